@@ -33,9 +33,9 @@ def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
     """
     if rule is None:
         return ""
-    found = said(rule, ("",) * count, attrs)
-    written = (SCALARS[name].llvm for name, _ in found.words)
-    texts = [found.text, *(source_digest(f) for f in written if callable(f))]
+    summary = said(rule, ("",) * count, attrs)
+    llvm_rules = (SCALARS[name].llvm for name, _ in summary.words)
+    texts = [summary.text, *(source_digest(f) for f in llvm_rules if callable(f))]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_DIGITS]
 
 
@@ -45,8 +45,8 @@ def source_digest(function: Callable[..., Any]) -> str:
     code = function.__code__
     path = Path(code.co_filename)
     content = path.read_bytes() if path.is_file() else code.co_code
-    known = code.co_qualname, code.co_firstlineno, code.co_consts
-    return hashlib.sha256(content + repr(known).encode()).hexdigest()
+    facts = code.co_qualname, code.co_firstlineno, code.co_consts
+    return hashlib.sha256(content + repr(facts).encode()).hexdigest()
 
 
 def words_of(node: Node) -> tuple[tuple[str, str], ...]:

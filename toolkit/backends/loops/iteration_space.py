@@ -109,11 +109,13 @@ def is_elementwise(node: Node, x: Any) -> bool:
     """
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     readers = [m for m in members if any(y is x for y in m.inputs)]
-    rest = members[1:] if members[0].op.kind in _ANCHORS else members
-    reshapes = [m for m in rest if is_relabelling(m)]
-    if reshapes and any(y.spec.size != x.spec.size for m in rest for y in m.outputs):
+    body_nodes = members[1:] if members[0].op.kind in _ANCHORS else members
+    reshapes = [m for m in body_nodes if is_relabelling(m)]
+    if reshapes and any(
+        y.spec.size != x.spec.size for m in body_nodes for y in m.outputs
+    ):
         return False
-    plain = all(m.op.kind is Kind.ELEMENTWISE or m in reshapes for m in rest)
+    plain = all(m.op.kind is Kind.ELEMENTWISE or m in reshapes for m in body_nodes)
     return plain and all(
         m in reshapes
         or (m.op.kind is Kind.ELEMENTWISE and m.outputs[0].spec.shape == x.spec.shape)
@@ -162,10 +164,10 @@ def space_of(nodes: Sequence[Node]) -> Space:
             return Space(size, node.inputs[1].spec.size)
         if not is_reduction(node) or node.inputs[0].spec.size != size:
             continue
-        part, result = reduced_part(node), node.outputs[0]
-        if part == "trailing":
+        axes_reduced, result = reduced_part(node), node.outputs[0]
+        if axes_reduced == "trailing":
             return Space(size, result.spec.size)
-        if part == "leading":
+        if axes_reduced == "leading":
             rows = size // result.spec.size
         elif rows is None and (result in read or node.op.name.startswith("arg")):
             rows = 1
@@ -179,13 +181,13 @@ def fits(nodes: Sequence[Node]) -> bool:
     space = space_of(nodes)
     if space.size == 0 or (space.rows == 1 and _is_long(nodes, space)):
         return False
-    made: set[Value] = set()
+    computed: set[Value] = set()
     ends: set[Value] = set()  # sums over rows
     for node in nodes:
-        if any(x in ends for x in node.inputs) or not _fits(node, space, made):
+        if any(x in ends for x in node.inputs) or not _fits(node, space, computed):
             return False
         result = node.outputs[0]
-        made.add(result)
+        computed.add(result)
         if is_reduction(node) and not _is_of_rows(node, space):
             ends.add(result)
     steps = loop_steps(nodes, space)
@@ -198,8 +200,8 @@ def _is_long(nodes: Sequence[Node], space: Space) -> bool:
     """Return whether a single row is too long for one thread."""
     if space.size <= LONGEST_ROW:
         return False
-    parts = (reduced_part(node) for node in nodes if is_reduction(node))
-    return not rules.rows_independent or "trailing" not in parts
+    axes_reduced = (reduced_part(node) for node in nodes if is_reduction(node))
+    return not rules.rows_independent or "trailing" not in axes_reduced
 
 
 def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) -> bool:
@@ -211,21 +213,21 @@ def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) ->
     sums = [node for node in members if _is_rounded_sum(node)]
     if len(members) == 1 or not sums:
         return True
-    parts = {reduced_part(node) for node in sums}
+    axes_reduced = {reduced_part(node) for node in sums}
     columns = space.columns or 1
-    if "trailing" in parts and any(1 < step < columns for step in steps):
+    if "trailing" in axes_reduced and any(1 < step < columns for step in steps):
         return False
-    if parts == {"trailing"}:
+    if axes_reduced == {"trailing"}:
         return True
     shape = sums[0].inputs[0].spec.shape
-    wide = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
-    if wide != {shape}:
+    full_shapes = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
+    if full_shapes != {shape}:
         return False
-    if "all" not in parts:
+    if "all" not in axes_reduced:
         return True
     # The loop nest splits such a sum into blocks of a single loop over elements.
     sizes = {v.spec.size for v in _values(nodes)}
-    return parts == {"all"} and space.rows is None and sizes <= {1, space.size}
+    return axes_reduced == {"all"} and space.rows is None and sizes <= {1, space.size}
 
 
 def _is_rounded_sum(node: Node) -> bool:
@@ -241,7 +243,7 @@ def _is_of_rows(node: Node, space: Space) -> bool:
     return space.rows == 1 or reduced_part(node) == "trailing"
 
 
-def _fits(node: Node, space: Space, made: set[Value]) -> bool:
+def _fits(node: Node, space: Space, computed: set[Value]) -> bool:
     result, sizes = node.outputs[0].spec, (space.size, space.rows)
     if is_reduction(node):
         return _reduction_fits(node, space)
@@ -253,31 +255,31 @@ def _fits(node: Node, space: Space, made: set[Value]) -> bool:
     return all(
         x.spec.size == result.size or _is_row_of(x.spec.shape, result.shape, space)
         for x in node.inputs
-        if x in made
+        if x in computed
     )
 
 
 def _reduction_fits(node: Node, space: Space) -> bool:
-    x, y, part = node.inputs[0].spec, node.outputs[0].spec, reduced_part(node)
-    is_place = node.op.name.startswith("arg")
+    x, y, axes_reduced = node.inputs[0].spec, node.outputs[0].spec, reduced_part(node)
+    is_index = node.op.name.startswith("arg")
     if x.size != space.size:
-        return x.size == space.rows and part == "all" and not is_place
-    if part == "all":
-        return space.rows == 1 or not is_place
-    if part == "leading":
-        return y.size == space.columns and not is_place
-    return part == "trailing" and y.size == space.rows
+        return x.size == space.rows and axes_reduced == "all" and not is_index
+    if axes_reduced == "all":
+        return space.rows == 1 or not is_index
+    if axes_reduced == "leading":
+        return y.size == space.columns and not is_index
+    return axes_reduced == "trailing" and y.size == space.rows
 
 
-def _is_row_of(shape: Shape, whole: Shape, space: Space) -> bool:
+def _is_row_of(shape: Shape, full: Shape, space: Space) -> bool:
     """Return whether a shape has one element for each row of a broadcast shape."""
-    if prod(shape) != space.rows or prod(whole) != space.size:
+    if prod(shape) != space.rows or prod(full) != space.size:
         return False
-    padded = (1,) * (len(whole) - len(shape)) + shape
-    inside = [n for n, m in zip(padded, whole, strict=True) if m != 1]
-    outer = [m for m in whole if m != 1]
-    k = next((i for i, n in enumerate(inside) if n == 1), len(inside))
-    return inside[:k] == outer[:k] and all(n == 1 for n in inside[k:])
+    padded = (1,) * (len(full) - len(shape)) + shape
+    inner = [n for n, m in zip(padded, full, strict=True) if m != 1]
+    outer = [m for m in full if m != 1]
+    k = next((i for i, n in enumerate(inner) if n == 1), len(inner))
+    return inner[:k] == outer[:k] and all(n == 1 for n in inner[k:])
 
 
 def loop_steps(nodes: Sequence[Node], space: Space) -> list[int]:
@@ -320,10 +322,10 @@ def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list
         `size`, then the number of elements that one iteration of each loop covers, in
         decreasing order. Empty if the shapes do not fit together.
     """
-    found = {size, 1, *cuts}
+    all_steps = {size, 1, *cuts}
     for shape in shapes:
-        found.update(suffix_products(shape))
-    steps = sorted(found, reverse=True)
+        all_steps.update(suffix_products(shape))
+    steps = sorted(all_steps, reverse=True)
     fits = all(a % b == 0 for a, b in zip(steps, steps[1:], strict=False))
     return steps if fits else []
 
@@ -339,19 +341,19 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
     first = [node for node in nodes if not _is_light(node)]
     if len(first) != 1 or len(first[0].outputs) != 1:
         return False
-    (anchor,), made = first, {node.outputs[0] for node in nodes}
+    (anchor,), computed = first, {node.outputs[0] for node in nodes}
     result = anchor.outputs[0].spec
-    if result.size == 0 or any(x in made for x in anchor.inputs):
+    if result.size == 0 or any(x in computed for x in anchor.inputs):
         return False
     takes_rows = anchor.op.name in ROW_ANCHORS
 
-    def is_beside(x: Any, whole: Shape) -> bool:
+    def is_beside(x: Any, full: Shape) -> bool:
         if takes_rows and has_rows(x, result.size):
-            return _is_for_rows(x.spec.shape, whole, result.shape) and is_contiguous(x)
-        return _is_beside(x, whole, result.shape, is_contiguous)
+            return _is_for_rows(x.spec.shape, full, result.shape) and is_contiguous(x)
+        return _is_beside(x, full, result.shape, is_contiguous)
 
     return all(
-        y.spec.size == result.size and (x in made or is_beside(x, y.spec.shape))
+        y.spec.size == result.size and (x in computed or is_beside(x, y.spec.shape))
         for node in nodes
         if node is not anchor
         for y in node.outputs
@@ -364,13 +366,13 @@ def has_rows(x: Any, size: int) -> bool:
     return x.spec.size not in (1, size) and bool(x.spec.shape[-1] == 1)
 
 
-def _is_for_rows(shape: Shape, whole: Shape, result: Shape) -> bool:
+def _is_for_rows(shape: Shape, full: Shape, result: Shape) -> bool:
     """Return whether a shape has exactly the axes that are rows of the result."""
-    padded = (1,) * (len(whole) - len(shape)) + shape
+    padded = (1,) * (len(full) - len(shape)) + shape
     k = len(padded)
     while k and padded[k - 1] == 1:
         k -= 1
-    return padded[:k] == whole[:k] and prod(whole[k:]) == result[-1]
+    return padded[:k] == full[:k] and prod(full[k:]) == result[-1]
 
 
 def _is_light(node: Node) -> bool:
@@ -378,16 +380,16 @@ def _is_light(node: Node) -> bool:
 
 
 def _is_beside(
-    x: Any, whole: Shape, result: Shape, is_contiguous: Callable[[Any], bool]
+    x: Any, full: Shape, result: Shape, is_contiguous: Callable[[Any], bool]
 ) -> bool:
     """Return whether an epilogue can read a value together with result vectors."""
     size = x.spec.size
     if size == 1:
         return True
     axes = [n for n in x.spec.shape if n != 1]
-    inside = [n for n in whole if n != 1]
-    is_full = size == prod(whole)
-    is_column = size == result[-1] and inside[-len(axes) :] == axes
+    inner = [n for n in full if n != 1]
+    is_full = size == prod(full)
+    is_column = size == result[-1] and inner[-len(axes) :] == axes
     # The extents of 1 must lead: next to (3, 3), (3, 1) is not a vector of columns.
     is_column = is_column and list(x.spec.shape[-len(axes) :]) == axes
     return (is_full or is_column) and is_contiguous(x)

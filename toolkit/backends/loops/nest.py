@@ -22,21 +22,21 @@ class Loops:
 
 def broadcast_strides(operand: Operand, shape: Shape) -> list[int]:
     """Return an operand's byte strides along the axes of a broadcast shape."""
-    missing = len(shape) - operand.spec.ndim
+    new_axes = len(shape) - operand.spec.ndim
     rows = zip(operand.spec.shape, operand.strides, strict=True)
-    return [0] * missing + [0 if n == 1 else stride for n, stride in rows]
+    return [0] * new_axes + [0 if n == 1 else stride for n, stride in rows]
 
 
 def split_strides(
     strides: Sequence[int], shape: Shape, steps: Sequence[int]
 ) -> list[int]:
     """Convert strides along the axes of a shape to strides along loops."""
-    behind = suffix_products(shape)
+    products = suffix_products(shape)
     result = []
     for step in steps[1:]:
         # The axis of this loop: the last axis that covers more than one step.
-        axis = max((a for a, n in enumerate(behind[:-1]) if n > step), default=None)
-        stride = 0 if axis is None else strides[axis] * (step // behind[axis + 1])
+        axis = max((a for a, n in enumerate(products[:-1]) if n > step), default=None)
+        stride = 0 if axis is None else strides[axis] * (step // products[axis + 1])
         result.append(stride)
     return result
 
@@ -51,29 +51,29 @@ def collapse(
         strides: for each array, the stride along each loop.
         rows: the number of loops over rows. They are not joined with column loops.
     """
-    kept: list[int] = []
+    collapsed: list[int] = []
     columns: list[list[int]] = []
-    kept_rows = 0
+    collapsed_rows = 0
     for i, n in enumerate(extents):
         if n == 1:
             continue
         step = [row[i] for row in strides]
-        joins = kept and (i < rows or kept_rows < len(kept))
+        joins = collapsed and (i < rows or collapsed_rows < len(collapsed))
         if joins and all(a == b * n for a, b in zip(columns[-1], step, strict=True)):
-            kept[-1] *= n
+            collapsed[-1] *= n
             columns[-1] = step
         else:
-            kept.append(n)
+            collapsed.append(n)
             columns.append(step)
-            kept_rows += i < rows
-    turned = [tuple(step[k] for step in columns) for k in range(len(strides))]
-    return Loops(tuple(kept), kept_rows), turned
+            collapsed_rows += i < rows
+    array_strides = [tuple(step[k] for step in columns) for k in range(len(strides))]
+    return Loops(tuple(collapsed), collapsed_rows), array_strides
 
 
 def stride_class(stride: int, itemsize: int) -> int | None:
     """Return the stride in elements if it is small; otherwise None."""
-    step, rest = divmod(stride, itemsize)
-    return step if step in NEAR and not rest else None
+    step, remainder = divmod(stride, itemsize)
+    return step if step in NEAR and not remainder else None
 
 
 def loops_across(

@@ -121,12 +121,12 @@ class Phases:
 
     def _fill(self, number: int) -> None:
         phase = self.phases[number]
-        stack, seen = list(self._roots(phase)), set()
+        stack, visited = list(self._roots(phase)), set()
         while stack:
             source = stack.pop()
-            if source in seen:
+            if source in visited:
                 continue
-            seen.add(source)
+            visited.add(source)
             if source[0] == "read":
                 phase.reads.append(source[1])
             if not self._is_full(source):
@@ -160,12 +160,12 @@ class Phases:
 
     def _cost(self, step: int, number: int) -> int:
         """Return the cost of recomputing a full value in this pass."""
-        own = cost(self.plan.steps[step].op)
+        total = cost(self.plan.steps[step].op)
         for source in self.plan.steps[step].arguments:
-            if own >= _KEPT_FROM:
+            if total >= _KEPT_FROM:
                 break
             if self._is_full(source):
                 i = source[1]
-                back = i in self.kept or self._stored.get(i, number) < number
-                own += 1 if back else self._cost(i, number)
-        return own
+                is_stored = i in self.kept or self._stored.get(i, number) < number
+                total += 1 if is_stored else self._cost(i, number)
+        return total

@@ -113,15 +113,15 @@ class NestPlanner:
     def _pick(self, node: Node) -> None:
         """Add a step that reads or updates one element of each row."""
         x, indices, *updates = node.inputs
-        place = self._place(self._source(indices, indices.spec.shape))
+        index = self._place(self._source(indices, indices.spec.shape))
         row = self._source(x, x.spec.shape)
         dtype = node.outputs[0].spec.dtype
         if updates:
             update = self._source(updates[0], indices.spec.shape)
             attrs = (("mode", node.attrs["mode"]),)
-            step = Step(PUT, (row, place, update), attrs, dtype, FULL)
+            step = Step(PUT, (row, index, update), attrs, dtype, FULL)
         else:
-            step = Step(PICK, (row, place), (), dtype, ROW)
+            step = Step(PICK, (row, index), (), dtype, ROW)
         self.sources[node.outputs[0]] = ("step", len(self.steps))
         self.steps.append(step)
 
@@ -138,10 +138,10 @@ class NestPlanner:
     def _reduced_role(self, node: Node) -> str:
         if not self.space.is_full(node.inputs[0]):
             return ONE  # it reduces a value with one element for each row
-        part = reduced_part(node)
-        if part == "trailing" or self.space.rows == 1:
+        axes_reduced = reduced_part(node)
+        if axes_reduced == "trailing" or self.space.rows == 1:
             return ROW
-        return COLUMN if part == "leading" else ONE
+        return COLUMN if axes_reduced == "leading" else ONE
 
     def _source(self, value: Any, frame: Shape) -> Source:
         """Return the source of a value that is read in an iteration over a shape."""
@@ -158,8 +158,8 @@ class NestPlanner:
         along = broadcast_strides(self.operands[value], frame)
         if prod(frame) == self.space.size:
             return tuple(split_strides(along, frame, self.loop_steps))
-        inside = len(self.loop_steps) - len(self.row_steps)
-        return (*split_strides(along, frame, self.row_steps), *[0] * inside)
+        inner = len(self.loop_steps) - len(self.row_steps)
+        return (*split_strides(along, frame, self.row_steps), *[0] * inner)
 
     def plan(self, lanes: int) -> SizedNest:
         """Return the plan with concrete sizes, for vectors of this number of lanes."""
@@ -181,22 +181,26 @@ class NestPlanner:
             loops = Loops(loops.extents, len(loops.extents) - 1)
         across = self._across(loops, strides, lanes)
         votes = Counter(chain.from_iterable(across))
-        turn = max(votes, key=votes.__getitem__, default=-1)
+        transposed_loop = max(votes, key=votes.__getitem__, default=-1)
         plan = LoopNest(
             reads=tuple(
-                self._read(k, row, loops.rows, turn in lying)
-                for (k, _), row, lying in zip(self.reads, strides, across, strict=False)
+                self._read(k, row, loops.rows, transposed_loop in loops_across_rows)
+                for (k, _), row, loops_across_rows in zip(
+                    self.reads, strides, across, strict=False
+                )
             ),
             steps=tuple(self.steps),
             writes=tuple(writes),
             row_loops=loops.rows,
             column_loops=len(loops.extents) - loops.rows,
             one_row=split and not loops.rows,
-            held=self._held(loops, lanes) if (split or loops.rows) and turn < 0 else 0,
+            held=self._held(loops, lanes)
+            if (split or loops.rows) and transposed_loop < 0
+            else 0,
             ragged=ragged,
             formulas=tuple(map(_formula_of, self.steps)),
             even=rules.rows_independent and any(step.reduces for step in self.steps),
-            turn=turn,
+            turn=transposed_loop,
         )
         leading = self._leading(loops, plan)
         return SizedNest(plan, self.space, loops, strides, leading)
@@ -213,19 +217,19 @@ class NestPlanner:
 
     def _contiguous(self, role: str, dtype: str) -> tuple[int, ...]:
         """Return the strides of a contiguous array of this role."""
-        size, inside = dtypes.itemsize(dtype), len(self.loop_steps) - 1
+        size, rank = dtypes.itemsize(dtype), len(self.loop_steps) - 1
         if role == FULL:
             return tuple(size * step for step in self.loop_steps[1:])
         outer = len(self.row_steps) - 1
         if role == ROW:
             along = [size * step for step in self.row_steps[1:]]
-            return (*along, *[0] * (inside - outer))
+            return (*along, *[0] * (rank - outer))
         if role == COLUMN:
             return (
                 *[0] * outer,
                 *[size * step for step in self.loop_steps[1 + outer :]],
             )
-        return (0,) * inside
+        return (0,) * rank
 
     def _in_blocks(
         self, loops: Loops, strides: list[tuple[int, ...]], writes: list[Write]
@@ -252,12 +256,12 @@ class NestPlanner:
         ]
 
     def _read(
-        self, key: int, strides: tuple[int, ...], rows: int, turned: bool
+        self, key: int, strides: tuple[int, ...], rows: int, is_transposed: bool
     ) -> Read:
         dtype = self.body.inputs[key].spec.dtype
         inner = stride_class(strides[-1], self._itemsize(key))
         by_row, by_column = any(strides[:rows]), any(strides[rows:])
-        return Read(key, dtype, inner, by_row, by_column, turned)
+        return Read(key, dtype, inner, by_row, by_column, is_transposed)
 
     def _itemsize(self, key: int) -> int:
         return dtypes.itemsize(self.body.inputs[key].spec.dtype)
@@ -276,15 +280,15 @@ class NestPlanner:
             if plan.ragged:
                 return first
             # Only summed values count, so fusion does not change the order of sums.
-            found = [
+            summed_shapes = [
                 node.inputs[0].spec.shape
                 for node in self.body.nodes
                 if is_reduction(node)
             ]
-            leading = next((n for n in found[0] if n > 1), 1)
+            leading = next((n for n in summed_shapes[0] if n > 1), 1)
             return first if first % leading else leading
         shapes = [shape for shape in self._full_shapes() if any(n > 1 for n in shape)]
         leading = min((next(n for n in s if n > 1) for s in shapes), default=1)
         # A few large images: divide further, so that all threads have tasks.
-        few = leading < TASKS and first // leading >= TASKS
-        return first if few or first % leading else leading
+        is_few = leading < TASKS and first // leading >= TASKS
+        return first if is_few or first % leading else leading

@@ -15,21 +15,21 @@ def structure_of(body: Graph) -> Hashable | None:
     Returns:
         None if the elements of a constant differ.
     """
-    places: dict[Any, Hashable] = {x: i for i, x in enumerate(body.inputs)}
+    positions: dict[Any, Hashable] = {x: i for i, x in enumerate(body.inputs)}
     lines = []
     for node in body.nodes:
         read = []
         for x in node.inputs:
-            if x not in places:
+            if x not in positions:
                 number = number_of(x)
                 if number is None:
                     return None
-                places[x] = number.tobytes(), x.spec
-            read.append(places[x])
+                positions[x] = number.tobytes(), x.spec
+            read.append(positions[x])
         attrs = tuple(sorted(node.attrs.items()))
-        made = tuple(y.spec for y in node.outputs)
-        lines.append((node.op.name, tuple(read), attrs, made))
+        output_specs = tuple(y.spec for y in node.outputs)
+        lines.append((node.op.name, tuple(read), attrs, output_specs))
         for y in node.outputs:
-            places[y] = len(places)
-    given = tuple(x.spec for x in body.inputs)
-    return given, tuple(lines), tuple(places[y] for y in body.outputs)
+            positions[y] = len(positions)
+    input_specs = tuple(x.spec for x in body.inputs)
+    return input_specs, tuple(lines), tuple(positions[y] for y in body.outputs)

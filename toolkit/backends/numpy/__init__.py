@@ -10,8 +10,8 @@ __all__ = ["NumPyBackend", "create"]
 
 def create() -> NumPyBackend:
     """Return the backend with the BLAS and thread count of the environment."""
-    chosen = settings.environment("NUM_THREADS")
+    num_threads = settings.environment("NUM_THREADS")
     return NumPyBackend(
         blas=settings.environment("BLAS") or "auto",
-        threads=None if chosen is None else settings.default_num_threads(),
+        threads=None if num_threads is None else settings.default_num_threads(),
     )

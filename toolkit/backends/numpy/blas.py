@@ -43,8 +43,8 @@ class Blas:
         config = openblas.function("get_config", ctypes.c_char_p)
         if config is not None:
             return " ".join(config().decode().split()[:2])
-        found = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+        build = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return f"{build.get('name', 'unknown')} {build.get('version', '')}".strip()
 
     @property
     def threads(self) -> int | None:

@@ -88,24 +88,24 @@ def _stack_tasks(a: Array, b: Array, out: Array, multiply: Multiply) -> list[Tas
     axis = batch.index(max(batch))
     count = -(-out.size * a.shape[-1] // _PART)
     step = max(1, -(-batch[axis] // min(_MOST_PARTS, max(1, count))))
-    pieces = (slice(i, i + step) for i in range(0, batch[axis], step))
-    places = [(*(slice(None),) * axis, piece) for piece in pieces]
-    return [partial(multiply, a[i], b[i], out[i]) for i in places]
+    slices = (slice(i, i + step) for i in range(0, batch[axis], step))
+    indices = [(*(slice(None),) * axis, segment) for segment in slices]
+    return [partial(multiply, a[i], b[i], out[i]) for i in indices]
 
 
 def _are_transposes(a: Array, b: Array) -> bool:
     """Return whether b is a transposed; NumPy computes only half of a @ a.T."""
-    turned = b.swapaxes(-1, -2)
-    same = a.shape == turned.shape and a.strides == turned.strides
-    where = (x.__array_interface__["data"][0] for x in (a, turned))
+    transposed = b.swapaxes(-1, -2)
+    same = a.shape == transposed.shape and a.strides == transposed.strides
+    where = (x.__array_interface__["data"][0] for x in (a, transposed))
     return same and len(set(where)) == 1 and a.dtype.kind == "f"
 
 
 def _readable(x: Array) -> Array:
     """Return the array in a layout that BLAS reads without a copy."""
     for outer, inner, width in ((-2, -1, x.shape[-1]), (-1, -2, x.shape[-2])):
-        rows, rest = divmod(x.strides[outer], x.itemsize)
-        if x.strides[inner] == x.itemsize and not rest and rows >= width:
+        rows, remainder = divmod(x.strides[outer], x.itemsize)
+        if x.strides[inner] == x.itemsize and not remainder and rows >= width:
             return x
     return np.ascontiguousarray(x)
 
@@ -120,11 +120,11 @@ def _tasks(
     if down * across == 1 and rows * columns < depth:
         slices = min(_MOST_PARTS, -(-rows * columns * depth // _PART))
     if slices > 1:
-        parts = np.empty((slices, rows, columns), out.dtype)
-        pieces = zip(_spans(depth, slices), parts, strict=False)
-        found = [(partial(multiply, a[:, s], b[s], p), p) for s, p in pieces]
-        total = partial(_add_up, [p for _, p in found], out)
-        return [task for task, _ in found], [total]
+        partial_sums = np.empty((slices, rows, columns), out.dtype)
+        outputs = zip(_spans(depth, slices), partial_sums, strict=False)
+        task_outputs = [(partial(multiply, a[:, s], b[s], p), p) for s, p in outputs]
+        total = partial(_add_up, [p for _, p in task_outputs], out)
+        return [task for task, _ in task_outputs], [total]
     return [
         partial(multiply, a[r], b[:, c], out[r, c])
         for r in _spans(rows, down)
@@ -135,8 +135,10 @@ def _tasks(
 def _gram_tasks(a: Array, out: Array, side: int) -> list[Task]:
     """Return the tasks for the tiles of a @ a.T on and above the diagonal."""
     spans = list(_spans(len(a), side))
-    found: list[Task] = [partial(np.matmul, a[r], a[r].T, out[r, r]) for r in spans]
-    return found + [
+    diagonal_tasks: list[Task] = [
+        partial(np.matmul, a[r], a[r].T, out[r, r]) for r in spans
+    ]
+    return diagonal_tasks + [
         partial(_mirrored, a[r], a[c], out[r, c], out[c, r])
         for i, r in enumerate(spans)
         for c in spans[i + 1 :]
@@ -148,10 +150,10 @@ def _mirrored(a: Array, b: Array, out: Array, other: Array) -> None:
     other[...] = out.T
 
 
-def _add_up(parts: Sequence[Array], out: Array) -> None:
-    out[...] = parts[0]
-    for part in parts[1:]:
-        out += part
+def _add_up(terms: Sequence[Array], out: Array) -> None:
+    out[...] = terms[0]
+    for term in terms[1:]:
+        out += term
 
 
 def _sides(rows: int, columns: int, depth: int) -> tuple[int, int]:
@@ -200,10 +202,10 @@ if hasattr(os, "register_at_fork"):
 
 def run(tasks: Sequence[Task], threads: int) -> None:
     """Run each task once, on the calling thread and on free threads of the pool."""
-    waiting = iter(tasks)  # each thread takes the next task
+    remaining_tasks = iter(tasks)  # each thread takes the next task
 
     def work() -> None:
-        for task in waiting:
+        for task in remaining_tasks:
             task()
 
     helpers = _helpers(work, min(threads, len(tasks)) - 1)
@@ -216,9 +218,9 @@ def run(tasks: Sequence[Task], threads: int) -> None:
 
 def _helpers(work: Task, count: int) -> list[Future[object]]:
     """Start up to `count` threads; fewer if the system refuses more."""
-    found: list[Future[object]] = []
+    futures: list[Future[object]] = []
     with suppress(RuntimeError):
         for _ in range(count):
             # The context of the calling thread disables the warnings of NumPy.
-            found.append(_pool.executor.submit(copy_context().run, work))
-    return found
+            futures.append(_pool.executor.submit(copy_context().run, work))
+    return futures

@@ -58,7 +58,7 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         primitive: the primitive to compute.
         kernel: the kernel for calls without generated code.
     """
-    size_of, fewest = _BY_NAME.get(primitive.name, (None, 0))
+    size_of, minimum_size = _BY_NAME.get(primitive.name, (None, 0))
     is_left = primitive.kind not in _KINDS or primitive.name in _NOTHING
     if size_of is None and is_left:
         return kernel
@@ -66,7 +66,7 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
     if size_of is not None:
 
         def named(*arrays: Any, **attrs: Any) -> Any:
-            if size_of(*arrays, **attrs) < fewest:
+            if size_of(*arrays, **attrs) < minimum_size:
                 return kernel(*arrays, **attrs)
             return programs(*arrays, **attrs)
 
@@ -75,21 +75,21 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
     elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
     by_kind = _broadcast if primitive.kind is Kind.ELEMENTWISE else _largest
 
-    def other(first: Any, *others: Any, **attrs: Any) -> Any:
-        most = first.size
-        for x in others:
-            most *= x.size
-        if most < elements or by_kind(first, *others) < elements:
-            return kernel(first, *others, **attrs)
-        return programs(first, *others, **attrs)
+    def other(first: Any, *operands: Any, **attrs: Any) -> Any:
+        size_limit = first.size
+        for x in operands:
+            size_limit *= x.size
+        if size_limit < elements or by_kind(first, *operands) < elements:
+            return kernel(first, *operands, **attrs)
+        return programs(first, *operands, **attrs)
 
     return other
 
 
 def _largest(*arrays: Any) -> int:
     """Return the size of the largest operand."""
-    found: int = max(x.size for x in arrays)
-    return found
+    size: int = max(x.size for x in arrays)
+    return size
 
 
 def _broadcast(*arrays: Any) -> int:
@@ -110,7 +110,7 @@ def _gathered(x: Any, indices: Any, *, axis: int) -> int:
 
 
 def _transformed(
-    first: Any, *others: Any, axis: int = -1, length: int = 0, **attrs: Any
+    first: Any, *operands: Any, axis: int = -1, length: int = 0, **attrs: Any
 ) -> int:
     """Return the size of an operand if code for its length is likely to be reused.
 
@@ -213,8 +213,10 @@ def _program(
 ) -> _Program | None:
     """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]
-    made = primitive.spec(*specs, **attrs)
-    outputs = [contiguous(spec) for spec in (made if type(made) is tuple else (made,))]
+    result = primitive.spec(*specs, **attrs)
+    outputs = [
+        contiguous(spec) for spec in (result if type(result) is tuple else (result,))
+    ]
     if any(x.spec.dtype in _NARROW or not x.spec.size for x in (*inputs, *outputs)):
         return None
     values = [[Value(x.spec) for x in operands] for operands in (inputs, outputs)]
@@ -227,17 +229,17 @@ def _program(
 def _lowered(
     backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
-    found: Lowered | None = None
+    lowered: Lowered | None = None
     if node.op.graph is None:
         body = Graph(node.inputs, (node,), node.outputs)
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
     if all(map(backend.fuses, body.nodes)):
         jit = import_module("toolkit.backends.numpy.jit.lowering")
-        found = jit.lowering("fused")(body, inputs, outputs)
-    if found is None and node.op.graph is None:
-        found = backend.lower(node, inputs, outputs)
-    return found
+        lowered = jit.lowering("fused")(body, inputs, outputs)
+    if lowered is None and node.op.graph is None:
+        lowered = backend.lower(node, inputs, outputs)
+    return lowered
 
 
 class _Program:

@@ -44,12 +44,12 @@ def generated_transforms(graph: Graph, target: Target) -> Graph:
     """Rewrite transforms of a graph in terms of transforms with generated code."""
     if all(node.op.name not in _REWRITTEN for node in graph.nodes):
         return graph
-    turns: Turns = {}
+    twiddles: Turns = {}
     owned = set(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op.name in _REWRITTEN and _is_rewritten(node):
-            nodes += _REWRITTEN[node.op.name](node, turns).results(owned)
+            nodes += _REWRITTEN[node.op.name](node, twiddles).results(owned)
         else:
             nodes.append(node)
     return graph.replace(nodes)
@@ -87,12 +87,12 @@ class _Transform:
 
     Args:
         node: the transform.
-        turns: the twiddle factors of the graph; new factors are added.
+        twiddles: the twiddle factors of the graph; new factors are added.
     """
 
-    def __init__(self, node: Node, turns: Turns) -> None:
+    def __init__(self, node: Node, twiddles: Turns) -> None:
         self.node = node
-        self.turns = turns
+        self.turns = twiddles
         self.nodes: list[Node] = []
         self.dtype: str = node.inputs[0].spec.dtype
         self.inverse: bool = node.attrs.get("inverse", False)
@@ -103,14 +103,14 @@ class _Transform:
         Args:
             owned: values that must own their memory: outputs of the graph.
         """
-        found = self.transformed()
+        results = self.transformed()
         makers = {y: node for node in self.nodes for y in node.outputs}
         if owned.intersection(self.node.outputs):
-            found = [
+            results = [
                 self._bind("stop_gradient", x) if makers[x].op.kind is Kind.VIEW else x
-                for x in found
+                for x in results
             ]
-        names = dict(zip(found, self.node.outputs, strict=True))
+        names = dict(zip(results, self.node.outputs, strict=True))
         return [
             Node(n.op, n.inputs, n.attrs, [names.get(y, y) for y in n.outputs])
             for n in self.nodes
@@ -122,8 +122,8 @@ class _Transform:
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
         zero = number_of(imag)
         pair = real, None if zero is not None and zero == 0 else imag
-        found = self._along_last(self._swapped(pair, axis, last))
-        return list(self._swapped(found, axis, last))
+        transformed = self._along_last(self._swapped(pair, axis, last))
+        return list(self._swapped(transformed, axis, last))
 
     def _bind(self, name: str, *inputs: Any, **attrs: Any) -> Value:
         (y,) = self._bind_all(name, *inputs, **attrs)
@@ -136,8 +136,8 @@ class _Transform:
 
     def _each(self, name: str, pair: Pair, **attrs: Any) -> Pair:
         real, imag = pair
-        found = self._bind(name, real, **attrs)
-        return found, None if imag is None else self._bind(name, imag, **attrs)
+        new_real = self._bind(name, real, **attrs)
+        return new_real, None if imag is None else self._bind(name, imag, **attrs)
 
     def _swapped(self, pair: Pair, a: int, b: int) -> Pair:
         axes = list(range(pair[0].spec.ndim))
@@ -158,29 +158,29 @@ class _Transform:
     def _times(self, name: str, pair: Pair, factor: tuple[Constant, Constant]) -> Pair:
         """Return the product with complex constants, matrix or elementwise."""
         (real, imag), (cos, sin) = pair, factor
-        found = [self._bind(name, real, part) for part in (cos, sin)]
+        product = [self._bind(name, real, constant) for constant in (cos, sin)]
         if imag is not None:
-            turned = self._bind(name, imag, sin)
-            found[0] = self._bind("subtract", found[0], turned)
-            found[1] = self._bind("add", self._bind(name, imag, cos), found[1])
-        return found[0], found[1]
+            imag_product = self._bind(name, imag, sin)
+            product[0] = self._bind("subtract", product[0], imag_product)
+            product[1] = self._bind("add", self._bind(name, imag, cos), product[1])
+        return product[0], product[1]
 
     def _along_last(self, pair: Pair) -> Pair:
         """Return the transform along the last axis."""
-        *rest, n = pair[0].spec.shape
+        *batch, n = pair[0].spec.shape
         if fits(n) and (n > _AT_ONCE or pair[1] is not None):
-            return self._generated(pair, len(rest))
+            return self._generated(pair, len(batch))
         a = 1 if n <= _AT_ONCE else _divisor(n)
         if a == 1:
             return self._product(pair, self._turns(n, n, n))
-        b, axis = n // a, len(rest)
+        b, axis = n // a, len(batch)
         # (j1, j2) -> (j2, k1) -> (k1, k2) -> (k2, k1)
-        pair = self._each("reshape", pair, shape=(*rest, a, b))
+        pair = self._each("reshape", pair, shape=(*batch, a, b))
         pair = self._along_last(self._swapped(pair, axis, axis + 1))
         pair = self._times("multiply", pair, self._turns(b, a, n))
         pair = self._along_last(self._swapped(pair, axis, axis + 1))
         pair = self._swapped(pair, axis, axis + 1)
-        return self._each("reshape", pair, shape=(*rest, n))
+        return self._each("reshape", pair, shape=(*batch, n))
 
     def _generated(self, pair: Pair, axis: int) -> Pair:
         """Return the transform along an axis of a length with generated code."""
@@ -192,15 +192,15 @@ class _Transform:
         real, imag = self._bind_all("dft", real, imag, **attrs)
         return real, imag
 
-    def _product(self, pair: Pair, turns: tuple[Constant, Constant]) -> Pair:
+    def _product(self, pair: Pair, twiddles: tuple[Constant, Constant]) -> Pair:
         """Return the product of rows with a matrix."""
-        *rest, n = pair[0].spec.shape
-        if not rest:
+        *batch, n = pair[0].spec.shape
+        if not batch:
             pair = self._each("reshape", pair, shape=(1, n))
-        found = self._times("matmul", pair, turns)
-        if rest:
-            return found
-        return self._each("reshape", found, shape=found[0].spec.shape[1:])
+        product = self._times("matmul", pair, twiddles)
+        if batch:
+            return product
+        return self._each("reshape", product, shape=product[0].spec.shape[1:])
 
 
 class _OfReal(_Transform):
@@ -214,8 +214,10 @@ class _OfReal(_Transform):
         if n <= _AT_ONCE:
             return list(self._product((x, None), self._turns(n, shape[-1], n)))
         start, step = (0,) * len(shape), (1,) * len(shape)
-        found = self._along_last((x, None))
-        return list(self._each("slice", found, start=start, stop=shape, step=step))
+        transformed = self._along_last((x, None))
+        return list(
+            self._each("slice", transformed, start=start, stop=shape, step=step)
+        )
 
 
 class _ToReal(_Transform):

@@ -140,16 +140,16 @@ class NumPyBackend(Backend):
         if not self.generates:
             return super().processors(name, threads)
         processor = import_module("toolkit.backends.numpy.jit.processor")
-        found: Sequence[Any] = processor.find(name, threads)
-        return found
+        processors: Sequence[Any] = processor.find(name, threads)
+        return processors
 
     def library(self, source: LibrarySource) -> Library:
         """Return one object file of machine code; see `Backend.library`."""
         if not self.generates:
             return super().library(source)
         build = import_module("toolkit.backends.numpy.jit.native.build")
-        made: Library = build.library(source)
-        return made
+        library: Library = build.library(source)
+        return library
 
     def choose(
         self,

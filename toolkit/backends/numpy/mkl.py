@@ -208,13 +208,13 @@ class Mkl:
         """Apply a vector function to ranges of contiguous arrays."""
         source, target = (a.__array_interface__["data"][0] for a in (x, out))
 
-        def part(start: int) -> None:
+        def apply_range(start: int) -> None:
             size, offset = min(_PART, x.size - start), start * x.itemsize
             with self._alone():
                 function(size, source + offset, target + offset, _MODE)
 
-        parts = [partial(part, start) for start in range(0, x.size, _PART)]
-        dividing.run(parts, self._count)
+        tasks = [partial(apply_range, start) for start in range(0, x.size, _PART)]
+        dividing.run(tasks, self._count)
 
 
 def _layout(x: Array) -> tuple[int, int] | None:
@@ -237,18 +237,18 @@ def _is_stack(out: Array) -> bool:
     """Return whether matrices are row-major and do not overlap, as MKL requires."""
     rows, lead = out.shape[-2], out.strides[-2]
     stack = zip(out.shape[:-2], out.strides, strict=False)
-    apart = all(n == 1 or stride >= rows * lead for n, stride in stack)
-    return out.strides[-1] == out.itemsize and apart
+    is_disjoint = all(n == 1 or stride >= rows * lead for n, stride in stack)
+    return out.strides[-1] == out.itemsize and is_disjoint
 
 
 def _batch_stride(x: Array, batch: tuple[int, ...]) -> int | None:
     """Return the stride between the matrices of a stack; None if it varies."""
-    missing = len(batch) - (x.ndim - 2)
+    new_axes = len(batch) - (x.ndim - 2)
     axes = []
     for i, extent in enumerate(batch):
-        repeated = i < missing or x.shape[i - missing] == 1
+        repeated = i < new_axes or x.shape[i - new_axes] == 1
         if extent != 1:
-            axes.append((extent, 0 if repeated else x.strides[i - missing]))
+            axes.append((extent, 0 if repeated else x.strides[i - new_axes]))
     for (_, outer), (n, inner) in zip(axes, axes[1:], strict=False):
         if outer != n * inner:
             return None

@@ -89,8 +89,8 @@ class _Joining:
         if columns >= vector or count % times:
             return None
         shape = count // times, times * columns
-        known = {self.joined[x].spec.shape for x in wide if x in self.joined}
-        return shape if known <= {shape} else None
+        joined_shapes = {self.joined[x].spec.shape for x in wide if x in self.joined}
+        return shape if joined_shapes <= {shape} else None
 
     def _input(self, x: Value, node: Node, shape: tuple[int, int]) -> Value:
         if x.spec.size == 1:

@@ -66,8 +66,8 @@ def _as_product(node: Node) -> list[Node]:
         )
     pixels, gradients = matrices
     axes = (*range(len(ones)), len(ones) + 1, len(ones))
-    turned = pixels.spec.with_shape(pixels.spec.shape[axis] for axis in axes)
-    pixels = computed("transpose", turned, pixels, axes=axes)
+    transposed = pixels.spec.with_shape(pixels.spec.shape[axis] for axis in axes)
+    pixels = computed("transpose", transposed, pixels, axes=axes)
     attrs = {"factors": node.attrs["factors"]} if node.attrs.get("factors") else {}
     product = Node(
         PRIMITIVES["matmul"], (pixels, gradients), attrs, node.outputs, node.device

@@ -72,11 +72,11 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
         _cast_there_and_back(graph, enter is _replace),
     )
     for node in graph.nodes:
-        given = [value(x) for x in node.inputs]
+        inputs_of_node = [value(x) for x in node.inputs]
         if node.op.name in _OF_BITS:
-            nodes += _narrow_nodes(node, given, stand_ins)
+            nodes += _narrow_nodes(node, inputs_of_node, stand_ins)
             continue
-        nodes.append(_wide_node(node, given, stand_ins, rounded))
+        nodes.append(_wide_node(node, inputs_of_node, stand_ins, rounded))
         for y in there_and_back.intersection(node.outputs):
             narrow, wide = Value(y.spec), Narrow(y.spec.with_dtype(WIDE))
             nodes += [cast_node(stand_ins[y], narrow), cast_node(narrow, wide)]
@@ -94,11 +94,11 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
 def _only_rounded(graph: Graph) -> set[Value]:
     """Return the float32 values that only casts to bfloat16 read."""
     rounded: set[Any] = set()
-    others: set[Any] = set(graph.outputs)
+    uses: set[Any] = set(graph.outputs)
     for node in graph.nodes:
         is_cast = node.op.name == "cast" and node.attrs["dtype"] == NARROW
-        (rounded if is_cast else others).update(node.inputs)
-    return {x for x in rounded - others if x.spec.dtype == WIDE}
+        (rounded if is_cast else uses).update(node.inputs)
+    return {x for x in rounded - uses if x.spec.dtype == WIDE}
 
 
 def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
@@ -113,22 +113,22 @@ def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
         is_inner: whether it is the graph of a loop or a branch.
     """
     none: frozenset[Value] = frozenset()
-    made: dict[Any, frozenset[Value]] = {}  # the cast results that a value contains
+    casts_of: dict[Any, frozenset[Value]] = {}  # the cast results that a value contains
     read: set[Value] = set()
     for node in graph.nodes:
-        casts = none.union(*(made.get(x, none) for x in node.inputs))
+        casts = none.union(*(casts_of.get(x, none) for x in node.inputs))
         if node.op.name == "cast":
             (y,) = node.outputs
             if y.spec.dtype == NARROW:
-                made[y] = frozenset([y])
+                casts_of[y] = frozenset([y])
             else:
                 read |= casts
         elif node.op.kind is Kind.CONTROL:
             read |= casts
         elif casts and (node.op.kind in _MOVES or node.op.name in _MOVING):
-            made |= dict.fromkeys(node.outputs, casts)
+            casts_of |= dict.fromkeys(node.outputs, casts)
     if is_inner:
-        read = read.union(*(made.get(y, none) for y in graph.outputs))
+        read = read.union(*(casts_of.get(y, none) for y in graph.outputs))
     return read
 
 
@@ -149,8 +149,8 @@ def _wide_node(
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
     if node.op.name in PRODUCTS and _are_narrow(node.inputs):
         attrs["factors"] = NARROW
-    found = node.op.spec(*(x.spec for x in inputs), **attrs)
-    specs = found if isinstance(found, tuple) else (found,)
+    result = node.op.spec(*(x.spec for x in inputs), **attrs)
+    specs = result if isinstance(result, tuple) else (result,)
     outputs = []
     for old, spec in zip(node.outputs, specs, strict=True):
         new = old

@@ -41,21 +41,23 @@ def _separated(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
     last = prod(value.spec.shape[a] for a in runs[-1])
     if runs[-1][-1] != value.spec.ndim - 1 or last >= _LONG:
         runs.reverse()
-    done: list[int] = []
+    reduced_axes: list[int] = []
     for axes in runs[:-1]:
-        attrs = {"axis": _left(axes, done, keepdims), "keepdims": keepdims}
-        done += axes
+        attrs = {"axis": _left(axes, reduced_axes, keepdims), "keepdims": keepdims}
+        reduced_axes += axes
         value, source = Value(node.op.spec(value.spec, **attrs)), value
         yield Node(node.op, [source], attrs, [value])
-    attrs = {"axis": _left(runs[-1], done, keepdims), "keepdims": keepdims}
+    attrs = {"axis": _left(runs[-1], reduced_axes, keepdims), "keepdims": keepdims}
     yield Node(node.op, [value], attrs, node.outputs, node.device)
 
 
-def _left(axes: tuple[int, ...], done: list[int], keepdims: bool) -> tuple[int, ...]:
+def _left(
+    axes: tuple[int, ...], reduced_axes: list[int], keepdims: bool
+) -> tuple[int, ...]:
     """Renumber axes after the reduction of other axes."""
     if keepdims:
         return axes
-    return tuple(a - sum(b < a for b in done) for a in axes)
+    return tuple(a - sum(b < a for b in reduced_axes) for a in axes)
 
 
 def _runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -37,8 +37,8 @@ def store_narrow(graph: Graph, target: Target) -> Graph:
 class _Storing:
     """Selection of the values, and rewriting of the nodes that use them."""
 
-    def __init__(self, graph: Graph, least: int) -> None:
-        self.graph, self.least = graph, least
+    def __init__(self, graph: Graph, minimum_bytes: int) -> None:
+        self.graph, self.least = graph, minimum_bytes
         self.returned: set[Value] = set(graph.outputs)
         self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
         self.transposed: set[Value] = set()
@@ -56,16 +56,22 @@ class _Storing:
 
     def _changed(self, node: Node) -> Node:
         """Return a node that reads and writes the narrow values chosen before."""
-        given = {x: self.narrow[x] for x in node.inputs if x in self.narrow}
-        if node.op.name in _VIEWS and given:
+        narrow_inputs = {x: self.narrow[x] for x in node.inputs if x in self.narrow}
+        if node.op.name in _VIEWS and narrow_inputs:
             (x,), (y,) = node.inputs, node.outputs
             self.narrow[y] = _narrow(y)
-            return Node(node.op, (given[x],), node.attrs, (self.narrow[y],))
-        made = {y: _narrow(y) for y in node.outputs if self._is_chosen(node, y)}
-        self.narrow.update(made)
-        if node.op is fused_p or made:
-            return _with_casts(node, given, made) if given or made else node
-        return node.with_inputs([given.get(x, x) for x in node.inputs])
+            return Node(node.op, (narrow_inputs[x],), node.attrs, (self.narrow[y],))
+        narrow_outputs = {
+            y: _narrow(y) for y in node.outputs if self._is_chosen(node, y)
+        }
+        self.narrow.update(narrow_outputs)
+        if node.op is fused_p or narrow_outputs:
+            return (
+                _with_casts(node, narrow_inputs, narrow_outputs)
+                if narrow_inputs or narrow_outputs
+                else node
+            )
+        return node.with_inputs([narrow_inputs.get(x, x) for x in node.inputs])
 
     def _is_chosen(self, node: Node, value: Value) -> bool:
         """Return whether to store an output of a node as bfloat16."""
@@ -130,7 +136,7 @@ def _may_read(node: Node, value: Value) -> bool:
 
 
 def _with_casts(
-    node: Node, given: dict[Value, Value], made: dict[Value, Value]
+    node: Node, narrow_inputs: dict[Value, Value], narrow_outputs: dict[Value, Value]
 ) -> Node:
     """Return a fused node with casts, placed before all nodes except a product.
 
@@ -139,30 +145,30 @@ def _with_casts(
 
     Args:
         node: the original node.
-        given, made: the narrow replacements of its inputs and outputs.
+        narrow_inputs, narrow_outputs: the narrow replacements of its values.
     """
     members = list(node.attrs["body"].nodes if node.op is fused_p else (node,))
     read = {x for member in members for x in member.inputs}
     product = _product(node)
-    found: list[Node] = []
+    nodes: list[Node] = []
     if product is not None:
         read = {x for member in members[1:] for x in member.inputs}
-        factors = [given.get(x, x) for x in product.inputs]
-        found.append(product.with_inputs(factors))
-    found += [cast_node(narrow, x) for x, narrow in given.items() if x in read]
-    instead: dict[Value, Value] = {}
+        factors = [narrow_inputs.get(x, x) for x in product.inputs]
+        nodes.append(product.with_inputs(factors))
+    nodes += [cast_node(narrow, x) for x, narrow in narrow_inputs.items() if x in read]
+    rounded: dict[Value, Value] = {}
     for i, member in enumerate(members):
         if i or product is None:
-            inputs = [instead.get(x, x) for x in member.inputs]
-            found.append(member.with_inputs(inputs))
-        for y in made.keys() & set(member.outputs):
-            found.append(cast_node(y, made[y]))
+            inputs = [rounded.get(x, x) for x in member.inputs]
+            nodes.append(member.with_inputs(inputs))
+        for y in narrow_outputs.keys() & set(member.outputs):
+            nodes.append(cast_node(y, narrow_outputs[y]))
             if y in read:
-                instead[y] = Value(y.spec)
-                found.append(cast_node(made[y], instead[y]))
+                rounded[y] = Value(y.spec)
+                nodes.append(cast_node(narrow_outputs[y], rounded[y]))
     body = Graph(
-        tuple(given.get(x, x) for x in node.inputs),
-        tuple(found),
-        tuple(made.get(y, y) for y in node.outputs),
+        tuple(narrow_inputs.get(x, x) for x in node.inputs),
+        tuple(nodes),
+        tuple(narrow_outputs.get(y, y) for y in node.outputs),
     )
     return fused_node(body, node.device)

@@ -265,9 +265,9 @@ class Builder:
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         """Select a where the condition holds, otherwise b."""
         text = f"select {condition.type} {condition}, {a.type} {a}, {b.type} {b}"
-        found = self.let(text, a.dtype, a.lanes)
-        self.selected.add(found.text)
-        return found
+        selected = self.let(text, a.dtype, a.lanes)
+        self.selected.add(selected.text)
+        return selected
 
     def across_lanes(self, how: str, condition: Value) -> Value:
         """Reduce the lanes of a condition with "or" or "and"."""
@@ -361,7 +361,7 @@ class Builder:
     @contextmanager
     def loop(self, low: Number, high: Number, step: int = 1) -> Iterator[Index]:
         """Emit for i in range(low, high, step), which can be empty."""
-        head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
+        head, body, exit_block = (self.fresh(p) for p in ("head", "body", "done"))
         index = Index(self, f"%{self.fresh('i')}")
         following = f"%{self.fresh('i')}"
         before = self.block
@@ -371,7 +371,7 @@ class Builder:
         self.emit("phi")  # replaced after the body
         check = f"%{self.fresh('c')}"
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
-        self.emit(f"br i1 {check}, label %{body}, label %{done}")
+        self.emit(f"br i1 {check}, label %{body}, label %{exit_block}")
         self.label(body)
         yield index
         self.emit(f"{following} = add nsw i64 {index}, {step}")
@@ -379,7 +379,7 @@ class Builder:
         self.lines[slot] = (
             f"  {index} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
         )
-        self.label(done)
+        self.label(exit_block)
 
     @contextmanager
     def accumulate(
@@ -390,7 +390,7 @@ class Builder:
         The body reads `.index` and `.values` and calls `.next(values)` once. After the
         loop, `.values` are the final values, or the initial values of an empty loop.
         """
-        head, body, done = (self.fresh(p) for p in ("head", "body", "done"))
+        head, body, exit_block = (self.fresh(p) for p in ("head", "body", "done"))
         index = Index(self, f"%{self.fresh('i')}")
         following = f"%{self.fresh('i')}"
         before = self.block
@@ -401,7 +401,7 @@ class Builder:
         carried = [self._carried(v) for v in initial]
         check = f"%{self.fresh('c')}"
         self.emit(f"{check} = icmp slt i64 {index}, {high}")
-        self.emit(f"br i1 {check}, label %{body}, label %{done}")
+        self.emit(f"br i1 {check}, label %{body}, label %{exit_block}")
         self.label(body)
         iteration = Accumulation(index, list(carried))
         yield iteration
@@ -417,7 +417,7 @@ class Builder:
             f"[ {first}, %{before} ], [ {last}, %{self.block} ]"
             for phi, first, last in edges
         )
-        self.label(done)
+        self.label(exit_block)
         iteration.values = carried
 
     def _carried(self, initial: Value) -> Value:
@@ -429,12 +429,12 @@ class Builder:
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         """Emit a block that runs only if an i1 is true."""
-        yes, done = self.fresh("yes"), self.fresh("done")
-        self.emit(f"br i1 {condition}, label %{yes}, label %{done}")
-        self.label(yes)
+        then_block, exit_block = self.fresh("yes"), self.fresh("done")
+        self.emit(f"br i1 {condition}, label %{then_block}, label %{exit_block}")
+        self.label(then_block)
         yield
-        self.emit(f"br label %{done}")
-        self.label(done)
+        self.emit(f"br label %{exit_block}")
+        self.label(exit_block)
 
     def function(self, name: str, parameters: Sequence[str]) -> str:
         """Return the text of the function."""

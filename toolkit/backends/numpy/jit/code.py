@@ -49,11 +49,11 @@ class Code:
     @cached_property
     def key(self) -> str:
         """The name, unique for the generated text across processes."""
-        what = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
+        description = f"{self.emit.__module__}.{self.emit.__qualname__}{self.args!r}"
         digest = generator_digest()
         if not self.emit.__module__.startswith(_PACKAGE):
             digest += source_digest(self.emit)
-        facts = (what, digest, engine.digest(self.processor))
+        facts = (description, digest, engine.digest(self.processor))
         return "f" + hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
 
     def text(self) -> str:
@@ -72,12 +72,18 @@ class Code:
 
 def generator_sources() -> list[Path]:
     """Return the files that a generated text depends on, in order."""
-    own, planned = Path(__file__).parent, Path(loops.__file__).parent
-    others = base, operands, special, dtypes, ir, scalars
-    found = [p for folder in (own, planned) for p in sorted(folder.rglob("*.[pl][yl]"))]
+    package, loops_package = Path(__file__).parent, Path(loops.__file__).parent
+    modules = base, operands, special, dtypes, ir, scalars
+    paths = [
+        p
+        for folder in (package, loops_package)
+        for p in sorted(folder.rglob("*.[pl][yl]"))
+    ]
     return [
-        *(path for path in found if path.parent != own / "native"),  # without kernels
-        *(Path(str(module.__file__)) for module in others),
+        *(
+            path for path in paths if path.parent != package / "native"
+        ),  # without kernels
+        *(Path(str(module.__file__)) for module in modules),
     ]
 
 

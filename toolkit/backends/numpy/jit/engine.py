@@ -66,16 +66,16 @@ def machine_codes(
     """
     processor = processor or Processor.host()
     folder = cache_folder()
-    found = {key: disk_cache.load(folder / key) if folder else None for key in texts}
-    new = [key for key, code in found.items() if code is None]
+    codes = {key: disk_cache.load(folder / key) if folder else None for key in texts}
+    new = [key for key, code in codes.items() if code is None]
     compiled = _compile_all((texts[key]() for key in new), len(new), processor)
     for key, code in zip(new, compiled, strict=True):
-        found[key] = code
+        codes[key] = code
         if folder:
             disk_cache.store(folder / key, code)
     if folder and new:
         disk_cache.trim_at_times(folder)
-    return [code for code in found.values() if code is not None]
+    return [code for code in codes.values() if code is not None]
 
 
 def _compile_all(
@@ -83,20 +83,20 @@ def _compile_all(
 ) -> list[bytes]:
     """Compile modules in parallel, while this thread generates the next text."""
     threads = min(count, settings.num_threads())
-    with stage("kernels", count) as written:
-        told, to = _told(sources, written), repeat(processor)
+    with stage("kernels", count) as progress:
+        texts, targets = _told(sources, progress), repeat(processor)
         if threads < 2:
-            return list(map(_compile, told, to))
+            return list(map(_compile, texts, targets))
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(_compile, told, to))
+            return list(pool.map(_compile, texts, targets))
 
 
-def _told(sources: Iterator[str], written: Stage) -> Iterator[str]:
+def _told(sources: Iterator[str], progress: Stage) -> Iterator[str]:
     for source in sources:
         yield source
-        written.done += 1
+        progress.done += 1
 
 
 class _Own(local):
@@ -177,8 +177,8 @@ class Module:
 def compile_module(source: str) -> Module:
     """Compile IR text to machine code, with the disk cache."""
     processor = current()
-    what = "\0".join((*facts(processor), source))
-    key = hashlib.sha256(what.encode()).hexdigest()
+    content = "\0".join((*facts(processor), source))
+    key = hashlib.sha256(content.encode()).hexdigest()
     return Module(machine_codes({key: lambda: source}, processor)[0])
 
 

@@ -107,23 +107,23 @@ class Epilogue:
             loaded: the results of `columns` for this column and of `of_row` for this
                 row.
         """
-        known = dict(self.columns(column, mask) if loaded is None else loaded)
-        known[self.anchor.outputs[0]] = value
+        values = dict(self.columns(column, mask) if loaded is None else loaded)
+        values[self.anchor.outputs[0]] = value
         for x in self.operands:
-            if x not in known:
+            if x not in values:
                 base = self.bases[x]
-                known[x] = self.b.load(base, element, x.spec.dtype, mask)
+                values[x] = self.b.load(base, element, x.spec.dtype, mask)
         scalars = LLVMScalars(self.b)
         for node in self.nodes:
-            arguments = [known.get(x) or self._literal(x) for x in node.inputs]
+            arguments = [values.get(x) or self._literal(x) for x in node.inputs]
             rule = node.op.scalar
-            known[node.outputs[0]] = (
+            values[node.outputs[0]] = (
                 arguments[0]
                 if rule is None
                 else rule(scalars, *arguments, **node.attrs)
             )
         for y in self.body.outputs:
-            self.b.store(known[y], self.bases[y], element, mask)
+            self.b.store(values[y], self.bases[y], element, mask)
 
     def _literal(self, value: Any) -> Value:
         like = Value("", value.spec.dtype, self.b.lanes)
@@ -157,11 +157,11 @@ def _describe(body: Graph) -> str:
     for i, node in enumerate(body.nodes):
         inputs = [names.get(x) or _constant(x) for x in node.inputs]
         attrs = tuple(sorted(node.attrs.items())) if i and node.op.scalar else ()
-        said = formula(node.op.scalar, len(inputs), attrs)
+        formula_digest = formula(node.op.scalar, len(inputs), attrs)
         for k, value in enumerate(node.outputs):
             names[value] = f"v{i}.{k}:{value.spec.dtype}"
         name = names[node.outputs[0]]
-        lines.append(f"{name}={node.op.name}{said}({inputs}){attrs}")
+        lines.append(f"{name}={node.op.name}{formula_digest}({inputs}){attrs}")
     return ";".join([*lines, *(names[y] for y in body.outputs)])
 
 

@@ -99,8 +99,8 @@ class Image:
         self.constant = constant
         self.header = self.take(_PROGRAM)
         self.error_word = self.take(_ERROR)
-        own = self.address(self.error_word)
-        self.error: Word = own if error is None else error
+        error_address = self.address(self.error_word)
+        self.error: Word = error_address if error is None else error
         self.parts = _Program(self, program, resolve).put(self.header, objects)
 
     @property
@@ -144,13 +144,13 @@ class Image:
             bases: the addresses of all bases except kernels.
             kernels: the addresses of the functions.
         """
-        found = list(self.words)
+        resolved = list(self.words)
         for number, base in self.bases.items():
             if base is Base.KERNEL:
-                found[number] = kernels[found[number]]
+                resolved[number] = kernels[resolved[number]]
             else:
-                found[number] += bases[base]
-        return found
+                resolved[number] += bases[base]
+        return resolved
 
 
 class _Program:
@@ -171,15 +171,15 @@ class _Program:
             objects: see `Image`.
         """
         image, program = self.image, self.program
-        first, part = image.take(_SECTION * len(program.sections)), 0
+        first, part_number = image.take(_SECTION * len(program.sections)), 0
         for number, section in enumerate(program.sections):
             at = first + _SECTION * number
-            image.write(at, self._section(section, part))
+            image.write(at, self._section(section, part_number))
             image.is_shared |= section.is_shared
             calls = (call for _, call in section.calls if ERROR in call.operands)
             if problem := next((call.problem for call in calls), ""):
                 image.problems[at] = problem
-            part += len(section.sections)
+            part_number += len(section.sections)
         words: list[Word] = [
             len(self.patches) // 3,
             image.address(image.put(self.patches)),
@@ -193,25 +193,27 @@ class _Program:
         image.write(header, words)
         return self.parts
 
-    def _section(self, section: Section | Branches, part: int) -> list[Word]:
+    def _section(self, section: Section | Branches, part_number: int) -> list[Word]:
         """Write the calls of a section and return the words of the section."""
         image, first_event = self.image, len(self.parts)
         if isinstance(section, Branches):
             count = section.tasks
-            self.parts += range(part, part + count)
+            self.parts += range(part_number, part_number + count)
             branches = image.take(_SECTION * count)
             for k, branch in enumerate(section.sections):
-                image.write(branches + _SECTION * k, self._section(branch, part + k))
+                image.write(
+                    branches + _SECTION * k, self._section(branch, part_number + k)
+                )
             address = image.address(branches)
             return [count, 1, count, 1, -1, address, True, first_event]
-        self.parts += [part] * section.tasks
+        self.parts += [part_number] * section.tasks
         calls: list[Word] = []
         for (i, call), factor in zip(section.calls, section.factors, strict=True):
-            places = {o: self.resolve(i, o) for o in call.operands if o != ERROR}
+            locations = {o: self.resolve(i, o) for o in call.operands if o != ERROR}
             if isinstance(call, Loop):
-                loop = self._loop(call, places)
+                loop = self._loop(call, locations)
                 return [1, 1, 1, 1, 0, image.address(loop), 0, first_event]
-            operands = [places.get(o, (None, image.error)) for o in call.operands]
+            operands = [locations.get(o, (None, image.error)) for o in call.operands]
             table = self._table(operands, call.numbers)
             calls += [image.kernel(call.code), image.address(table), factor]
         return [
@@ -225,43 +227,45 @@ class _Program:
             first_event,
         ]
 
-    def _table(self, places: Sequence[Place], numbers: Sequence[Word]) -> int:
+    def _table(self, locations: Sequence[Place], numbers: Sequence[Word]) -> int:
         """Append addresses and numbers; return the number of the first word."""
-        table = self.image.take(len(places) + len(numbers))
-        self._fill(table, places, numbers)
+        table = self.image.take(len(locations) + len(numbers))
+        self._fill(table, locations, numbers)
         return table
 
     def _fill(
-        self, table: int, places: Sequence[Place], numbers: Sequence[Word]
+        self, table: int, locations: Sequence[Place], numbers: Sequence[Word]
     ) -> None:
         """Write addresses and numbers; add patches for addresses that vary by run."""
-        self.image.write(table, [*(offset for _, offset in places), *numbers])
-        for k, (number, offset) in enumerate(places):
+        self.image.write(table, [*(offset for _, offset in locations), *numbers])
+        for k, (number, offset) in enumerate(locations):
             if number is not None:
                 self.patches += [self.image.address(table + k), number, offset]
 
-    def _loop(self, loop: Loop, places: dict[Reference, Place]) -> int:
+    def _loop(self, loop: Loop, locations: dict[Reference, Place]) -> int:
         """Append a loop and its body, whose array addresses vary by iteration."""
         image = self.image
-        _, arena = places[loop.arena]
+        _, arena = locations[loop.arena]
         moved = image.take(len(loop.moves))
         objects = image.put(
             [image.address(moved + k) + -image.shift for k in range(len(loop.moves))]
         )
         body = loop.body
-        inside = body.places if image.constant is None else body.located(image.constant)
+        body_places = (
+            body.places if image.constant is None else body.located(image.constant)
+        )
         header = image.take(_PROGRAM)
-        inner = _Program(image, body.code, inside.at(arena))
+        inner = _Program(image, body.code, body_places.at(arena))
         inner.put(header, image.address(objects))
         moves = image.take(_MOVE * len(loop.moves))
         for k, move in enumerate(loop.moves):
-            first = places[move.first] if move.first else (None, 0)
-            last = places[move.last] if move.last else (None, 0)
-            number, offset = places[move.base]
+            first = locations[move.first] if move.first else (None, 0)
+            last = locations[move.last] if move.last else (None, 0)
+            number, offset = locations[move.base]
             row = [first, last, (number, offset + move.offset)]
             numbers = [move.stride, move.phase, move.delta]
             self._fill(moves + _MOVE * k, row, numbers)
-        asked = (places[o] if o else (None, 0) for o in (loop.condition, loop.done))
+        flags = (locations[o] if o else (None, 0) for o in (loop.condition, loop.done))
         words: list[Word] = [
             int(loop.wanted),
             image.address(header),
@@ -270,4 +274,4 @@ class _Program:
             image.address(moves),
             image.address(moved),
         ]
-        return self._table(list(asked), words)
+        return self._table(list(flags), words)

@@ -39,8 +39,8 @@ class Kernel(Builder):
 
     def address(self, number: int, dtype: str = "int8") -> Pointer:
         """Load an address of the table, for elements of a dtype."""
-        place = self.table.element(number, "i64")
-        return self.pointer(f"load ptr, ptr {place}", MEMORY_TYPES[dtype])
+        entry = self.table.element(number, "i64")
+        return self.pointer(f"load ptr, ptr {entry}", MEMORY_TYPES[dtype])
 
     def next_entry(self) -> Index:
         """Load the next integer of a table that is read in order."""
@@ -67,9 +67,9 @@ class Kernel(Builder):
         """Emit a / b, rounded up."""
         return (a + (b - 1)) // b
 
-    def is_inside(self, place: Number, extent: Number) -> Value:
-        """Emit 0 <= place < extent."""
-        return self.compare("ult", place, extent)
+    def is_inside(self, index: Number, extent: Number) -> Value:
+        """Emit 0 <= index < extent."""
+        return self.compare("ult", index, extent)
 
     def split(self, index: Number, count: Number) -> tuple[Number, Number]:
         """Emit index // count and index % count."""
@@ -89,28 +89,28 @@ class Kernel(Builder):
         """Emit the address of an element of an array."""
         return base.element(index, MEMORY_TYPES[dtype])
 
-    def scalar(self, place: Pointer, dtype: str) -> Value:
+    def scalar(self, address: Pointer, dtype: str) -> Value:
         """Load one element."""
         if dtype == "bool":
-            byte = self.let(f"load i8, ptr {place}", "int8")
+            byte = self.let(f"load i8, ptr {address}", "int8")
             return self.let(f"icmp ne i8 {byte}, 0", "bool")
-        return self.let(f"load {MEMORY_TYPES[dtype]}, ptr {place}", dtype)
+        return self.let(f"load {MEMORY_TYPES[dtype]}, ptr {address}", dtype)
 
-    def integer_at(self, place: Pointer, dtype: str) -> Index:
+    def integer_at(self, address: Pointer, dtype: str) -> Index:
         """Load one signed integer, extended to 64 bits."""
         kind = MEMORY_TYPES[dtype]
-        given = self.index(f"load {kind}, ptr {place}")
-        return given if kind == "i64" else self.index(f"sext {kind} {given} to i64")
+        integer = self.index(f"load {kind}, ptr {address}")
+        return integer if kind == "i64" else self.index(f"sext {kind} {integer} to i64")
 
-    def put_scalar(self, value: Value, place: Pointer) -> None:
+    def put_scalar(self, value: Value, address: Pointer) -> None:
         """Store one element."""
-        self.emit(f"store {value.type} {value}, ptr {place}")
+        self.emit(f"store {value.type} {value}, ptr {address}")
 
-    def put_first(self, value: Value, place: Pointer) -> None:
+    def put_first(self, value: Value, address: Pointer) -> None:
         """Store one element: the first lane of a vector."""
         if value.dtype == "bool":
             value = self.convert("zext", value, "int8")
-        self.put_scalar(self.first_lane(value), place)
+        self.put_scalar(self.first_lane(value), address)
 
     def first_lane(self, x: Value) -> Value:
         """Extract the first lane of a vector."""
@@ -120,16 +120,16 @@ class Kernel(Builder):
 
     def load(self, base: Pointer, index: Number, dtype: str, mask: Mask) -> Value:
         """Load the vector that starts at element `index`."""
-        place = self.at(base, index, dtype)
+        address = self.at(base, index, dtype)
         stored, vector, size = self._stored(dtype)
         if mask is None:
-            text = f"load {vector}, ptr {place}, align {size}"
+            text = f"load {vector}, ptr {address}, align {size}"
             return self._loaded(self.let(text, stored, self.lanes), dtype)
         bits = f"<{self.lanes} x i1>"
         name = f"@llvm.masked.load.{self._suffix(stored)}.p0"
         self.declarations.add(f"declare {vector} {name}(ptr, i32, {bits}, {vector})")
         text = (
-            f"call {vector} {name}(ptr {place}, i32 {size}, {bits} {mask}, "
+            f"call {vector} {name}(ptr {address}, i32 {size}, {bits} {mask}, "
             f"{vector} zeroinitializer)"
         )
         return self._loaded(self.let(text, stored, self.lanes), dtype)
@@ -154,28 +154,30 @@ class Kernel(Builder):
         size, lanes = dtypes.itemsize(dtype), self.lanes
         stored, first = self._stored(dtype)[0], index * step
         if step == -1:
-            turned = range(lanes - 1, -1, -1)
-            mask = mask and self.shuffled(mask, mask, turned)
-            found = self.load(base, first - (lanes - 1), stored, mask)
-            return self._loaded(self.shuffled(found, found, turned), dtype)
+            reversed_lanes = range(lanes - 1, -1, -1)
+            mask = mask and self.shuffled(mask, mask, reversed_lanes)
+            vector = self.load(base, first - (lanes - 1), stored, mask)
+            return self._loaded(self.shuffled(vector, vector, reversed_lanes), dtype)
         if mask is not None:
             return self.gather(base, step * size, index, dtype, mask)
         # The last vector ends at the last element, so no load is out of bounds.
         starts = [*range(0, (step - 1) * lanes, lanes), (lanes - 1) * (step - 1)]
-        places = range(0, lanes * step, step)
-        found = self.load(base, first, stored, None)
+        offsets = range(0, lanes * step, step)
+        vector = self.load(base, first, stored, None)
         # The lanes of the elements loaded so far, and the number of covered elements.
-        known, seen = list(places), lanes
+        old_lanes, loaded_count = list(offsets), lanes
         for start in starts[1:]:
-            more = self.load(base, first + start, stored, None)
-            fresh = [min(lanes + place - start, 2 * lanes - 1) for place in places]
-            chosen = [
-                old if place < seen else new
-                for place, old, new in zip(places, known, fresh, strict=True)
+            next_vector = self.load(base, first + start, stored, None)
+            new_lanes = [
+                min(lanes + offset - start, 2 * lanes - 1) for offset in offsets
             ]
-            found = self.shuffled(found, more, chosen)
-            known, seen = list(range(lanes)), start + lanes
-        return self._loaded(found, dtype)
+            selected_lanes = [
+                old if offset < loaded_count else new
+                for offset, old, new in zip(offsets, old_lanes, new_lanes, strict=True)
+            ]
+            vector = self.shuffled(vector, next_vector, selected_lanes)
+            old_lanes, loaded_count = list(range(lanes)), start + lanes
+        return self._loaded(vector, dtype)
 
     def gather_at(
         self, base: Pointer, numbers: Value, kind: str, dtype: str, mask: Mask
@@ -204,17 +206,17 @@ class Kernel(Builder):
         if value.dtype == "bool":
             value = self.convert("zext", value, "int8")
         size = dtypes.itemsize(value.dtype)
-        place = self.at(base, index, value.dtype)
+        address = self.at(base, index, value.dtype)
         if mask is None:
             if value.text in self.selected:
                 value = self._settled(value)
-            self.emit(f"store {value.type} {value}, ptr {place}, align {size}")
+            self.emit(f"store {value.type} {value}, ptr {address}, align {size}")
             return
         bits = f"<{self.lanes} x i1>"
         name = f"@llvm.masked.store.{self._suffix(value.dtype)}.p0"
         self.declarations.add(f"declare void {name}({value.type}, ptr, i32, {bits})")
         self.emit(
-            f"call void {name}({value.type} {value}, ptr {place}, i32 {size}, "
+            f"call void {name}({value.type} {value}, ptr {address}, i32 {size}, "
             f"{bits} {mask})"
         )
 
@@ -278,9 +280,9 @@ class Kernel(Builder):
         starts = range(0, vectors * self.lanes, self.lanes)
         return [self.first_lanes(count - start) for start in starts]
 
-    def shuffled(self, x: Value, y: Value, chosen: Iterable[int]) -> Value:
+    def shuffled(self, x: Value, y: Value, lanes: Iterable[int]) -> Value:
         """Emit a shuffle of the lanes of x, followed by the lanes of y."""
-        numbers = [f"i32 {lane}" for lane in chosen]
+        numbers = [f"i32 {lane}" for lane in lanes]
         return self.let(
             f"shufflevector {x.type} {x}, {y.type} {y}, "
             f"<{len(numbers)} x i32> <{', '.join(numbers)}>",
@@ -293,18 +295,18 @@ class Kernel(Builder):
 
         Off-diagonal blocks of 1, 2, 4, ... elements are exchanged.
         """
-        lanes, found = rows[0].lanes, list(rows)
+        lanes, columns = rows[0].lanes, list(rows)
         step = 1
-        while step < len(found):
+        while step < len(columns):
             upper = [i + lanes - step if i & step else i for i in range(lanes)]
             lower = [i + lanes if i & step else i + step for i in range(lanes)]
-            for i in range(len(found)):
+            for i in range(len(columns)):
                 if not i & step:
-                    x, y = found[i], found[i + step]
-                    found[i] = self.shuffled(x, y, upper)
-                    found[i + step] = self.shuffled(x, y, lower)
+                    x, y = columns[i], columns[i + step]
+                    columns[i] = self.shuffled(x, y, upper)
+                    columns[i + step] = self.shuffled(x, y, lower)
             step *= 2
-        return found
+        return columns
 
     # --- errors -----------------------------------------------------------------------
 
@@ -313,11 +315,11 @@ class Kernel(Builder):
         for k, word in enumerate((1, index, limit)):
             self.emit(f"store i64 {word}, ptr {error.element(k, 'i64')}")
 
-    def prefetch(self, place: Pointer, write: bool = False, near: int = 3) -> None:
+    def prefetch(self, address: Pointer, write: bool = False, near: int = 3) -> None:
         """Prefetch a cache line for a read or a write."""
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         kind = f"i32 {int(write)}, i32 {near}, i32 1"
-        self.emit(f"call void @llvm.prefetch.p0(ptr {place}, {kind})")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {address}, {kind})")
 
     # --- runs -------------------------------------------------------------------------
 
@@ -327,10 +329,10 @@ class Kernel(Builder):
         Yield (index, mask) twice, for the bodies of two loops. The first loop visits
         whole vectors, the second the remainder.
         """
-        whole = self.whole_vectors(low, high, self.lanes)
-        with self.loop(low, whole, self.lanes) as index:
+        vectors_end = self.whole_vectors(low, high, self.lanes)
+        with self.loop(low, vectors_end, self.lanes) as index:
             yield index, None
-        with self.loop(whole, high, self.lanes) as index:
+        with self.loop(vectors_end, high, self.lanes) as index:
             yield index, self.first_lanes(high - index)
 
     @contextmanager
@@ -368,5 +370,5 @@ def constant_mask(count: int, lanes: int) -> Mask:
 
 def integers(numbers: Iterable[int], dtype: str) -> Value:
     """Return a vector of constant integers."""
-    found = [f"{TYPES[dtype]} {number}" for number in numbers]
-    return Value(f"<{', '.join(found)}>", dtype, len(found))
+    elements = [f"{TYPES[dtype]} {number}" for number in numbers]
+    return Value(f"<{', '.join(elements)}>", dtype, len(elements))

@@ -67,7 +67,7 @@ def lower_loop(
     turns: int,
     first_kept: int = 0,
     changing: Collection[Reference] = (),
-    **asked: Any,
+    **flags: Any,
 ) -> Lowered:
     """Return a loop over the program of `body` as a call of a node.
 
@@ -76,31 +76,41 @@ def lower_loop(
     Args:
         first_kept: the number of the node's first hoisted operand.
         changing: operands that are constant within a run but vary between runs.
-        asked: `condition`, `wanted` and `done` of the `Loop`.
+        flags: `condition`, `wanted` and `done` of the `Loop`.
     """
-    once: list[Call] = []
-    each: list[Call] = []  # hoisted out of the loop, but computed in each run
-    kept: list[int] = []
+    hoisted_calls: list[Call] = []
+    run_calls: list[Call] = []  # hoisted out of the loop, but computed in each run
+    kept_sizes: list[int] = []
     moves = list(moves)
     # The arena has an address even if it is empty.
     work = max(1, arena[1] + body.arena_bytes)
-    for made in body.preparations:
-        bases = [moves[source].base for source in made.sources]
-        instead = dict(zip(made.call.given, bases, strict=True))
+    for preparation in body.preparations:
+        bases = [moves[source].base for source in preparation.sources]
+        replacements = dict(zip(preparation.call.given, bases, strict=True))
         if any(base in changing for base in bases):
-            place: Reference = ("work", aligned(work))
-            work = place[1] + made.nbytes
-            each.append(redirected(made.call, {**instead, made.call.made: place}))
+            reference: Reference = ("work", aligned(work))
+            work = reference[1] + preparation.nbytes
+            run_calls.append(
+                redirected(
+                    preparation.call, {**replacements, preparation.call.made: reference}
+                )
+            )
         else:
-            place = "kept", first_kept + len(kept)
-            kept.append(made.nbytes)
-            once.append(redirected(made.call, {**instead, made.call.made: place}))
-        moves.append(Move(place))
-    places = [place for m in moves for place in (m.base, m.first, m.last) if place]
-    places += [p for p in (asked.get("condition"), asked.get("done")) if p]
-    operands = tuple(dict.fromkeys((arena, *places)))
+            reference = "kept", first_kept + len(kept_sizes)
+            kept_sizes.append(preparation.nbytes)
+            hoisted_calls.append(
+                redirected(
+                    preparation.call, {**replacements, preparation.call.made: reference}
+                )
+            )
+        moves.append(Move(reference))
+    references = [
+        reference for m in moves for reference in (m.base, m.first, m.last) if reference
+    ]
+    references += [p for p in (flags.get("condition"), flags.get("done")) if p]
+    operands = tuple(dict.fromkeys((arena, *references)))
     calls = [call for _, call in body.code.calls]
-    expected = 1 if "condition" in asked else turns
+    expected = 1 if "condition" in flags else turns
     loop = Loop(
         code=Code(_no_code),
         operands=operands,
@@ -110,9 +120,9 @@ def lower_loop(
         arena=arena,
         moves=tuple(moves),
         turns=turns,
-        **asked,
+        **flags,
     )
-    return Lowered((*each, loop), work, once, kept)
+    return Lowered((*run_calls, loop), work, hoisted_calls, kept_sizes)
 
 
 def lower_scan(
@@ -136,12 +146,14 @@ def lower_choice(
     moves = [Move(("in", 1 + i)) for i in range(len(inputs) - 1)]
     moves += [Move(("out", i)) for i in range(len(outputs))]
     condition: Reference = ("in", 0)
-    parts: list[Lowered] = []
-    for body, wanted in zip(branches, (True, False), strict=True):
-        asked: dict[str, Any] = {"condition": condition, "wanted": wanted}
-        known = sum(len(part.kept) for part in parts)
-        parts.append(lower_loop(body, ("work", 0), moves, 1, known, **asked))
-    return _together(parts)
+    lowered_branches: list[Lowered] = []
+    for body, expected in zip(branches, (True, False), strict=True):
+        flags: dict[str, Any] = {"condition": condition, "wanted": expected}
+        first_kept = sum(len(lowered.kept) for lowered in lowered_branches)
+        lowered_branches.append(
+            lower_loop(body, ("work", 0), moves, 1, first_kept, **flags)
+        )
+    return _together(lowered_branches)
 
 
 def lower_while(
@@ -168,40 +180,40 @@ def lower_while(
     sizes = [0 if i in begun else y.spec.nbytes for i, y in enumerate(outputs)]
     starts = list(accumulate(map(aligned, sizes), initial=0))
     delta = starts[-1]
-    goes_on: Reference = ("work", 2 * delta)
-    done: Reference = ("work", goes_on[1] + ALIGNMENT)
-    arena: Reference = ("work", done[1] + ALIGNMENT)
+    continues: Reference = ("work", 2 * delta)
+    iteration_count: Reference = ("work", continues[1] + ALIGNMENT)
+    arena: Reference = ("work", iteration_count[1] + ALIGNMENT)
     constants = [Move(("in", i)) for i in range(count, len(inputs))]
-    given = [Move(("in", i)) for i in range(count)]
-    first = lower_loop(condition, arena, [*given, *constants, Move(goes_on)], 1)
+    initial = [Move(("in", i)) for i in range(count)]
+    first = lower_loop(condition, arena, [*initial, *constants, Move(continues)], 1)
     sets: list[Reference] = [("work", start) for start in starts[:-1]]
     carried = [
-        Move(place, phase=1, delta=delta, first=("in", i))
-        for i, place in enumerate(sets)
+        Move(reference, phase=1, delta=delta, first=("in", i))
+        for i, reference in enumerate(sets)
     ]
-    following = [Move(place, delta=delta) for place in sets]
+    following = [Move(reference, delta=delta) for reference in sets]
     for i in begun:
         carried[i] = following[i] = Move(("out", i))
-    moves = [*carried, *constants, *following, Move(goes_on)]
+    moves = [*carried, *constants, *following, Move(continues)]
     turns = _FOREVER if limit is None else limit
-    asked: dict[str, Any] = {"condition": goes_on, "done": done}
-    rest = lower_loop(body, arena, moves, turns, len(first.kept), **asked)
+    flags: dict[str, Any] = {"condition": continues, "done": iteration_count}
+    loop = lower_loop(body, arena, moves, turns, len(first.kept), **flags)
     copies = [_begun(i, y.spec) for i in begun if (y := outputs[i]).spec.size]
     last = [
-        _last(i, y, place, delta, done)
-        for i, (y, place) in enumerate(zip(outputs, sets, strict=True))
+        _last(i, y, reference, delta, iteration_count)
+        for i, (y, reference) in enumerate(zip(outputs, sets, strict=True))
         if y.spec.size and i not in begun
     ]
-    return _together([Lowered(copies), first, rest, Lowered(last)])
+    return _together([Lowered(copies), first, loop, Lowered(last)])
 
 
-def _together(parts: Sequence[Lowered]) -> Lowered:
+def _together(lowered_nodes: Sequence[Lowered]) -> Lowered:
     """Return consecutive calls that share scratch memory."""
     return Lowered(
-        [call for part in parts for call in part.calls],
-        max(part.work for part in parts),
-        [call for part in parts for call in part.prepared],
-        [nbytes for part in parts for nbytes in part.kept],
+        [call for lowered in lowered_nodes for call in lowered.calls],
+        max(lowered.work for lowered in lowered_nodes),
+        [call for lowered in lowered_nodes for call in lowered.prepared],
+        [nbytes for lowered in lowered_nodes for nbytes in lowered.kept],
     )
 
 
@@ -227,15 +239,15 @@ def emit_begun() -> Kernel:
 
 
 def _last(
-    number: int, y: Operand, place: Reference, delta: int, done: Reference
+    number: int, y: Operand, buffer: Reference, delta: int, iteration_count: Reference
 ) -> Call:
     """Return a copy of a carried value from the buffer of the last iteration."""
     out: Reference = ("out", number)
-    other: Reference = ("work", place[1] + delta)
+    other: Reference = ("work", buffer[1] + delta)
     size = y.spec.nbytes
     return Call(
         Code(emit_last),
-        (("in", number), place, other, done, out),
+        (("in", number), buffer, other, iteration_count, out),
         rows=size,
         grain=_COPIED,
         row_operands=frozenset({out}),
@@ -251,11 +263,11 @@ def emit_last() -> Kernel:
     """
     b = Kernel(current().lanes)
     x, first, second, out = (b.address(k, "uint8") for k in (0, 1, 2, 4))
-    turns = b.integer_at(b.address(3, "int64"), "int64")
-    is_odd = b.compare("ne", turns & 1, 0)
-    made = b.pointer(f"select i1 {is_odd}, ptr {first}, ptr {second}")
-    ran = b.compare("ne", turns, 0)
-    source = b.pointer(f"select i1 {ran}, ptr {made}, ptr {x}")
+    iterations = b.integer_at(b.address(3, "int64"), "int64")
+    is_odd = b.compare("ne", iterations & 1, 0)
+    last_buffer = b.pointer(f"select i1 {is_odd}, ptr {first}, ptr {second}")
+    ran = b.compare("ne", iterations, 0)
+    source = b.pointer(f"select i1 {ran}, ptr {last_buffer}, ptr {x}")
     b.copy(source + b.low, out + b.low, b.high - b.low, "uint8")
     return b
 

@@ -76,7 +76,7 @@ class Call:
     @property
     def given(self) -> list[Reference]:
         """The operands that are inputs."""
-        return [place for place in self.operands if place[0] == "in"]
+        return [operand for operand in self.operands if operand[0] == "in"]
 
     @property
     def follows_from_inputs(self) -> bool:
@@ -86,8 +86,8 @@ class Call:
     @property
     def made(self) -> Reference:
         """The operand that a preparing call writes."""
-        (found,) = (place for place in self.operands if place[0] != "in")
-        return found
+        (destination,) = (operand for operand in self.operands if operand[0] != "in")
+        return destination
 
     @property
     def recipe(self) -> Hashable:
@@ -118,12 +118,12 @@ class Lowered:
     kept: Sequence[int] = ()
 
 
-def partition(rows: int, most: int = TASKS) -> int:
+def partition(rows: int, maximum: int = TASKS) -> int:
     """Return the rows of a task, for at most `most` tasks.
 
     Consecutive calls on the rows of a batch share one partition.
     """
-    return max(1, -(-rows // max(1, min(TASKS, most))))
+    return max(1, -(-rows // max(1, min(TASKS, maximum))))
 
 
 def operands_of(body: Graph) -> tuple[Reference, ...]:
@@ -208,12 +208,12 @@ def takes_whole(node: Any) -> bool:
     if node.op.name not in COMPOSITES:
         return False
     # bfloat16 values become float32 before lowering.
-    found = {x.spec.dtype for x in node.inputs}
+    input_dtypes = {x.spec.dtype for x in node.inputs}
     if node.op.name == "matmul_int4":
-        return found <= {"float32", "bfloat16", "int8", "uint8"}
+        return input_dtypes <= {"float32", "bfloat16", "int8", "uint8"}
     if node.op.name == "attention" and 1 < _targets(node) < FEWEST_TARGETS:
         return False
-    return found <= {"float32", "float64", "bfloat16", "bool"}
+    return input_dtypes <= {"float32", "float64", "bfloat16", "bool"}
 
 
 def _targets(attention: Any) -> int:
@@ -224,16 +224,16 @@ def _targets(attention: Any) -> int:
 
 def lowering(name: str) -> Lowering | None:
     """Return the lowering of a primitive; None if it has none."""
-    found = LOWERINGS.get(name)
-    return _imported(found) if isinstance(found, str) else found
+    entry = LOWERINGS.get(name)
+    return _imported(entry) if isinstance(entry, str) else entry
 
 
 @cache
-def _imported(place: str) -> Lowering:
-    module, _, function = place.partition(":")
+def _imported(path: str) -> Lowering:
+    module, _, function = path.partition(":")
     package = __name__.rpartition(".")[0]
-    found: Lowering = getattr(import_module(f"{package}.{module}"), function)
-    return found
+    imported: Lowering = getattr(import_module(f"{package}.{module}"), function)
+    return imported
 
 
 def lower(
@@ -291,12 +291,12 @@ def _of_wide(
     return behind_copies(casts, lower_node, argument, inputs, outputs)
 
 
-def _reading(argument: Any, instead: Mapping[Any, Any]) -> Any:
+def _reading(argument: Any, replacements: Mapping[Any, Any]) -> Any:
     """Replace the inputs of a node, or of all nodes of a body."""
-    inputs = [instead.get(x, x) for x in argument.inputs]
+    inputs = [replacements.get(x, x) for x in argument.inputs]
     if not isinstance(argument, Graph):
         return argument.with_inputs(inputs)
-    nodes = [_reading(node, instead) for node in argument.nodes]
+    nodes = [_reading(node, replacements) for node in argument.nodes]
     return Graph(tuple(inputs), tuple(nodes), argument.outputs)
 
 
@@ -335,16 +335,16 @@ def behind_copies(
     if lowered is None:
         return None
     calls: list[Any] = []
-    places: dict[Reference, Reference] = {}
+    references: dict[Reference, Reference] = {}
     work = lowered.work
     for i, copy in copies.items():
-        place = places["in", i] = "work", aligned(work)
-        instead = {("in", 0): ("in", i), ("out", 0): place}
+        reference = references["in", i] = "work", aligned(work)
+        replacements = {("in", 0): ("in", i), ("out", 0): reference}
         size = aligned(copy.spec.nbytes)
         copying = (replace(call, prepares=size) for call in _copying(inputs[i], copy))
-        calls += [redirected(call, instead) for call in copying]
-        work = place[1] + size
-    calls += [redirected(call, places) for call in lowered.calls]
+        calls += [redirected(call, replacements) for call in copying]
+        work = reference[1] + size
+    calls += [redirected(call, references) for call in lowered.calls]
     return Lowered(calls, work)
 
 
@@ -375,40 +375,40 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
         if isinstance(call, Call) and all(o[0] in ("in", "out") for o in call.operands):
             lowered = Lowered([replace(call, prepares=result)])
     calls: list[Call] = []
-    once: list[Call] = []
-    places: dict[Reference, Reference] = {}
+    prepared_calls: list[Call] = []
+    references: dict[Reference, Reference] = {}
     gaps: dict[int, int] = {}
     for call in lowered.calls:
         is_known = all(number in frozen for _, number in call.given)
         # A call that packs a copy runs again whenever the copy runs.
         if call.prepares and call.follows_from_inputs and is_known:
-            made = call.made
-            places[made] = "kept", len(once)
-            if made[0] == "work":
-                gaps[made[1]] = aligned(call.prepares)
+            destination = call.made
+            references[destination] = "kept", len(prepared_calls)
+            if destination[0] == "work":
+                gaps[destination[1]] = aligned(call.prepares)
             # It runs alone and not in a chain of rows.
-            once.append(replace(call, row_operands=frozenset()))
+            prepared_calls.append(replace(call, row_operands=frozenset()))
         else:
             calls.append(call)
-    if not once:
+    if not prepared_calls:
         return lowered
     for call in calls:
         for kind, start in call.operands:
             if kind == "work" and start not in gaps:
                 before = sum(size for gap, size in gaps.items() if gap < start)
-                places[kind, start] = kind, start - before
+                references[kind, start] = kind, start - before
     return Lowered(
-        [redirected(call, places) for call in calls],
+        [redirected(call, references) for call in calls],
         lowered.work - sum(gaps.values()),
-        [redirected(call, places) for call in once],
-        [call.prepares for call in once],
+        [redirected(call, references) for call in prepared_calls],
+        [call.prepares for call in prepared_calls],
     )
 
 
-def redirected(call: Call, places: Mapping[Reference, Reference]) -> Call:
+def redirected(call: Call, references: Mapping[Reference, Reference]) -> Call:
     """Return the call with some of its operands replaced."""
     return replace(
         call,
-        operands=tuple(places.get(o, o) for o in call.operands),
-        row_operands=frozenset(places.get(o, o) for o in call.row_operands),
+        operands=tuple(references.get(o, o) for o in call.operands),
+        row_operands=frozenset(references.get(o, o) for o in call.row_operands),
     )

@@ -127,7 +127,7 @@ class Processor:
             features = llvm.FeatureMap()
         lanes = 16 if features.get("avx512f") else 8 if features.get("avx2") else 4
         is_x86 = platform.machine() in ("x86_64", "AMD64")
-        found = Processor(
+        host = Processor(
             triple=triple,
             cpu=llvm.get_host_cpu_name(),
             features=",".join(filter(None, (features.flatten(), *_untold(triple)))),
@@ -135,9 +135,9 @@ class Processor:
             cache_bytes=_host_cache_bytes(),
             tiles=bool(features.get("amx-bf16")) and _may_use_tiles(),
         )
-        found = found.with_lanes(lanes)
+        host = host.with_lanes(lanes)
         name = settings.environment("PROCESSOR")
-        return _lesser(found, name) if name else found
+        return _lesser(host, name) if name else host
 
 
 def _lesser(machine: Processor, name: str) -> Processor:
@@ -146,11 +146,11 @@ def _lesser(machine: Processor, name: str) -> Processor:
     names = [n for n, p in PROCESSORS.items() if p.architecture == kind]
     if name not in names:
         raise unknown_choice("TOOLKIT_PROCESSOR", name, names)
-    missing = [x for x in LEVELS.get(name, ()) if not machine.has(x)]
-    if missing:
+    unsupported = [x for x in LEVELS.get(name, ()) if not machine.has(x)]
+    if unsupported:
         raise ArgumentError(
             f"TOOLKIT_PROCESSOR: this machine is no {name}: it lacks "
-            f"{', '.join(missing)}"
+            f"{', '.join(unsupported)}"
         )
     return replace(
         PROCESSORS[name], triple=machine.triple, cache_bytes=machine.cache_bytes
@@ -167,12 +167,12 @@ def _untold(triple: str) -> list[str]:
     if triple.partition("-")[0] not in _ARM64:
         return []
     if sys.platform == "linux":
-        found = [name for name, (bit, _) in _UNTOLD.items() if _has_on_linux(*bit)]
+        names = [name for name, (bit, _) in _UNTOLD.items() if _has_on_linux(*bit)]
     elif sys.platform == "darwin":
-        found = [name for name, (_, key) in _UNTOLD.items() if _has_on_mac(key)]
+        names = [name for name, (_, key) in _UNTOLD.items() if _has_on_mac(key)]
     else:
-        found = []
-    return [f"+{name}" for name in found]
+        names = []
+    return [f"+{name}" for name in names]
 
 
 def _has_on_linux(entry: int, bit: int) -> bool:
@@ -260,9 +260,14 @@ def find(name: str | None, threads: bool) -> tuple[Processor, ...]:
     """
     if name is None:
         # A program cannot use tiles without a request to the system.
-        found = [replace(Processor.host(), tiles=False)]
+        processors = [replace(Processor.host(), tiles=False)]
     elif name in FAMILIES or name in PROCESSORS:
-        found = [PROCESSORS[each] for each in FAMILIES.get(name, (name,))]
+        processors = [
+            PROCESSORS[processor] for processor in FAMILIES.get(name, (name,))
+        ]
     else:
         raise unknown_choice("processor", name, [*FAMILIES, *PROCESSORS])
-    return tuple(replace(each, threads=threads and each.threads) for each in found)
+    return tuple(
+        replace(processor, threads=threads and processor.threads)
+        for processor in processors
+    )

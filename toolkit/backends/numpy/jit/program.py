@@ -60,8 +60,8 @@ class NativeProgram:
                 if any(kind == "out" for kind, _ in call.operands):
                     writing.setdefault(i, moment)
         return {
-            i: Moment(found[0], writing.get(i, found[0]), found[-1])
-            for i, found in all_of.items()
+            i: Moment(moments[0], writing.get(i, moments[0]), moments[-1])
+            for i, moments in all_of.items()
         }
 
     @property
@@ -82,10 +82,10 @@ class NativeProgram:
                 sum(call.flops for _, call in section.calls),
                 sum(call.nbytes for _, call in section.calls),
                 [code for _, call in section.calls for code in call.codes],
-                beside.is_shared,
+                group.is_shared,
             )
-            for moment, beside in enumerate(self.sections)
-            for section in beside.sections
+            for moment, group in enumerate(self.sections)
+            for section in group.sections
         ]
 
     @property

@@ -169,14 +169,14 @@ def _function(head: str, body: str, end: str) -> str:
 def join(texts: Sequence[str]) -> str:
     """Join modules and remove declarations of functions that one of them defines."""
     text = "\n".join(texts).replace(_ATTRIBUTES, "")
-    known = set(_DEFINED.findall(text))
+    declared = set(_DEFINED.findall(text))
 
-    def once(found: re.Match[str]) -> str:
-        is_new = found[1] not in known
-        known.add(found[1])
-        return found[0] if is_new else ""
+    def first_only(match: re.Match[str]) -> str:
+        is_new = match[1] not in declared
+        declared.add(match[1])
+        return match[0] if is_new else ""
 
-    return _DECLARED.sub(once, text) + "\n" + _ATTRIBUTES + "\n"
+    return _DECLARED.sub(first_only, text) + "\n" + _ATTRIBUTES + "\n"
 
 
 class Runtime:
@@ -187,16 +187,16 @@ class Runtime:
         key = f"{waiting(host)}{generator_digest()[:16]}{engine.digest(host)[:24]}"
         _name_functions()
         code = engine.machine_code(f"runtime{key}", runtime_text)
-        found = engine.link([code], _FUNCTIONS)
+        addresses = engine.link([code], _FUNCTIONS)
         pointer, long = ctypes.c_void_p, ctypes.c_int64
         # These release the GIL while they run.
-        self.run = ctypes.CFUNCTYPE(long, pointer, pointer)(found["run"])
-        self.prepare = ctypes.CFUNCTYPE(None, pointer)(found["prepare"])
-        self.worker = ctypes.CFUNCTYPE(pointer, pointer)(found["worker"])
-        self.stop = ctypes.CFUNCTYPE(None, pointer)(found["stop"])
-        self.clock = ctypes.CFUNCTYPE(long)(found["clock"])
-        self.pauses = ctypes.CFUNCTYPE(None, long)(found["pauses"])
-        self.set_spins = ctypes.CFUNCTYPE(None, long)(found["set_spins"])
+        self.run = ctypes.CFUNCTYPE(long, pointer, pointer)(addresses["run"])
+        self.prepare = ctypes.CFUNCTYPE(None, pointer)(addresses["prepare"])
+        self.worker = ctypes.CFUNCTYPE(pointer, pointer)(addresses["worker"])
+        self.stop = ctypes.CFUNCTYPE(None, pointer)(addresses["stop"])
+        self.clock = ctypes.CFUNCTYPE(long)(addresses["clock"])
+        self.pauses = ctypes.CFUNCTYPE(None, long)(addresses["pauses"])
+        self.set_spins = ctypes.CFUNCTYPE(None, long)(addresses["set_spins"])
 
     @cached_property
     def address_offset(self) -> int:
@@ -310,23 +310,23 @@ def runtime() -> Runtime:
 def workers() -> Workers:
     """Return the worker pool of this process, with `settings.num_threads()` threads."""
     global _workers
-    found = _workers
-    if found is None or found.threads != _wanted():
+    pool = _workers
+    if pool is None or pool.threads != _wanted():
         with _creating:
-            found = _workers
-            if found is None or found.threads != _wanted():
+            pool = _workers
+            if pool is None or pool.threads != _wanted():
                 stop_workers()
-                found = _workers = Workers(_wanted())
-    return found
+                pool = _workers = Workers(_wanted())
+    return pool
 
 
 def stop_workers() -> None:
     """End the threads after their current work; the next program starts new ones."""
     global _workers
     with _creating:
-        found, _workers = _workers, None
-        if found is not None:
-            found.stop()
+        pool, _workers = _workers, None
+        if pool is not None:
+            pool.stop()
 
 
 def _wanted() -> int:

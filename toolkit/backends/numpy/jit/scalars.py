@@ -112,11 +112,11 @@ class LLVMScalars:
         near = self.b.intrinsic("minnum", near, self.const(high, x))
         if current().architecture != "x86_64":
             return self.cast(self.round(near), dtype)
-        whole = self._nearest(near)
+        rounded = self._nearest(near)
         # This does not change the value. LLVM then selects pack instructions.
-        whole = self.b.intrinsic("smax", whole, self.const(0, whole))
-        whole = self.b.intrinsic("smin", whole, self.const(255, whole))
-        return self.b.convert("trunc", whole, dtype)
+        rounded = self.b.intrinsic("smax", rounded, self.const(0, rounded))
+        rounded = self.b.intrinsic("smin", rounded, self.const(255, rounded))
+        return self.b.convert("trunc", rounded, dtype)
 
     def _nearest(self, x: Value) -> Value:
         """Round x to int32, half to even: one instruction on x86."""

@@ -97,11 +97,11 @@ class Section:
 
         The grain of a section with slots is fixed.
         """
-        wanted = -(-call.grain // factor)
+        minimum = -(-call.grain // factor)
         has_slots = self.has_slots or _has_slots(call)
-        if has_slots or wanted > _MOST_PARTITIONS * partition(self.rows):
+        if has_slots or minimum > _MOST_PARTITIONS * partition(self.rows):
             return self.grain
-        return max(self.grain, wanted)
+        return max(self.grain, minimum)
 
     def add(self, index: int, call: Call, factor: int, shares: Shares) -> None:
         """Append a call."""
@@ -115,8 +115,10 @@ class Section:
             share, by_rows = shares(index, operand), operand in call.row_operands
             self.touches.add(share.owner)
             if operand[0] in ("out", "work"):
-                kept = self.writes.get(share.owner, True)
-                self.writes[share.owner] = kept and by_rows and share.keeps(self.rows)
+                by_rows_so_far = self.writes.get(share.owner, True)
+                self.writes[share.owner] = (
+                    by_rows_so_far and by_rows and share.keeps(self.rows)
+                )
             if by_rows:
                 self.row_bytes += share.nbytes // max(1, self.rows)
             else:
@@ -162,7 +164,7 @@ class Branches:
         return sum(costs) - max(costs)
 
 
-def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
+def side_by_side(candidates: Sequence[Section]) -> list[Section | Branches]:
     """Run independent sections in parallel if each needs only one thread.
 
     Each section joins the first possible branches. For example, the weights of a
@@ -170,9 +172,9 @@ def side_by_side(found: Sequence[Section]) -> list[Section | Branches]:
     than the cost of a wake-up stay sequential.
     """
     line = _Line()
-    for section in found:
+    for section in candidates:
         line.take(section)
-    return [s for part in line.parts for s in _worthwhile(part)]
+    return [s for step in line.parts for s in _worthwhile(step)]
 
 
 class _Line:
@@ -190,18 +192,18 @@ class _Line:
         """Add a section to the first branches that it can join, or append it."""
         if section.is_late and not (self.parts and self.parts[-1].is_late):
             self.late = len(self.parts)
-        place = self._place(section) if section.is_branch else None
-        if place is None:
-            place = len(self.parts)
+        number = self._place(section) if section.is_branch else None
+        if number is None:
+            number = len(self.parts)
             if section.is_branch:
-                self.branches.append(place)
+                self.branches.append(number)
             self.parts.append(Branches([section]) if section.is_branch else section)
         else:
-            self.parts[place].sections.append(section)
+            self.parts[number].sections.append(section)
         for owner in section.touches:
-            self.touched[owner] = max(place, self.touched.get(owner, -1))
+            self.touched[owner] = max(number, self.touched.get(owner, -1))
         for owner in section.writes:
-            self.written[owner] = max(place, self.written.get(owner, -1))
+            self.written[owner] = max(number, self.written.get(owner, -1))
 
     def _place(self, section: Section) -> int | None:
         """Return the first branches after all dependencies of a section."""
@@ -212,11 +214,11 @@ class _Line:
         return self.branches[number] if number < len(self.branches) else None
 
 
-def _worthwhile(part: Section | Branches) -> Sequence[Section | Branches]:
+def _worthwhile(step: Section | Branches) -> Sequence[Section | Branches]:
     """Return branches, or their sections in sequence if the gain is small."""
-    if isinstance(part, Section) or part.gain >= _LEAST_SHARED:
-        return [part]
-    return part.sections
+    if isinstance(step, Section) or step.gain >= _LEAST_SHARED:
+        return [step]
+    return step.sections
 
 
 def sections(
@@ -261,8 +263,8 @@ class _Joining:
         needed = [o for o in dict.fromkeys(owners.values()) if o in self.waiting]
         last = self._last(owners.values())
         if last < 0 and not needed and self._may_wait(call):
-            made = self._made(index, call)
-            self.waiting.update(dict.fromkeys(made, (index, call)))
+            owners_written = self._made(index, call)
+            self.waiting.update(dict.fromkeys(owners_written, (index, call)))
             return
         for owner in needed:
             if owner in self.waiting:
@@ -286,8 +288,8 @@ class _Joining:
 
     def _may_wait(self, call: Call) -> bool:
         """Return whether a call only writes rows, for example random numbers."""
-        made = [operand for operand in call.operands if operand[0] != "in"]
-        return bool(made) and call.row_operands.issuperset(made)
+        destinations = [operand for operand in call.operands if operand[0] != "in"]
+        return bool(destinations) and call.row_operands.issuperset(destinations)
 
     def _last(self, owners: Iterable[Hashable]) -> int:
         """Return the last section that writes one of these owners."""
@@ -307,8 +309,8 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
     """Join a call to a section if possible; return whether it joined."""
     if not call.row_operands or not section.calls[0][1].row_operands:
         return False
-    factor, rest = divmod(call.rows, section.rows)
-    if rest or not factor:
+    factor, remainder = divmod(call.rows, section.rows)
+    if remainder or not factor:
         return False
     common: dict[Hashable, int] = {}
     for operand in call.operands:
@@ -326,11 +328,14 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
             if _gathers(call, operand) and call.grain != factor * section.grain:
                 return False
     # Memory that every group reads again.
-    known = sum(section.common.get(owner, 0) for owner in common)
-    if section.common_bytes - known + sum(common.values()) > section.cache_bytes // 2:
+    shared_bytes = sum(section.common.get(owner, 0) for owner in common)
+    if (
+        section.common_bytes - shared_bytes + sum(common.values())
+        > section.cache_bytes // 2
+    ):
         return False
-    least = partition(section.rows)
-    if not least <= section.grain <= _MOST_PARTITIONS * least:
+    minimum = partition(section.rows)
+    if not minimum <= section.grain <= _MOST_PARTITIONS * minimum:
         return False
     section.add(index, call, factor, shares)
     return True

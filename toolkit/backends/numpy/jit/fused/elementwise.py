@@ -77,12 +77,12 @@ def lower_fused(
         return _lower(body, inputs, outputs)
     operands = tuple(inputs), tuple(outputs)
     key = structure, operands, current(), rules.rows_independent
-    known = _known.get(key)
-    if known is None:
+    lowered = _known.get(key)
+    if lowered is None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        known = _known[key] = _lower(body, inputs, outputs) or _NOTHING
-    return None if known is _NOTHING else known
+        lowered = _known[key] = _lower(body, inputs, outputs) or _NOTHING
+    return None if lowered is _NOTHING else lowered
 
 
 def _lower(
@@ -105,7 +105,7 @@ def _lower(
 
 def _crossing(planned: SizedNest) -> list[int]:
     """Return the operands that are contiguous across rows but not transposed."""
-    found = [
+    operands = [
         read.operand
         for read, strides in zip(planned.plan.reads, planned.strides, strict=False)
         if not read.turned
@@ -116,7 +116,7 @@ def _crossing(planned: SizedNest) -> list[int]:
             4 * current().lanes,
         )
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(operands))
 
 
 def _problem(body: Graph) -> str:
@@ -151,9 +151,9 @@ class _Lowering:
             return partition(self.rows)
         if self.nbytes <= LEAST_BYTES:
             return self.rows
-        whole = self.plan.is_flat and self.rows == self.first
+        is_undivided = self.plan.is_flat and self.rows == self.first
         grain = partition(self.rows)
-        return GRAIN if whole and grain > GRAIN else grain
+        return GRAIN if is_undivided and grain > GRAIN else grain
 
     def _take(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
@@ -169,9 +169,9 @@ class _Lowering:
             step = 0
             if write.role in (COLUMN, ONE) and self.tasks > 1:
                 step = aligned(self.outputs[k].spec.nbytes)
-                place = self._take(step * self.tasks)
-                operands.append(place)
-                combinations.append(self._combination(k, place, step))
+                partials_at = self._take(step * self.tasks)
+                operands.append(partials_at)
+                combinations.append(self._combination(k, partials_at, step))
             else:
                 operands.append(("out", k))
             partials.append(step)
@@ -179,8 +179,12 @@ class _Lowering:
         for n in loops.extents[loops.rows :]:
             columns *= n
         buffer = aligned(8 * columns)
-        kept = [] if plan.held else Phases(plan).kept
-        buffers = self._take(buffer * len(kept) * self.tasks) if kept else None
+        buffered_steps = [] if plan.held else Phases(plan).kept
+        buffers = (
+            self._take(buffer * len(buffered_steps) * self.tasks)
+            if buffered_steps
+            else None
+        )
         operands.append(buffers or operands[0])
         if plan.picks:
             operands.append(ERROR)
@@ -191,7 +195,7 @@ class _Lowering:
                 self.first // self.rows,
                 self.grain,
                 self.planned.space.size,
-                buffer * len(kept),
+                buffer * len(buffered_steps),
                 buffer,
                 *loops.extents,
                 *partials,
@@ -206,12 +210,12 @@ class _Lowering:
         )
         return Lowered((call, *combinations), self.work)
 
-    def _combination(self, write: int, place: Reference, step: int) -> Call:
+    def _combination(self, write: int, partials: Reference, step: int) -> Call:
         spec = self.outputs[write].spec
         op = self.plan.steps[self.plan.writes[write].source[1]].op
         return Call(
             Code(emit_combination, op, spec.dtype),
-            (place, ("out", write)),
+            (partials, ("out", write)),
             (self.tasks, step),
             rows=spec.size,
             grain=spec.size,
@@ -220,24 +224,24 @@ class _Lowering:
 
     def _row_operands(self, operands: Sequence[Reference]) -> frozenset[Reference]:
         """Return the operands that divide along the rows of the call."""
-        plan, found = self.plan, []
+        plan, row_operands = self.plan, []
         if plan.one_row or plan.ragged:
             return frozenset()
         arrays = [self.inputs[read.operand] for read in plan.reads]
         arrays += [self.outputs[k] for k in range(len(plan.writes))]
-        for place, array, strides in zip(
+        for operand, array, strides in zip(
             operands, arrays, self.planned.strides, strict=False
         ):
-            if place[0] == "work":
+            if operand[0] == "work":
                 continue
             step = strides[0] * self.first
-            whole = step == array.spec.nbytes and array.is_contiguous
-            if whole or (
+            covers_array = step == array.spec.nbytes and array.is_contiguous
+            if covers_array or (
                 array.rows_kept_of(array, 0) > 0
                 and step == array.spec.shape[0] * array.strides[0]
             ):
-                found.append(place)
-        return frozenset(found)
+                row_operands.append(operand)
+        return frozenset(row_operands)
 
     def _flops(self) -> int:
         cost = sum(cost_of(s.op) for s in self.plan.steps if s.role == FULL)

@@ -58,42 +58,42 @@ class Partials:
         return self.bases[self.v.first_write + write]
 
     def _empty(self, write: int) -> None:
-        (nothing,) = self.reducers[write].initial()
+        (identity,) = self.reducers[write].initial()
         if self.writes[write].role == ONE:
-            self.b.put_first(nothing, self._address(write))
+            self.b.put_first(identity, self._address(write))
             return
         count: Number = 1
         for extent in self.v.extents[self.v.plan.row_loops :]:
             count = extent * count
         for index, mask in self.b.run(0, count):
-            self.b.store(nothing, self._address(write), index, mask)
+            self.b.store(identity, self._address(write), index, mask)
 
-    def load(self, parts: Sequence[tuple[Number, Mask]]) -> list[Value]:
+    def load(self, vectors: Sequence[tuple[Number, Mask]]) -> list[Value]:
         """Load the partial results that stay in registers.
 
         Args:
-            parts: the (column, mask) of each vector of a row that is kept in registers.
+            vectors: the (column, mask) of each vector of a row in registers.
         """
         b = self.b
         for k, write in self.writes.items():
             dtype = write.dtype
             if write.role == ONE:
                 self.held[k] = [self.v.splat(self._address(k), dtype)]
-            elif parts:
+            elif vectors:
                 self.held[k] = [
                     b.load(self._address(k), start, dtype, mask)
-                    for start, mask in parts
+                    for start, mask in vectors
                 ]
         return self.values
 
-    def store(self, parts: Sequence[tuple[Number, Mask]]) -> None:
+    def store(self, vectors: Sequence[tuple[Number, Mask]]) -> None:
         """Store the partial results that are in registers."""
         b = self.b
         for k, values in self.held.items():
             if self.writes[k].role == ONE:
                 b.put_first(values[0], self._address(k))
                 continue
-            for value, (start, mask) in zip(values, parts, strict=True):
+            for value, (start, mask) in zip(values, vectors, strict=True):
                 b.store(value, self._address(k), start, mask)
 
     @property
@@ -103,14 +103,14 @@ class Partials:
 
     def hold(self, values: Sequence[Value]) -> None:
         """Replace the values in registers."""
-        rest = list(values)
+        remaining = list(values)
         for k, old in self.held.items():
-            self.held[k], rest = rest[: len(old)], rest[len(old) :]
+            self.held[k], remaining = remaining[: len(old)], remaining[len(old) :]
 
-    def add(self, write: int, value: Value, part: int = 0) -> None:
+    def add(self, write: int, value: Value, vector: int = 0) -> None:
         """Merge a value into a partial result in a register."""
-        held = self.held[write]
-        (held[part],) = self.reducers[write].merge([held[part]], [value])
+        registers = self.held[write]
+        (registers[vector],) = self.reducers[write].merge([registers[vector]], [value])
 
     def add_in_memory(
         self, write: int, base: Pointer, index: Number, mask: Mask, value: Value
@@ -133,8 +133,8 @@ def emit_combination(op: str, dtype: str) -> Kernel:
     count, step = b.entry(2), b.entry(3)
     for index, mask in b.run(b.low, b.high):
         with b.accumulate(0, count, 1, combine.initial()) as iteration:
-            place = partials + iteration.index * step
-            more = b.load(place, index, dtype, mask)
-            iteration.next(combine.merge(iteration.values, [more]))
+            partial = partials + iteration.index * step
+            value = b.load(partial, index, dtype, mask)
+            iteration.next(combine.merge(iteration.values, [value]))
         b.store(iteration.values[0], result, index, mask)
     return b

@@ -96,12 +96,12 @@ class Position(Reducer):
     def add(self, state: State, value: Value, mask: Mask, index: Number) -> State:
         """Accumulate a vector of the elements at index, index + 1, ..."""
         start = self.b.int32(self.b.int64(index))
-        place = self.b.binary("add", start, self.b.lane_numbers())
+        indices = self.b.binary("add", start, self.b.lane_numbers())
         if mask is not None:
             worst, last = self.initial()
             value = self.b.select(mask, value, worst)
-            place = self.b.select(mask, place, last)
-        return self.merge(state, [value, place])
+            indices = self.b.select(mask, indices, last)
+        return self.merge(state, [value, indices])
 
     def merge(self, a: State, b: State) -> State:
         """Select the better element of each lane; the lower index if equal."""

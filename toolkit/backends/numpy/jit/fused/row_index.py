@@ -11,17 +11,17 @@ from toolkit.backends.numpy.jit.fused.values import COLUMNS, Known, Values
 class Picks(Values):
     """Values of a function, with elements at an index that is computed."""
 
-    def compute(self, step: int, known: Known) -> Value:
+    def compute(self, step: int, values: Known) -> Value:
         record = self.plan.steps[step]
         if record.op == PICK:
             return self._pick(*record.arguments)
         if record.op not in (PLACE, PUT):
-            return super().compute(step, known)
-        arguments = [self.value(a, known) for a in record.arguments]
+            return super().compute(step, values)
+        arguments = [self.value(a, values) for a in record.arguments]
         if record.op == PLACE:
             return self._place(*arguments)
         row, at, update = arguments
-        return self._put(row, at, update, known[COLUMNS], record.attrs[0][1])
+        return self._put(row, at, update, values[COLUMNS], record.attrs[0][1])
 
     def _place(self, index: Value) -> Value:
         """Check an index and normalize it; -1, and an error, if it is out of range."""
@@ -37,40 +37,40 @@ class Picks(Values):
         return s.cast(s.select(valid, wrapped, none), "int32")
 
     def _put(
-        self, row: Value, place: Value, update: Value, columns: Value, mode: str
+        self, row: Value, column: Value, update: Value, columns: Value, mode: str
     ) -> Value:
         """Emit a vector of a row with an update at one column."""
         s = self.scalars
         if mode != "set":
             update = getattr(s, UPDATES[mode])(row, update)
-        return s.select(s.equal(columns, place), update, row)
+        return s.select(s.equal(columns, column), update, row)
 
-    def _pick(self, source: Source, place: Source) -> Value:
+    def _pick(self, source: Source, column_source: Source) -> Value:
         """Compute a full value for one column only."""
-        at = self.value(place, {})
+        at = self.value(column_source, {})
         # If the index is out of range, the result is unused: any column is valid.
         wide = self.b.first_lane(self.scalars.cast(at, "int64"))
         column = self.b.most(Index(self.b, wide.text), 0)
         needed = self._needed(source)
-        known: Known = {COLUMNS: at}
+        values: Known = {COLUMNS: at}
         for k, read in enumerate(self.plan.reads):
             if read.by_column and ("read", k) in needed:
-                known["read", k] = self._element(k, column)
+                values["read", k] = self._element(k, column)
         for i, step in enumerate(self.plan.steps):
             if step.role == FULL and ("step", i) in needed:
-                known["step", i] = self.compute(i, known)
-        return self.value(source, known)
+                values["step", i] = self.compute(i, values)
+        return self.value(source, values)
 
     def _needed(self, source: Source) -> set[Source]:
         """Return the full values that a value depends on, with the value."""
-        found, stack = set(), [source]
+        needed, stack = set(), [source]
         while stack:
             source = stack.pop()
-            if source not in found:
-                found.add(source)
+            if source not in needed:
+                needed.add(source)
                 if source[0] == "step" and self.plan.steps[source[1]].role == FULL:
                     stack += self.plan.steps[source[1]].arguments
-        return found
+        return needed
 
     def _element(self, k: int, column: Number) -> Value:
         """Load the element at one column of the row."""

@@ -83,12 +83,12 @@ class Streamed:
             mask: Mask,
             states: list[State],
         ) -> list[State]:
-            known = self._values(phase, bases, index, column, mask)
+            values = self._values(phase, bases, index, column, mask)
             following = [
-                r.add(state, self.v.value(x, known), mask, column)
+                r.add(state, self.v.value(x, values), mask, column)
                 for r, x, state in zip(reducers, arguments, states, strict=True)
             ]
-            self._store(phase, bases, index, column, mask, known)
+            self._store(phase, bases, index, column, mask, values)
             return following
 
         loops = _Columns(self.v, step, reducers, *self._chains(phase, reduced))
@@ -112,19 +112,19 @@ class Streamed:
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
     ) -> Known:
         """Return the values that a pass loads and computes for one vector."""
-        v, known = self.v, Known()
+        v, values = self.v, Known()
         if self.plan.picks:
-            known[COLUMNS] = v.columns(column)
+            values[COLUMNS] = v.columns(column)
         for k in phase.reads:
             if self.plan.reads[k].by_column:
-                known["read", k] = v.load(k, bases[k], index, mask)
+                values["read", k] = v.load(k, bases[k], index, mask)
         for i in phase.reads_back:
             base, at = self._kept(i, bases, index, column)
             dtype = self.plan.steps[i].dtype
-            known["step", i] = v.b.load(base, at, dtype, mask)
+            values["step", i] = v.b.load(base, at, dtype, mask)
         for i in phase.steps:
-            known["step", i] = v.compute(i, known)
-        return known
+            values["step", i] = v.compute(i, values)
+        return values
 
     def _kept(
         self, step: int, bases: Bases, index: Number, column: Number
@@ -142,18 +142,18 @@ class Streamed:
         index: Number,
         column: Number,
         mask: Mask,
-        known: Known,
+        values: Known,
     ) -> None:
         v, b = self.v, self.b
         for i in phase.keeps:
             buffer = self.buffers[self.phases.kept.index(i)]
-            b.store(known["step", i], buffer, column, mask)
+            b.store(values["step", i], buffer, column, mask)
         for k in phase.writes:
             write, base = self.plan.writes[k], bases[v.first_write + k]
             if write.role == FULL:
-                b.store(v.value(write.source, known), base, index, mask)
+                b.store(v.value(write.source, values), base, index, mask)
             elif write.role != ONE:
-                value = v.value(self.plan.steps[write.source[1]].arguments[0], known)
+                value = v.value(self.plan.steps[write.source[1]].arguments[0], values)
                 self.partials.add_in_memory(k, base, index, mask, value)
 
 
@@ -200,8 +200,8 @@ class _Columns:
         inner = self.v.extents[loop + 1]
         with self.b.accumulate(low, high, 1, _flat(states)) as iteration:
             moved = self.v.moved(bases, loop, iteration.index)
-            place = iteration.index + column
-            start = place * inner
+            position = iteration.index + column
+            start = position * inner
             states = self._like(iteration.values)
             states = self.run(loop + 1, moved, 0, inner, start, states)
             iteration.next(_flat(states))
@@ -219,8 +219,8 @@ class _Columns:
         with self.b.accumulate(low, high, _BLOCK, _flat(states)) as iteration:
             end = self.b.least(iteration.index + _BLOCK, high)
             fresh = [r.initial() for r in self.reducers]
-            found = self._vectors(bases, iteration.index, end, column, fresh)
-            states = self._merge(self._like(iteration.values), found)
+            block_states = self._vectors(bases, iteration.index, end, column, fresh)
+            states = self._merge(self._like(iteration.values), block_states)
             iteration.next(_flat(states))
         return self._like(iteration.values)
 
@@ -243,9 +243,11 @@ class _Columns:
             following: list[Value] = list(iteration.values[self.unroll * size :])
             for i in range(self.unroll):
                 index = iteration.index + i * lanes
-                place = index + column
-                given = self._like(iteration.values[i * size : (i + 1) * size])
-                following += _flat(self.step(bases, index, place, None, given))
+                position = index + column
+                current_states = self._like(iteration.values[i * size : (i + 1) * size])
+                following += _flat(
+                    self.step(bases, index, position, None, current_states)
+                )
             iteration.next(following)
         parallel = [
             self._like(iteration.values[i * size : (i + 1) * size])
@@ -253,9 +255,11 @@ class _Columns:
         ]
         with b.accumulate(end, high, lanes, _flat(parallel[0])) as iteration:
             mask = b.first_lanes(high - iteration.index)
-            place = iteration.index + column
-            given = self._like(iteration.values)
-            iteration.next(_flat(self.step(bases, iteration.index, place, mask, given)))
+            position = iteration.index + column
+            current_states = self._like(iteration.values)
+            iteration.next(
+                _flat(self.step(bases, iteration.index, position, mask, current_states))
+            )
         parallel[0] = self._like(iteration.values)
         while len(parallel) > 1:
             pairs = zip(parallel[0::2], parallel[1::2], strict=True)
@@ -268,11 +272,11 @@ class _Columns:
 
     def _like(self, values: Sequence[Value]) -> list[State]:
         """Group a flat list of values into the states of the reducers."""
-        rest, states = list(values), []
+        remaining, states = list(values), []
         for r in self.reducers:
             size = len(r.initial())
-            states.append(rest[:size])
-            rest = rest[size:]
+            states.append(remaining[:size])
+            remaining = remaining[size:]
         return states
 
 
@@ -290,9 +294,9 @@ class Held:
         self.partials = partials
         lanes, extent = self.b.lanes, values.extents[-1]
         self.starts: list[int] = [i * lanes for i in range(self.plan.held)]
-        rest = extent - self.starts[-1]
+        remainder = extent - self.starts[-1]
         self.masks: list[Mask] = [None] * (self.plan.held - 1)
-        self.masks.append(self.b.first_lanes(rest))
+        self.masks.append(self.b.first_lanes(remainder))
         self.parts: list[tuple[int, Mask]] = list(
             zip(self.starts, self.masks, strict=True)
         )
@@ -313,39 +317,43 @@ class Held:
         """Emit the row with this index."""
         v = self.v
         v.begin_row(bases, ())
-        known = dict(self.fixed)
+        vectors = dict(self.fixed)
         if self.plan.picks:
-            known[COLUMNS] = [v.columns(start) for start in self.starts]
+            vectors[COLUMNS] = [v.columns(start) for start in self.starts]
         for k, read in enumerate(self.plan.reads):
             if read.by_column and read.by_row:
-                known["read", k] = self._load(k, bases)
+                vectors["read", k] = self._load(k, bases)
         for i, step in enumerate(self.plan.steps):
             if step.role == FULL:
-                known["step", i] = [
-                    v.compute(i, {s: held[part] for s, held in known.items()})
-                    for part in range(self.plan.held)
+                vectors["step", i] = [
+                    v.compute(
+                        i, {s: registers[vector] for s, registers in vectors.items()}
+                    )
+                    for vector in range(self.plan.held)
                 ]
             elif step.role == ROW and not step.reduces:
                 v.compute_rows([i])
             elif step.reduces == FULL and step.role in (ROW, ONE):
-                v.row["step", i] = self._reduce(i, known)
-        self._store(bases, known)
+                v.row["step", i] = self._reduce(i, vectors)
+        self._store(bases, vectors)
         _end_row(v, self.partials, bases)
 
-    def _vectors(self, source: Source, known: dict[Source, list[Value]]) -> list[Value]:
-        if source in known:
-            return known[source]
+    def _vectors(
+        self, source: Source, available: dict[Source, list[Value]]
+    ) -> list[Value]:
+        if source in available:
+            return available[source]
         return [self.v.value(source, {})] * self.plan.held
 
-    def _reduce(self, step: int, known: dict[Source, list[Value]]) -> Value:
+    def _reduce(self, step: int, available: dict[Source, list[Value]]) -> Value:
         r = self.v.reducer_of(step)
         state = r.initial()
-        vectors = self._vectors(self.plan.steps[step].arguments[0], known)
+        vectors = self._vectors(self.plan.steps[step].arguments[0], available)
         for x, (start, mask) in zip(vectors, self.parts, strict=True):
             state = r.add(state, x, mask, start)
         return r.finish(state)
 
-    def _store(self, bases: Bases, known: dict[Source, list[Value]]) -> None:
+    def _store(self, bases: Bases, available: dict[Source, list[Value]]) -> None:
         v = self.v
         for k, write in enumerate(self.plan.writes):
             step, base = self.plan.steps[write.source[1]], bases[v.first_write + k]
@@ -353,10 +361,10 @@ class Held:
                 self.partials.add(k, v.row[write.source])
             elif write.role == FULL:
                 for value, (start, mask) in zip(
-                    known[write.source], self.parts, strict=True
+                    available[write.source], self.parts, strict=True
                 ):
                     v.b.store(value, base, start, mask)
             elif write.role == COLUMN:
-                vectors = self._vectors(step.arguments[0], known)
-                for part, value in enumerate(vectors):
-                    self.partials.add(k, value, part)
+                vectors = self._vectors(step.arguments[0], available)
+                for index, value in enumerate(vectors):
+                    self.partials.add(k, value, index)

@@ -50,8 +50,8 @@ class Turned:
     def write(self, low: Number, high: Number) -> None:
         """Emit all loops, with these bounds of the outermost loop."""
         self.low, self.high = low, high
-        others = [i for i in range(self.plan.row_loops) if i != self.turn]
-        self._loops(others, self.v.bases)
+        row_loops = [i for i in range(self.plan.row_loops) if i != self.turn]
+        self._loops(row_loops, self.v.bases)
 
     def _range(self, loop: int) -> tuple[Number, Number]:
         return (0, self.v.extents[loop]) if loop else (self.low, self.high)
@@ -82,8 +82,8 @@ class Turned:
         with b.loop(first, last) as index:
             moved = self.v.moved(bases, self.turn, index)
             for k, tile in self.tiles.items():
-                place = (index - start) * self.columns - columns[0]
-                moved[k] = tile + place * self.sizes[k]
+                offset = (index - start) * self.columns - columns[0]
+                moved[k] = tile + offset * self.sizes[k]
             self.v.begin_row(moved, self.row.phases.before)
             self.row.part(moved, *columns)
 
@@ -107,9 +107,9 @@ class Turned:
                 # The last block can overlap the previous block, with equal results.
                 begin = b.least(row, self.v.extents[self.turn] - side)
                 block = [b.load(line, begin, kind, None) for line in lines]
-                place = (begin - start) * self.columns + (index - column)
-                for i, found in enumerate(b.transposed(block)):
-                    b.store(found, self.tiles[k], place + i * self.columns, None)
+                offset = (begin - start) * self.columns + (index - column)
+                for i, vector in enumerate(b.transposed(block)):
+                    b.store(vector, self.tiles[k], offset + i * self.columns, None)
 
     def _side(self, itemsize: int) -> int:
         """Return the number of rows and columns of a block, for an item size."""

@@ -132,21 +132,21 @@ class Values:
         number = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
         return self.b.filled(number, dtype)
 
-    def compute(self, step: int, known: Known) -> Value:
+    def compute(self, step: int, available: Known) -> Value:
         """Compute the value of a step from its arguments."""
         record = self.plan.steps[step]
-        arguments = [self.value(a, known) for a in record.arguments]
+        arguments = [self.value(a, available) for a in record.arguments]
         rule: Any = PRIMITIVES[record.op].scalar
         value: Value = rule(self.scalars, *arguments, **dict(record.attrs))
         return value
 
-    def value(self, source: Source, known: Known) -> Value:
+    def value(self, source: Source, available: Known) -> Value:
         """Return a number, an available value, or a value of the row or the call."""
         if source[0] == "number":
             return self._number(source)
-        for found in (known, self.row, self.constant):
-            if source in found:
-                return found[source]
+        for values in (available, self.row, self.constant):
+            if source in values:
+                return values[source]
         raise KeyError(source)
 
     def compute_rows(self, steps: Sequence[int]) -> None:
@@ -196,8 +196,8 @@ class Values:
         return reducer(record.op, self._dtype(record.arguments[0]), self.b)
 
     def _dtype(self, source: Source) -> str:
-        kind, index, *rest = source
+        kind, index, *fields = source
         if kind == "number":
-            return str(rest[0])
+            return str(fields[0])
         of: Any = self.plan.reads if kind == "read" else self.plan.steps
         return str(of[index].dtype)

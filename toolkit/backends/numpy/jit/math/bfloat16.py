@@ -27,8 +27,8 @@ def narrowed(b: Builder, x: Value) -> Value:
     """
     if current().is_arm64 and current().has("bf16"):
         half, bits_of = (vector_type(kind, x.lanes) for kind in ("bfloat", "i16"))
-        found = b.let(f"fptrunc {x.type} {x} to {half}", NARROW, x.lanes)
-        return b.let(f"bitcast {half} {found} to {bits_of}", NARROW, x.lanes)
+        rounded_half = b.let(f"fptrunc {x.type} {x} to {half}", NARROW, x.lanes)
+        return b.let(f"bitcast {half} {rounded_half} to {bits_of}", NARROW, x.lanes)
     bits = b.convert("bitcast", x, "int32")
 
     def constant(number: int) -> Value:

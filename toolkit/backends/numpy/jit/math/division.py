@@ -51,9 +51,9 @@ def _divided(x: Vector, y: Vector) -> tuple[Vector, Vector]:
     large = (quotient > limit) & (b > 0.0) & (a < math.inf)
 
     def divided_in_steps() -> tuple[Vector, Vector]:
-        rest = _rest_of_large(a.where(large, 0.0), b)
-        below = differ & (rest > 0.0)
-        return _rounded_quotient(x, y, rest, below), rest
+        remainder = _rest_of_large(a.where(large, 0.0), b)
+        below = differ & (remainder > 0.0)
+        return _rounded_quotient(x, y, remainder, below), remainder
 
     floor, r = unless(large, (floor, r), divided_in_steps)
     return floor, copysign((b - r).where(differ & (r > 0.0), r), y)
@@ -80,15 +80,15 @@ def _difference(a: Vector, q: Vector, b: Vector) -> Vector:
 def _rest_of_large(a: Vector, b: Vector) -> Vector:
     """Return a - q * b for any integer q."""
     exponent = _exponent(b)
-    most = a.format.mantissa - 1  # bits of a step's quotient, minus one
+    step_bits = a.format.mantissa - 1  # bits of a step's quotient, minus one
 
     def step(r: Vector) -> tuple[Vector, Vector]:
-        raised = (_exponent(r) - exponent - most).intrinsic("smax", 0)
+        raised = (_exponent(r) - exponent - step_bits).intrinsic("smax", 0)
         # 2**raised can be out of range; b * 2**raised is below r and representable.
         half, dtype = raised >> 1, a.value.dtype
         divisor = b * power_of_two(half, dtype) * power_of_two(raised - half, dtype)
-        _, rest = _whole_part(r / divisor, r, divisor)
-        return rest, b <= rest
+        _, remainder = _whole_part(r / divisor, r, divisor)
+        return remainder, b <= remainder
 
     return repeated(a, step)
 
@@ -102,7 +102,7 @@ def _exponent(x: Vector) -> Vector:
     return (bits - scale).where(denormal, bits)
 
 
-def _rounded_quotient(x: Vector, y: Vector, rest: Vector, below: Vector) -> Vector:
+def _rounded_quotient(x: Vector, y: Vector, remainder: Vector, below: Vector) -> Vector:
     """Return NumPy's quotient from the rest, rounded to an integer or a half."""
-    quotient = (x - copysign(rest, x)) / y
+    quotient = (x - copysign(remainder, x)) / y
     return rounded("floor", (quotient - 1.0).where(below, quotient))

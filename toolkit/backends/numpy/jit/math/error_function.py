@@ -141,20 +141,20 @@ def erfinv(x: Vector) -> Vector:
     square = -log((1.0 - a) * 0.5)
     r = square.intrinsic("sqrt")
     # r can have a larger unit in the last place than the result.
-    lost = exact_fma(-r, r, square) / (r + r)
+    correction = exact_fma(-r, r, square) / (r + r)
     u, v = special.CENTRE - z, r - 1.6
     near, far = _CENTRE[dtype], _TAIL[dtype]
     top = polynomial(v, far.top).where(tail, polynomial(u, near.top))
     bottom = polynomial(v, far.bottom).where(tail, polynomial(u, near.bottom))
     quotient = top / bottom
     centre = fma(a, fma(z, quotient, special.HALF_SQRT_PI - 1.0), a)
-    y = (r - (quotient - lost)).where(tail, centre)
+    y = (r - (quotient - correction)).where(tail, centre)
     if dtype == "float64":  # in float32, only 1 is so close to 1
 
-        def found() -> list[Vector]:
+        def far_values() -> list[Vector]:
             w = r - 5.0
             quotient = polynomial(w, _FAR.top) / polynomial(w, _FAR.bottom)
-            return [r - (quotient - lost)]
+            return [r - (quotient - correction)]
 
-        (y,) = unless(r > 5.0, [y], found)
+        (y,) = unless(r > 5.0, [y], far_values)
     return copysign(x.constant(math.inf).where(a.equals(1.0), y), x)

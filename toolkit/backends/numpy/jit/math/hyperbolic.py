@@ -95,8 +95,8 @@ def _log1p_of_sum(larger: Vector, smaller: Vector, x: Vector) -> Vector:
     """Return log(1 + larger + smaller), which is log(2 * x) for large x."""
     large = x > 2.0 ** (x.format.mantissa + 1)  # x + 1 rounds to x
     total = larger + smaller
-    lost = x.constant(0.0).where(large, (larger - total) + smaller)
-    result = log1p(x.where(large, total), lost)
+    correction = x.constant(0.0).where(large, (larger - total) + smaller)
+    result = log1p(x.where(large, total), correction)
     return (result + LOG_2[x.value.dtype][0]).where(large, result)
 
 

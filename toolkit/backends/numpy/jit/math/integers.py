@@ -27,20 +27,20 @@ def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
     divisor = b.select(none, one, y)
     if x.dtype.startswith("u"):
         quotient = b.binary("udiv", x, divisor)
-        rest = b.binary("urem", x, divisor)
+        remainder = b.binary("urem", x, divisor)
     else:
         # The smallest integer divided by -1 would overflow and trap.
         negated = _compare(b, "eq", y, b.constant(-1, y))
         divisor = b.select(negated, one, divisor)
         quotient = b.binary("sdiv", x, divisor)
-        rest = b.binary("srem", x, divisor)
-        differs = _compare(b, "slt", b.binary("xor", rest, divisor), zero)
-        below = b.binary("and", differs, _compare(b, "ne", rest, zero))
+        remainder = b.binary("srem", x, divisor)
+        differs = _compare(b, "slt", b.binary("xor", remainder, divisor), zero)
+        below = b.binary("and", differs, _compare(b, "ne", remainder, zero))
         quotient = b.select(below, b.binary("sub", quotient, one), quotient)
-        rest = b.select(below, b.binary("add", rest, divisor), rest)
+        remainder = b.select(below, b.binary("add", remainder, divisor), remainder)
         quotient = b.select(negated, b.binary("sub", zero, x), quotient)
-        rest = b.select(negated, zero, rest)
-    return b.select(none, zero, quotient), b.select(none, zero, rest)
+        remainder = b.select(negated, zero, remainder)
+    return b.select(none, zero, quotient), b.select(none, zero, remainder)
 
 
 def left_shift(b: Builder, x: Value, y: Value) -> Value:

@@ -105,9 +105,9 @@ def arctan2(y: Vector, x: Vector) -> Vector:
     of_equal = x.constant(1.0).where(smaller > 0.0, smaller)
     slope = of_equal.where(smaller.equals(larger), smaller / larger)
     angle = _of_slope(slope)
-    behind = x.bits() < 0  # includes -0
-    angle = (-angle).where(steep ^ behind, angle)
-    quarters = x.constant(2.0).where(behind, 0.0)
+    is_negative = x.bits() < 0  # includes -0
+    angle = (-angle).where(steep ^ is_negative, angle)
+    quarters = x.constant(2.0).where(is_negative, 0.0)
     quarters = x.constant(1.0).where(steep, quarters)
     high, low = half_pi(x.value.dtype)
     return copysign(fma(quarters, high, fma(quarters, low, angle)), y)
@@ -131,9 +131,9 @@ def arccos(x: Vector) -> Vector:
     far, angle = _arcsine(absolute(x))
     high, low = half_pi(x.value.dtype)
     # Near -1 the result is pi - 2 * angle = 2 * (pi/2 - angle).
-    left = high - (angle.where(far, copysign(angle, x)) - low)
-    left = (left + left).where(far, left)
-    return (angle + angle).where(far & (x > 0.0), left)
+    complement = high - (angle.where(far, copysign(angle, x)) - low)
+    complement = (complement + complement).where(far, complement)
+    return (angle + angle).where(far & (x > 0.0), complement)
 
 
 def _arcsine(a: Vector) -> tuple[Vector, Vector]:

@@ -68,11 +68,11 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
     e, m = split(u)
     # The rounding error of the sum (Knuth's two-sum), relative to u.
     back = u - 1.0
-    lost = (x - back) + (1.0 - (u - back))
+    rounding_error = (x - back) + (1.0 - (u - back))
     near = e.equals(0.0)
     f = x.where(near, m - 1.0)
-    lost = x.constant(0.0).where(near, lost)
-    correction = (lost if low is None else lost + low) / u
+    rounding_error = x.constant(0.0).where(near, rounding_error)
+    correction = (rounding_error if low is None else rounding_error + low) / u
     # Select x itself for 0, because it can be -0.
     result = x.where(x.equals(0.0), _combine(e, f, correction))
     return _outside(x, result, zero=-1.0)

@@ -47,11 +47,11 @@ def power(x: Vector, y: Vector) -> Vector:
     """Return x**y with the special cases of C's pow."""
     a = absolute(x)
     magnitude = _magnitude(a, y)
-    whole = rounded("trunc", y).equals(y)  # true for infinities
+    is_integer = rounded("trunc", y).equals(y)  # true for infinities
     half = y * 0.5
     even = rounded("trunc", half).equals(half)
-    result = copysign(magnitude, x).where(whole & ~even, magnitude)
-    undefined = (x < 0.0) & (x > -math.inf) & ~whole
+    result = copysign(magnitude, x).where(is_integer & ~even, magnitude)
+    undefined = (x < 0.0) & (x > -math.inf) & ~is_integer
     result = x.constant(math.nan).where(undefined, result)
     # 1 for every value of the other operand, including NaN and infinity.
     one = y.equals(0.0) | x.equals(1.0)
@@ -67,8 +67,8 @@ def _magnitude(a: Vector, y: Vector) -> Vector:
     product = y * high
     product_low = fma(y, low, exact_fma(y, high, -product))
     # Outside this range the parts can be infinities with a difference of NaN.
-    inside = absolute(product) < _OUT_OF_RANGE
-    return exp(product, product_low.where(inside, 0.0))
+    in_range = absolute(product) < _OUT_OF_RANGE
+    return exp(product, product_low.where(in_range, 0.0))
 
 
 def _precise_log(a: Vector) -> tuple[Vector, Vector]:
@@ -76,11 +76,11 @@ def _precise_log(a: Vector) -> tuple[Vector, Vector]:
     e, m = split(a)
     high, low = _precise_log_near_1(m)
     log_2, log_2_low = LOG_2[a.value.dtype]
-    whole = e * log_2
-    whole_low = fma(e, log_2_low, exact_fma(e, log_2, -whole))
+    exponent_term = e * log_2
+    exponent_term_low = fma(e, log_2_low, exact_fma(e, log_2, -exponent_term))
     # |e| * log(2) is 0 or larger than the other part, so the sum's error is exact.
-    total = whole + high
-    return total, (whole - total + high) + (whole_low + low)
+    total = exponent_term + high
+    return total, (exponent_term - total + high) + (exponent_term_low + low)
 
 
 def _precise_log_near_1(m: Vector) -> tuple[Vector, Vector]:

@@ -9,23 +9,25 @@ from toolkit.backends.numpy.jit.math.vector import Vector
 
 
 def unless(
-    rare: Vector, usual: Sequence[Vector], found: Callable[[], Sequence[Vector]]
+    rare: Vector, usual: Sequence[Vector], emit_rare: Callable[[], Sequence[Vector]]
 ) -> list[Vector]:
-    """Return the usual values; in rare lanes, the values that `found` emits.
+    """Return the usual values; in rare lanes, the values that `emit_rare` emits.
 
-    The code of `found` runs only if a lane is rare. It ends the current basic block.
+    That code runs only if a lane is rare. It ends the current basic block.
     """
     b = rare.builder
-    slow, done, before = b.fresh("rare"), b.fresh("done"), b.block
-    b.emit(f"br i1 {b.across_lanes('or', rare.value)}, label %{slow}, label %{done}")
+    slow, exit_block, before = b.fresh("rare"), b.fresh("done"), b.block
+    b.emit(
+        f"br i1 {b.across_lanes('or', rare.value)}, label %{slow}, label %{exit_block}"
+    )
     b.label(slow)
-    chosen = [x.where(rare, y) for x, y in zip(found(), usual, strict=True)]
+    rare_values = [x.where(rare, y) for x, y in zip(emit_rare(), usual, strict=True)]
     after = b.block
-    b.emit(f"br label %{done}")
-    b.label(done)
+    b.emit(f"br label %{exit_block}")
+    b.label(exit_block)
     return [
         phi(x, (y.value, before), (z.value, after))
-        for x, y, z in zip(usual, usual, chosen, strict=True)
+        for x, y, z in zip(usual, usual, rare_values, strict=True)
     ]
 
 
@@ -40,17 +42,17 @@ def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
 def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> Vector:
     """Emit a loop of at least one step; a step returns whether lanes continue."""
     b = first.builder
-    loop, done, before = b.fresh("again"), b.fresh("done"), b.block
+    loop, exit_block, before = b.fresh("again"), b.fresh("done"), b.block
     b.emit(f"br label %{loop}")
     b.label(loop)
     slot = len(b.lines)
     current = phi(first, (first.value, before))
-    following, more = step(current)
-    again = b.across_lanes("or", more.value)
+    following, lane_continues = step(current)
+    continues = b.across_lanes("or", lane_continues.value)
     # The end block and the result of the step are not available earlier.
     text = f"phi {first.value.type} [ {first.value.text}, %{before} ], "
     text += f"[ {following.value.text}, %{b.block} ]"
     b.lines[slot] = f"  {current.value.text} = {text}"
-    b.emit(f"br i1 {again}, label %{loop}, label %{done}")
-    b.label(done)
+    b.emit(f"br i1 {continues}, label %{loop}, label %{exit_block}")
+    b.label(exit_block)
     return following

@@ -145,8 +145,8 @@ def _reduced(x: Vector) -> tuple[Vector, Vector]:
     shifted = fma(x, TWO_OVER_PI, x.format.shift)
     n = shifted - x.format.shift
     r = x
-    for part in numbers.parts:
-        r = exact_fma(n, -part, r)
+    for term in numbers.parts:
+        r = exact_fma(n, -term, r)
     large = absolute(x) > numbers.limit
 
     def reduced_one_by_one() -> tuple[Vector, Vector]:
@@ -172,15 +172,15 @@ def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
     }
     if not value.lanes:
         return _large(b, value)
-    found = Vector(b, value), x.bits()
+    result = Vector(b, value), x.bits()
     for lane in range(value.lanes):
         text = f"extractelement {value.type} {value.text}, i64 {lane}"
-        parts = _large(b, b.let(text, value.dtype))
-        found = (
-            _with_lane(found[0], parts[0], lane),
-            _with_lane(found[1], parts[1], lane),
+        lane_result = _large(b, b.let(text, value.dtype))
+        result = (
+            _with_lane(result[0], lane_result[0], lane),
+            _with_lane(result[1], lane_result[1], lane),
         )
-    return found
+    return result
 
 
 def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
@@ -195,8 +195,8 @@ def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
 
 
 def _with_lane(x: Vector, one: Vector, lane: int) -> Vector:
-    value, part = x.value, one.value
-    text = f"insertelement {value.type} {value}, {part.type} {part}, i64 {lane}"
+    value, element = x.value, one.value
+    text = f"insertelement {value.type} {value}, {element.type} {element}, i64 {lane}"
     return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))
 
 

@@ -144,9 +144,9 @@ class Vector:
         """Return the larger of self and a limit; NaN stays NaN."""
         return self.constant(limit).where(self < limit, self)
 
-    def intrinsic(self, name: str, *others: float | Vector) -> Vector:
+    def intrinsic(self, name: str, *operands: float | Vector) -> Vector:
         """Emit `llvm.name` with self and other operands."""
-        values = [self.constant(other).value for other in others]
+        values = [self.constant(operand).value for operand in operands]
         return Vector(self.builder, self.builder.intrinsic(name, self.value, *values))
 
     def bits(self) -> Vector:
@@ -180,26 +180,26 @@ def exact_fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
         return fma(x, y, z)
     y, z = x.constant(y), x.constant(z)
     product = x * y
-    lost = _lost_in_product(x, y, product)
+    rounding_error = _lost_in_product(x, y, product)
     # Add the rounding error of the sum (Knuth's two-sum).
     total = product + z
     back = total - product
-    return total + ((product - (total - back)) + (z - back) + lost)
+    return total + ((product - (total - back)) + (z - back) + rounding_error)
 
 
 def _lost_in_product(x: Vector, y: Vector, product: Vector) -> Vector:
     """Return x * y - product, from halves with exact products (Dekker)."""
     (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
-    lost = x_high * y_high - product
-    lost = (lost + x_high * y_low + x_low * y_high) + x_low * y_low
+    error = x_high * y_high - product
+    error = (error + x_high * y_low + x_low * y_high) + x_low * y_low
     # If a number is too large to split, the product overflows or the other factor is 0.
-    return lost.where(lost.equals(lost), 0.0)
+    return error.where(error.equals(error), 0.0)
 
 
 def _halves(x: Vector) -> tuple[Vector, Vector]:
     """Return two numbers of half the bits with the sum x."""
-    spread = x * (2.0 ** (x.format.mantissa // 2 + 1) + 1.0)
-    high = spread - (spread - x)
+    scaled = x * (2.0 ** (x.format.mantissa // 2 + 1) + 1.0)
+    high = scaled - (scaled - x)
     return high, x - high
 
 

@@ -98,13 +98,13 @@ class _Library:
         """Lay out the sizes for a processor: images, prepared data, then the arena."""
         arena_bytes = 0
         for program in self.source.programs:
-            once = self._image(self.images.preparing(program, number), number)
+            preparation = self._image(self.images.preparing(program, number), number)
             image = self._image(self.images.image(program, number), number)
             arena_bytes = max(arena_bytes, program.bodies[number].arena_bytes)
             arena, batch = self.layout.end, program.batch
             end = arena + aligned(arena_bytes)
             self.ends[batch] = max(self.ends[batch], end)
-            self.sizes.append([batch, image, arena, end, once])
+            self.sizes.append([batch, image, arena, end, preparation])
 
     def _image(self, image: Image, processor: int) -> str:
         """Reserve memory for an image and return its record."""
@@ -114,10 +114,10 @@ class _Library:
         )
         self.stream += self.images.stream(image)
         for number, problem in image.problems.items():
-            said = _message(problem)
-            if said not in self.problem_texts:
-                self.problem_texts += said
-            text = self.problem_texts.find(said)
+            message = _message(problem)
+            if message not in self.problem_texts:
+                self.problem_texts += message
+            text = self.problem_texts.find(message)
             self.problems.append([offset + 8 * number, text, processor])
         return f"%Image {row}"
 
@@ -132,8 +132,8 @@ class _Library:
         for code, number in self.images.codes.items():
             linker.add_kernel(code, f"kernel{number}")
         if source.embed:
-            parts = (raw(stored.weight.array) for stored in self.stored)
-            linker.fill(_marker("weights"), parts)
+            contents = (raw(stored.weight.array) for stored in self.stored)
+            linker.fill(_marker("weights"), contents)
         linker.fill(_marker("constants"), self.images.constants.parts)
         return Library(
             prefix=source.prefix,
@@ -158,15 +158,15 @@ class _Library:
         """Check that the processor can address all memory."""
         if self.processor.pointer_bits > 32:
             return
-        found = [("weights", self.weights_bytes)]
-        found.append(("constants", self.images.constants.nbytes))
+        blocks = [("weights", self.weights_bytes)]
+        blocks.append(("constants", self.images.constants.nbytes))
         for batch, *_, end, _ in self.sizes:
-            found.append((f"a workspace for batches of {batch}", int(end) + ALIGNMENT))
-        for what, nbytes in found:
+            blocks.append((f"a workspace for batches of {batch}", int(end) + ALIGNMENT))
+        for description, nbytes in blocks:
             if nbytes >= _ADDRESSABLE:
                 raise UnsupportedError(
                     f"{self.source.prefix}: {self.processor.triple} has addresses for "
-                    f"less than {_ADDRESSABLE} bytes; {what} would take {nbytes}"
+                    f"less than {_ADDRESSABLE} bytes; {description} would take {nbytes}"
                 )
 
     def _text(self, sha256: bytes) -> str:
@@ -216,9 +216,9 @@ class _Library:
         """Export the functions with the attribute `#1` of a module."""
         is_wasm = self.processor.architecture == "wasm32"
 
-        def head(found: re.Match[str]) -> str:
-            export = f'"wasm-export-name"="{found[2]}" ' if is_wasm else ""
-            return f"define {found[1]} @{found[2]}({found[3]}) #0 {export}{{"
+        def head(match: re.Match[str]) -> str:
+            export = f'"wasm-export-name"="{match[2]}" ' if is_wasm else ""
+            return f"define {match[1]} @{match[2]}({match[3]}) #0 {export}{{"
 
         return re.sub(r"define (\w+) @(\w+)\((.*)\) #1 \{", head, text)
 
@@ -246,7 +246,7 @@ class _Library:
             for s in layout.states
         ]
         constants = max(64, images.constants.nbytes)
-        found = [
+        definitions = [
             *tables.tensors("input", source.inputs),
             *tables.tensors("output", source.outputs),
             *tables.messages(),
@@ -266,8 +266,10 @@ class _Library:
         ]
         if source.embed:
             nbytes = self.weights_bytes
-            found.append(tables.filled_later("weights", _marker("weights"), nbytes))
-        return found
+            definitions.append(
+                tables.filled_later("weights", _marker("weights"), nbytes)
+            )
+        return definitions
 
 
 def _records(name: str, kind: str, rows: Iterable[Iterable[int | str]]) -> str:
@@ -276,8 +278,8 @@ def _records(name: str, kind: str, rows: Iterable[Iterable[int | str]]) -> str:
 
 def _message(problem: str) -> bytes:
     """Return the message of a bad index; bytes 1 and 2 are its placeholders."""
-    said = problem.replace("{index}", "\1").replace("{limit}", "\2")
-    return said.encode()[:_LONGEST_MESSAGE] + b"\0"
+    message = problem.replace("{index}", "\1").replace("{limit}", "\2")
+    return message.encode()[:_LONGEST_MESSAGE] + b"\0"
 
 
 def _marker(name: str) -> bytes:

@@ -50,8 +50,8 @@ _AVX, _AVX512 = 0x06, 0xE6
 
 def needed(processor: Processor) -> list[str]:
     """Return the fields of the record that processor_x86.ll compares with cpuid."""
-    own = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
-    features = {*LEVELS.get(processor.cpu, ()), *own}
+    listed = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
+    features = {*LEVELS.get(processor.cpu, ()), *listed}
     states = _AVX if "avx" in features else 0
     states = _AVX512 if "avx512f" in features else states
     one = _mask(_ONE_C, features) | (1 << _OSXSAVE if states else 0)
@@ -66,5 +66,5 @@ def needed(processor: Processor) -> list[str]:
 
 def _mask(bits: dict[str, int], features: Iterable[str]) -> int:
     """Return the bits of features as a signed 32-bit integer."""
-    found = sum(1 << bits[name] for name in features if name in bits)
-    return found - (1 << 32) if found >> 31 else found
+    mask = sum(1 << bits[name] for name in features if name in bits)
+    return mask - (1 << 32) if mask >> 31 else mask

@@ -70,9 +70,9 @@ class Constants:
         key = len(content), hashlib.sha256(content).digest()
         if key not in self._known:
             self._known[key] = self.nbytes
-            rest = -len(content) % ALIGNMENT
-            self.parts += [content, bytes(rest)]
-            self.nbytes += len(content) + rest
+            padding = -len(content) % ALIGNMENT
+            self.parts += [content, bytes(padding)]
+            self.nbytes += len(content) + padding
         return Address(Base.CONSTANTS, self._known[key])
 
 
@@ -117,14 +117,14 @@ class Images:
         sizes: dict[tuple[int, Reference], int] = {}
         self.kept = {}
         for index, call, nbytes in code.prepared:
-            made = call.made
+            destination = call.made
             sources = tuple(resolve(index, operand) for operand in call.given)
             key = call.recipe, sources
             if key not in self._known:
                 self._known[key] = self.layout.take(nbytes)
                 calls[index].append(call)
-                sizes[index, made] = nbytes
-            self.kept[index, made] = self._known[key]
+                sizes[index, destination] = nbytes
+            self.kept[index, destination] = self._known[key]
         lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
 
         def share(index: int, operand: Reference) -> Share:
@@ -143,20 +143,20 @@ class Images:
         )
 
     def _resolve(self, program: LibraryProgram, body: Any) -> Resolve:
-        places = body.located(self.constants.address).at(Address(Base.ARENA))
+        locate = body.located(self.constants.address).at(Address(Base.ARENA))
         operands = list(self._operands(program))
 
         def resolve(index: int, operand: Reference) -> Place:
             if operand[0] == "kept":
                 return None, Address(Base.WORKSPACE, self.kept[index, operand])
-            number, offset = places(index, operand)
+            number, offset = locate(index, operand)
             if number is not None and number >= len(operands):
                 start = list(self.kept.values())[number - len(operands)]
                 return None, Address(Base.WORKSPACE, start) + offset
-            place = None if number is None else operands[number]
-            if isinstance(place, Address):
-                return None, place + offset
-            return place, offset
+            slot = None if number is None else operands[number]
+            if isinstance(slot, Address):
+                return None, slot + offset
+            return slot, offset
 
         return resolve
 
@@ -176,7 +176,7 @@ class Images:
         """Serialize the words for library.ll: seven bits of a number in each byte."""
         codes = list(image.codes)
         numbers = [self.codes.setdefault(code, len(self.codes)) for code in codes]
-        found = bytearray()
+        content = bytearray()
         for number, word in enumerate(image.words):
             base = int(image.bases.get(number, Base.NOTHING))
             if base == Base.KERNEL:
@@ -184,8 +184,8 @@ class Images:
             elif not -_WIDEST < word < _WIDEST:
                 base, word = _WIDE, self._wide(word)
             folded = 2 * word if word >= 0 else -2 * word - 1
-            found.extend(_septets(folded << 3 | base))
-        return bytes(found)
+            content.extend(_septets(folded << 3 | base))
+        return bytes(content)
 
     def _wide(self, word: int) -> int:
         if word not in self.wide:

@@ -28,11 +28,11 @@ def stored_weights(weights: Sequence[LibraryWeight]) -> list[StoredWeight]:
     def order(weight: LibraryWeight) -> tuple[bool, int]:
         return weight.array.nbytes % ALIGNMENT != 0, -weight.array.itemsize
 
-    found, offset = [], 0
+    stored, offset = [], 0
     for weight in sorted(weights, key=order):
-        found.append(StoredWeight(weight, offset, weight.array.nbytes))
+        stored.append(StoredWeight(weight, offset, weight.array.nbytes))
         offset += weight.array.nbytes
-    return found
+    return stored
 
 
 def raw(array: np.ndarray) -> memoryview:

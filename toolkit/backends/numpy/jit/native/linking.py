@@ -58,16 +58,21 @@ class Linker:
 
     def add_kernel(self, code: Code, name: str) -> None:
         """Link a generated function under a shorter name."""
-        text, own = code.text(), code.processor
-        if (own.cpu, own.features) != (self.processor.cpu, self.processor.features):
-            wanted = f'"target-cpu"="{own.cpu}" "target-features"="{own.features}"'
-            text = text.replace(ATTRIBUTES, f"{ATTRIBUTES[:-2]} {wanted} }}")
+        text, target = code.text(), code.processor
+        if (target.cpu, target.features) != (
+            self.processor.cpu,
+            self.processor.features,
+        ):
+            target_attributes = (
+                f'"target-cpu"="{target.cpu}" "target-features"="{target.features}"'
+            )
+            text = text.replace(ATTRIBUTES, f"{ATTRIBUTES[:-2]} {target_attributes} }}")
         self.add(text)
         self.module.get_function(code.key).name = name
 
-    def fill(self, marker: bytes, parts: Iterable[bytes | memoryview]) -> None:
+    def fill(self, marker: bytes, contents: Iterable[bytes | memoryview]) -> None:
         """Replace the constant that starts with a marker."""
-        self.fillings.append((marker, parts))
+        self.fillings.append((marker, contents))
 
     def object(self, prefix: str) -> bytes:
         """Return the object file; only names with a prefix are exported."""
@@ -75,13 +80,13 @@ class Linker:
             if not function.is_declaration and not function.name.startswith(prefix):
                 function.linkage = "internal"
         self.module.verify()
-        found = bytearray(emit(self.machine, self.module))
-        for marker, parts in self.fillings:
-            place = found.find(marker)
-            if place < 0 or found.find(marker, place + 1) >= 0:
+        content = bytearray(emit(self.machine, self.module))
+        for marker, chunks in self.fillings:
+            offset = content.find(marker)
+            if offset < 0 or content.find(marker, offset + 1) >= 0:
                 raise AssertionError("an object holds each place to fill once")
-            found[place : place + len(marker)] = bytes(len(marker))
-            for part in parts:
-                found[place : place + len(part)] = part
-                place += len(part)
-        return bytes(found)
+            content[offset : offset + len(marker)] = bytes(len(marker))
+            for chunk in chunks:
+                content[offset : offset + len(chunk)] = chunk
+                offset += len(chunk)
+        return bytes(content)

@@ -29,8 +29,8 @@ def table(name: str, kind: str, rows: Iterable[str]) -> str:
 
 def record(fields: Iterable[int | str]) -> str:
     """Return a structure of 64-bit integers and of nested structures."""
-    found = (f"i64 {x}" if isinstance(x, int) else x for x in fields)
-    return f"{{ {', '.join(found)} }}"
+    typed_fields = (f"i64 {x}" if isinstance(x, int) else x for x in fields)
+    return f"{{ {', '.join(typed_fields)} }}"
 
 
 def data(name: str, content: bytes, align: int = 1) -> str:
@@ -43,11 +43,11 @@ def data(name: str, content: bytes, align: int = 1) -> str:
 
 def filled_later(name: str, marker: bytes, nbytes: int) -> str:
     """Return constant bytes that start with a marker and are replaced at link time."""
-    rest = max(0, nbytes - len(marker))
+    padding = max(0, nbytes - len(marker))
     return (
-        f"@{name} = internal constant <{{ [{len(marker)} x i8], [{rest} x i8] }}> "
+        f"@{name} = internal constant <{{ [{len(marker)} x i8], [{padding} x i8] }}> "
         f'<{{ [{len(marker)} x i8] c"{_escaped(marker)}", '
-        f"[{rest} x i8] zeroinitializer }}>, align 64"
+        f"[{padding} x i8] zeroinitializer }}>, align 64"
     )
 
 
@@ -56,10 +56,10 @@ def text(name: str, content: str) -> str:
     return data(name, content.encode() + b"\0")
 
 
-def tensors(name: str, found: Sequence[LibraryTensor]) -> list[str]:
+def tensors(name: str, specs: Sequence[LibraryTensor]) -> list[str]:
     """Return an array of C structures and the constants that they point to."""
     lines, rows = [], []
-    for k, x in enumerate(found):
+    for k, x in enumerate(specs):
         lines.append(text(f"{name}.name{k}", x.name))
         lines.append(table(f"{name}.shape{k}", "i64", map(str, x.shape)))
         rows.append(
@@ -71,9 +71,9 @@ def tensors(name: str, found: Sequence[LibraryTensor]) -> list[str]:
 
 def messages() -> list[str]:
     """Return the messages of all statuses."""
-    found = [*(MESSAGES[status] for status in Status), UNKNOWN]
-    lines = [text(f"status{k}", message) for k, message in enumerate(found)]
-    rows = (f"@status{k}" for k in range(len(found)))
+    texts = [*(MESSAGES[status] for status in Status), UNKNOWN]
+    lines = [text(f"status{k}", message) for k, message in enumerate(texts)]
+    rows = (f"@status{k}" for k in range(len(texts)))
     return [*lines, table("statuses", "ptr", rows)]
 
 
