@@ -1,4 +1,4 @@
-"""Which process of a job computes and holds what: meshes, layouts, distributions."""
+"""Distribution of computation and state over processes: meshes, layouts, strategies."""
 
 from toolkit.distribution.checkpoint_manager import CheckpointManager
 from toolkit.distribution.checkpoints import Checkpoint

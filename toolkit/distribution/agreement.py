@@ -1,4 +1,4 @@
-"""What all processes of a job do, or none: a failure of one is raised in all."""
+"""Collective success: if work fails in one process, it fails in all."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ def together(
     reason: str,
     told: Callable[[Any], Any] = lambda found: found,
 ) -> tuple[Any, list[Any]]:
-    """Do something in all processes; if it fails in one, it fails in all.
+    """Run a function in all processes; if one fails, all fail.
 
     Args:
-        group: the processes.
-        work: what each of them does.
+        group: the group of the processes.
+        work: the function.
         kind: the error to raise.
-        reason: its message begins with this.
-        told: makes of the result what the others are told of it, in JSON.
+        reason: the prefix of its message.
+        told: a function from the result to JSON data for the other processes.
 
     Returns:
-        The result of this process, and what all of them tell.
+        The result of this process, and the data of all processes.
 
     Raises:
-        BaseException: an error of this kind; or, in the process that raised it, what is
-            no `Exception`, such as an interrupt.
+        BaseException: an error of type `kind`. In the process that raised it, an
+            exception that is not an `Exception`, such as an interrupt, is raised
+            unchanged.
 
     Example:
         >>> from toolkit.comm import local
@@ -43,7 +44,7 @@ def together(
     found, failed, message = None, None, None
     try:
         found = work()
-    except BaseException as error:  # the others wait for this process
+    except BaseException as error:  # the other ranks wait for this one
         failed = error
         is_clear = isinstance(error, (OSError, ToolkitError))
         message = str(error) if is_clear else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Parts of arrays as boxes, and who writes which of them."""
+"""Parts of arrays as boxes, and the assignment of boxes to writers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-# First and last index, the latter exclusive, along each axis.
+# (start, stop) index along each axis.
 Box: TypeAlias = tuple[tuple[int, int], ...]
-# Groups that have some ranks in common come to equal shares step by step.
+# Iterations of the balancing of groups that share ranks.
 _ROUNDS = 16
 
 
 class Item(NamedTuple):
-    """A value of which each rank holds a part; some may hold the same one.
+    """Value of which each rank holds a part; several ranks can hold the same part.
 
     Attributes:
-        itemsize: bytes of an element.
-        boxes: what each rank holds, by rank.
+        itemsize: the size of an element in bytes.
+        boxes: the box of each rank.
     """
 
     itemsize: int
@@ -27,17 +27,17 @@ class Item(NamedTuple):
 
 
 def whole(shape: Sequence[int]) -> Box:
-    """The box that is all of an array."""
+    """Return the box of a whole array."""
     return tuple((0, extent) for extent in shape)
 
 
 def extents(box: Box) -> tuple[int, ...]:
-    """The shape of what is in a box."""
+    """Return the shape of a box."""
     return tuple(stop - start for start, stop in box)
 
 
 def moved(box: Box, origin: Box) -> Box:
-    """A box inside of another one, by the indices of the array that holds both."""
+    """Translate a box inside another box to the indices of the array."""
     return tuple(
         (start + first, stop + first)
         for (start, stop), (first, _) in zip(box, origin, strict=True)
@@ -45,13 +45,13 @@ def moved(box: Box, origin: Box) -> Box:
 
 
 def overlap(a: Box, b: Box) -> Box | None:
-    """What two boxes have in common; None for nothing."""
+    """Return the intersection of two boxes, or None if it is empty."""
     found = tuple((max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b, strict=True))
     return found if all(start < stop for start, stop in found) else None
 
 
 def within(box: Box, origin: Box) -> tuple[slice, ...]:
-    """Where a box is in the array of the box around it."""
+    """Translate a box to the indices of the box that starts at `origin`."""
     return tuple(
         slice(start - first, stop - first)
         for (start, stop), (first, _) in zip(box, origin, strict=True)
@@ -59,12 +59,12 @@ def within(box: Box, origin: Box) -> tuple[slice, ...]:
 
 
 def cut(shape: Sequence[int], start: int, stop: int, most: int) -> Iterator[Box]:
-    """Boxes that follow each other in memory, and are a range of an array's elements.
+    """Split a range of an array's elements into boxes that are contiguous in memory.
 
     Args:
-        shape: of the array.
-        start, stop: its first element, and the one behind its last.
-        most: so many elements a box may have.
+        shape: the shape of the array.
+        start, stop: the first element, and the end (exclusive).
+        most: the maximum number of elements in a box.
     """
     if not shape:
         yield from [()] * (stop - start)
@@ -85,10 +85,10 @@ def cut(shape: Sequence[int], start: int, stop: int, most: int) -> Iterator[Box]
 
 
 def share(items: Sequence[Item], rank: int) -> list[range]:
-    """Which elements of its part of each item a rank writes, in their order in memory.
+    """Return the elements of each item that a rank writes, in memory order.
 
-    Ranks that hold the same part divide it so that the one that writes most writes as
-    little as possible.
+    Ranks that hold the same part divide it, so that the maximum written by any rank is
+    minimal.
     """
     pools: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for number, (_, boxes) in enumerate(items):
@@ -119,11 +119,11 @@ def share(items: Sequence[Item], rank: int) -> list[range]:
 
 
 def _balanced(totals: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], list[int]]:
-    """How much of what some ranks hold each of them writes, for all such groups."""
+    """Balance the writes: return the amount of each rank in each group of ranks."""
     taken = {ranks: [0] * len(ranks) for ranks in totals}
     loads: dict[int, int] = {}
     for _ in range(_ROUNDS):
-        # Whoever has a choice comes last, and makes up for the others.
+        # Large groups are last, because they can balance the loads of small ones.
         for ranks in sorted(totals, key=lambda each: (len(each), each)):
             for rank, amount in zip(ranks, taken[ranks], strict=True):
                 loads[rank] = loads.get(rank, 0) - amount
@@ -134,7 +134,7 @@ def _balanced(totals: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], list[
 
 
 def _filled(loads: Sequence[int], amount: int) -> list[int]:
-    """What to add to each load, in all `amount`, so that the largest is smallest."""
+    """Return the increments of the loads, `amount` in total, with minimal maximum."""
     ordered = sorted(loads)
     level = rest = 0
     for count in range(1, len(loads) + 1):
@@ -151,7 +151,7 @@ def _filled(loads: Sequence[int], amount: int) -> list[int]:
 
 
 def is_cover(box: Box, parts: Sequence[Box]) -> bool:
-    """Whether boxes inside of one are all of it, and have nothing in common."""
+    """Return whether boxes inside a box cover it without overlap."""
     if sum(prod(extents(part)) for part in parts) != prod(extents(box)):
         return False
     bounds: Any = np.array(parts, np.int64).reshape(len(parts), len(box), 2)

@@ -1,4 +1,4 @@
-"""A process that keeps one core computing, as another rank of a machine would."""
+"""Process that keeps one core busy, as another rank of a machine would."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def compute(arguments: Sequence[str] = ()) -> None:
-    """Multiply matrices until the process is ended; print a line after the first.
+    """Multiply matrices until the process is killed; print a line after the first.
 
     Args:
         arguments: has no effect.

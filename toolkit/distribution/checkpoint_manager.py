@@ -1,4 +1,4 @@
-"""CheckpointManager: checkpoints of `fit` by all processes; the newest ones stay."""
+"""CheckpointManager: callback for distributed checkpoints with retention."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ _NAME = re.compile(r"checkpoint-(\d{6,12})")
 
 
 class CheckpointManager(RegularSaves):
-    """Saves the state of training from all processes, and goes on from the newest.
+    """Callback that saves training state from all processes and restores the newest.
 
-    What is saved, and how exactly training goes on, is as with `BackupAndRestore`: to
-    the same bits, on any number of processes if the distribution has the same `shards`.
-    Each process writes its share, as with `Checkpoint`, and needs this callback.
+    The saved state, and the exactness of a resumed run, are the same as for
+    `BackupAndRestore`. The results are bitwise equal on any number of processes if the
+    distribution has the same `shards`. Each process writes its shard, as with
+    `Checkpoint`, and needs this callback.
 
     Args:
-        directory: a folder for this run alone, which all processes see.
+        directory: a folder for this run only, which all processes can access.
         save_freq: "epoch", or a number of batches.
-        max_to_keep: how many checkpoints stay; older ones are removed once a newer one
-            is on disk. None for all.
-        wait: whether training waits until a checkpoint is on disk. If not, it waits for
-            the copy of the state, and at its end for the last ones.
-        restore: whether `fit` begins where the newest whole checkpoint was made. One
-            that is damaged is left out, with a warning.
+        max_to_keep: the number of checkpoints to keep. Older ones are removed after a
+            newer one is on disk. None keeps all.
+        wait: whether training waits until a checkpoint is on disk. If not, it waits
+            only for the copy of the state, and at its end for the last checkpoints.
+        restore: whether `fit` resumes from the newest complete checkpoint. A corrupt
+            one is skipped with a warning.
 
     Example:
         >>> from toolkit.distribution import CheckpointManager
@@ -78,11 +79,11 @@ class CheckpointManager(RegularSaves):
         self.wait, self.restore = wait, restore
         self._folder = Path(directory)
         self._made: tuple[Any, comm.Group, Checkpoint] | None = None
-        self._number = 0  # of the last checkpoint
-        self._first_batch = 0  # of the next epoch, which goes on with it
+        self._number = 0  # number of the last checkpoint
+        self._first_batch = 0  # first batch of the resumed epoch
 
     def latest(self) -> Path | None:
-        """The newest checkpoint that has all of its files; None if there is none."""
+        """Return the newest complete checkpoint, or None."""
         found = sorted(self._found().items(), reverse=True)
         return next((path for _, path in found if part_files.is_whole(path)), None)
 
@@ -93,22 +94,22 @@ class CheckpointManager(RegularSaves):
             raise NotBuiltError(
                 "CheckpointManager: expected a model that is built before `fit`"
             )
-        finish_saves()  # of a run that has failed
+        finish_saves()  # from a failed run
         recovery.run(self._begin)
 
     def _begin(self) -> None:
         reason = f"cannot use {self.directory!r}"
-        # All take what the first one sees.
+        # All ranks use the list that rank 0 sees.
         numbers = together(comm.world(), self._prepare, UnwritableFileError, reason)[1]
         self._number, self._waiting = numbers[0][0], 0
         if self.restore:
             self._take_up(self._checkpoint(), numbers[0][1:])
 
     def _prepare(self) -> list[int]:
-        """Make the folder and remove what was left there.
+        """Create the folder and remove leftover files.
 
         Returns:
-            The last number, and those of checkpoints, from the newest one on.
+            The last number, and the numbers of the checkpoints, newest first.
         """
         if comm.world().rank:
             return []
@@ -123,7 +124,7 @@ class CheckpointManager(RegularSaves):
         ]
 
     def _take_up(self, checkpoint: Checkpoint, numbers: list[int]) -> None:
-        """Take the state of the first of these that can be read."""
+        """Restore the state of the first of these checkpoints that can be read."""
         failed: ModelFileError | None = None
         for number in numbers:
             try:
@@ -165,14 +166,14 @@ class CheckpointManager(RegularSaves):
         position["run"] = self.model._progress.state()
 
         def save() -> None:
-            self._number += 1  # again, if a process was lost before all knew of it
+            self._number += 1  # again, if a process was lost before all had the result
             path = self._path(self._number)
             self._checkpoint()._save(path, position, self.wait, self._clean)
 
         recovery.run(save)
 
     def _checkpoint(self) -> Checkpoint:
-        """What saves this model from the processes that the job has now."""
+        """Return the Checkpoint of this model for the current processes of the job."""
         world = comm.world()
         made = self._made
         if made is None or made[0] is not self.model or made[1] is not world:
@@ -185,7 +186,7 @@ class CheckpointManager(RegularSaves):
         return self._folder / f"checkpoint-{number:06}"
 
     def _found(self) -> dict[int, Path]:
-        """The checkpoints that are there, or what is left of them."""
+        """Return the checkpoints in the folder, including incomplete ones."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -194,7 +195,7 @@ class CheckpointManager(RegularSaves):
         return {int(match[1]): self._folder / match[0] for match in matches}
 
     def _clean(self) -> None:
-        """Remove old checkpoints, and what processes that were killed have left."""
+        """Remove old checkpoints, and files of killed processes."""
         found = self._found()
         kept = sorted(n for n, path in found.items() if _has_list(path))
         if self.max_to_keep is not None:
@@ -204,12 +205,12 @@ class CheckpointManager(RegularSaves):
 
 
 def _has_list(path: Path) -> bool:
-    """Whether a folder is a checkpoint: others have its name only."""
+    """Return whether a folder is a checkpoint, not only named like one."""
     return (path / part_files.STATE).exists()
 
 
 def _for_restarts() -> list[Callback]:
-    """What lets the next `fit` go on where the launcher has to start a job again."""
+    """Return the callbacks that let `fit` resume after a restart of the job."""
     folder = settings.environment("SNAPSHOTS")
     if folder is None:
         return []

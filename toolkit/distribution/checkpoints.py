@@ -1,8 +1,9 @@
-"""Checkpoints in parts: each process of a job writes its share of a model's state.
+"""Sharded checkpoints: each process of a job writes its shard of a model's state.
 
-A checkpoint is a folder: `state.json` says where the bytes of each variable are, and
-each process writes one file of raw bytes, of what it holds. Nothing is gathered. It is
-written aside and gets its name by one rename, so that it is whole or not there.
+A checkpoint is a folder: `state.json` has the location of each variable's bytes, and
+each process writes one file of raw bytes. No data is gathered. The folder has a
+temporary name until one rename completes it, so that a checkpoint is complete or
+absent.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ from toolkit.errors import (
 )
 from toolkit.files.staging import Stage, sweep
 
-# How many saves may be under way, each with memory of its own.
+# Maximum number of saves in progress, each with a separate buffer.
 _SAVES = 2
-# What files that are not as they should be lead to.
+# Errors caused by corrupt files.
 _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 class Checkpoint:
-    """Saves a model's state in parts, one for each process of the job.
+    """Sharded checkpoint of a model's state, saved by all processes of a job.
 
-    The state is that of the weights, the random generators, the optimizer and the
-    metrics. Each process writes what it holds; of what several hold, a part. Any
-    number of processes can restore it, whatever each of them holds.
+    The state consists of the weights, random generators, optimizer and metrics. Each
+    process writes the data that it holds, or a part if several processes hold it. Any
+    number of processes can restore it, with any layout.
 
     Args:
         model: a built model.
-        group: the processes that save together; those of the job if None. The thread
-            that uses it otherwise calls `save` and `restore`, too.
+        group: the group of the processes, by default all of the job. The thread that
+            uses the group must also call `save` and `restore`.
 
     Example:
         >>> import toolkit as tk
@@ -65,10 +66,10 @@ class Checkpoint:
     def __init__(self, model: Any, group: comm.Group | None = None) -> None:
         self._model = model
         self._group = comm.world() if group is None else group
-        self._background = self._group.duplicate()  # for the threads that write
+        self._background = self._group.duplicate()  # for the writer threads
         self._saves: list[_Save] = []
         self._plan: Plan | None = None
-        self._memory: list[Any] = []  # buffers that no save uses
+        self._memory: list[Any] = []  # free buffers
 
     def save(
         self, path: str | os.PathLike[str], position: Any = None, wait: bool = True
@@ -76,12 +77,12 @@ class Checkpoint:
         """Write a new checkpoint; all processes call this.
 
         Args:
-            path: the folder to make, which must not be there yet.
-            position: a value of JSON to keep with it, such as the epoch.
-            wait: whether to return when it is on disk. If not, the state is copied and
-                written by a thread: two may be on their way, a third waits for the
-                first. What fails is raised by the next but one `save`, or by `wait` or
-                `restore`. The memory of the copies is kept for the next saves.
+            path: the folder to create, which must not exist.
+            position: a JSON value to store, such as the epoch.
+            wait: whether to return only when the checkpoint is on disk. If not, a
+                thread writes a copy of the state. Two saves can be in progress; a third
+                waits for the first. A failure is raised by the second `save` after it,
+                by `wait` or by `restore`. Later saves reuse the memory of the copies.
 
         Raises:
             UnwritableFileError: any of the processes cannot write it.
@@ -91,7 +92,7 @@ class Checkpoint:
     def _save(
         self, target: Path, position: Any, wait: bool, then: Callable[[], None]
     ) -> None:
-        """Save, and have the first process call `then` once all is on disk."""
+        """Save, and call `then` on rank 0 after all data is on disk."""
         while len(self._saves) >= (1 if wait else _SAVES):
             self._finish()
         variables, plan, position = self._planned(target, position)
@@ -105,7 +106,7 @@ class Checkpoint:
         try:
             memory = self._take(plan.nbytes)
             plan.copy(variables, memory)
-        except BaseException as error:  # the others are told, and raise, too
+        except BaseException as error:  # all ranks get and raise the error
             failed = error
         writing = _Writing(self._background, target, state, plan.pieces, then)
 
@@ -119,20 +120,20 @@ class Checkpoint:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until all that was saved is on disk; raises if a save failed."""
+        """Wait until all saves are on disk; raise an error if one failed."""
         while self._saves:
             self._finish()
 
     def restore(self, path: str | os.PathLike[str]) -> Any:
-        """Give the model the state of a checkpoint, or change nothing.
+        """Restore the model from a checkpoint, or change nothing on an error.
 
-        All processes call this; each reads what it holds.
+        All processes call this. Each reads the data that it holds.
 
         Returns:
-            The position that was saved with it.
+            The stored position.
 
         Raises:
-            ModelFileError: it is damaged, or does not fit the model.
+            ModelFileError: the checkpoint is corrupt, or does not match the model.
         """
         self.wait()
         folder = Path(path)
@@ -162,7 +163,7 @@ class Checkpoint:
         return state["position"]
 
     def _finish(self) -> None:
-        """Wait for the oldest save that is under way."""
+        """Wait for the oldest save in progress."""
         save = self._saves[0]
         save.join()
         del self._saves[0]
@@ -170,14 +171,14 @@ class Checkpoint:
             raise save.error
 
     def _take(self, nbytes: int) -> Any:
-        """Memory that no save uses, the same again if it is large enough."""
+        """Return a free buffer, reused if it is large enough."""
         found = self._memory.pop() if self._memory else None
         if found is None or found.size < nbytes:
             found = np.empty(nbytes, np.uint8)
         return found
 
     def _planned(self, target: Path, position: Any) -> tuple[dict[str, Any], Plan, Any]:
-        """The variables, what this process writes of them, and the position in JSON."""
+        """Return the variables, this process's write plan, and the position in JSON."""
 
         def look() -> Any:
             variables = variables_of(self._model)
@@ -206,7 +207,7 @@ class Checkpoint:
 
 
 class _Save(threading.Thread):
-    """A save that a thread does, once those before it are done."""
+    """Save that a thread runs after earlier ones."""
 
     def __init__(self, work: Callable[[], None], before: Sequence[_Save]) -> None:
         super().__init__(name="checkpoint")
@@ -215,25 +216,25 @@ class _Save(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Do it."""
+        """Run the save."""
         for save in self._before:
             save.join()
         self._before = ()
         try:
             self._work()
-        except BaseException as error:  # raised by whoever waits for it
+        except BaseException as error:  # raised by the waiting thread
             self.error = error
 
 
 def finish_saves() -> None:
-    """Wait for all saves of this process, whoever began them."""
+    """Wait for all saves of this process."""
     for thread in threading.enumerate():
         if isinstance(thread, _Save):
             thread.join()
 
 
 class _Writing:
-    """How all processes write a checkpoint, and what each of them does for it."""
+    """Collective write of a checkpoint."""
 
     def __init__(
         self,
@@ -248,7 +249,7 @@ class _Writing:
         self._stage: Stage | None = None
 
     def run(self, content: Any, failed: BaseException | None) -> None:
-        """Write this process's file, and wait for those of the others."""
+        """Write this process's file, and wait for the files of all processes."""
         failure: BaseException | None = None
         try:
             folder = self._agree(lambda: self._begin(failed))[0]
@@ -263,7 +264,7 @@ class _Writing:
         except BaseException as error:
             failure = error
         self._close()
-        self._group.barrier()  # nobody sees what the first process removes
+        self._group.barrier()  # no rank sees the files that rank 0 removes
         if failure is not None:
             raise failure
 
@@ -279,7 +280,8 @@ class _Writing:
         target = self._target
         if os.path.lexists(target):
             raise FileExistsError(f"{str(target)!r} is there already")
-        # Also those of others: whoever is killed once it is named leaves an empty one.
+        # Include other owners: a process killed after the rename leaves an empty
+        # folder.
         sweep(target.parent, None)
         self._stage = Stage(target.parent, target.name)
         return str(self._stage.files)
@@ -298,7 +300,7 @@ class _Writing:
 
 
 def _job(group: comm.Group) -> dict[str, Any]:
-    """What a job must be like to compute the same bits again."""
+    """Return the properties of a job that determine bitwise results."""
     found = distribution()
     mesh: dict[str, Any] | None = None
     if found is not None:
@@ -310,9 +312,9 @@ def _job(group: comm.Group) -> dict[str, Any]:
 
 
 def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
-    """Into how many parts a job cuts batches, and along which axes what else."""
+    """Return the number of batch parts of a job, and the splits along other axes."""
     mesh, others = job["mesh"], {}
-    # A mesh without an axis of batches is one of stages, along which nothing is added.
+    # A mesh without a batch axis has stages, which add no partial sums.
     if mesh is not None and mesh["batch_dim_name"] is not None:
         sizes = dict(zip(mesh["axis_names"], mesh["shape"], strict=True))
         del sizes[mesh["batch_dim_name"]]
@@ -321,7 +323,7 @@ def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
 
 
 def _changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
-    """Why steps after a checkpoint will not have the bits of those before it."""
+    """Return the reasons why later steps are not bitwise reproducible."""
     before, now = _cuts(saved), _cuts(job)
     if before == now:
         return ""
@@ -338,7 +340,7 @@ def _changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
 def _read(
     folder: Path, listed: dict[str, Any], variables: dict[str, Any]
 ) -> dict[str, Any]:
-    """What this process holds of each variable, from a checkpoint."""
+    """Read the local shard of each variable from a checkpoint."""
     if set(listed) != set(variables):
         name = sorted(set(listed) ^ set(variables))[0]
         where = "the model" if name in listed else "the checkpoint"

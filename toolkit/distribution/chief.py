@@ -1,4 +1,4 @@
-"""What one process of a job does for all, while the others hold their parts ready."""
+"""Work of the chief process (rank 0) that reads sharded values of all ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DONE, _FAILED = -1, -2
 
 
 class _Asking(threading.local):
-    """How the chief tells the others whose value it puts together, if it works."""
+    """Thread-local function with which the chief requests the gather of a value."""
 
     ask: Callable[[Any], None] | None = None
 
@@ -28,24 +28,24 @@ def on_chief(
 ) -> None:
     """Call a function on rank 0, while the other ranks wait until it returns.
 
-    It may read variables that are held in parts: each time, the others are told which,
-    and take part.
+    The function can read sharded variables. For each one, rank 0 notifies the other
+    ranks, and all of them gather it.
 
     Args:
-        group: all of whose ranks call this.
-        work: what rank 0 does; inside, it may call `on_chief` again.
-        variables: those that it may read.
+        group: the group; all its ranks call this.
+        work: the function for rank 0, which can call `on_chief` again.
+        variables: the variables that it can read.
 
     Raises:
-        Exception: on rank 0 what `work` raises, on the others one of the same name, if
-            it is a ToolkitError, else CommunicationError.
+        Exception: on rank 0 the error of `work`. On other ranks an error of the same
+            class if it is a ToolkitError, else CommunicationError.
     """
-    if _asking.ask is not None:  # the others wait already
+    if _asking.ask is not None:  # the other ranks already wait
         work()
         return
     placed = [v for v in variables if v.placement is not None]
     with comm.named("what rank 0 saves or writes for all, which all have to call"):
-        # The first rank alone could send to the others without waiting for them.
+        # A broadcast from rank 0 can complete before the other ranks call it.
         group.barrier()
         if group.rank == 0:
             _lead(group, work, placed)
@@ -54,7 +54,7 @@ def on_chief(
 
 
 def about_to_gather(placement: Any) -> None:
-    """Tell the other ranks, if they wait, that a value is put together."""
+    """Notify the waiting ranks that a value is gathered."""
     if _asking.ask is not None:
         _asking.ask(placement)
 

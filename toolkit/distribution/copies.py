@@ -1,4 +1,4 @@
-"""Copies of what ranks hold of split variables, with the next rank: one may be lost."""
+"""Redundant copies of sharded variables on the next rank, to survive a lost rank."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ Array = Any
 
 
 class Copies:
-    """The parts of variables that the rank before this one holds, as of the same step.
+    """Copies of the previous rank's shards, from the same step.
 
-    A step that computes new values sends them to the next rank before they count. Until
-    then both have what was before, too.
+    A step sends its new values to the next rank before they are committed. Until then,
+    both ranks also keep the old values.
 
     Args:
-        place: the part of a variable that this rank is to hold, for ranks as they are.
+        place: a function that returns this rank's placement of a variable, for the
+            current ranks.
     """
 
     def __init__(self, place: Callable[[Any], Parts | None]) -> None:
         self._place = place
         self._variables: list[ref[Any]] = []
-        self._before: dict[Any, Array] = {}  # of the rank before, by variable
-        self._next: dict[Any, Array] = {}  # the same, of the step that is not over
-        self._new: dict[Any, Array] = {}  # of this rank
+        self._before: dict[Any, Array] = {}  # copies of the previous rank, by variable
+        self._next: dict[Any, Array] = {}  # the same, for the uncommitted step
+        self._new: dict[Any, Array] = {}  # new values of this rank
 
     def add(self, variable: Any) -> None:
-        """Look after a variable, whose placement is a part along its first axis."""
+        """Add a variable that is sharded along its first axis."""
         self._variables.append(ref(variable))
 
     def variables(self) -> list[Any]:
-        """Those that are there, in the order in which all ranks made them."""
+        """Return the live variables, in the creation order of all ranks."""
         found = (made() for made in self._variables)
         return [v for v in found if v is not None and v.placement is not None]
 
     def begin(self) -> None:
-        """Send what variables hold, which nothing is a copy of yet."""
+        """Send the values of variables that have no copy yet."""
         self._send({v: held(v) for v in self.variables()})
         self._before, self._next = {**self._before, **self._next}, {}
 
     def settle(self, written: Sequence[Any], arrays: list[Array]) -> None:
-        """End a step: its new values count when this returns.
+        """Commit a step: its new values are valid after the return.
 
         Args:
             written: the variables that it writes.
-            arrays: their new values; where a rank was lost meanwhile, those of parts
-                become those of the parts that this rank holds now.
+            arrays: their new values. After the loss of a rank, the values of shards are
+                replaced by the new shards of this rank.
         """
         version = recovery.version
         pairs = zip(written, arrays, strict=True)
@@ -74,12 +75,12 @@ class Copies:
                 arrays[number] = variable._tensor._array
 
     def spread_anew(self, resize: Callable[[], Group], counts: bool) -> None:
-        """Put parts together that are left, and give each rank its new part.
+        """Combine the remaining shards, and give each rank its new shard.
 
         Args:
-            resize: makes the groups of the ranks that are left, and returns that of the
-                ranks before.
-            counts: whether the new values of the step count in which a rank was lost.
+            resize: a function that creates the groups of the remaining ranks and
+                returns the previous group.
+            counts: whether the new values of the interrupted step are valid.
         """
         before = resize()
         world, variables = comm.world(), self.variables()
@@ -100,14 +101,14 @@ class Copies:
         before: Group,
         there: list[int],
     ) -> Array:
-        """The value of a variable, from its parts and the copies of lost ones.
+        """Return the value of a variable, from its shards and the copies of lost ones.
 
         Args:
-            variable: that was held in parts.
-            mine: what this rank has, by variable.
-            copies: what the rank before it had.
-            before: the group that held the parts.
-            there: the ranks of it that are left, in the order of those of the world.
+            variable: the sharded variable.
+            mine: the values of this rank, by variable.
+            copies: the copies of the previous rank's values.
+            before: the group that held the shards.
+            there: its remaining ranks, in world order.
         """
         world, ranks = comm.world(), before.size
         whole = np.empty(variable.shape, mine[variable].dtype)
@@ -129,7 +130,7 @@ class Copies:
         return whole
 
     def _send(self, arrays: dict[Any, Array]) -> None:
-        """Send this rank's parts to the next one; those of the one before come here."""
+        """Send this rank's shards to the next rank, and receive the previous rank's."""
         world = comm.world()
         if not arrays or world.size == 1:
             return

@@ -1,4 +1,4 @@
-"""Data parallel training: each rank has the model and its rows of each batch."""
+"""Data parallel training: each rank has the model and a shard of each batch."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from toolkit.distribution.placements import Parts, placed
 from toolkit.distribution.strategies import Distribution
 from toolkit.errors import ArgumentError
 
-# Variables of fewer elements are not worth splitting.
+# Variables with fewer elements are not split.
 LEAST_SPLIT = 1024
 
 
 class DataParallel(Distribution):
-    """Each device has the whole model and its part of each batch.
+    """Data parallelism: each device has the model and a shard of each batch.
 
     Args:
-        device_mesh: the devices, of one axis.
-        devices: their names instead; those of the job if both are None.
+        device_mesh: a one-dimensional mesh of the devices.
+        devices: the device names instead. If both are None, all devices of the job.
         auto_shard_dataset: see `Distribution`.
-        shards: into how many parts each batch is cut; as many as there are devices if
-            None. Sums over a batch are those of its parts, added along a tree, so jobs
-            with the same `shards` have the same bits on any number of processes, one
-            included.
-        shard_optimizer: whether each process keeps, and updates, a part of what
-            optimizers remember of the weights (stage 1 of ZeRO, arXiv:1910.02054)
-            instead of all of it.
+        shards: the number of parts of each batch; None means the number of devices. The
+            sum over a batch adds the sums of its parts along a tree. Jobs with the same
+            `shards` thus have bitwise equal results on any number of processes,
+            including one.
+        shard_optimizer: whether each process keeps and updates only a shard of the
+            optimizer state (ZeRO stage 1, arXiv:1910.02054).
 
     Example:
         >>> from toolkit import distribution
@@ -76,11 +75,11 @@ class DataParallel(Distribution):
 
     @property
     def num_model_replicas(self) -> int:
-        """How many copies of the model there are: one for each device."""
+        """Return the number of model replicas: one for each device."""
         return int(self.device_mesh.devices.size)
 
     def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
-        """All of it, unless it is a slot, and slots are split."""
+        """Return None (replicated), except for a slot of a sharded optimizer."""
         if not self.shard_optimizer or like is None or like.size < LEAST_SPLIT:
             return None
         found = self._slot_part(variable)
@@ -89,35 +88,35 @@ class DataParallel(Distribution):
         return found
 
     def _slot_part(self, variable: Any) -> Parts | None:
-        """The part of a slot that this rank holds."""
+        """Return the shard of a slot that this rank holds."""
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
         return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
 
     def resize(self, counts: bool) -> None:
-        """Spread batches over the ranks that are there, in as many parts as before."""
+        """Distribute batches over the current ranks, in the same number of parts."""
         if self._copies is None:
             self._regroup()
         else:
             self._copies.spread_anew(self._regroup, counts)
 
     def _regroup(self) -> comm.Group:
-        """Make the mesh of the ranks that are there; returns the group before."""
+        """Create the mesh of the current ranks; return the previous group."""
         has_axes = "axes" in self.__dict__
         before = self.axes[-1].group if has_axes else comm.world()
         names, axis = self._devices[: comm.world().size], str(self.batch_dim_name)
         self.device_mesh = DeviceMesh((len(names),), [axis], names)
         self.__dict__.pop("axes", None)
-        assert self.axes  # all ranks make the groups now
+        assert self.axes  # all ranks create the groups now
         return before
 
     def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
-        """See `Distribution._keeps`; slots that are split have copies."""
+        """See `Distribution._keeps`; sharded slots have copies."""
         copies = self._copies
         if copies is None or not any(v.placement for v in written):
             return None
         return lambda arrays: copies.settle(written, arrays)
 
     def begin_run(self) -> None:
-        """Send copies of what was assigned since the last step."""
+        """Send copies of the values assigned since the last step."""
         if self._copies is not None:
             self._copies.begin()

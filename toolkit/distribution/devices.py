@@ -1,4 +1,4 @@
-"""The devices of a job, and the processes that use them."""
+"""Devices of a job, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _KINDS = ("cpu", "gpu", "tpu")
 
 
 def list_devices(device_type: str | None = None) -> list[str]:
-    """The devices of one kind that a job has, such as ["cpu:0"].
+    """Return the devices of one type in a job, such as ["cpu:0"].
 
-    Each process brings those of its machine that it uses: two processes on the CPU are
+    Each process contributes the devices that it uses: two processes on the CPU are
     "cpu:0" and "cpu:1".
 
     Args:
-        device_type: "cpu", "gpu" or "tpu"; None for the fastest kind there is.
+        device_type: "cpu", "gpu" or "tpu"; None selects the fastest available type.
 
     Example:
         >>> from toolkit import distribution
@@ -45,7 +45,7 @@ def _numbered(kind: str, count: int) -> list[str]:
 
 
 def get_device_count(device_type: str | None = None) -> int:
-    """How many devices of one kind there are: see `list_devices`."""
+    """Return the number of devices of one type: see `list_devices`."""
     return len(list_devices(device_type))
 
 
@@ -54,20 +54,20 @@ def initialize(
     num_processes: int | None = None,
     process_id: int | None = None,
 ) -> None:
-    """Join the job that this process was started for, and agree on its seeds.
+    """Join the job of this process, and agree on random seeds.
 
     `toolkit run --processes 4 train.py`, or `mpirun` with `python -m toolkit.launch`,
-    starts the processes of a job and lets them find each other. What is given, or is in
-    KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID, is compared with
-    that.
+    starts and connects the processes of a job. The arguments, or
+    KERAS_DISTRIBUTION_JOB_ADDRESSES, _NUM_PROCESSES and _PROCESS_ID, are compared with
+    this job.
 
     Args:
-        job_addresses: of all processes, with commas between.
-        num_processes: how many there are.
-        process_id: which one this is.
+        job_addresses: comma-separated addresses of all processes.
+        num_processes: the number of processes.
+        process_id: the rank of this process.
 
     Raises:
-        ArgumentError: if the job is another one.
+        ArgumentError: the arguments do not match the job.
     """
     given: dict[str, object] = {
         "job_addresses": job_addresses,
@@ -96,7 +96,7 @@ def initialize(
 
 
 def agree_on_seeds() -> None:
-    """Let all ranks draw what rank 0 would draw: first weights, orders, dropout."""
+    """Set the random seeds of all ranks to the seeds of rank 0."""
     group = comm.world()
     if group.size == 1:
         return

@@ -1,4 +1,4 @@
-"""Going on without lost ranks: what all ranks do together is done once, or again."""
+"""Elastic training: collective operations are committed or repeated after a loss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Resizable(Protocol):
-    """What a distribution does where ranks are lost.
+    """Interface of distributions for the loss of ranks.
 
     Attributes:
         holds_all: whether each rank has the whole state of the model.
@@ -28,28 +28,28 @@ class Resizable(Protocol):
     holds_all: bool
 
     def resize(self, counts: bool) -> None:
-        """Make anew what was made of the groups of the ranks before.
+        """Recreate the data that depends on the previous groups.
 
         Args:
-            counts: whether the results of the operation count in which one was lost.
+            counts: whether the results of the interrupted operation are valid.
         """
 
     def begin_run(self) -> None:
-        """What all ranks do before a run of `fit`."""
+        """Prepare a run of `fit`; all ranks call this."""
 
 
 class Recovery:
-    """The operations that all ranks of a job take part in, which survive a lost rank.
+    """Collective operations of a job that survive the loss of a rank.
 
-    They are numbered. In an elastic job the results of each count only after a barrier,
-    which no rank leaves before all ranks have theirs. So when a rank is lost, either
-    some rank has left the barrier, and every other can leave it too, or none has, and
-    all do the operation again with the ranks that are left.
+    The operations are numbered. In an elastic job, the results of an operation are
+    valid only after a barrier, which no rank leaves before all ranks have their
+    results. After a loss there are two cases. If some rank left the barrier, every
+    other rank can leave it too. Otherwise the remaining ranks repeat the operation.
 
     Attributes:
-        runs: how often `fit` has begun.
-        version: how often ranks were lost; programs of an older one are of no use.
-        callbacks: makes those that the launcher adds to each `fit`.
+        runs: the number of calls of `fit`.
+        version: the number of losses; programs of an older version are invalid.
+        callbacks: a function that returns the launcher's callbacks for each `fit`.
     """
 
     def __init__(self) -> None:
@@ -57,17 +57,17 @@ class Recovery:
         self.version = 0
         self.callbacks: Callable[[], list[Any]] = list
         self._distribution: Resizable | None = None
-        self._size = 0  # how many ranks there should be
+        self._size = 0  # target number of ranks
         self._done = 0
-        self._model: Any = None  # that is trained
+        self._model: Any = None  # the model in training
         self._coming: Coming | None = None
 
     def follow(self, distribution: Resizable) -> None:
-        """Go on with this distribution, of all ranks that are there, if one is lost."""
+        """Use this distribution of all current ranks for recovery."""
         self._distribution, self._size = distribution, comm.world().size
 
     def run(self, operation: Callable[[], Result]) -> Result:
-        """The result of an operation, which is done again where ranks are lost."""
+        """Return the result of an operation, repeated after a loss of ranks."""
         while True:
             version = self.version
             try:
@@ -79,10 +79,11 @@ class Recovery:
                 return result
 
     def settle(self) -> None:
-        """End an operation: its results count when this returns.
+        """Commit an operation: its results are valid after the return.
 
         Raises:
-            RankLostError: they do not count; `recover`, then do it again.
+            RankLostError: the results are invalid; call `recover`, then repeat the
+                operation.
         """
         if comm.is_elastic():
             try:
@@ -93,26 +94,25 @@ class Recovery:
         self._done += 1
 
     def recover(self, version: int) -> None:
-        """Go on without lost ranks; called where an operation has raised.
+        """Remove lost ranks after an operation raised an error.
 
         Args:
-            version: that of when the operation began.
+            version: the version at the start of the operation.
 
         Raises:
-            LaunchError: if the job cannot go on.
+            LaunchError: the job cannot continue.
         """
         if version == self.version:
             self._leave_out(has_results=False)
 
     def _leave_out(self, has_results: bool) -> bool:
-        """Make the job one of the ranks that are left.
+        """Shrink the job to the remaining ranks.
 
         Args:
-            has_results: whether this rank has those of the operation in which the rank
-                was lost.
+            has_results: whether this rank has the results of the interrupted operation.
 
         Returns:
-            Whether they count.
+            Whether the results are valid.
         """
         while True:
             world = comm.recover()
@@ -128,11 +128,11 @@ class Recovery:
                 self._resize(counts)
                 self._replace(len(told))
                 return counts
-            except RankLostError:  # one more
+            except RankLostError:  # another loss
                 continue
 
     def _resize(self, counts: bool) -> None:
-        """Make groups and programs those of the ranks that are there now."""
+        """Recreate groups and programs for the current ranks."""
         if self._distribution is not None:
             self._distribution.resize(counts)
         self.version += 1
@@ -140,7 +140,7 @@ class Recovery:
     # --- replacements -----------------------------------------------------------------
 
     def begin(self, model: Any) -> None:
-        """Begin a run of `fit`, or take it up in the place of a lost rank."""
+        """Start a run of `fit`, or resume it as a replacement of a lost rank."""
         self.runs += 1
         self._model = model
         if jobs.is_outside():
@@ -149,20 +149,20 @@ class Recovery:
                 self._resize(counts=False)
                 self._hand_over(model)
                 self.settle()
-            except RankLostError:  # the others leave this one out, too
+            except RankLostError:  # the remaining ranks remove this one too
                 os.kill(os.getpid(), KILL)
         elif comm.is_elastic() and self._distribution is not None:
             self.run(self._distribution.begin_run)
 
     def end(self) -> None:
-        """End the run: who has not come yet is sent away."""
+        """End the run and cancel pending replacements."""
         self._model = None
         if self._coming is not None:
             self._coming.cancel()
             self._coming = None
 
     def after_step(self) -> None:
-        """Let replacements in that are ready; all ranks call this between steps."""
+        """Admit ready replacements; all ranks call this between steps."""
         if self._coming is None:
             return
         states = self.run(self._states)
@@ -174,7 +174,7 @@ class Recovery:
             self._admit(coming)
 
     def _admit(self, coming: Coming) -> None:
-        """Let replacements in, unless a rank is lost at the moment."""
+        """Admit replacements, unless a rank is lost now."""
         version, merged = self.version, coming.merge()
         told = self.run(lambda: comm.exchange(comm.world(), merged is not None))
         if merged is not None and all(told) and version == self.version:
@@ -182,17 +182,17 @@ class Recovery:
             self._resize(counts=False)
             self.run(lambda: self._hand_over(self._model))
         elif merged is not None:
-            merged.revoke()  # who waits in it leaves
+            merged.revoke()  # releases ranks that wait in it
 
     def _states(self) -> list[int]:
-        """What each rank knows of the replacements."""
+        """Return the state of the replacements as seen by each rank."""
         state = None if self._coming is None else self._coming.state
         return comm.exchange(comm.world(), state)
 
     def _replace(self, left: int) -> None:
-        """Start processes for lost ranks, where they can join.
+        """Start replacements for lost ranks, if they can join.
 
-        They run the script from its start, so what they can take up is its first `fit`.
+        They run the script from its start, so they can only resume its first `fit`.
         """
         if self._coming is not None:
             self._coming.cancel()
@@ -203,7 +203,7 @@ class Recovery:
             self._coming = jobs.replacements(self._size - left)
 
     def _hand_over(self, model: Any) -> None:
-        """Give the state of training to those that have joined."""
+        """Send the training state to the ranks that joined."""
         world, variables, record = comm.world(), all_variables(model), None
         if world.rank == 0:
             record = {"done": self._done, "run": model._progress.record()}
@@ -219,5 +219,5 @@ class Recovery:
             model._progress.take_up(record["run"])
 
 
-# Of this process: operations are numbered whatever distribution they belong to.
+# One per process: operations of all distributions share the numbering.
 recovery = Recovery()

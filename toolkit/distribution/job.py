@@ -1,4 +1,4 @@
-"""What the processes of a job say to each other, whatever they share."""
+"""Communication between the processes of a job, for all distributions."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from toolkit.distribution.elastic import Recovery, recovery
 
 
 class Job:
-    """Base of distributions: the processes, and how they agree.
+    """Base class of distributions: the processes and their agreement.
 
     Attributes:
-        recovery: what they do when one of them is lost.
+        recovery: the recovery from lost processes.
     """
 
     recovery: Recovery = recovery
 
     @property
     def num_processes(self) -> int:
-        """How many processes compute together."""
+        """Return the number of processes of the distribution."""
         return comm.world().size
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that shows progress and writes files."""
+        """Return whether this process shows progress and writes files."""
         return comm.world().rank == 0
 
     def exchange(self, value: Any) -> list[Any]:
-        """The values of all processes, which all call this; they are sent as JSON."""
+        """Exchange a JSON value; return the values of all processes."""
         return recovery.run(lambda: comm.exchange(comm.world(), value))
 
     def agree(self, subject: str, number: int) -> list[int]:
-        """The small numbers of all processes, which all call this; see `comm.tell`."""
+        """Exchange small numbers between all processes; see `comm.tell`."""
 
         def gather() -> list[int]:
             with comm.named("what all processes agree on between steps"):
@@ -43,10 +43,10 @@ class Job:
         return recovery.run(gather)
 
     def on_chief(self, work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
-        """Call a function in the first process while all others wait."""
+        """Call a function on rank 0 while all other ranks wait."""
         todo = [work]
 
-        def once() -> None:  # also if another process is lost after it
+        def once() -> None:  # not repeated if another process is lost later
             while todo:
                 todo[-1]()
                 todo.pop()

@@ -1,4 +1,4 @@
-"""Devices in a grid, and which axis of a tensor is split over which of its axes."""
+"""Device meshes, and layouts of tensors over mesh axes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from toolkit.errors import ArgumentError
 
 
 class DeviceMesh:
-    """Devices in a grid whose axes have names.
+    """Grid of devices with named axes.
 
     Args:
-        shape: of the grid.
-        axis_names: of its axes, as many.
-        devices: names of as many devices as the grid has places; those of this machine
-            if None.
+        shape: the shape of the grid.
+        axis_names: the name of each axis.
+        devices: the device names, one for each grid cell. None uses the devices of this
+            machine.
 
     Example:
         >>> from toolkit.distribution import DeviceMesh
@@ -54,7 +54,7 @@ class DeviceMesh:
 
     @property
     def shape(self) -> Any:
-        """The shape of the grid."""
+        """The shape of the mesh."""
         return self._shape
 
     @property
@@ -64,7 +64,7 @@ class DeviceMesh:
 
     @property
     def devices(self) -> Any:
-        """The names of the devices, an array of this shape."""
+        """The device names, as an array of the mesh's shape."""
         return self._devices
 
     def __repr__(self) -> str:
@@ -72,11 +72,11 @@ class DeviceMesh:
 
 
 class TensorLayout:
-    """Which axes of a tensor are split over which axes of a mesh.
+    """Assignment of tensor axes to mesh axes.
 
     Args:
-        axes: for each axis of the tensor, the name of one of the mesh, or None.
-        device_mesh: the mesh; it may be set later, once.
+        axes: for each axis of the tensor, the name of a mesh axis, or None.
+        device_mesh: the mesh, which can be set once later.
 
     Example:
         >>> from toolkit.distribution import DeviceMesh, TensorLayout
@@ -101,12 +101,12 @@ class TensorLayout:
 
     @property
     def axes(self) -> tuple[str | None, ...]:
-        """For each axis of a tensor, the name of one of the mesh, or None."""
+        """For each axis of a tensor, the name of a mesh axis, or None."""
         return self._axes
 
     @property
     def device_mesh(self) -> DeviceMesh | None:
-        """The mesh, if it is known."""
+        """The mesh, or None if it is not set."""
         return self._device_mesh
 
     @device_mesh.setter
@@ -129,13 +129,13 @@ class TensorLayout:
 
 
 class LayoutMap(MutableMapping[str, Any]):
-    """The layouts of variables and tensors by their paths, or by patterns of paths.
+    """Mapping from variable and tensor paths, or regular expressions, to layouts.
 
-    A path that is no key is matched, whole, with the keys as regular expressions; it
-    may match one of them only. Without a match the layout is None.
+    If a path is not a key, the keys are full-match regular expressions. At most one can
+    match. Without a match, the layout is None.
 
     Args:
-        device_mesh: for layouts that have none.
+        device_mesh: the mesh for layouts that have none.
 
     Example:
         >>> from toolkit.distribution import DeviceMesh, LayoutMap

@@ -1,6 +1,6 @@
-"""The files of a checkpoint in parts: raw bytes, and a list of where each box is.
+"""Files of a sharded checkpoint: raw bytes, and an index of the boxes.
 
-The list, `state.json`, has a hash of itself and one of each box. It is written last.
+The index, `state.json`, has a hash of itself and one of each box. It is written last.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from toolkit.files.staging import Stage, flush, patiently
 
 STATE = "state.json"
 VERSION = 2
-_MAX_LIST = 1 << 28  # bytes of the file that lists the others
+_MAX_LIST = 1 << 28  # maximum size of the index file in bytes
 _FILE = re.compile(r"rank-\d{5,9}\.bin")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class Piece(NamedTuple):
-    """A box of a variable, as one process writes it.
+    """Box of a variable that one process writes.
 
     Attributes:
-        variable: its name.
-        box: where it is in the whole value.
-        offset, length: in bytes, in what the process writes.
+        variable: the name of the variable.
+        box: the box in the whole value.
+        offset, length: the bytes in the file of the process.
     """
 
     variable: str
@@ -49,13 +49,13 @@ class Piece(NamedTuple):
 def write_pieces(
     folder: Path, rank: int, content: Any, pieces: Sequence[Piece]
 ) -> list[Any]:
-    """Write a process's file; returns what the list says of it.
+    """Write a process's file; return its index entries.
 
     Args:
-        folder: where it belongs.
-        rank: of the process.
-        content: all of its bytes.
-        pieces: what they are.
+        folder: the destination.
+        rank: the rank of the process.
+        content: all bytes of the file.
+        pieces: the boxes in the file.
     """
     name = f"rank-{rank:05}.bin"
     with open(folder / name, "xb") as file:
@@ -72,8 +72,8 @@ def write_pieces(
 
 
 def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
-    """Complete what all processes have written, and give it its name."""
-    plain = json.loads(json.dumps(state))  # as it will be read
+    """Write the index of all files, and rename the folder to its final name."""
+    plain = json.loads(json.dumps(state))  # normalized by a JSON round trip
     text = json.dumps({"sha256": _digest_of(plain), **plain})
     (stage.files / STATE).write_text(text, "utf-8")
     flush(stage.files / STATE)
@@ -87,7 +87,9 @@ def publish(stage: Stage, state: dict[str, Any], target: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a checkpoint, its list first: what is interrupted is none any more."""
+    """Remove a checkpoint, its index first.
+
+    Without the index, the result of an interrupted removal is not a checkpoint."""
     with suppress(OSError):
         (folder / STATE).unlink(missing_ok=True)
         for entry in list(os.scandir(folder)):
@@ -97,10 +99,10 @@ def remove(folder: Path) -> None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """The list of a checkpoint.
+    """Return the index of a checkpoint.
 
     Raises:
-        ModelFileError: it is damaged, or none of this version.
+        ModelFileError: the index is corrupt, or has another version.
     """
     try:
         state = json.loads(_pread(folder / STATE, 0, None))
@@ -119,7 +121,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a checkpoint is there with all of its files; hashes are not looked at."""
+    """Return whether a checkpoint has all of its files; hashes are not verified."""
     try:
         ends: dict[str, int] = {}
         for entry in read_state(folder)["variables"].values():
@@ -132,16 +134,16 @@ def is_whole(folder: Path) -> bool:
 
 
 def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
-    """What a checkpoint has of a variable's value in a box.
+    """Read a box of a variable's value from a checkpoint.
 
     Args:
         folder: the checkpoint.
-        entry: what its list says of the variable.
-        box: the part that is wanted.
-        shape, dtype: of the whole.
+        entry: the index entry of the variable.
+        box: the box to read.
+        shape, dtype: the shape and dtype of the whole value.
 
     Raises:
-        ValueError, OSError, KeyError, TypeError: if it does not have that.
+        ValueError, OSError, KeyError, TypeError: the data is missing or corrupt.
     """
     if entry["shape"] != list(shape) or entry["dtype"] != dtype:
         raise ValueError(
@@ -172,7 +174,7 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
 
 
 def _checked_box(given: Any, shape: Any) -> Box:
-    """A box that is inside of an array, and has elements."""
+    """Return a box that is non-empty and inside an array, or raise an error."""
     pairs = [(start, stop) for start, stop in given]
     inside = (
         type(start) is type(stop) is int and 0 <= start < stop <= extent
@@ -192,7 +194,7 @@ def _digest_of(state: dict[str, Any]) -> str:
 
 
 def _pread(path: Path, offset: int, length: int | None) -> bytes:
-    """Bytes of a plain file, which is no link; all of a list if `length` is None."""
+    """Read bytes of a regular file, not a link; the whole index if `length` is None."""
     with open(path, "rb", opener=_open) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):

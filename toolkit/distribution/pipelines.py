@@ -1,4 +1,4 @@
-"""Pipelines of processes: each holds and computes some of the layers of a model."""
+"""Pipeline parallelism: each process holds and computes some layers of a model."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Patterns = Mapping[str, int] | Sequence[str | Sequence[str]]
 
 @record
 class OnStage:
-    """A value that one process holds, the one that computes its stage.
+    """Placement of a value on the process that computes its stage.
 
     Attributes:
-        group: the processes.
-        owner: the rank of that one.
-        spec: of the value.
+        group: the group of the processes.
+        owner: the rank of that process.
+        spec: the spec of the value.
     """
 
     group: Group
@@ -47,11 +47,11 @@ class OnStage:
     spec: Spec
 
     def part(self, array: Any) -> Any:
-        """What this rank holds of a value: all or nothing."""
+        """Return this rank's part of a value: all of it or an empty array."""
         return array[tuple(slice(*bounds) for bounds in self.box())]
 
     def whole(self, array: Any) -> Any:
-        """The value; all ranks call this."""
+        """Return the whole value; all ranks call this."""
         about_to_gather(self)
         if self.group.rank == self.owner:
             whole = np.asarray(array, order="C")
@@ -61,7 +61,7 @@ class OnStage:
         return whole
 
     def box(self) -> tuple[tuple[int, int], ...]:
-        """Where what this rank holds is in the value."""
+        """Return the box of this rank's part in the value."""
         is_here = self.group.rank == self.owner
         return tuple((0, extent * is_here) for extent in self.spec.shape)
 
@@ -70,21 +70,22 @@ class OnStage:
 
 
 class PipelineParallel(Distribution):
-    """Layers are assigned to stages, and each process computes some of the stages.
+    """Pipeline parallelism: layers are assigned to stages, and stages to processes.
 
-    A batch is cut into micro-batches, which pass the stages one after the other, so
-    that all stages have work at once; gradients are added over them, in their order,
-    before weights change. Of S stages in as many processes and M micro-batches, each
-    process waits (S - 1) / (M + S - 1) of a step, if stages take equally long.
+    A batch is split into micro-batches, which pass through the stages in sequence, so
+    that all stages work in parallel. Gradients are accumulated over the micro-batches
+    in order before the weights change. With S stages on S processes and M
+    micro-batches, each process is idle for (S - 1) / (M + S - 1) of a step if stages
+    take equal time.
 
     Args:
-        stages: for each stage in their order a pattern, or several, of the paths of its
-            layers; or a dict of pattern -> number of the stage. Patterns are regular
-            expressions; what is inside of a layer is in its stage. Layers without
-            weights need none: they stay with what they read.
-        micro_batches: into how many parts each batch is cut.
-        device_mesh: the devices, along one axis "stage"; those of the job if None. If
-            there are fewer than stages, a device has several that follow each other.
+        stages: for each stage in order, one or several patterns of layer paths; or a
+            dict of pattern -> stage number. Patterns are regular expressions. Nested
+            layers belong to the stage of their parent. Layers without weights need no
+            pattern; they use the stage of their inputs.
+        micro_batches: the number of micro-batches in a batch.
+        device_mesh: a mesh with one axis "stage"; None uses all devices of the job.
+            With fewer devices than stages, each device gets several consecutive stages.
 
     Example:
         >>> from toolkit.distribution import PipelineParallel
@@ -123,35 +124,35 @@ class PipelineParallel(Distribution):
                 f"{micro_batches!r}"
             )
         self.micro_batches = self.shards = int(micro_batches)
-        # By the identity of variables: a reference to each, and its stage.
+        # id of a variable -> (weak reference, stage).
         self._held: dict[int, tuple[ref[Any], int]] = {}
 
     @property
     def is_spread(self) -> bool:
-        """Steps are always cut, so that one process has the bits of several."""
+        """Return True: steps are always split, for equal bits on any ranks."""
         return True
 
     @cached_property
     def axes(self) -> list[MeshAxis]:
-        """The one axis of the mesh; no value is split along it."""
+        """Return the single axis of the mesh; no value is split along it."""
         return [MeshAxis("stage", comm.world(), self.num_processes)]
 
     def rows(self, count: int) -> range:
-        """All rows of a batch: its first stage reads them, and its last the targets."""
+        """Return all rows: the first stage reads inputs, the last targets."""
         return range(count)
 
     @cached_property
     def ranks(self) -> list[int]:
-        """By stage, the rank that computes it."""
+        """Return the rank of each stage."""
         count = self.stages.count
         return [stage * self.num_processes // count for stage in range(count)]
 
     def stage_of(self, path: str) -> int | None:
-        """The stage of a layer or a variable by its path; None if no pattern fits."""
+        """Return the stage of a layer or variable path, or None without a match."""
         return self.stages.of(path)
 
     def placement_of(self, variable: Any, like: Any = None) -> Any:
-        """All of it where its stage is computed; everywhere if it has no stage."""
+        """Return a placement on the rank of the stage, or None (replicated)."""
         if like is None:
             stage = self.stages.of(variable.path)
         else:
@@ -173,9 +174,9 @@ class PipelineParallel(Distribution):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Any:
-        """What runs this rank's part of a step: see `Spreading`.
+        """Return a runner of this rank's part of a step: see `Spreading`.
 
-        `updates` has no effect: new values are in memory of their own.
+        `updates` has no effect, because new values use separate memory.
         """
         if backend.is_accelerator:
             raise UnsupportedError(
@@ -205,7 +206,7 @@ class PipelineParallel(Distribution):
         return StagedExecutable(made, target, world, self.ranks, settle)
 
     def _stage_that_holds(self, variable: Any) -> int | None:
-        """The stage that alone has the value of a variable; None: all have it."""
+        """Return the only stage with the value of a variable, or None if replicated."""
         made, stage = self._held.get(id(variable), (None, None))
         return stage if made is not None and made() is variable else None
 
@@ -233,7 +234,7 @@ def _has(stages: Stages, variable: Any) -> bool:
 
 
 def _patterns(stages: Patterns) -> tuple[list[tuple[str, int]], int]:
-    """Pairs of a pattern and a stage, and how many stages there are."""
+    """Return (pattern, stage) pairs and the number of stages."""
     found: list[tuple[str, int]] = []
     if isinstance(stages, Mapping):
         found = [(pattern, stage) for pattern, stage in stages.items()]

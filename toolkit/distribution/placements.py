@@ -1,4 +1,4 @@
-"""Variables in parts: what each rank of a job holds of their values."""
+"""Placements of sharded variables: the local shard of each rank."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from toolkit.ir import Spec
 
 @record
 class Parts:
-    """How a value is split along axes of a mesh, one after the other."""
+    """Placement of a value that is split along several mesh axes."""
 
     splits: Sequence[tuple[MeshAxis, Split]]
     spec: Spec
 
     def along(self, axis: MeshAxis) -> Split | None:
-        """How it is split along one of them."""
+        """Return the split along one of the axes."""
         return next((split for a, split in self.splits if a is axis), None)
 
     def part(self, array: Any) -> Any:
-        """This rank's part of a whole value."""
+        """Return this rank's shard of a whole value."""
         for axis, split in self.splits:
             array = array[axis.part(split, array)]
         return np.array(array)
 
     def whole(self, array: Any) -> Any:
-        """The whole value; all ranks call this."""
+        """Return the whole value; all ranks call this."""
         about_to_gather(self)
         specs = [self.spec]
         for axis, split in self.splits[:-1]:
@@ -49,7 +49,7 @@ class Parts:
         return array
 
     def box(self) -> tuple[tuple[int, int], ...]:
-        """Where this rank's part is in the whole value."""
+        """Return the box of this rank's shard in the whole value."""
         bounds = [(0, extent) for extent in self.spec.shape]
         spec = self.spec
         for axis, split in self.splits:
@@ -65,12 +65,12 @@ class Parts:
 
 
 def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis]:
-    """The axes of a mesh of more than one device, and that of the batch, which is last.
+    """Return the mesh axes with more than one device, with the batch axis last.
 
     Args:
-        mesh: as many devices as the job has ranks, in their order.
-        batch: the name of the axis of batches, or None.
-        shards: into how many parts batches are cut.
+        mesh: a mesh with one device for each rank, in rank order.
+        batch: the name of the batch axis, or None.
+        shards: the number of parts of a batch.
     """
     world = comm.world()
     places = np.unravel_index(world.rank, tuple(mesh.shape))
@@ -97,7 +97,7 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
 def placed(
     variable: Any, layout: TensorLayout, axes: Sequence[MeshAxis]
 ) -> Parts | None:
-    """The part of a variable that this rank holds by its layout; None: all of it."""
+    """Return the placement of a variable by its layout, or None if replicated."""
     if len(layout.axes) > len(variable.shape):
         raise ArgumentError(
             f"variable {variable.path!r}: its layout {layout} has {len(layout.axes)} "
@@ -115,7 +115,7 @@ def placed(
                 f"parts of {axis.name!r}, which its layout {layout} asks for"
             )
         if shape[number] < axis.leaves:
-            continue  # some would hold nothing
+            continue  # some ranks would have an empty shard
         splits.append((axis, Split(number)))
         shape[number] = len(axis.rows(shape[number]))
     return Parts(splits, variable.spec) if splits else None

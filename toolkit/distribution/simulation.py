@@ -1,4 +1,4 @@
-"""What a training step would take on many ranks: predictions, and which layout fits."""
+"""Simulation of a training step on many ranks, to compare layouts."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ RANKS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 @record
 class Prediction:
-    """A step on so many ranks, as it is predicted.
+    """Predicted step on a number of ranks.
 
     Attributes:
         layout: "data parallel", "ZeRO 1" or "FSDP".
-        ranks: how many.
-        seconds: of a step.
-        exposed: seconds of it in which no kernel runs.
-        exchanged: bytes of the values of collectives, by their kind.
-        memory: bytes of a rank: its arena and its part of the state.
-        efficiency: the time of one rank alone with the same rows, over `seconds`.
-        by_formula: whether the layout's bytes and memory are calculated, and not
-            those of a graph that was cut so.
+        ranks: the number of ranks.
+        seconds: the time of a step.
+        exposed: the seconds of communication without overlapping kernels.
+        exchanged: the bytes of collectives, by kind.
+        memory: the bytes of a rank: its arena and its shard of the state.
+        efficiency: the time of one rank without communication, divided by `seconds`.
+        by_formula: whether the layout's bytes and memory use formulas, not from a
+            partitioned graph.
     """
 
     layout: str
@@ -68,7 +68,7 @@ class Simulation:
     predictions: tuple[Prediction, ...]
 
     def of(self, layout: str, ranks: int) -> Prediction:
-        """The prediction for a layout and a number of ranks."""
+        """Return the prediction for a layout and a number of ranks."""
         for found in self.predictions:
             if (found.layout, found.ranks) == (layout, ranks):
                 return found
@@ -78,11 +78,11 @@ class Simulation:
         )
 
     def best(self, ranks: int, memory: int | None = None) -> Prediction | None:
-        """The fastest layout, of those as fast the one that takes least memory.
+        """Return the fastest layout; equally fast ones are ranked by memory.
 
         Args:
-            ranks: how many.
-            memory: bytes that a rank has; None where it does not matter.
+            ranks: the number of ranks.
+            memory: the memory of a rank in bytes; None means unlimited.
 
         Returns:
             Its prediction; None if no layout fits.
@@ -92,7 +92,7 @@ class Simulation:
         return min(fit, key=lambda p: (p.seconds, p.memory), default=None)
 
     def plot(self, to_file: str | os.PathLike[str] | None = None) -> Picture:
-        """A picture of the efficiency over the ranks, of each layout."""
+        """Plot the efficiency of each layout over the number of ranks."""
         curves = [
             Curve(
                 layout, [p.ranks for p in found], [p.efficiency for p in found], color
@@ -146,24 +146,26 @@ def simulate(
 ) -> Simulation:
     """Predict the training step of a model on many ranks.
 
-    The step is cut as `DataParallel` cuts it, and the kernels of one rank are timed
-    once, while the cores that other ranks would use are busy. Each rank has the same
-    rows whatever their number, so that an efficiency of 1 is a step as fast as alone.
+    The step is partitioned as in `DataParallel`. The kernels of one rank are timed
+    once, with a load on the cores of other ranks. The number of rows per rank is
+    constant (weak scaling), so an efficiency of 1 is the speed of one rank.
 
     Args:
-        model: compiled with a loss and an optimizer.
-        ranks: how many, or several numbers.
-        link: between them; by default 10 GB/s and 5 microseconds, a rank on each node.
-        batch_size: rows of a rank.
-        x, y: arrays with a row or more, of whose kind batches are made.
-        overlap: whether kernels go on while a collective runs; None: where a network
-            is between ranks, as programs do.
-        jitter: the standard deviation of a rank's compute time, as a part of it.
-        timing: seconds of a kernel, instead of measuring.
+        model: a model compiled with a loss and an optimizer.
+        ranks: the number of ranks, or several numbers.
+        link: the link between ranks; by default 10 GB/s and 5 microseconds, with one
+            rank per node.
+        batch_size: the number of rows of a rank.
+        x, y: arrays with at least one row, as examples for batches.
+        overlap: whether kernels run during a collective. None means yes if a network
+            connects the ranks, as in real programs.
+        jitter: the standard deviation of a rank's compute time, as a fraction.
+        timing: a function that returns the seconds of a kernel, instead of a
+            measurement.
 
     Returns:
-        The predictions, also for layouts whose memory and bytes follow from those of
-        data parallelism by formulas (arXiv:1910.02054).
+        The predictions, including layouts whose memory and bytes follow from data
+        parallelism by formulas (arXiv:1910.02054).
     """
     counts = [ranks] if is_int(ranks) else list(ranks)  # type: ignore[arg-type]
     if not counts or not all(is_int(n) and n > 0 for n in [*counts, batch_size]):
@@ -194,7 +196,7 @@ def simulate(
             extra = 0.0
             moved = dict(played.exchanged)
             if layout == "FSDP" and n > 1:
-                # Its sums are scattered and its weights gathered twice, not once.
+                # It scatters the sums once, and gathers the weights twice.
                 extra = link.seconds("all_gather", weights, n)
                 moved["all_gather"] = moved.get("all_gather", 0) + weights
             seconds = played.seconds + extra
@@ -207,10 +209,10 @@ def simulate(
 
 
 class _OneOfTwo:
-    """A group that knows who is in it, and moves nothing.
+    """Group that simulates two ranks and transfers nothing.
 
     Args:
-        is_remote: whether kernels go on while it exchanges something.
+        is_remote: whether kernels overlap with communication.
     """
 
     rank, size = 0, 2
@@ -219,17 +221,17 @@ class _OneOfTwo:
         self.is_remote = is_remote
 
     def all_to_all(self, *arguments: Any) -> None:
-        """Nothing arrives."""
+        """Transfer nothing."""
 
     def all_gather(self, *arguments: Any) -> None:
-        """Nothing arrives."""
+        """Transfer nothing."""
 
     def all_gather_varying(self, *arguments: Any) -> None:
-        """Nothing arrives."""
+        """Transfer nothing."""
 
 
 class _Calculated(SlowGroup):
-    """A slow link whose time is calculated, and not waited for."""
+    """Slow link with calculated delays instead of waits."""
 
     def _delay(self, sent: int, received: int) -> None:
         """Take no time."""
@@ -244,11 +246,11 @@ def _nbytes(variable: Any) -> int:
 
 
 def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
-    """One rank's program of a training step that two ranks share.
+    """Return one rank's program of a training step for two ranks.
 
     Args:
-        model, x, y: what is trained, and a batch.
-        beside: whether it is to exchange while kernels go on.
+        model, x, y: the model and a batch.
+        beside: whether communication overlaps with kernels.
     """
     whole = model.inspect(x, y)
     program, variables = whole.program, whole._variables
@@ -256,7 +258,7 @@ def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
         raise ArgumentError("simulate: expected a model whose step is on the CPU")
     one = _OneOfTwo(beside)
     graph, group = program.source, slowed(_as_group(one))
-    if isinstance(group, SlowGroup):  # as much goes together as it would on that link
+    if isinstance(group, SlowGroup):  # uses the bucket size of that link
         group = _Calculated(group.group, group.latency, group.bandwidth)
     axis = MeshAxis("batch", group, 2, even=False)
     count = len(graph.inputs) - len(variables)
@@ -268,7 +270,7 @@ def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
     shared = share(propagate(graph, axis, layouts).graph, target)
     local = partition(propagate(shared, axis, layouts), axis, layouts)
     made = compile_program(join_collectives(local), target, whole.name)
-    one.is_remote = True  # there is nobody to share memory with
+    one.is_remote = True  # no rank can share memory with it
     return Inspection(whole.name, made, variables)
 
 
@@ -280,7 +282,7 @@ def _as_group(group: Any) -> Group:
 def _work(
     inspection: Inspection, timing: Callable[[Kernel], float] | None, others: int
 ) -> list[Work]:
-    """The kernels and collectives in the order in which they run."""
+    """Return the kernels and collectives in execution order."""
     if timing is None:
         with _busy(others):
             inspection.measure()
@@ -305,7 +307,7 @@ def _work(
 
 @contextmanager
 def _busy(count: int) -> Iterator[None]:
-    """Keep so many other cores computing, as other ranks of a machine would."""
+    """Keep a number of other cores busy, as other ranks of a machine would."""
     command = python_command("toolkit.distribution.busy:compute")
     environment = clean_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     pipe = subprocess.PIPE
@@ -315,7 +317,7 @@ def _busy(count: int) -> Iterator[None]:
     try:
         for process in started:
             assert process.stdout is not None
-            process.stdout.readline()  # it computes now
+            process.stdout.readline()  # waits until it computes
         yield
     finally:
         for process in started:

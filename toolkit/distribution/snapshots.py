@@ -1,4 +1,4 @@
-"""What a process saves of a model's state: the plan, and copies of the bytes."""
+"""Write plan of a process for a model's state, and copies of the bytes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolkit.dtypes import numpy_dtype
 from toolkit.optimizers.building import build_optimizer
 
 _ALIGNED = 64  # bytes
-# Bytes of a box: who needs an element of one reads and checks all of it.
+# Maximum size of a box in bytes; a read of any element verifies its whole box.
 _MOST = 4 << 20
 
 
 def variables_of(model: Any) -> dict[str, Any]:
-    """Names that do not depend on those of layers -> the variables of a model."""
+    """Return the variables of a model by names that are independent of layer names."""
     build_optimizer(model)
     optimizer = model.optimizer
     groups = {
@@ -40,7 +40,7 @@ def variables_of(model: Any) -> dict[str, Any]:
 
 
 def held_box(variable: Any) -> Box:
-    """What this process holds of a variable."""
+    """Return the box of a variable that this process holds."""
     placement = variable.placement
     if placement is None:
         return boxes.whole(variable.spec.shape)
@@ -50,14 +50,14 @@ def held_box(variable: Any) -> Box:
 
 @dataclass
 class Plan:
-    """What a process writes of the variables.
+    """Write plan of a process.
 
     Attributes:
         described: name -> dtype and shape of each variable.
-        held: name -> which box of it this process holds.
-        ranges: name -> which bytes of those, and where in the file they begin.
-        pieces: the boxes of which they consist.
-        nbytes: of the file.
+        held: name -> the box that this process holds.
+        ranges: name -> the range of its bytes to write, and the offset in the file.
+        pieces: the boxes in the file.
+        nbytes: the size of the file.
     """
 
     described: dict[str, Any]
@@ -68,7 +68,7 @@ class Plan:
 
     @classmethod
     def of(cls, variables: dict[str, Any]) -> Plan:
-        """One that writes nothing yet."""
+        """Return a plan without writes."""
         described = {
             name: {"dtype": v.spec.dtype, "shape": list(v.spec.shape)}
             for name, v in variables.items()
@@ -76,15 +76,15 @@ class Plan:
         return cls(described, {name: held_box(v) for name, v in variables.items()})
 
     def is_like(self, other: Plan) -> bool:
-        """Whether another one is for the same variables, and parts of them."""
+        """Return whether another plan has the same variables and boxes."""
         return (self.described, self.held) == (other.described, other.held)
 
     def share(self, places: list[dict[str, Any]], rank: int) -> None:
-        """Decide what a rank writes.
+        """Select the data that a rank writes.
 
         Args:
-            places: what each rank holds of each variable.
-            rank: of this process.
+            places: the box of each variable on each rank.
+            rank: the rank of this process.
         """
         items = [
             Item(
@@ -109,7 +109,7 @@ class Plan:
             self.nbytes = place
 
     def copy(self, variables: dict[str, Any], memory: Any) -> None:
-        """Copy what is written to its place in the content of the file."""
+        """Copy the data to its offset in the file content."""
         end = 0
         for name, (raw, place) in self.ranges.items():
             variable = variables[name]

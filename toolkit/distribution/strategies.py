@@ -1,4 +1,4 @@
-"""Who computes what: each rank of a job its part of every batch."""
+"""Distributions: each rank of a job computes its part of every batch."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _current: Distribution | None = None
 
 
 class Distribution(Job):
-    """Base of distributions: they tell the layouts of data and variables.
+    """Base class of distributions: layouts of data and variables.
 
     Args:
         device_mesh: the devices.
-        batch_dim_name: the mesh's axis that batches are split over.
-        auto_shard_dataset: whether each process gets its part of what it is given; if
-            not, it is given its part.
+        batch_dim_name: the mesh axis of batches.
+        auto_shard_dataset: whether each process takes its shard of the given data. If
+            not, the given data is already the shard.
     """
 
-    # Into how many parts each batch is cut, whatever the number of ranks.
+    # Number of parts of each batch, independent of the number of ranks.
     shards = 1
-    holds_all = True  # whether each rank has the whole state of the model
+    holds_all = True  # whether each rank has the whole model state
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Distribution(Job):
 
     @property
     def data_shard_id(self) -> int:
-        """Which part of each batch this process computes."""
+        """Return the index of the batch part that this process computes."""
         shape, names = tuple(self.device_mesh.shape), list(self.device_mesh.axis_names)
         if self.batch_dim_name is None or np.prod(shape) != self.num_processes:
             return 0
@@ -75,34 +75,34 @@ class Distribution(Job):
 
     @property
     def num_model_replicas(self) -> int:
-        """How many copies of the model there are: one for each part of a batch."""
+        """Return the number of model replicas: one for each part of a batch."""
         if self.batch_dim_name is None:
             return 1
         names = list(self.device_mesh.axis_names)
         return int(self.device_mesh.shape[names.index(self.batch_dim_name)])
 
     def get_data_layout(self, data_shape: Any) -> TensorLayout:
-        """Batches are split along their first axis."""
+        """Return the layout of data: split along the first axis."""
         rest = [None] * (len(data_shape) - 1)
         return TensorLayout([self.batch_dim_name, *rest], self.device_mesh)
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
-        """Each device has the whole variable."""
+        """Return the layout of a variable: replicated."""
         return TensorLayout([None] * len(variable.shape), self.device_mesh)
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """The layout of an intermediate tensor; None leaves it as it is."""
+        """Return the layout of an intermediate tensor, or None for no constraint."""
         return None
 
     def distribute_dataset(self, dataset: Any) -> Any:
-        """A data set of the rows of this process, of each batch of a data set.
+        """Return a dataset of the rows of this process in each batch.
 
-        `fit` does this itself: it takes the whole data set, or what this returns. It
-        is for loops of one's own. With auto_shard_dataset=False, or in a job of one
-        process, it is the data set as it is.
+        `fit` does this itself; it accepts the global dataset or this result. The method
+        is for custom training loops. With auto_shard_dataset=False, or in a job of one
+        process, the result is the given dataset.
 
         Args:
-            dataset: a `Dataset` of whole batches, the same in all processes.
+            dataset: a `Dataset` of global batches, equal in all processes.
         """
         if not self.auto_shard_dataset or self.num_processes == 1:
             return dataset
@@ -118,7 +118,7 @@ class Distribution(Job):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Make this the current distribution inside."""
+        """Return a context in which this is the current distribution."""
         outer = distribution()
         set_distribution(self)
         try:
@@ -127,10 +127,10 @@ class Distribution(Job):
             set_distribution(outer)
 
     def resize(self, counts: bool) -> None:
-        """Spread steps over the ranks that are there.
+        """Distribute steps over the current ranks.
 
         Args:
-            counts: whether the results of the step count in which one was lost.
+            counts: whether the results of the interrupted step are valid.
         """
         raise LaunchError(
             f"{type(self).__name__}: a process is lost, and with it a part of the "
@@ -138,41 +138,41 @@ class Distribution(Job):
         )
 
     def rows(self, count: int) -> range:
-        """Which rows of a batch of so many this process needs.
+        """Return the rows of a batch of size `count` that this process needs.
 
-        All, where it may have to do the work of a process that is lost.
+        It needs all rows if it could replace a lost process.
         """
         return range(count) if comm.is_elastic() else self.axes[-1].rows(count)
 
     @property
     def is_spread(self) -> bool:
-        """Whether steps are cut at all."""
+        """Return whether steps are partitioned."""
         return max(self.num_processes, self.shards) > 1
 
     @cached_property
     def axes(self) -> list[MeshAxis]:
-        """The axes of the mesh as this rank sees them, that of the batch last.
+        """Return the mesh axes from the view of this rank, with the batch axis last.
 
-        All ranks of the job ask for them at the same time.
+        The first call is collective.
         """
         return mesh_axes(self.device_mesh, self.batch_dim_name, self.shards)
 
     def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
-        """The part of a new variable that this rank holds; None: all of it.
+        """Return the placement of a new variable on this rank, or None if replicated.
 
         Args:
-            variable: the new one.
-            like: the variable whose slot it is, if it is one.
+            variable: the new variable.
+            like: the variable of which it is a slot, if any.
         """
         layout = self.get_variable_layout(variable if like is None else like)
         return placed(variable, layout, self.axes)
 
     def check(self) -> None:
-        """Refuse what is not there.
+        """Raise an error for unsupported combinations.
 
         Raises:
-            ArgumentError: for parts of batches that are not those of the shards.
-            UnsupportedError: for parts in an elastic job.
+            ArgumentError: the number of batch parts does not match the shards.
+            UnsupportedError: sharded variables in an elastic job.
         """
         if not self.auto_shard_dataset and comm.is_elastic():
             raise UnsupportedError(
@@ -197,7 +197,7 @@ class Distribution(Job):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Executable:
-        """What runs this rank's part of a step: see `Spreading`."""
+        """Return a runner of this rank's part of a step: see `Spreading`."""
         if backend.is_accelerator:
             raise UnsupportedError(
                 f"{name}: steps are spread over processes on the CPU only; received "
@@ -222,10 +222,10 @@ class Distribution(Job):
         return compile_spread(*arguments, axes, batch, settle, self._keeps(written))
 
     def begin_run(self) -> None:
-        """What all ranks do before a run of `fit` in an elastic job."""
+        """Prepare a run of `fit` in an elastic job; all ranks call this."""
 
     def _keeps(self, written: Sequence[Any]) -> Callable[[list[Any]], None] | None:
-        """What settles steps in which copies of new values are sent, if any are."""
+        """Return the object that commits steps with copies of new values, if any."""
         return None
 
     def __repr__(self) -> str:
@@ -233,20 +233,20 @@ class Distribution(Job):
 
 
 def _split_of(variable: Any, axis: MeshAxis) -> Split | None:
-    """How a variable is split along an axis of the mesh."""
+    """Return the split of a variable along a mesh axis."""
     placement = variable.placement
     return None if placement is None else placement.along(axis)
 
 
 class ModelParallel(Distribution):
-    """Variables are split over devices, and perhaps batches too.
+    """Model parallelism: variables, and optionally batches, are split over devices.
 
     Args:
-        layout_map: path of a variable -> its layout; without one, each device has the
-            whole variable.
-        batch_dim_name: the mesh's axis that batches are split over; its first if None.
+        layout_map: path of a variable -> its layout. A variable without a layout is
+            replicated.
+        batch_dim_name: the mesh axis of batches; None uses the first axis.
         auto_shard_dataset: see `Distribution`.
-        device_mesh: that of the layout map, if given.
+        device_mesh: must be the mesh of the layout map, if given.
 
     Example:
         >>> from toolkit.distribution import DeviceMesh, LayoutMap, ModelParallel
@@ -282,12 +282,12 @@ class ModelParallel(Distribution):
         self.shards = self.num_model_replicas
 
     def get_variable_layout(self, variable: Any) -> TensorLayout:
-        """The layout that the map has for the variable's path."""
+        """Return the layout of a variable from the map."""
         found = self._layout_map[variable.path]
         return super().get_variable_layout(variable) if found is None else found
 
     def check(self) -> None:
-        """Refuse what is not there: data in parts, layouts of what layers return."""
+        """Raise an error for local data shards, and for layouts of layer outputs."""
         super().check()
         outputs = [key for key in self._layout_map if key.endswith("output")]
         if outputs:
@@ -297,7 +297,7 @@ class ModelParallel(Distribution):
             )
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """The layout that the map has for a path, or None."""
+        """Return the layout of a path from the map, or None."""
         return self._layout_map[path]
 
 
@@ -322,16 +322,15 @@ def _need_devices(function: str, mesh: DeviceMesh) -> None:
 
 
 def distribution() -> Distribution | None:
-    """The current distribution, if one was set."""
+    """Return the current distribution, or None."""
     return _current
 
 
 def set_distribution(value: Distribution | None) -> None:
-    """Make a distribution the current one; None for none.
+    """Set the current distribution; None removes it.
 
     Raises:
-        ArgumentError: if its mesh has another number of devices than the job processes,
-            or some that are not there.
+        ArgumentError: its mesh has unknown devices, or not one for each process.
 
     Example:
         >>> from toolkit import distribution
@@ -353,19 +352,19 @@ def set_distribution(value: Distribution | None) -> None:
     spread = value if value is not None and value.is_spread else None
     if spread is not None:
         spread.check()
-        assert spread.axes  # all ranks make the groups now
+        assert spread.axes  # all ranks create the groups now
     _current = value
     spreading.set_current(spread)
     Variable._placement_of = None if spread is None else spread.placement_of
 
 
 def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
-    """The tensor itself, checked against a layout: every process keeps all of it.
+    """Check a tensor against a layout and return it; every process keeps all of it.
 
     Only batches and variables are split, inside the steps of models.
 
     Raises:
-        ArgumentError: if the mesh has another number of devices than the job processes.
+        ArgumentError: the number of mesh devices differs from the number of processes.
     """
     if not isinstance(layout, TensorLayout) or layout.device_mesh is None:
         raise ArgumentError(

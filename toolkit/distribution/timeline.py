@@ -1,4 +1,4 @@
-"""Links, what collectives cost on them, and steps that are played on them."""
+"""Simulation of links, collectives and steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolkit.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Link:
-    """A network of nodes: a message of b bytes takes latency + b / bandwidth.
+    """Network of nodes: a message of b bytes takes latency + b / bandwidth.
 
     Args:
-        latency: seconds of a message between nodes.
-        bandwidth: bytes a second that a node sends.
-        ranks_per_node: how many ranks share a node.
+        latency: the seconds of a message between nodes.
+        bandwidth: the send bandwidth of a node, in bytes per second.
+        ranks_per_node: the number of ranks on a node.
         node_latency, node_bandwidth: the same inside a node.
     """
 
@@ -38,12 +38,12 @@ class Link:
             )
 
     def seconds(self, kind: str, nbytes: float, ranks: int) -> float:
-        """How long a collective takes.
+        """Return the time of a collective.
 
         Args:
             kind: "all_reduce", "all_gather" or "reduce_scatter".
-            nbytes: of the whole value.
-            ranks: that take part.
+            nbytes: the size of the whole value.
+            ranks: the number of ranks.
         """
         inner = min(ranks, self.ranks_per_node)
         levels = (
@@ -58,13 +58,14 @@ class Link:
 
 
 class Work(NamedTuple):
-    """A kernel or a collective of a rank's program.
+    """Kernel or collective of a rank's program.
 
     Attributes:
-        seconds: of computing; for a collective, of what it adds up itself.
-        after: the numbers of the work that it waits for.
-        kind: of the collective, "" for a kernel.
-        nbytes: of the collective's whole value; for a gather, of this rank's part.
+        seconds: the compute time; for a collective, the time of its additions.
+        after: the indices of its dependencies.
+        kind: the kind of collective, "" for a kernel.
+        nbytes: the size of the collective's whole value; for a gather, of this rank's
+            part.
     """
 
     seconds: float
@@ -73,12 +74,12 @@ class Work(NamedTuple):
     nbytes: int = 0
 
     def whole(self, ranks: int) -> int:
-        """The bytes of the whole value."""
+        """Return the size of the whole value in bytes."""
         return self.nbytes * ranks if self.kind == "all_gather" else self.nbytes
 
 
 class Played(NamedTuple):
-    """A step: its seconds, those of its kernels, and bytes by collective."""
+    """Simulated step: its time, its kernel time, and bytes by collective."""
 
     seconds: float
     compute: float
@@ -92,21 +93,21 @@ def play(
     overlap: bool = False,
     jitter: float = 0.0,
 ) -> Played:
-    """Play one rank's program, whose shape all ranks have.
+    """Simulate a program that all ranks run with equal shapes.
 
-    Kernels wait in one queue and collectives in another, each in their order.
+    Kernels and collectives have separate in-order queues.
 
     Args:
-        work: in the order of the program.
-        ranks: how many there are.
-        link: between them.
-        overlap: whether kernels go on while a collective runs.
-        jitter: the standard deviation of a rank's compute time, as a part of it: the
-            slowest of all is waited for.
+        work: the program in order.
+        ranks: the number of ranks.
+        link: the link between ranks.
+        overlap: whether kernels run during a collective.
+        jitter: the standard deviation of a rank's compute time, as a fraction.
+            Collectives wait for the slowest rank.
     """
     slower = 1 + jitter * slowest(ranks)
     ends: list[float] = []
-    free = {False: 0.0, True: 0.0}  # when the queue of kernels, of collectives, is
+    free = {False: 0.0, True: 0.0}  # end times of the kernel and collective queues
     compute = 0.0
     exchanged: Counter[str] = Counter()
     for item in work:
@@ -123,7 +124,7 @@ def play(
 
 
 def slowest(count: int) -> float:
-    """The expected maximum of so many standard normals.
+    """Return the expected maximum of `count` standard normal variables.
 
     Reference: Blom, Statistical estimates and transformed beta-variables (1958).
     """

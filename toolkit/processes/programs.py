@@ -64,10 +64,10 @@ def find_program(name: str) -> str | None:
 
 
 def know_processor() -> None:
-    """Have `platform` know the name of the processor, as `uname` gives it.
+    """Set the processor name in `platform`, as `uname` reports it.
 
-    Otherwise `platform` runs `uname` when a library asks for the name, and searches the
-    current folder for this program if PATH has an empty or relative entry.
+    Otherwise `platform` runs `uname` when a library requests the name. If PATH has an
+    empty or relative entry, this searches the current folder for the program.
     """
     searched = os.environ.get("PATH", "").split(os.pathsep)
     if sys.platform == "win32" or all(map(os.path.isabs, searched)):

@@ -3,11 +3,12 @@
 The interpreter runs the file `start.py` with the option `-P`. The command gives it the
 folders and files of modules, so it searches neither the current folder nor PYTHONPATH:
 
-- The package itself comes from the file that this process has imported.
-- First all modules come from the folders that this process trusts: not from the current
-  folder, and not from the folder of the user's script.
+- It imports the package itself from the file that this process has imported.
+- At first it imports modules only from the folders that this process trusts: not from
+  the current folder, and not from the folder of the user's script.
 - A child that runs code of the user, such as a script, adds the folders of this code
-  when it calls `enter_user_code`. Until then it has imported what it needs to start.
+  when it calls `enter_user_code`. Before this call it has imported the modules that it
+  needs to start.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from toolkit.errors import UnsupportedError
 from toolkit.processes.programs import clean_environment
 
 _PACKAGE = __name__.partition(".")[0]
-# The name of the main module in a child, as in those of `multiprocessing`.
+# Name of the main module in a child, as in `multiprocessing`.
 _MAIN = "__mp_main__"
 _context: dict[str, Any] = {}
 
@@ -42,10 +43,10 @@ def python_command(
     Give the process `clean_environment()` as its environment.
 
     Args:
-        function: "module:name". It is called with the list of arguments, and what it
-            returns is the exit code.
-        *arguments: texts for the function.
-        runs_user_code: whether the child may import modules of the user, after it has
+        function: "module:name". It is called with the list of arguments, and its result
+            is the exit code.
+        *arguments: strings for the function.
+        runs_user_code: whether the child can import modules of the user, after it has
             called `enter_user_code`.
         has_script: whether the child runs another script than this process. Then it
             does not search the folder of this process's script.
@@ -191,7 +192,7 @@ def _main_module() -> tuple[str | None, str | None]:
 
 
 def begin(context: dict[str, Any]) -> None:
-    """Remember the context that the parent process has given."""
+    """Store the context from the parent process."""
     _context.update(context)
 
 
@@ -210,10 +211,10 @@ def enter_user_code() -> None:
 
 
 def import_main_module() -> None:
-    """Run the parent's main module under another name, to have what it defines.
+    """Run the parent's main module under another name, for its definitions.
 
-    This is what `multiprocessing` does in a process that it spawns, so that a pickle
-    may name classes and functions of a script.
+    `multiprocessing` does the same in a spawned process, so that a pickle can name
+    classes and functions of a script.
     """
     name, file = _context.get("main", (None, None))
     if file is None:

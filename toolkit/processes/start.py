@@ -16,7 +16,7 @@ from types import ModuleType
 
 
 class FileFinder:
-    """Finds modules by a table.
+    """Module finder that uses a table.
 
     Args:
         files: the file of each module, by the name of the module.
@@ -31,10 +31,10 @@ class FileFinder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module of the table.
+        """Return the spec of a module in the table.
 
         Args:
-            name: of the module.
+            name: the name of the module.
             path: has no effect.
             target: has no effect.
         """
@@ -47,7 +47,7 @@ class FileFinder:
 
 
 def _is_of_python(folder: str) -> bool:
-    """Whether a folder has modules of Python itself."""
+    """Return whether a folder has modules of Python itself."""
     library = os.path.dirname(os.__file__)
     own = (library, os.path.join(library, "lib-dynload"))
     return folder in own or folder.endswith((".zip", f"{os.sep}DLLs"))
