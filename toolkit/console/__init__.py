@@ -1,1 +1,1 @@
-"""What the user sees in a terminal: messages, progress, warnings, tracebacks."""
+"""Terminal output: messages, progress, warnings, tracebacks."""

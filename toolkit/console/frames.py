@@ -1,4 +1,4 @@
-"""Whose code a frame of the stack is: the package's own, or the user's."""
+"""Classification of stack frames: code of the package or of the user."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from types import FrameType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_HERE) + os.sep
-_EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # as good as the user's
+_EXAMPLES = os.path.join(_PACKAGE, "examples") + os.sep  # counts as user code
 
 
 def is_own(frame: FrameType) -> bool:
-    """Whether a frame runs the package's own code."""
+    """Return whether a frame runs code of the package."""
     path = os.path.abspath(frame.f_code.co_filename)
     return path.startswith(_PACKAGE) and not path.startswith(_EXAMPLES)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line that led here, however many of the package's are between.
+    """Issue a warning with the innermost line of user code as its location.
 
     Args:
-        message: what the user should know.
+        message: the text of the warning.
         category: the class of the warning.
     """
     frame = sys._getframe(1)

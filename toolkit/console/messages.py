@@ -1,4 +1,4 @@
-"""What the package tells the user: on standard output, or in the log."""
+"""Messages to the user, on standard output or in the log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def print_message(text: str, line_break: bool = True, errors: bool = False) -> None:
-    """Print, or log where interactive logging is disabled.
+    """Print a message, or log it if interactive logging is disabled.
 
     Args:
         text: the message.
-        line_break: whether a line ends after it.
-        errors: whether it goes to standard error, apart from what a script prints.
+        line_break: whether to end the line.
+        errors: whether to use standard error, separate from the output of a script.
 
-    Characters that standard output cannot encode become "?".
+    Characters that the encoding of standard output does not support become "?".
     """
     if not settings.is_interactive_logging_enabled():
         logging.getLogger("toolkit").info(text.strip("\r\n\b"))
@@ -34,7 +34,7 @@ def print_message(text: str, line_break: bool = True, errors: bool = False) -> N
 
 
 def size_text(nbytes: float) -> str:
-    """A number of bytes as people read it: `1.50 KB`."""
+    """Format a number of bytes for users: `1.50 KB`."""
     size, unit = float(nbytes), 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size /= 1024

@@ -1,4 +1,4 @@
-"""Bars for what may take long: they appear after a second, and leave at the end.
+"""Progress bars for long operations; they appear after one second.
 
     with working("compiling train_step"):
         with stage("lowering", len(nodes)) as lowering:
@@ -6,8 +6,8 @@
                 ...
                 lowering.done += 1
 
-A thread draws them, so that a single long call is shown too. Where no terminal or
-notebook shows standard error, there is neither thread nor bar.
+A thread draws the bars, so that a single long call also shows one. Without a terminal
+or notebook on standard error, there is no thread and no bar.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any
 
 from toolkit import settings
 
-DELAY, REFRESH = 1.0, 0.2  # seconds before the bar appears, and between two drawings
-_FIGURES = 40  # columns that are left for how much is done
+DELAY, REFRESH = 1.0, 0.2  # seconds before the bar appears, and between redraws
+_FIGURES = 40  # columns for the progress numbers
 
 
 def can_redraw(stream: Any) -> bool:
-    """Whether what is written to a stream can be redrawn: a terminal or a notebook."""
+    """Return whether a stream can be redrawn: a terminal or a notebook."""
     return "ipykernel" in sys.modules or bool(getattr(stream, "isatty", bool)())
 
 
 @dataclass
 class Stage:
-    """A part of some work: what it is called, and how much of it is done.
+    """Part of an operation: its label and progress.
 
-    total: None where that is not known.
+    total: None if the total is unknown.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Stage:
 
 
 class Work:
-    """Something that takes time: what it is called, and the stages that it is in."""
+    """Operation that takes time: its label and its active stages."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -52,13 +52,13 @@ class Work:
         self._thread: Thread | None = None
 
     def begin(self) -> None:
-        """Start the thread that draws, if anybody can see it."""
+        """Start the drawing thread, if the output is visible."""
         if settings.is_interactive_logging_enabled() and can_redraw(sys.stderr):
             self._thread = Thread(target=self._draw, name=self.label, daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -81,7 +81,7 @@ class Work:
         with suppress(IndexError):  # the last stage has just ended
             shown = self.stages[0]
         name = f": {shown.name}" if shown.name else ""
-        columns = bar.format_dict["ncols"]  # None where that is not known
+        columns = bar.format_dict["ncols"]  # None if unknown
         text = f"{self.label}{name}"
         if columns is not None:
             text = _within(max(columns - _FIGURES, _FIGURES), text)
@@ -95,7 +95,7 @@ class Work:
 
 
 def _within(columns: int, text: str) -> str:
-    """The text, without its middle if it is longer: a path has its name at the end."""
+    """Return the text, shortened in the middle: a path has its file name at the end."""
     if len(text) <= columns:
         return text
     end = (columns - 3) // 2
@@ -103,7 +103,7 @@ def _within(columns: int, text: str) -> str:
 
 
 class _Current(local):
-    """The work that is under way on each thread."""
+    """The current operation of each thread."""
 
     work: Work | None = None
 
@@ -113,7 +113,7 @@ _current = _Current()
 
 @contextmanager
 def working(label: str) -> Iterator[None]:
-    """Show what goes on inside, unless that is part of some other work."""
+    """Show progress in this context, unless it is nested in another operation."""
     if _current.work is not None:
         yield
         return
@@ -128,7 +128,7 @@ def working(label: str) -> Iterator[None]:
 
 @contextmanager
 def stage(name: str, total: int | None = None) -> Iterator[Stage]:
-    """A stage of the work under way; the outermost is shown."""
+    """Return a stage of the current operation; the outermost one is shown."""
     found = Stage(name, total)
     stages = _current.work.stages if _current.work else []
     stages.append(found)

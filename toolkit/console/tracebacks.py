@@ -1,4 +1,4 @@
-"""Tracebacks without the package's own frames, as the user's mistake is elsewhere."""
+"""Tracebacks without frames of the package, because the error is in user code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from toolkit.console.frames import is_own
 
 
 def shorten(error: BaseException) -> None:
-    """Drop the package's frames from the traceback, if filtering is enabled.
+    """Remove the package's frames from the traceback, if filtering is enabled.
 
-    A bare `raise` after it adds the callers' frames alone.
+    A bare `raise` after it adds only the callers' frames.
     """
     if settings.is_traceback_filtering_enabled():
         error.__traceback__ = _filtered(error.__traceback__)

@@ -1,1 +1,1 @@
-"""Files that are written aside and then appear whole."""
+"""Atomic file replacement."""

@@ -1,4 +1,4 @@
-"""Locks on open files, which the system frees when their owner dies."""
+"""Locks on open files, which the system releases when their owner dies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-# What Windows locks nobody else can read: a byte behind all that is written.
+# Windows makes a locked range unreadable: lock a byte after all data.
 _BYTE = 1 << 30
 _PAUSE = 0.02  # seconds
 _TAKEN = (errno.EACCES, errno.EDEADLK)
@@ -17,7 +17,7 @@ def lock(handle: int, wait: bool = True) -> bool:
     """Lock an open file until it is closed.
 
     Returns:
-        Whether it is locked; False, too, where the file system or Python has no locks.
+        Whether it is locked; False also if the file system or Python has no locks.
     """
     try:
         if sys.platform == "win32":
@@ -32,7 +32,7 @@ def lock(handle: int, wait: bool = True) -> bool:
 
 
 def _lock_byte(handle: int, wait: bool) -> None:
-    """As Windows locks, which by itself waits for ten seconds and no longer."""
+    """Lock a byte on Windows, where a blocking lock fails after ten seconds."""
     import msvcrt
 
     place = os.lseek(handle, 0, os.SEEK_CUR)

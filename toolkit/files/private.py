@@ -1,4 +1,4 @@
-"""Files that are trusted: whether somebody else could have written them."""
+"""Trusted files: checks whether another user could have written them."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import os
 import stat
 from pathlib import Path
 
-_MOST_PARTS = 4096  # of a path, with all that its links stand for
+_MOST_PARTS = 4096  # maximum number of path components, with resolved links
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether nobody else could have written it: machine code is trusted blindly."""
+    """Return whether no other user can write the file, such as machine code."""
     if not hasattr(os, "getuid"):
         return True
     return status.st_uid == os.getuid() and not status.st_mode & _OTHERS
 
 
 def can_be_replaced(folder: Path) -> bool:
-    """Whether another user could put another folder at the path of this one.
+    """Return whether another user could replace the folder at this path.
 
-    A folder above it may belong to the user's own group, if nobody else is in it: many
-    systems create all folders of a user so.
+    A parent folder can belong to the user's primary group, if the group has no other
+    member: many systems create all folders of a user in this way.
 
     Args:
-        folder: absolute. It and the folder that it is in must be private.
+        folder: an absolute path. The folder and its parent must be private.
     """
     return replaceable_by_others(folder, trusts_own_group=True) is not None
 
 
 def replaceable_by_others(path: Path, trusts_own_group: bool = False) -> Path | None:
-    """What somebody else could replace, so that a path is of another file.
+    """Return a path that another user could replace to redirect this one.
 
     Args:
-        path: absolute. The folders of all links on the way are looked at, too.
-        trusts_own_group: whether the user's own group may write to folders further up.
+        path: an absolute path. The folders of all links on the path are also checked.
+        trusts_own_group: whether the user's primary group can write to parent folders.
 
     Returns:
         As `writable_by_others`.
@@ -65,7 +65,7 @@ def replaceable_by_others(path: Path, trusts_own_group: bool = False) -> Path | 
 
 
 def writable_folder(folder: Path, trusts_own_group: bool) -> Path | None:
-    """Return a folder, of this one and those above, where others may replace ours."""
+    """Return the first of this folder and its parents that another user can write."""
     for place in (folder, *folder.parents):
         status = place.lstat()
         is_open = status.st_mode & _OTHERS and not status.st_mode & stat.S_ISVTX
@@ -76,7 +76,7 @@ def writable_folder(folder: Path, trusts_own_group: bool) -> Path | None:
 
 
 def _is_for_own_group(status: os.stat_result) -> bool:
-    """Whether a folder is open to a group that has no member but this user."""
+    """Return whether a group with write access has no member except this user."""
     import grp
     import pwd
 
@@ -91,16 +91,16 @@ def _is_for_own_group(status: os.stat_result) -> bool:
 
 
 def writable_by_others(path: Path, trusts_own_group: bool = False) -> Path | None:
-    """What of a path somebody else could replace: it, or a folder on the way to it.
+    """Return the file or folder on a path that another user could replace.
 
     Args:
-        path: absolute, without links.
-        trusts_own_group: as of `replaceable_by_others`.
+        path: an absolute path without links.
+        trusts_own_group: as for `replaceable_by_others`.
 
     Returns:
-        The file or folder; None if there is none. The administrator is nobody else. In
-        a folder such as /tmp, where all may write, but nobody may replace what is
-        another's, there may be folders, and no such file.
+        The file or folder, or None. The administrator is trusted. A sticky folder such
+        as /tmp, which all users can write, can contain trusted folders, but no trusted
+        file.
     """
     if not hasattr(os, "getuid"):
         return None

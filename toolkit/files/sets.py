@@ -1,9 +1,9 @@
-"""Files that belong together: at any moment all of one save, never some of two.
+"""Sets of files with atomic replacement: readers see all files of one save.
 
-A save writes them into a stage (see `staging`), and flushes it to disk. Then the stage
-is renamed to the one name under which readers look first: from this moment on, the new
-files count. After that they get their places, each by a rename, and the folder goes.
-What a kill leaves undone there, the next save does; until then, readers find all of it.
+A save writes the files into a stage (see `staging`), and syncs it to disk. A rename of
+the stage to a ready name commits the save: readers look there first. Then each file is
+renamed to its final path, and the folder is removed. If this is interrupted, the next
+save completes it. Until then, readers find all files.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from toolkit.files.staging import (
     sweep,
 )
 
-_GONE = "gone.json"  # in the stage: which files of the older save end with it
-_TRIES = 100  # to read while others save
+_GONE = "gone.json"  # in the stage: files of the older save to remove
+_TRIES = 100  # read attempts during concurrent saves
 _Result = TypeVar("_Result")
 
 
 class FileSet:
-    """The files of a save, in one folder, which may hold others too.
+    """Files of a save in one folder, which can contain other files.
 
     Args:
         root: the folder.
-        name: of the save, different from that of others in the same folder.
-        owns: whether a path in the folder, such as "assets/a/words.txt", may be one of
-            the save's. No other path is written or removed, whatever a stage holds.
-        key: the file in which each save differs from the others.
+        name: the name of the save, unique in the folder.
+        owns: a function that returns whether a path in the folder, such as
+            "assets/a/words.txt", can belong to the save. No other path is written or
+            removed.
+        key: a file that differs between saves.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class FileSet:
     # --- reading ----------------------------------------------------------------------
 
     def folder(self) -> Path:
-        """Where the files are: usually `root`."""
+        """Return the folder with the files: usually `root`."""
         return self._ready / FILES if self._is_ready() else self.root
 
     def read(self, read: Callable[[Path], _Result]) -> _Result:
-        """What `read` makes of the folder with the files; again if they were replaced.
+        """Return the result of `read` for the folder; retry if the files were replaced.
 
         Args:
-            read: called with the folder.
+            read: a function of the folder.
         """
         for _ in range(_TRIES):
             before, error, result = self._state(), None, None
@@ -86,7 +87,7 @@ class FileSet:
         return result  # type: ignore[return-value]
 
     def _is_ready(self) -> bool:
-        """Whether a save counts whose files may not all have their places yet."""
+        """Return whether a committed save exists whose files are not all moved."""
         if not is_folder(self._ready) or not is_folder(self._ready / FILES):
             return False
         handle = hold(self._ready)
@@ -95,24 +96,24 @@ class FileSet:
         return handle is not None
 
     def _state(self) -> tuple[Path, Any, Any]:
-        """Where the files are, and what differs once they have been replaced."""
+        """Return the folder, and an identity that differs after a replacement."""
         while True:
             folder = self.folder()
             ready, key = _identity(self._ready), _identity(folder / self._key)
             if ready or folder == self.root:
                 return folder, ready, key
-            # They have got their places meanwhile.
+            # The files were moved to their final paths in the meantime.
 
     # --- writing ----------------------------------------------------------------------
 
     @contextmanager
     def replace(self, older: Callable[[], list[str]] = list) -> Iterator[Path]:
-        """A folder to write all files of a new save into; it counts when this ends.
+        """Return a context with a folder for a new save; its end commits the save.
 
         Args:
-            older: called before anything is done: the paths of the older save, of which
-                those are removed that the newer one does not have. It may raise where
-                files are in the way.
+            older: a function that runs first and returns the paths of the older save.
+                Paths that the new save does not have are removed. It can raise an error
+                if other files are in the way.
         """
         try:
             self.settle()
@@ -137,7 +138,7 @@ class FileSet:
             ) from error
 
     def _commit(self, stage: Stage) -> None:
-        """Have the new files count, once they are on disk."""
+        """Commit the new files after a sync to disk."""
         _flush_all(stage.folder)
         while True:
             try:
@@ -146,13 +147,13 @@ class FileSet:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-            self.settle()  # another process saves, too
+            self.settle()  # another process saves too
         flush(self.root)
 
     def settle(self) -> None:
-        """Do what an interrupted save has left undone."""
+        """Complete an interrupted save."""
         handle, tries = None, 0
-        while handle is None:  # it comes and goes while others save
+        while handle is None:  # the folder can disappear during concurrent saves
             if not os.path.lexists(self._ready):
                 return
             if tries == _TRIES:
@@ -162,7 +163,7 @@ class FileSet:
         retired = None
         try:
             lock(handle)
-            # Whoever held it may have finished it meanwhile, and others have come.
+            # The previous lock owner can have completed and replaced it.
             owner = os.fstat(handle)
             is_left = _has(owner, self._ready / OWNER)
             if is_left:
@@ -175,14 +176,14 @@ class FileSet:
         if retired is not None:
             remove_rest(retired)
         elif is_left and _has(owner, self._ready / OWNER):
-            with suppress(FileNotFoundError):  # of another process, which did the same
+            with suppress(FileNotFoundError):  # another process moved it already
                 remove(self._retire_ready())
 
     def _retire_ready(self) -> Path:
         return retire(self._ready, self.root, self._name)
 
     def _finish(self, ready: Path) -> None:
-        """Give the files their places; whatever was done before is no harm."""
+        """Move the files to their final paths; idempotent."""
         for path in paths_below(ready / FILES):
             self._check(path)
             self._place(ready, path)
@@ -199,14 +200,14 @@ class FileSet:
         link.unlink(missing_ok=True)
         try:
             os.link(source, link)
-        except OSError:  # there are file systems without links
+        except OSError:  # some file systems have no links
             shutil.copy(source, link)
             flush(link)
         patiently(os.replace, link, target)
         flush(target.parent)
 
     def _remove(self, path: str, identity: Any) -> None:
-        """Remove a file of the older save, if it is still the one that was seen."""
+        """Remove a file of the older save, if it is still the same file."""
         target = self.root / path
         if not self._owns(path) or not self._leads_inside(path):
             return
@@ -215,7 +216,7 @@ class FileSet:
                 target.unlink()
 
     def _check(self, path: str) -> None:
-        """Raise unless a path is one of the save's, and leads to nothing else."""
+        """Raise an error unless a path belongs to the save and contains no links."""
         if not self._owns(path) or not self._leads_inside(path):
             raise UnwritableFileError(
                 f"{str(self.root / path)!r} leads elsewhere, or is no file of this save"
@@ -223,7 +224,7 @@ class FileSet:
         check_replaceable(self.root / path)
 
     def _leads_inside(self, path: str) -> bool:
-        """Whether each folder on the way is a folder, or not there."""
+        """Return whether each folder on the path is a real folder or missing."""
         if ".." in Path(path).parts or Path(path).is_absolute():
             return False
         places = [self.root / parent for parent in Path(path).parents]
@@ -231,23 +232,23 @@ class FileSet:
 
 
 def _identity(path: Path) -> list[int] | None:
-    """What tells a file from others that have its name later; None: there is none."""
+    """Return the identity of a file, which differs for later files, or None."""
     try:
         found = path.lstat()
-    except (OSError, ValueError):  # a name with a zero in it is no name
+    except (OSError, ValueError):  # a NUL character makes a name invalid
         return None
     return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 def _has(file: os.stat_result, path: Path) -> bool:
-    """Whether a file is the one that has this path now."""
+    """Return whether a path still refers to this file."""
     with suppress(OSError):
         return os.path.samestat(file, path.lstat())
     return False
 
 
 def paths_below(folder: Path) -> list[str]:
-    """The files below a folder, in a fixed order; links are none."""
+    """Return the files below a folder in a fixed order, without links."""
     found = []
     for place, _, names in os.walk(folder, onerror=fail):
         paths = [Path(place, name) for name in names]
@@ -263,5 +264,5 @@ def _flush_all(folder: Path) -> None:
 
 
 def fail(error: OSError) -> None:
-    """For `os.walk`, which takes a folder that it cannot read for an empty one."""
+    """Raise an error of `os.walk`, which otherwise ignores unreadable folders."""
     raise error

@@ -1,9 +1,8 @@
-"""Files that are written aside and then appear whole, flushed to disk.
+"""Atomic file writes: files are written to a stage, synced and renamed.
 
-What is written goes into a stage: a folder of ours beside its place, whose owner holds
-a lock as long as it lives. A file is moved from there by one rename. A stage that
-nobody holds was left by a process that was killed; the next save of the same name
-removes it.
+A stage is a private folder next to the destination. Its owner holds a lock while it is
+alive. One rename moves a file to its destination. A stage without a lock belongs to a
+killed process; the next save of the same name removes it.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from typing import Any
 from toolkit.errors import UnwritableFileError
 from toolkit.files.locks import lock
 
-OWNER, FILES = "owner", "files"  # in a stage: what is locked, what is written
+OWNER, FILES = "owner", "files"  # in a stage: the lock file, the folder of files
 _MARK = b"toolkit: files that are being written\n"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pipe
-_AS_IS = getattr(os, "O_BINARY", 0)  # no other ends of lines
-# Whether a file can be renamed and removed that is open, and the folders that it is in.
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # avoids a wait for the other end of a pipe
+_AS_IS = getattr(os, "O_BINARY", 0)  # no conversion of line endings
+# Whether open files, and their folders, can be renamed and removed.
 OPEN_MAY_GO: bool = sys.platform != "win32"
 _JUNCTION = 0xA0000003  # IO_REPARSE_TAG_MOUNT_POINT: os.walk of Python 3.11 enters it
 _PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a new file, then move it to `path`, flushed to disk.
+    """Write a new file with `write`, sync it to disk and move it to `path`.
 
-    If anything fails, an older file stays as it was. A link is followed.
+    On an error, an older file does not change. A link is followed.
 
     Raises:
-        UnwritableFileError: it cannot be written, or is there and no regular file.
+        UnwritableFileError: the path is not writable, or is not a regular file.
     """
     target = Path(os.path.realpath(path))
     replace_files([target], lambda folder: write(folder / target.name), os.fspath(path))
@@ -49,18 +48,18 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[Path], Any]) -> 
 def replace_files(
     targets: Sequence[Path], write: Callable[[Path], Any], given: str = ""
 ) -> None:
-    """Let `write` fill a folder, then move its files to `targets`, flushed to disk.
+    """Write files into a folder, sync them to disk and move them to `targets`.
 
-    If `write` fails, older files stay as they were.
+    If `write` fails, older files do not change.
 
     Args:
-        targets: paths in one folder; links are not followed. The file by which readers
-            find the others is the last one, for it is moved last.
-        write: called with a folder, where it writes a file of each target's name.
-        given: the name of the last one as the user knows it, for messages.
+        targets: paths in one folder; links are not followed. The last one is moved
+            last, so it must be the index file that readers open first.
+        write: a function of a folder, which writes a file with each target's name.
+        given: the user's name for the last target, for messages.
 
     Raises:
-        UnwritableFileError: one cannot be written, or is there and no regular file.
+        UnwritableFileError: a target is not writable, or is not a regular file.
     """
     last = targets[-1]
     try:
@@ -77,22 +76,22 @@ def replace_files(
 
 
 def check_replaceable(target: Path) -> None:
-    """Raise where a file would take the place of a folder, a device or the like."""
+    """Raise an error if a file would replace a folder, a device or a similar object."""
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(target.lstat().st_mode):
             raise UnwritableFileError(f"{str(target)!r} is there, and no regular file")
 
 
 class Stage:
-    """A new folder of ours, to write files into before they go where they belong.
+    """Private folder for files before they are moved to their destination.
 
     Args:
-        parent: the folder in which it is made.
-        name: of what is written; the stage's own name begins with it.
+        parent: the parent folder.
+        name: the name of the data; it is the prefix of the stage's name.
 
     Attributes:
         folder: the stage.
-        files: the folder in it for the files.
+        files: its subfolder for the files.
     """
 
     def __init__(self, parent: Path, name: str) -> None:
@@ -101,7 +100,7 @@ class Stage:
         try:
             while self._handle < 0:
                 self.folder: Path = _unused(parent, name)
-                # Whoever sweeps may take it for an old one until it is locked.
+                # Until it is locked, a concurrent sweep can remove it as an old stage.
                 with suppress(FileExistsError):
                     self.folder.mkdir()
                     self._handle = _own(self.folder / OWNER)
@@ -112,7 +111,7 @@ class Stage:
             raise
 
     def deliver(self, file: Path, target: Path) -> None:
-        """Move a file of the stage to its place, which may hold an older one."""
+        """Move a file of the stage to its destination and replace an older file."""
         with suppress(FileNotFoundError):
             file.chmod(stat.S_IMODE(target.stat().st_mode))
         flush(file)
@@ -120,7 +119,7 @@ class Stage:
         flush(target.parent)
 
     def publish(self, folder: Path) -> None:
-        """Give the stage another name, under which `close` does not remove it."""
+        """Rename the stage, so that `close` does not remove it."""
         if not OPEN_MAY_GO:
             self._release()
         self._is_published = True
@@ -132,18 +131,18 @@ class Stage:
         self.folder, self.files = folder, folder / FILES
 
     def withdraw(self) -> None:
-        """Give it the name of a stage again, whatever happens then."""
+        """Rename it back to the name of a stage, and ignore errors."""
         self.folder = retire(self.folder, self._parent, self._name)
         self._is_published = False
 
     def close(self) -> None:
-        """Remove what is left of it."""
+        """Remove the remaining files."""
         self._release()
         if not self._is_published:
             remove(self.folder)
 
     def _release(self) -> None:
-        # Two threads may close it at once; a number that is free may be another file's.
+        # Two threads can close it at once; a closed descriptor can be reused.
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
@@ -160,14 +159,14 @@ def _unused(parent: Path, name: str) -> Path:
 
 
 def retire(folder: Path, parent: Path, name: str) -> Path:
-    """Make a folder a stage in one step, so that nobody takes it for a whole one."""
+    """Rename a folder to a stage in one step, so that readers do not use it."""
     retired = _unused(parent, name)
     patiently(os.rename, folder, retired)
     return retired
 
 
 def patiently(move: Callable[[Path, Path], Any], source: Path, target: Path) -> None:
-    """Rename; where a reader may be in the way, once that has closed its file."""
+    """Rename a file; on Windows, retry while a reader has it open."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -180,7 +179,7 @@ def patiently(move: Callable[[Path, Path], Any], source: Path, target: Path) -> 
 
 
 def _own(path: Path) -> int:
-    """A new file, locked; -1 if somebody has removed it meanwhile."""
+    """Create a locked file; return -1 if it was removed in the meantime."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK | _AS_IS
     try:
         handle = os.open(path, flags, 0o666)
@@ -199,11 +198,11 @@ def _own(path: Path) -> int:
 
 
 def sweep(parent: Path, name: str | None) -> None:
-    """Remove the stages that processes which were killed have left for a name.
+    """Remove the stages of killed processes.
 
     Args:
         parent: the folder with the stages.
-        name: of what was written; None for any.
+        name: the name of the data; None means any.
     """
     given = ".+" if name is None else re.escape(name)
     pattern = re.compile(rf"\.{given}\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
@@ -215,10 +214,10 @@ def sweep(parent: Path, name: str | None) -> None:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a stage, unless somebody is at work in it, or it is no stage of ours."""
+    """Remove a stage, unless it is in use or belongs to another program."""
     if not is_folder(folder):
         return
-    if not (folder / OWNER).exists():  # killed before it was marked
+    if not (folder / OWNER).exists():  # the owner was killed before it created the mark
         with suppress(OSError):
             folder.rmdir()
         return
@@ -238,7 +237,7 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a stage; its owner last, by which it is known if this is interrupted."""
+    """Remove a stage, with its lock file last to identify an interrupted removal."""
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.is_dir(follow_symlinks=False):
@@ -250,16 +249,16 @@ def remove(folder: Path) -> None:
 
 
 def remove_rest(folder: Path) -> None:
-    """Remove a stage that was removed while its owner was open, which is closed now.
+    """Remove the rest of a stage whose lock file was open during the removal.
 
-    On NFS and in FUSE such a file has another name until then, in the same folder.
+    On NFS and FUSE, such a file has a temporary name in the same folder.
     """
     with suppress(OSError):
         folder.rmdir()
 
 
 def hold(folder: Path) -> int | None:
-    """The open owner of a stage, for `lock`; None if the folder is no stage of ours."""
+    """Open the lock file of a stage, for `lock`; return None for other folders."""
     try:
         handle = os.open(folder / OWNER, os.O_RDONLY | _NO_LINK | _NO_WAIT | _AS_IS)
     except OSError:
@@ -272,24 +271,24 @@ def hold(folder: Path) -> int | None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder, and no link to one."""
+    """Return whether the path is a real folder, not a link."""
     return path.is_dir() and not is_link(path)
 
 
 def is_listed(path: Path) -> bool:
-    """Whether its folder has it by this very name.
+    """Return whether the parent folder lists the path with this exact name.
 
-    A file system that takes two names for the same, such as names that differ in case,
-    lists the first. Numbers of files do not tell: some make one up for each name.
+    A file system that treats two names as equal, for example case-insensitively, lists
+    the first. Inode numbers are not reliable: some systems create one for each name.
     """
     return path.name in os.listdir(path.parent)
 
 
 def is_link(path: Path) -> bool:
-    """Whether a path stands for another one: a link, or a junction of Windows."""
+    """Return whether a path is a link or a Windows junction."""
     try:
         found = path.lstat()
-    except (OSError, ValueError):  # a name with a zero in it is no name
+    except (OSError, ValueError):  # a NUL character makes a name invalid
         return False
     return stat.S_ISLNK(found.st_mode) or (
         getattr(found, "st_reparse_tag", 0) == _JUNCTION
@@ -297,23 +296,23 @@ def is_link(path: Path) -> bool:
 
 
 def take_links(place: str, folders: list[str]) -> list[str]:
-    """For `os.walk`: the names of folders that are links, taken out of the list."""
+    """Remove links from a list of folder names, for `os.walk`."""
     links = [name for name in folders if is_link(Path(place, name))]
     folders[:] = [name for name in folders if name not in links]
     return links
 
 
 def flush(path: Path) -> None:
-    """Have the system write a file, or the names in a folder, to disk."""
+    """Sync a file or a folder's entries to disk."""
     is_windows = sys.platform == "win32"
     if is_windows and path.is_dir():
         return
-    # Windows flushes only what may be written.
+    # Windows can flush only writable files.
     descriptor = os.open(path, os.O_RDWR if is_windows else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems cannot do this for folders.
+        # Some file systems cannot sync folders.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
             raise
     finally:

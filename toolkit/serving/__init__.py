@@ -1,4 +1,4 @@
-"""Models that answer over HTTP: `toolkit serve`, or an application for ASGI servers."""
+"""Model serving over HTTP: `toolkit serve`, or an ASGI application."""
 
 from toolkit.serving.app import App
 from toolkit.serving.batching import Batching

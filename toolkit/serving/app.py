@@ -1,4 +1,4 @@
-"""An application for ASGI servers, such as uvicorn, granian and hypercorn."""
+"""Application for ASGI servers, such as uvicorn, granian and hypercorn."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# Seconds after which it is looked whether the client still waits.
+# Seconds between checks for a client disconnect.
 PATIENCE = 0.05
 
 
 class App:
-    """Models that answer over HTTP, as an application of ASGI 3.
+    """ASGI 3 application that serves models over HTTP.
 
-    Batches are made in each process by itself. What the server in front of it bounds -
-    heads, connections, slow clients - is not looked at again.
+    Each process forms separate batches. The application does not repeat the limits of
+    the ASGI server, such as headers, connections and slow clients.
 
     Args:
         models: name -> a model, a `Servable`, or the path of a file.
-        batching: how requests are put together.
-        max_body: bytes of the body of a request.
-        max_json: bytes of JSON in it; to read them, other clients wait.
-        max_rows: that a request has.
-        max_answer: bytes of all outputs of a request.
-        watch: seconds between two looks at the models' files; 0 never looks.
-        custom_objects: name -> class or function that files may name.
+        batching: the batching options.
+        max_body: the maximum size of a request body in bytes.
+        max_json: the maximum size of its JSON part in bytes; other clients wait while
+            it is parsed.
+        max_rows: the maximum number of rows in a request.
+        max_answer: the maximum total size of a request's outputs in bytes.
+        watch: seconds between checks of the models' files; 0 disables them.
+        custom_objects: name -> class or function that files can refer to.
 
     Example:
         >>> import toolkit
@@ -69,7 +70,7 @@ class App:
         self._watching: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request, or follow the life of the server."""
+        """Handle one request or the lifespan protocol."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -81,10 +82,10 @@ class App:
             )
 
     async def _start(self) -> None:
-        """Load the models, once: servers may leave the life span out.
+        """Load the models once, because servers can omit the lifespan protocol.
 
-        A client that leaves meanwhile stops nothing. What fails is tried again with the
-        next request.
+        A client disconnect does not stop the load. The next request retries after a
+        failure.
         """
         if self._started is None:
             self._started = asyncio.ensure_future(self._load())
@@ -133,7 +134,7 @@ class App:
         await _send(send, found.result(), request.method)
 
     async def _request(self, scope: Message, receive: Receive) -> Request | None:
-        """The request, or None if the client leaves before it is whole."""
+        """Return the request, or None if the client disconnects before its end."""
         json_length, timeout = about_body(gathered(scope["headers"]))
         limits = self.service.limits
         pieces, size, is_whole = [], 0, False
@@ -150,7 +151,7 @@ class App:
 
 
 def _path(scope: Message) -> str:
-    """The path below the one that the application is mounted at, with escapes."""
+    """Return the path relative to the mount point, with escapes."""
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
     if root and f"{path}/".startswith(f"{root}/"):
         path = path[len(root) :] or "/"
@@ -158,7 +159,7 @@ def _path(scope: Message) -> str:
 
 
 async def _has_left(found: asyncio.Future[Response], receive: Receive) -> bool:
-    """Wait for the response, or for the client to leave before."""
+    """Wait for the response; return whether the client disconnected first."""
     leaving = asyncio.ensure_future(receive())
     await asyncio.wait((found, leaving), return_when=asyncio.FIRST_COMPLETED)
     if found.done():
@@ -184,13 +185,12 @@ async def _send(send: Send, response: Response, method: str) -> None:
 
 
 def from_environment() -> App:
-    """The application of the models that TOOLKIT_MODELS names, for `--factory`.
+    """Return the application of the models in TOOLKIT_MODELS, for `--factory`.
 
-    It holds `name=path` for each model, between the signs that PATH has between
-    folders.
+    The variable has `name=path` for each model, separated as the folders of PATH.
 
     Raises:
-        ArgumentError: the variable is not there, or says something else.
+        ArgumentError: the variable is missing or invalid.
     """
     text = os.environ.get("TOOLKIT_MODELS", "")
     pairs = [pair.partition("=") for pair in text.split(os.pathsep) if pair]

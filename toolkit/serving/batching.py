@@ -1,6 +1,7 @@
-"""Requests that are computed together: what has come, up to the largest batch.
+"""Dynamic batching: waiting requests are computed together.
 
-All of it runs in the thread of the server's loop, except for what computes batches.
+All code runs in the thread of the server's event loop, except for the computation of
+batches.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from toolkit.serving.threads import NAME
 
 _log = logging.getLogger("toolkit.serving")
 
-# Seconds for who closes beyond those that any request waits.
+# Additional seconds for a shutdown after the request timeout.
 GRACE = 0.5
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How requests are put into batches.
+    """Options of dynamic batching.
 
     Args:
-        size: the most rows in one batch.
-        wait: how many seconds a batch waits for more requests, if a worker is free.
-        workers: how many batches are computed at a time, each in a thread.
-        queue: the most requests that wait; more get the status 429.
-        timeout: after how many seconds a request gets the status 504.
+        size: the maximum number of rows in a batch.
+        wait: the seconds that a batch waits for more requests, if a worker is free.
+        workers: the number of batches computed in parallel, each in a thread.
+        queue: the maximum number of waiting requests; more get status 429.
+        timeout: the seconds until a request gets status 504.
         one_size: whether all batches are padded to `size`.
 
     Raises:
-        ArgumentError: one of them is no such number, or too small.
+        ArgumentError: a value is invalid.
     """
 
     size: int = 32
@@ -58,14 +59,14 @@ class Batching:
 
 
 class Item:
-    """The tensors of one request, and whom to give the outputs.
+    """Tensors of one request, and the callback for its outputs.
 
     Args:
-        arrays: one for each input.
-        rows: the extent of their first axis.
-        seconds: after which nobody waits any more.
-        done: called once with the outputs, or the error.
-        most: bytes of outputs; None: any number.
+        arrays: one array for each input.
+        rows: the length of their first axis.
+        seconds: the timeout.
+        done: a callback that is called once with the outputs or the error.
+        most: the maximum size of the outputs in bytes; None means no limit.
     """
 
     __slots__ = (
@@ -91,22 +92,22 @@ class Item:
         self.since = self.deadline = 0.0
 
     def cancel(self) -> None:
-        """Leave the queue, for nobody waits for the outputs any more."""
+        """Remove the request from the queue, because the client has disconnected."""
         self.done = None
         if self.batcher is not None:
             self.batcher.remove(self)
 
     def finish(self, result: list[Any] | RequestError) -> None:
-        """Give the result to who asked, unless they have left."""
+        """Pass the result to the callback, unless the request was cancelled."""
         done, self.done = self.done, None
         if done is not None:
             done(result)
 
     def check(self, nbytes: int) -> None:
-        """Whether to go on, with so many bytes of outputs.
+        """Raise an error unless the computation should continue.
 
         Raises:
-            RequestError: nobody waits any more, or they are too many.
+            RequestError: the request was cancelled, or its outputs exceed the limit.
         """
         if self.done is None:
             raise _late()
@@ -115,13 +116,13 @@ class Item:
 
 
 class Batcher:
-    """The queue of one version of a model, and the threads that compute it.
+    """Queue and worker threads of one version of a model.
 
     Args:
-        servable: computes batches.
-        options: how they are made.
-        metrics: are told of them.
-        loop: in whose thread all methods are called.
+        servable: the servable that computes batches.
+        options: the batching options.
+        metrics: the metrics to update.
+        loop: the event loop; all methods are called in its thread.
     """
 
     def __init__(
@@ -133,14 +134,14 @@ class Batcher:
     ) -> None:
         self.servable, self.options, self.metrics = servable, options, metrics
         self.loop = loop
-        # Requests with the same extents beside the first, in the order in which they
-        # came; no queue is empty.
+        # Waiting requests by their dimensions after the batch axis, in arrival order.
+        # No queue is empty.
         self._waiting: dict[Any, deque[Item]] = {}
-        self._count = 0  # of items that wait
+        self._count = 0  # number of waiting items
         self._running: list[list[Item]] = []
         self._free = options.workers
         self._inline_rows = servable.quick_rows if options.workers == 1 else 0
-        self._is_due = False  # whether `_pump` is going to be called
+        self._is_due = False  # whether a call of `_pump` is scheduled
         self._expiry: asyncio.TimerHandle | None = None
         self._wait: asyncio.TimerHandle | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -154,7 +155,7 @@ class Batcher:
         return self._count
 
     def add(self, item: Item) -> None:
-        """Put a request into the queue, until something calls `begin`.
+        """Add a request to the queue; it waits until a call of `begin`.
 
         Raises:
             RequestError: the queue is full.
@@ -181,7 +182,7 @@ class Batcher:
             self._expire_at(item.deadline)
 
     def begin(self, at_once: bool = False) -> None:
-        """Compute what waits, when all that has come is read, or at once."""
+        """Compute waiting requests, after all received data is parsed or at once."""
         if at_once:
             self._pump()
         elif self._free and not self._is_due:
@@ -189,7 +190,7 @@ class Batcher:
             self.loop.call_soon(self._pump)
 
     def remove(self, item: Item) -> None:
-        """Take a request out of the queue, if it is still there."""
+        """Remove a request from the queue, if it is still in it."""
         queue = self._waiting.get(item.key)
         if queue is None or item not in queue:
             return
@@ -200,13 +201,13 @@ class Batcher:
         self._check_idle()
 
     async def close(self) -> None:
-        """Compute all that was accepted, then stop the threads.
+        """Compute all accepted requests, then stop the threads.
 
-        What takes longer than any request waits is left to its thread.
+        A computation that exceeds the request timeout is left to its thread.
         """
         if self._count or self._running:
             self._idle = self.loop.create_future()
-            self._pump()  # nothing waits for more any longer
+            self._pump()  # batches do not wait for more requests now
             await asyncio.wait((self._idle,), timeout=self.options.timeout + GRACE)
         for timer in (self._expiry, self._wait):
             if timer is not None:
@@ -224,14 +225,14 @@ class Batcher:
         self._is_due = False
         while self._count and self._free:
             batch = self._take()
-            if batch is None:  # which is to wait for more
+            if batch is None:  # the batch waits for more requests
                 return
             if not batch:
                 continue
             self._running.append(batch)
             if sum([x.rows for x in batch]) <= self._inline_rows:
                 self._finish(batch, self._compute(batch, self._buffers))
-                break  # what has come meanwhile is read first
+                break  # received data is parsed first
             self._free -= 1
             if len(self._threads) < self.options.workers:
                 self._start_thread()
@@ -241,7 +242,7 @@ class Batcher:
         self._check_idle()
 
     def _take(self) -> list[Item] | None:
-        """The requests of the next batch: those that fit to the one that came first."""
+        """Return the requests of the next batch, compatible with the oldest one."""
         waiting = self._waiting
         if len(waiting) == 1:
             ((key, queue),) = waiting.items()
@@ -259,7 +260,7 @@ class Batcher:
         batch: list[Item] = []
         rows, most, now = 0, self.servable.sizes[-1], self.loop.time()
         if self.servable.takes_whole_batches:
-            most = 0  # so that the first request is alone
+            most = 0  # the first request is then computed alone
         while queue and (not batch or rows + queue[0].rows <= most):
             item = queue.popleft()
             self._count -= 1
@@ -282,7 +283,7 @@ class Batcher:
         thread.start()
 
     def _work(self) -> None:
-        """What a worker's thread does: compute batches until it is told to stop."""
+        """Compute batches in a worker thread until a stop signal."""
         buffers: Buffers = {}
         while (batch := self._jobs.get()) is not None:
             found = self._compute(batch, buffers)
@@ -303,18 +304,18 @@ class Batcher:
         self._check_idle()
 
     def _check_idle(self) -> None:
-        """Tell who closes that nothing is left to do."""
+        """Notify a waiting `close` if no work is left."""
         if self._idle is None or self._count or self._running:
             return
         if not self._idle.done():
             self._idle.set_result(None)
 
     def _compute(self, batch: list[Item], buffers: Buffers) -> list[Any]:
-        """The result for each request; an error is of those alone that have it."""
+        """Return the result for each request; an error affects only its request."""
         try:
             arrays = [item.arrays for item in batch]
             rows = [item.rows for item in batch]
-            # More than one batch is computed for one request alone.
+            # Only a batch of one request can be split into several computations.
             check = batch[0].check if len(batch) == 1 else None
             return self.servable.compute(arrays, rows, buffers, check)
         except RequestError as error:
@@ -341,7 +342,7 @@ class Batcher:
         self._expiry = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Answer those whose time is over, in the queue or in a batch."""
+        """Fail the requests whose timeout expired, in the queue or in a batch."""
         self._expiry = None
         now = self.loop.time()
         waiting = [item for queue in self._waiting.values() for item in queue]

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the server speaks it: heads of requests and of responses."""
+"""HTTP/1.1 parser and serializer: request heads and response heads."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"}
 
 
 class Head(NamedTuple):
-    """What the head of a request says.
+    """Parsed head of a request.
 
-    length: of the body in bytes.
+    length: the size of the body in bytes.
     json_length, timeout: as in a `messages.Request`.
-    keeps: whether the client wants the connection to stay open.
-    expects: whether it waits to be told to send the body.
-    is_old: whether it speaks HTTP/1.0, and has to be told that the connection stays.
+    keeps: whether the client requests a persistent connection.
+    expects: whether the client sent `Expect: 100-continue`.
+    is_old: whether it uses HTTP/1.0, which needs an explicit keep-alive.
     """
 
     method: str
@@ -40,13 +40,13 @@ class Head(NamedTuple):
     is_old: bool
 
 
-# Most clients send the same head again and again.
+# Most clients repeat the same head.
 @lru_cache(512)
 def parse_head(head: bytes) -> Head:
-    """The head of a request, without the empty line that ends it.
+    """Parse the head of a request, without the empty line at its end.
 
     Raises:
-        RequestError: it is not one, or asks for what is not supported.
+        RequestError: the head is invalid or uses an unsupported feature.
     """
     line, *lines = head.split(b"\r\n")
     method, path, is_old = _request_line(line)
@@ -78,7 +78,7 @@ def parse_head(head: bytes) -> Head:
 
 
 def _request_line(line: bytes) -> tuple[str, str, bool]:
-    """Method, path, and whether it is HTTP/1.0."""
+    """Return the method, the path, and whether the version is HTTP/1.0."""
     parts = line.split(b" ")
     if len(parts) != 3 or not _TARGET.fullmatch(parts[1]):
         raise RequestError(400, "expected a request line of HTTP")
@@ -97,16 +97,16 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    """The name in lower case and the value of a header field."""
+    """Return the lower-case name and the value of a header field."""
     name, colon, value = line.partition(b":")
-    # A space before the colon, or a folded line, is read in more than one way.
+    # A space before the colon, or a folded line, is ambiguous.
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
         raise RequestError(400, "expected lines of 'Name: value' as headers")
     return name.lower(), value.strip(b" \t")
 
 
 def gathered(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Header fields by their names in lower case; several of one name are joined."""
+    """Return header fields by lower-case name, with repeated fields joined."""
     fields: dict[bytes, bytes] = {}
     for name, value in pairs:
         fields[name] = fields[name] + b"," + value if name in fields else value
@@ -114,10 +114,10 @@ def gathered(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def about_body(fields: Mapping[bytes, bytes]) -> tuple[int | None, float | None]:
-    """The `json_length` and the `timeout` of a Request, from its header fields.
+    """Return the `json_length` and `timeout` of a Request from its header fields.
 
     Raises:
-        RequestError: one is no such number, or the body is compressed.
+        RequestError: a value is invalid, or the body is compressed.
     """
     if fields.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestError(415, "expected a body without Content-Encoding")
@@ -145,7 +145,7 @@ def _start(
     connection: str | None,
     *headers: str,
 ) -> bytes:
-    """All of a response's head but its length."""
+    """Return a response head without its length."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
     lines.append(f"Content-Type: {content_type}")
     if json_length is not None:
@@ -159,13 +159,13 @@ def _start(
 def written(
     response: Response, keeps: bool, with_body: bool = True, is_old: bool = False
 ) -> bytes:
-    """A response as bytes.
+    """Serialize a response.
 
     Args:
-        response: what to send.
+        response: the response.
         keeps: whether the connection stays open.
-        with_body: False for the answer to HEAD.
-        is_old: whether the request was one of HTTP/1.0.
+        with_body: False for the response to HEAD.
+        is_old: whether the request used HTTP/1.0.
     """
     status, body, content_type, json_length, headers = response
     extra = [f"{name}: {value}" for name, value in headers] if headers else ()

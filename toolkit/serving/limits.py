@@ -1,4 +1,4 @@
-"""What clients may take of a server, and checks of the options that say so."""
+"""Resource limits for clients, and checks of option values."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from toolkit.serving.messages import RequestError
 from toolkit.serving.servable import Servable
 from toolkit.serving.tensors import TensorSpec
 
-# Bytes that a number takes on its way to JSON: in a list, as an object, and as text.
+# Bytes per number during JSON encoding: list slot, object and text.
 _JSON_VALUE = 48
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one client, and all of them, may take.
+    """Limits for each client and for all clients.
 
     Args:
-        body: bytes of the body of a request.
-        json: bytes of JSON in it; to read them, other clients wait.
-        rows: that a request has.
-        answer: bytes of all outputs of a request; a number in JSON takes 48 more.
-        held: bytes of all bodies that are read or worked on at a time.
-        connections: that are open at a time.
-        read_timeout: seconds for a head to come whole, and for a body.
-        idle_timeout: seconds that a connection without a request stays open.
+        body: the maximum size of a request body in bytes.
+        json: the maximum size of its JSON part in bytes; other clients wait while it is
+            parsed.
+        rows: the maximum number of rows in a request.
+        answer: the maximum size of a request's outputs in bytes; a number in JSON
+            counts 48 more.
+        held: the maximum total size of all bodies in memory in bytes.
+        connections: the maximum number of open connections.
+        read_timeout: the seconds to receive a head, and to receive a body.
+        idle_timeout: the seconds that an idle connection stays open.
 
     Raises:
-        ArgumentError: one of them is no such number, or not above 0.
+        ArgumentError: a value is not a positive number of the correct type.
     """
 
     body: int = 64 * 2**20
@@ -51,10 +53,10 @@ class Limits:
             check_seconds("Limits", name, getattr(self, name))
 
     def check_lengths(self, length: int, json_length: int | None) -> None:
-        """Refuse a body that is too long, of which so much is JSON; None: all.
+        """Raise an error for a body or JSON part that is too long; None: all is JSON.
 
         Raises:
-            RequestError: it says what was expected.
+            RequestError: the message has the limit.
         """
         if length > self.body:
             raise RequestError(413, f"expected a body of <= {self.body} bytes")
@@ -66,15 +68,15 @@ class Limits:
     def check_rows(
         self, servable: Servable, rows: int, in_json: Collection[int]
     ) -> None:
-        """Refuse a request that would compute too much.
+        """Raise an error for a request that exceeds the compute limits.
 
         Args:
-            servable: what computes it.
-            rows: that it has.
-            in_json: the numbers of the outputs that are sent as JSON.
+            servable: the servable.
+            rows: the number of rows.
+            in_json: the indices of the outputs that are sent as JSON.
 
         Raises:
-            RequestError: it says what was expected.
+            RequestError: the message has the limit.
         """
         allowed = servable.allowed_rows
         if allowed is not None and rows not in allowed:
@@ -94,17 +96,17 @@ class Limits:
 
 
 def _row_bytes(spec: TensorSpec, in_json: bool) -> int:
-    """The least that a row of an output takes."""
+    """Return the minimum size of an output row."""
     size = 1 if spec.dtype == dtypes.STRING else dtypes.numpy_dtype(spec.dtype).itemsize
     count = prod(n for n in spec.shape[1:] if n is not None)
     return count * (size + _JSON_VALUE * in_json)
 
 
 def check_count(owner: str, name: str, value: Any, least: int) -> None:
-    """Refuse what is no integer, or too small.
+    """Raise an error unless the value is an integer of at least `least`.
 
     Raises:
-        ArgumentError: it names the option.
+        ArgumentError: the message has the name of the option.
     """
     if type(value) is not int or value < least:
         raise ArgumentError(
@@ -113,10 +115,10 @@ def check_count(owner: str, name: str, value: Any, least: int) -> None:
 
 
 def check_seconds(owner: str, name: str, value: Any, or_zero: bool = False) -> None:
-    """Refuse what is no number of seconds, or not above 0.
+    """Raise an error unless the value is a positive number of seconds, or 0 if allowed.
 
     Raises:
-        ArgumentError: it names the option.
+        ArgumentError: the message has the name of the option.
     """
     is_number = type(value) in (int, float) and isfinite(value)
     if not is_number or value < 0 or not (value or or_zero):

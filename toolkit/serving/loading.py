@@ -1,4 +1,4 @@
-"""From what is to be served to a Servable."""
+"""Conversion of a model or file to a Servable."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ NATIVE = (".so", ".dylib", ".dll")
 def open_servable(
     source: Any, batching: Batching, custom_objects: Mapping[str, Any] | None = None
 ) -> Servable:
-    """What computes a model.
+    """Return the servable of a model.
 
     Args:
-        source: a model or a Servable, or the path of a file: `.keras`, a folder of a
-            saved model, `.h5`, `.onnx` or a native library, which is code.
-        batching: the sizes of batches.
-        custom_objects: name -> class or function that files may name.
+        source: a model, a Servable, or the path of a file: `.keras`, a saved model
+            folder, `.h5`, `.onnx` or a native library. A native library is executable
+            code.
+        batching: the batching options.
+        custom_objects: name -> class or function that files can refer to.
 
     Raises:
-        ArgumentError: it is none of these, or cannot be served.
-        MissingFileError: there is no such file.
+        ArgumentError: the source is none of these, or cannot be served.
+        MissingFileError: the file does not exist.
     """
     if isinstance(source, Servable):
         return source
@@ -52,6 +53,6 @@ def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
         raise MissingFileError(f"serve: there is no file {str(path)!r}")
     if path.suffix == ".onnx":
         return saving.load_onnx(path)
-    if path.suffix in NATIVE:  # with its folder, as the user means this very file
+    if path.suffix in NATIVE:  # with its folder, to load exactly this file
         return load_native(path.absolute())
     return saving.load_model(path, custom_objects, compile=False)

@@ -1,4 +1,4 @@
-"""Requests and responses, as both servers pass them on; and what refuses a request."""
+"""Requests, responses and request errors, common to both servers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ JSON = "application/json"
 OCTETS = "application/octet-stream"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
-MAX_DEPTH = 8  # of lists and objects inside of each other
+MAX_DEPTH = 8  # nesting depth of lists and objects
 
 
 class RequestError(Exception):
-    """A request that is not answered as it asks; the text goes to the client."""
+    """Error of a request; its text is sent to the client."""
 
     def __init__(self, status: int, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)
@@ -23,16 +23,16 @@ class RequestError(Exception):
         self.headers = headers
 
     def response(self) -> Response:
-        """The answer that tells it."""
+        """Return the error response."""
         return json_response({"error": str(self)}, self.status, self.headers)
 
 
 class Request(NamedTuple):
-    """What a server has read.
+    """Request received by a server.
 
-    json_length: how much of the body is JSON, where tensors follow in binary form.
-    timeout: seconds that the client waits for the answer.
-    is_alone: whether no other request can come with it, to be computed together.
+    json_length: the size of the JSON part of the body, if binary tensors follow it.
+    timeout: the seconds that the client waits for the response.
+    is_alone: whether no other request can join its batch.
     """
 
     method: str
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What a server is to send; `json_length` is as in a Request."""
+    """Response to send; `json_length` is as in a Request."""
 
     status: int
     body: bytes
@@ -53,33 +53,33 @@ class Response(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-# Called with the response to a request, once, in the thread of the server's loop.
+# Callback for the response, called once in the thread of the event loop.
 Respond = Callable[[Response], None]
 
 
 def json_response(
     value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
-    """A response whose body is a value as JSON."""
+    """Return a response with a value as JSON."""
     return Response(status, json_bytes(value), headers=headers)
 
 
 def json_bytes(value: Any) -> bytes:
-    """A value as JSON; numbers that are not finite are written as Python reads them."""
+    """Return a value as JSON; non-finite numbers use Python's names."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def read_json(text: bytes) -> dict[str, Any]:
-    """The JSON object in a body.
+    """Return the JSON object in a body.
 
     Raises:
-        RequestError: it is none, or is nested too deep.
+        RequestError: the body is not an object, or is nested too deeply.
     """
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
         _check_depth(text)
     try:
         value = json.loads(text)
-    # A number may have too many digits, which is a plain ValueError.
+    # A number with too many digits raises a plain ValueError.
     except (ValueError, RecursionError) as error:
         raise RequestError(400, "the body is not valid JSON") from error
     if type(value) is not dict:
@@ -88,7 +88,7 @@ def read_json(text: bytes) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value that a client has sent, as short as an error may repeat it."""
+    """Return a short form of a client's value for error messages."""
     text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -100,12 +100,12 @@ _SHORT.maxlevel = 3
 
 
 def _check_depth(text: bytes) -> None:
-    """Refuse what is nested too deep, before a parser recurses into it."""
-    # Where nothing is escaped, every second piece between quotes is a string.
+    """Raise an error for deep nesting, before the parser recurses."""
+    # Without escapes, every second piece between quotes is a string.
     pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     depth = 0
     for piece in pieces[::2]:
-        # The least that is left when brackets are all that counts.
+        # Only brackets remain.
         for sign in piece.translate(None, _NO_BRACKETS):
             if sign in b"[{":
                 depth += 1

@@ -1,4 +1,4 @@
-"""What is counted, in the text format of Prometheus."""
+"""Server metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 
-# Seconds, from what a small model takes to a request's usual timeout.
+# Seconds, from the time of a small model to a usual request timeout.
 LATENCY = (
     *(1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
@@ -17,7 +17,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Histogram:
-    """How many values are up to each of some bounds."""
+    """Histogram with cumulative buckets."""
 
     def __init__(self, bounds: Iterable[float]) -> None:
         self.bounds = tuple(bounds)
@@ -30,7 +30,7 @@ class Histogram:
         self.sum += value
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Its samples."""
+        """Return its samples."""
         totals = list(accumulate(self.counts))
         for bound, total in zip((*self.bounds, "+Inf"), totals, strict=True):
             text = bound if isinstance(bound, str) else f"{bound:g}"
@@ -40,35 +40,35 @@ class Histogram:
 
 
 class ModelMetrics:
-    """What is counted of one model, over all of its versions.
+    """Metrics of one model, over all of its versions.
 
     Args:
-        name: of the model.
+        name: the name of the model.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.requests: dict[int, int] = {}  # how many by status
+        self.requests: dict[int, int] = {}  # number of requests by status
         self.seconds = Histogram(LATENCY)
         self.batch_rows = Histogram(ROWS)
         self.reloads = {"success": 0, "failure": 0}
-        # Asked when somebody looks.
+        # Called when the metrics are read.
         self.queue_length: Callable[[], int] = lambda: 0
         self.version: Callable[[], int] = lambda: 0
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count an answer to a request for inference."""
+        """Count a response to an inference request."""
         self.requests[status] = self.requests.get(status, 0) + 1
         self.seconds.observe(seconds)
 
 
 class Metrics:
-    """What is counted of a server.
+    """Metrics of a server.
 
     Attributes:
-        models: by name.
-        others: the statuses of answers that are of no model.
-        connections: asked when somebody looks.
+        models: the metrics of each model by name.
+        others: the status counts of responses without a model.
+        connections: a function that returns the number of connections.
     """
 
     def __init__(self) -> None:
@@ -78,11 +78,11 @@ class Metrics:
         self._started = time.time()
 
     def answered(self, status: int) -> None:
-        """Count an answer that is of no model, or a request that is none."""
+        """Count a response without a model, or to an invalid request."""
         self.others[status] = self.others.get(status, 0) + 1
 
     def text(self) -> bytes:
-        """All of it, in the text format of Prometheus, version 0.0.4."""
+        """Return all metrics in the Prometheus text format, version 0.0.4."""
         return ("\n".join(self._lines()) + "\n").encode()
 
     def _lines(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Native libraries as what is served."""
+"""Servable of a native library."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from toolkit.serving.tensors import TensorSpec
 
 
 class NativeServable(Servable):
-    """A native library, which needs no compiler.
+    """Servable of a native library, which needs no compiler.
 
     Args:
-        model: what `toolkit.load_native` has loaded.
-        batch_size: the most rows that are computed together; of the sizes that the
-            library has, the largest up to it counts, or else the smallest.
+        model: the result of `toolkit.load_native`.
+        batch_size: the maximum batch size. It selects the largest size of the library
+            up to this value, or else the smallest size.
         one_size: as for a ModelServable.
 
     Raises:
-        UnsupportedError: the library keeps states, or has tensors without a batch.
+        UnsupportedError: the library is stateful, or has tensors without a batch axis.
     """
 
     platform = "toolkit_native"
@@ -43,7 +43,7 @@ class NativeServable(Servable):
         self.outputs = tuple(map(_spec_of, model.outputs))
 
     def run(self, arrays: Arrays) -> list[Any]:
-        """The outputs of the library; see `Servable.run`."""
+        """Return the outputs of the library; see `Servable.run`."""
         found = self.model.predict(list(arrays) if len(arrays) > 1 else arrays[0])
         return found if isinstance(found, list) else [found]
 

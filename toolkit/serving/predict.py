@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API: `predict`, the status and the metadata of a model.
+"""TensorFlow Serving's REST API: `predict`, and the status and metadata of a model.
 
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -25,7 +25,7 @@ SIGNATURE = "serving_default"
 
 
 def status(number: int, is_ready: bool) -> dict[str, Any]:
-    """What `GET /v1/models/NAME` tells."""
+    """Return the response of `GET /v1/models/NAME`."""
     told = {
         "version": str(number),
         "state": "AVAILABLE" if is_ready else "UNLOADING",
@@ -35,7 +35,7 @@ def status(number: int, is_ready: bool) -> dict[str, Any]:
 
 
 def metadata(name: str, number: int, servable: Servable) -> dict[str, Any]:
-    """What `GET /v1/models/NAME/metadata` tells."""
+    """Return the response of `GET /v1/models/NAME/metadata`."""
     signature = {
         "inputs": {spec.name: _described(spec) for spec in servable.inputs},
         "outputs": {spec.name: _described(spec) for spec in servable.outputs},
@@ -57,15 +57,16 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 class Prediction:
-    """A request of `predict`: its tensors, and how to answer.
+    """Request of `predict`: its tensors and response format.
 
     Args:
-        servable: the model.
-        request: with `instances`, row by row, or with `inputs`, tensor by tensor.
-        limits: of what is computed for it.
+        servable: the servable.
+        request: the JSON object, with `instances` in row format or `inputs` in column
+            format.
+        limits: the compute limits.
 
     Raises:
-        RequestError: it is not one that this model can answer.
+        RequestError: the request is invalid for this model.
     """
 
     def __init__(self, servable: Servable, request: Request, limits: Limits) -> None:
@@ -95,7 +96,7 @@ class Prediction:
         self.seconds: float | None = None
 
     def response(self, outputs: Sequence[Any]) -> Response:
-        """The answer with these outputs."""
+        """Return the response with these outputs."""
         values = [to_values(y) for y in outputs]
         names = [spec.name for spec in self.servable.outputs]
         if not self.by_rows:
@@ -108,7 +109,7 @@ class Prediction:
 
 
 def _columns_of_rows(specs: Sequence[TensorSpec], rows: Any) -> list[Any]:
-    """The values of each input, from a list of rows."""
+    """Return the values of each input from a list of rows."""
     if not isinstance(rows, list) or not rows:
         raise RequestError(400, "instances: expected a list of rows")
     if not isinstance(rows[0], dict) or _is_bytes(rows[0]):
@@ -126,7 +127,7 @@ def _columns_of_rows(specs: Sequence[TensorSpec], rows: Any) -> list[Any]:
 
 
 def _columns(specs: Sequence[TensorSpec], inputs: Any) -> list[Any]:
-    """The values of each input, from an object, or from those of the only one."""
+    """Return the values of each input, from an object or a single input."""
     if not isinstance(inputs, dict) or _is_bytes(inputs):
         if len(specs) > 1:
             raise RequestError(
@@ -144,7 +145,7 @@ def _is_bytes(value: Any) -> bool:
 
 
 def _decoded(spec: TensorSpec, values: Any) -> Any:
-    """Lists as they are; strings may be written as {"b64": ...}."""
+    """Decode strings that are written as {"b64": ...}."""
     if spec.dtype != dtypes.STRING:
         return values
     if isinstance(values, list):

@@ -1,7 +1,7 @@
-"""The Open Inference Protocol, version 2, over HTTP, with tensors in binary form.
+"""Open Inference Protocol, version 2, over HTTP, with the binary tensor extension.
 
-What a request says besides its tensors is read once: clients send the same words again
-and again, so the meaning of each is kept as a `Plan`, and so is the head of its answer.
+Clients repeat the JSON part of a request. A `Plan` caches its meaning and the head of
+the response.
 
 Reference: https://github.com/kserve/open-inference-protocol, and Triton's extension
 "binary tensor data".
@@ -32,13 +32,13 @@ from toolkit.serving.tensors import (
     to_values,
 )
 
-PLANS = 512  # kept for each version of a model
-LARGEST = 2**63 - 1  # of extents and sizes
-LONGEST = 4096  # bytes of words that a plan is kept for
+PLANS = 512  # cached for each version of a model
+LARGEST = 2**63 - 1  # maximum of dimensions and sizes
+LONGEST = 4096  # maximum size of a cached JSON part in bytes
 
 
 def model_metadata(name: str, version: int, servable: Servable) -> dict[str, Any]:
-    """What `GET /v2/models/NAME` tells."""
+    """Return the response of `GET /v2/models/NAME`."""
     return {
         "name": name,
         "versions": [str(version)],
@@ -53,19 +53,20 @@ def _described(spec: TensorSpec) -> dict[str, Any]:
 
 
 class Plan:
-    """What the words of a request mean: where its tensors are and how to answer.
+    """Meaning of a request's JSON part: tensor locations and response format.
 
     Args:
-        version: of the model that they were read for.
+        version: the version of the model.
         value: the JSON object.
-        follows: how many bytes come after the JSON; None where there can be none.
+        follows: the number of bytes after the JSON; None if binary data is not
+            possible.
 
     Raises:
-        RequestError: something in it is not as it has to be.
+        RequestError: the object is invalid.
 
     Attributes:
-        rows: the extent of the batch axis.
-        seconds: that the client waits; None if it does not say.
+        rows: the size of the batch axis.
+        seconds: the client's timeout; None if unspecified.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Plan:
         if self.id is not None and not isinstance(self.id, str):
             raise RequestError(400, "id: expected a string")
         given = self._by_name(value, servable, follows)
-        # In the order of the model: (spec, shape, array or its place in the body).
+        # In model order: (spec, shape, array or slice of the body).
         self.tensors: list[tuple[TensorSpec, list[int], Any]] = []
         for spec in servable.inputs:
             if spec.name not in given:
@@ -98,14 +99,14 @@ class Plan:
         self.wanted = _wanted(value.get("outputs"), servable, in_binary)
         in_json = {i for i, _, in_binary in self.wanted if not in_binary}
         version.limits.check_rows(servable, self.rows, in_json)
-        # Whether the words hold no values, so that they mean the same next time.
+        # Without inline values, the plan is reusable.
         self.is_kept = all(isinstance(x, slice) for _, _, x in self.tensors)
         self._head: tuple[Any, bytes] | None = None
 
     def _by_name(
         self, value: dict[str, Any], servable: Servable, follows: int | None
     ) -> dict[str, tuple[list[int], Any]]:
-        """Name -> the shape, and the values or where they are, of each input."""
+        """Return name -> shape and values (or their location) of each input."""
         specs = {spec.name: spec for spec in servable.inputs}
         inputs = value.get("inputs")
         if not isinstance(inputs, list):
@@ -141,14 +142,14 @@ class Plan:
         return given
 
     def arrays(self, data: memoryview) -> list[Any]:
-        """The tensors of a request, from what follows its words."""
+        """Return the tensors of a request from its binary data."""
         return [
             from_bytes(spec, shape, data[x]) if type(x) is slice else x
             for spec, shape, x in self.tensors
         ]
 
     def response(self, outputs: Sequence[Any]) -> Response:
-        """The answer with these outputs."""
+        """Return the response with these outputs."""
         if all(in_binary for _, _, in_binary in self.wanted):
             blobs = [to_bytes(outputs[i]) for i, _, _ in self.wanted]
             sizes = [
@@ -169,7 +170,7 @@ class Plan:
         return Response(200, head)
 
     def _told(self, outputs: Sequence[Any], blobs: Sequence[bytes]) -> dict[str, Any]:
-        """The words of the answer."""
+        """Return the JSON part of the response."""
         tensors = []
         for (i, spec, in_binary), blob in zip(self.wanted, blobs, strict=True):
             shape = list(outputs[i].shape)
@@ -191,12 +192,12 @@ class Plan:
 
 
 class Version:
-    """One version of a model, with what its clients usually say.
+    """Version of a model, with cached plans for its clients.
 
     Args:
-        name, number: of the model and the version.
-        servable: computes it.
-        limits: of what is computed for a request.
+        name, number: the names of the model and the version.
+        servable: the servable.
+        limits: the compute limits.
     """
 
     def __init__(
@@ -207,10 +208,10 @@ class Version:
         self._plans: dict[Any, Plan] = {}
 
     def read(self, request: Request) -> tuple[Plan, list[Any]]:
-        """What a request for inference means, and its tensors.
+        """Return the plan of an inference request, and its tensors.
 
         Raises:
-            RequestError: it is not one that this model can answer.
+            RequestError: the request is invalid for this model.
         """
         body, length = request.body, request.json_length
         if length is None:
@@ -275,7 +276,7 @@ def _checked_shape(spec: TensorSpec, tensor: dict[str, Any]) -> list[int]:
 
 
 def _values(spec: TensorSpec, shape: list[int], tensor: dict[str, Any]) -> Any:
-    """The values of a tensor in JSON, in one list or nested as its shape says."""
+    """Return the values of a JSON tensor, flat or nested as its shape."""
     if not isinstance(tensor.get("data"), list):
         raise RequestError(400, f"input {spec.name!r}: expected a list as data")
     array = from_values(spec, tensor["data"])
@@ -291,7 +292,7 @@ def _values(spec: TensorSpec, shape: list[int], tensor: dict[str, Any]) -> Any:
 def _wanted(
     outputs: Any, servable: Servable, in_binary: bool
 ) -> list[tuple[int, TensorSpec, bool]]:
-    """(number, spec, whether it is sent in binary form) of each output to send."""
+    """Return (index, spec, is_binary) of each output to send."""
     specs = {spec.name: (i, spec) for i, spec in enumerate(servable.outputs)}
     if not outputs:
         return [(i, spec, in_binary) for i, spec in specs.values()]

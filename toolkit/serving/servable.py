@@ -1,4 +1,4 @@
-"""What is served: a model of any kind, as a function of arrays in few batch sizes."""
+"""Servables: models of any kind as functions of arrays with few batch sizes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ from toolkit.serving.messages import RequestError
 from toolkit.serving.tensors import DATATYPES, TensorSpec
 from toolkit.thread_state import restored
 
-# Programs that are kept for inputs with other extents than declared ones; the first of
-# them goes first.
+# Maximum number of cached programs for undeclared input shapes; the oldest is dropped.
 PROGRAMS = 256
-# Buffers that a worker keeps; all go when there are more.
+# Maximum number of buffers of a worker; above it, all are dropped.
 BUFFERS = 64
-# Bytes of the texts of a batch, each with room for the longest, at 4 for a sign.
+# Maximum size of the texts of a batch, padded to the longest, at 4 bytes per character.
 TEXTS = 256 * 2**20
-# A batch that takes longer is not computed in the thread that reads requests.
+# Slower batches are not computed in the thread that reads requests.
 QUICK = 1e-3  # seconds
 
 _log = logging.getLogger("toolkit.serving")
@@ -46,7 +45,7 @@ Buffers = dict[tuple[int, ...], Any]
 
 
 def batch_sizes(largest: int, one_size: bool = False) -> tuple[int, ...]:
-    """The sizes that batches are padded to: powers of two, and the largest."""
+    """Return the batch sizes for padding: powers of two, and the largest size."""
     if largest < 1:
         raise ArgumentError(f"serve: expected a batch size >= 1; received {largest}")
     powers = [1 << i for i in range(largest.bit_length()) if 1 << i < largest]
@@ -54,24 +53,24 @@ def batch_sizes(largest: int, one_size: bool = False) -> tuple[int, ...]:
 
 
 class Servable:
-    """Something that computes outputs for the rows of a batch.
+    """Function that computes outputs for the rows of a batch.
 
-    A subclass sets `inputs`, `outputs`, `sizes` and `platform`, and defines `run`.
-    `run` is called by one thread for each worker, several at a time. Rows of a batch
-    come from several clients, and zeros fill it up; where a row of an output depends on
-    other rows of the inputs, `takes_whole_batches` has to be set, and `run` gets the
-    rows of one request, as many as there are.
+    A subclass sets `inputs`, `outputs`, `sizes` and `platform`, and defines `run`. Each
+    worker thread calls `run`, several in parallel. A batch contains rows of several
+    clients, padded with zeros. If output rows depend on other input rows, set
+    `takes_whole_batches`; `run` then gets the exact rows of one request.
 
     Args:
-        sizes: of the batches that are computed, in rising order.
+        sizes: the batch sizes to compute, in ascending order.
 
     Attributes:
         inputs, outputs: their TensorSpecs, in the order of arrays.
-        platform: what computes it, for clients that ask.
-        takes_whole_batches: whether each request is computed alone and as it is.
-        allowed_rows: the numbers of rows that a request may have; None: any.
-        quick_rows: the most rows of a batch that takes less time than it does to hand
-            it to a thread, once it is warm.
+        platform: the name of the platform for clients.
+        takes_whole_batches: whether each request is computed separately and without
+            padding.
+        allowed_rows: the allowed numbers of rows in a request; None means any.
+        quick_rows: the maximum number of rows whose computation is faster than a
+            transfer to a thread, after warm-up.
     """
 
     platform = "toolkit"
@@ -85,17 +84,17 @@ class Servable:
         self.quick_rows = 0
 
     def run(self, arrays: Arrays) -> list[Any]:
-        """The outputs for arrays whose first axis is one of `sizes`.
+        """Return the outputs for arrays whose first axis is one of `sizes`.
 
-        Where whole batches are taken it is whatever a request has.
+        With `takes_whole_batches` it can have any length.
 
-        The caller writes into these arrays again: what is returned must be others,
-        which do not change in later calls.
+        The caller reuses these arrays. The results must be separate arrays, which later
+        calls do not change.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define `run`")
 
     def warm(self) -> None:
-        """Compute a batch of zeros of each size, so that no request waits for code."""
+        """Compute a batch of each size, so that no request waits to compile."""
         if any(None in spec.shape[1:] for spec in self.inputs):
             return
         batches = {n: [zeros(spec, n) for spec in self.inputs] for n in self.sizes}
@@ -108,7 +107,7 @@ class Servable:
             self.quick_rows = size
 
     def _seconds(self, arrays: Arrays) -> float:
-        """How long a batch takes."""
+        """Return the time of a batch."""
         times: list[float] = []
         while len(times) < 5 and sum(times) < 10 * QUICK:
             start = perf_counter()
@@ -123,14 +122,14 @@ class Servable:
         buffers: Buffers,
         check: Callable[[int], None] | None = None,
     ) -> list[list[Any]]:
-        """The outputs of each of several requests that are computed together.
+        """Return the outputs of each of several requests, computed together.
 
         Args:
-            parts: the arrays of each request, which differ in their first axis alone.
-            rows: the extent of that axis for each.
-            buffers: of the worker, which are filled as they are needed.
-            check: is told the bytes of outputs after each batch, and may raise an error
-                to leave the rest.
+            parts: the arrays of each request, which differ only in their first axis.
+            rows: the length of that axis for each request.
+            buffers: the buffers of the worker, allocated on demand.
+            check: a function that receives the output size after each batch; it can
+                raise an error to stop.
         """
         if self.takes_whole_batches:
             return [self.run(_aligned(arrays)) for arrays in parts]
@@ -158,7 +157,7 @@ class Servable:
         return found
 
     def _batch(self, parts: Sequence[Arrays], rows: int, buffers: Buffers) -> list[Any]:
-        """The outputs for up to the largest number of rows, padded with zeros."""
+        """Return the outputs of one batch, padded with zeros."""
         size = next(n for n in self.sizes if n >= rows)
         if len(parts) == 1 and size == rows:
             return self.run(_aligned(parts[0]))
@@ -184,19 +183,19 @@ class Servable:
 
 
 class ModelServable(Servable):
-    """A model as it predicts: compiled for each size, or as Python code if it must be.
+    """Servable of a model's `predict`, compiled for each size, or eager if necessary.
 
     Args:
-        model: built, from symbols or for shapes.
-        batch_size: the most rows that are computed together.
-        one_size: whether every batch is padded to that size, so that an answer has the
-            same bits whoever else asks.
+        model: a built model.
+        batch_size: the maximum batch size.
+        one_size: whether every batch is padded to that size, so that results are
+            bitwise independent of other clients.
 
     Raises:
-        ArgumentError: the inputs are not known, or outputs are not one row for each of
-            the input's.
-        UnsupportedError: an input or output cannot be sent, or a prediction changes
-            the model, so that an answer would depend on those before.
+        ArgumentError: the inputs are unknown, or the outputs do not have one row for
+            each input row.
+        UnsupportedError: an input or output dtype is not supported, or a prediction
+            changes the model's state.
 
     Example:
         >>> import numpy as np
@@ -247,7 +246,7 @@ class ModelServable(Servable):
         )
 
     def run(self, arrays: Arrays) -> list[Any]:
-        """The outputs of the model; see `Servable.run`."""
+        """Return the outputs of the model; see `Servable.run`."""
         key = tuple([x.shape for x in arrays])
         program = self._programs.get(key)
         if program is None:
@@ -257,7 +256,7 @@ class ModelServable(Servable):
         return program.on_arrays(arrays)
 
     def _compiled(self, key: Any, arrays: Arrays) -> ConcreteFunction:
-        """The program for arrays like these; made by one thread or by several."""
+        """Return the program for these shapes; threads can compile it twice."""
         function = Function(self._predict, jit_compile=self.model.jit_compile)
         tensors = [convert(np.array(x)) for x in arrays]
         program = function.get_concrete_function(*tensors)
@@ -278,7 +277,7 @@ class ModelServable(Servable):
         return tree.flatten(self.model.predict_step(data))
 
     def _run_eagerly(self, arrays: Arrays) -> list[Any]:
-        """For layers that are Python code, such as those that split texts."""
+        """Run layers that are Python code, for example text splitting, eagerly."""
         leaves = [
             _checked_texts(x) if x.dtype == object else convert(np.array(x))
             for x in arrays
@@ -300,7 +299,7 @@ class ModelServable(Servable):
 
 
 def _checked_texts(array: Any) -> Any:
-    """Texts, for each of which layers may make as much room as for the longest."""
+    """Return texts if the size padded to the longest is within the limit."""
     longest = max(map(len, array.flat), default=0)
     if 4 * longest * array.size > TEXTS:
         raise RequestError(
@@ -310,12 +309,12 @@ def _checked_texts(array: Any) -> Any:
 
 
 def _aligned(arrays: Arrays) -> Arrays:
-    """What follows words in a body may begin at any address."""
+    """Binary data in a body can have any alignment."""
     return [x if x.flags.aligned else x.copy() for x in arrays]
 
 
 def zeros(spec: TensorSpec, rows: int) -> Any:
-    """An array of a tensor's dtype and shape, which knows all but the first axis."""
+    """Return zeros of a tensor's dtype and shape, with a given first axis."""
     shape = rows, *spec.shape[1:]
     if spec.dtype == dtypes.STRING:
         return np.full(shape, "", object)
@@ -323,16 +322,16 @@ def zeros(spec: TensorSpec, rows: int) -> Any:
 
 
 def _rows_are_independent(model: Any, signature: Signature, rows: int) -> bool:
-    """Whether a batch may hold rows of several requests, and zeros that fill it up."""
+    """Return whether a batch can mix rows of several requests and zero padding."""
     if rows == 1 and BATCH not in signature.free:
-        return True  # what is made for one row sees no others
+        return True  # each row is computed separately
     return may_be_batched(
         signature, rows, lambda sizes: _predicting(model, signature, sizes)
     )
 
 
 def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Graph:
-    """The graph of `predict_step`, without what it writes."""
+    """Return the graph of `predict_step`, without its side effects."""
     with restored(), Trace(model.name, creates_variables=False) as trace:
         leaves = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
         outputs = model.predict_step(tree.pack_sequence_as(signature.structure, leaves))
@@ -343,7 +342,7 @@ def _predicting(model: Any, signature: Signature, sizes: dict[str, int]) -> Grap
 def _outputs(
     model: Any, signature: Signature, rows: int
 ) -> tuple[Sequence[str], Sequence[Any]]:
-    """The names of a model's outputs, and what has their dtypes and shapes."""
+    """Return the names of a model's outputs, and examples of dtypes and shapes."""
     symbols = getattr(model, "outputs", None)
     if symbols:
         return output_names(model, model.output), symbols
@@ -352,7 +351,7 @@ def _outputs(
 
 
 def _spec(name: str, dtype: str, shape: Sequence[int | str | None]) -> TensorSpec:
-    """A tensor with any number of rows."""
+    """Return a tensor spec with a variable number of rows."""
     if dtype not in DATATYPES:
         raise UnsupportedError(
             f"serve: {name!r} is of dtype {dtype!r}, which no request can hold; "

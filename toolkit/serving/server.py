@@ -1,6 +1,6 @@
-"""The server of `toolkit serve`: plain HTTP/1.1 on asyncio, without other packages.
+"""Server of `toolkit serve`: plain HTTP/1.1 on asyncio, without other packages.
 
-One request of a connection is worked on at a time; what a client sends ahead waits.
+Each connection has one request in progress; pipelined requests wait.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from toolkit.serving.threads import either
 _log = logging.getLogger("toolkit.serving")
 
 _END = b"\r\n\r\n"
-# What is read ahead of a request that is worked on, before reading pauses.
+# Bytes to read ahead of a request in progress, before reading pauses.
 _AHEAD = 64 * 1024
-# Seconds for a client to read the answer to what was no request.
+# Seconds for a client to read the response to an invalid request.
 LINGER = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """One client.
+    """Connection of one client.
 
     Args:
-        server: whose connections it is one of.
+        server: the server.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.transport: Any = None
-        self._pieces: list[bytes] = []  # what has come and is not read yet
-        self._size = 0  # their bytes
-        self._head: Head | None = None  # of the request whose body is awaited
-        self._held = 0  # bytes of a body that are accounted for
-        self._item: Item | None = None  # of the request that is computed
-        self._is_busy = False  # whether a request is worked on
-        self._closes = False  # after the answer
-        self._is_old = False  # whether the request is one of HTTP/1.0
-        self._is_full = False  # whether the client does not read what it is sent
+        self._pieces: list[bytes] = []  # received data that is not parsed
+        self._size = 0  # its size in bytes
+        self._head: Head | None = None  # of the request whose body is incomplete
+        self._held = 0  # counted bytes of a body
+        self._item: Item | None = None  # of the request in computation
+        self._is_busy = False  # whether a request is in progress
+        self._closes = False  # close after the response
+        self._is_old = False  # whether the request uses HTTP/1.0
+        self._is_full = False  # whether the client does not read responses
         self._is_paused = False
-        self.since = 0.0  # when it began to do what it does
-        self._unsent_at = 0.0  # when there was last something to send
+        self.since = 0.0  # start time of the current state
+        self._unsent_at = 0.0  # last time with unsent data
 
     # --- called by the loop -----------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """A client is there; one too many is told so."""
+        """Accept a connection, or reject it above the limit."""
         self.transport = transport
         self.since = self.server.loop.time()
         self.server.connections.add(self)
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The client has left: nobody waits any more; `error` changes nothing."""
+        """Cancel the request, because the client has disconnected; ignore `error`."""
         self.server.forget(self)
         self._release()
         if self._item is not None:
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._pieces = []
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come: perhaps a request is whole."""
+        """Handle received data, which can complete a request."""
         if self._closes and not self._is_busy:
             return
         if not self._size:
@@ -89,16 +89,16 @@ class Connection(asyncio.Protocol):
             self._read()
 
     def eof_received(self) -> bool:
-        """The client has left, or sends no more, which looks the same from here."""
+        """Handle the end of input; a half-close looks the same as a disconnect."""
         return False
 
     def pause_writing(self) -> None:
-        """The client does not read; nothing more is computed for it, or read."""
+        """Pause reading and computation, because the client does not read."""
         self._is_full = True
         self._pause()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Resume after the client reads again."""
         self._is_full = False
         if not self._is_busy:
             self.since = self.server.loop.time()
@@ -118,20 +118,20 @@ class Connection(asyncio.Protocol):
     # --- requests ---------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Work on what has come, request by request."""
+        """Handle received data, request by request."""
         while self._size and not (self._is_busy or self._is_full):
             if not self._read_one():
                 return
 
     def _read_one(self) -> bool:
-        """Begin to answer one request, if all of it is there."""
+        """Start to handle one request, if it is complete."""
         head, at = self._head, 0
         if head is not None and self._size < head.length:
             return False
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if head is None:
-            # Some clients end a body with an empty line that is not counted.
+            # Some clients end a body with an additional empty line.
             start = 2 if data.startswith(b"\r\n") else 0
             end = data.find(_END, start)
             try:
@@ -163,14 +163,14 @@ class Connection(asyncio.Protocol):
         self._size = len(data)
 
     def _begin_body(self, head: Head) -> None:
-        """Wait for the rest of a body, for which there has to be room."""
+        """Wait for the rest of a body, if memory is available for it."""
         self.server.limits.check_lengths(head.length, head.json_length)
         self._head = head
         if self._hold(self._size) and head.expects:
             self.transport.write(_CONTINUE)
 
     def _hold(self, nbytes: int) -> bool:
-        """Account for so much more of a body; whether there was room for it."""
+        """Count more bytes of a body; return whether they are within the limit."""
         try:
             self.server.hold(nbytes)
         except RequestError as error:
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
     def _start(self, head: Head, body: bytes) -> None:
         self._is_busy, self._is_old = True, head.is_old
         self._closes = self._closes or not head.keeps
-        # Of one that has sent more than this, others may come before the rest is read.
+        # If more data of this client is unparsed, other requests can arrive first.
         is_alone = len(self.server.connections) == 1 and not self._size
         about = head.json_length, head.timeout, is_alone
         request = Request(head.method, head.path, body, *about)
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         self._answer(response, with_body=False)
 
     def _answer(self, response: Response, with_body: bool = True) -> None:
-        """Send the response, then go on with what has come meanwhile."""
+        """Send the response, then continue with the data received in the meantime."""
         self._item = None
         self._is_busy = False
         self._release()
@@ -212,11 +212,11 @@ class Connection(asyncio.Protocol):
             self._linger()
             return
         self._resume()
-        if self._size:  # not at once: a thousand requests would be as many calls deep
+        if self._size:  # deferred: many pipelined requests would recurse deeply
             self.server.loop.call_soon(self._read)
 
     def _refuse(self, error: RequestError) -> None:
-        """Answer what is no request, and close: where the next begins is not known."""
+        """Reject an invalid request and close, because the next start is unknown."""
         self.server.service.metrics.answered(error.status)
         self._release()
         self._head = None
@@ -225,22 +225,22 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Say that no more comes, and close when the client does, or soon.
+        """Shut down the write side; close when the client closes, or after a delay.
 
-        What is sent meanwhile is read: closing before would have the client's system
-        throw the answer away.
+        Data received in the meantime is discarded. With an earlier close, the client's
+        system could discard the response.
         """
         self._closes = True
         self._keep(b"")
         self.transport.write_eof()
-        if self._is_paused:  # even if the client is slow to read: nothing is kept
+        if self._is_paused:  # even for a slow reader: no data is kept
             self._is_paused = False
             self.transport.resume_reading()
 
     # --- called by the server ---------------------------------------------------------
 
     def check_time(self, now: float) -> None:
-        """Close a connection whose client does nothing, or too slowly."""
+        """Close a connection whose client is idle or too slow."""
         limits = self.server.limits
         if self._is_busy:
             return
@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def close_soon(self) -> None:
-        """Close when what it has asked is answered."""
+        """Close after the response to the current request."""
         is_idle = not (self._is_busy or self._closes)
         self._closes = True
         if is_idle:
@@ -266,12 +266,12 @@ class Connection(asyncio.Protocol):
 
 
 class Server:
-    """A service behind a socket.
+    """HTTP server of a service.
 
     Args:
-        service: answers requests.
-        host, port: to listen at; port 0 is any free one.
-        watch: seconds between two looks at the models' files; 0 never looks.
+        service: the service.
+        host, port: the address; port 0 selects a free port.
+        watch: seconds between checks of the models' files; 0 disables them.
 
     Example:
         >>> import toolkit
@@ -306,20 +306,23 @@ class Server:
         started: Callable[[Server], None] | None = None,
         is_last: bool = False,
     ) -> None:
-        """Serve until SIGTERM or SIGINT, then answer what was accepted.
+        """Serve until SIGTERM or SIGINT, then answer the accepted requests.
 
-        A second one leaves at once, and so does the first while models are loaded.
+        A second signal stops the server at once, as does the first during the load of
+        models.
 
         Args:
-            started: is called when requests are answered; `port` is that in use.
-            is_last: the process ends behind this: a signal that comes late is ignored.
+            started: a function called when the server is ready; `port` is then the real
+                port.
+            is_last: whether the process ends after this; a late signal is then ignored.
         """
-        # They are given back after the loop's end: a second one may come until then.
+        # The handlers are restored after the loop ends: a second signal can arrive
+        # before.
         with Signals(self._actions(), is_last) as signals:
             asyncio.run(self._until_stopped(started, signals))
 
     async def serve(self, started: Callable[[Server], None] | None = None) -> None:
-        """`run`, in a loop that runs already; `stop` ends it."""
+        """Run the server in the current event loop; `stop` ends it."""
         with Signals(self._actions()) as signals:
             await self._until_stopped(started, signals)
 
@@ -336,7 +339,7 @@ class Server:
             signals.end()
 
     async def _serve(self, started: Callable[[Server], None] | None) -> None:
-        """Listen until there is a `stop`, then finish."""
+        """Listen until `stop`, then finish."""
         listening = await self.loop.create_server(
             partial(Connection, self), self.host, self.port, backlog=1024
         )
@@ -355,42 +358,44 @@ class Server:
                 task.cancel()
 
     def stop(self) -> None:
-        """Take no more requests, and leave `serve` when all are answered.
+        """Reject new requests, and end `serve` when all are answered.
 
-        Called again, it does not wait for them any more.
+        A second call stops without waiting.
         """
         if self._stop.is_set():
             self._abort.set()
         self._stop.set()
 
     def hold(self, nbytes: int) -> None:
-        """Account for what has come of a body, or one that is done with.
+        """Add to, or subtract from, the total size of bodies in memory.
 
         Raises:
-            RequestError: there are too many.
+            RequestError: the total exceeds the limit.
         """
         if nbytes > 0 and self._held + nbytes > self.limits.held:
             raise RequestError(503, "too much is sent at a time", ("Retry-After", "1"))
         self._held += nbytes
 
     def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Remove a closed connection."""
         self.connections.discard(connection)
 
     def _actions(self) -> dict[str, Callable[[], Any]]:
-        """SIGTERM and SIGINT stop, on Windows Ctrl-C and Ctrl-Break; SIGHUP reloads."""
+        """Return the signal actions: stop on SIGTERM and SIGINT, reload on SIGHUP.
+
+        On Windows, Ctrl-C and Ctrl-Break stop."""
         return {
             **dict.fromkeys(("SIGTERM", "SIGINT", "SIGBREAK"), self.stop),
             "SIGHUP": self._reload_all,
         }
 
     def _reload_all(self) -> None:
-        if self.service.is_ready:  # what is read for the first time is new
+        if self.service.is_ready:  # the initial load is already new
             for name in self.service.models:
                 self.service.begin_reload(name)
 
     async def _look_at_connections(self) -> None:
-        """Close those that are too slow; one look for all costs a request nothing."""
+        """Close slow connections; one timer for all costs a request nothing."""
         period = min(1.0, self.limits.read_timeout / 4, self.limits.idle_timeout / 4)
         while True:
             await asyncio.sleep(period)
@@ -399,7 +404,7 @@ class Server:
                 connection.check_time(now)
 
     async def _finish(self) -> None:
-        """Answer what was accepted, and wait until it is sent, or for a second stop."""
+        """Answer accepted requests, and wait for the transfer or a second stop."""
         for connection in list(self.connections):
             connection.close_soon()
         await either(self._drain(), self._abort.wait())

@@ -1,4 +1,4 @@
-"""From a request to its answer, for any server: routes, models and their versions."""
+"""Request handling for any server: routes, models and their versions."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from toolkit.serving.threads import in_thread
 
 _log = logging.getLogger("toolkit.serving")
 
-# What a route calls: with the request, and whom to give the response.
+# Route handler: a function of the request and the response callback.
 Handler = Callable[[Request, Respond], Item | None]
 
 
 class ServedModel:
-    """A model under its name: the version that answers, and where new ones come from.
+    """Named model: its current version, and the source of new ones.
 
     Args:
-        name: as clients call it.
+        name: the name for clients.
         source: a path, a model or a Servable.
-        batching: how requests are put together.
-        limits: of what clients may take.
-        metrics: of this model.
-        custom_objects: that its file may name.
+        batching: the batching options.
+        limits: the client limits.
+        metrics: the metrics of this model.
+        custom_objects: the objects that its file can refer to.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class ServedModel:
         self.custom_objects = custom_objects
         self.version: Version | None = None
         self.batcher: Batcher | None = None
-        self.opened: tuple[int, ...] | None = None  # the state of the file then
+        self.opened: tuple[int, ...] | None = None  # state of the file at that time
         metrics.queue_length = lambda: self.batcher.waiting if self.batcher else 0
         metrics.version = lambda: self.version.number if self.version else 0
 
     def open(self) -> Servable:
-        """A servable that is warm; it takes a while, and is for another thread."""
+        """Return a warm servable; it is slow, so call it in another thread."""
         self.opened = _state_of(self.source)
         servable = open_servable(self.source, self.batching, self.custom_objects)
         servable.warm()
@@ -75,7 +75,7 @@ class ServedModel:
     def use(
         self, servable: Servable, loop: asyncio.AbstractEventLoop
     ) -> Batcher | None:
-        """Let a new version answer from now on; the one before, if any, is returned."""
+        """Activate a new version; return the previous one, if any."""
         number = self.version.number + 1 if self.version else 1
         before = self.batcher
         self.version = Version(self.name, number, servable, self.limits)
@@ -84,17 +84,17 @@ class ServedModel:
 
 
 class Service:
-    """Models that answer requests, of whichever server.
+    """Models that answer requests of any server.
 
     Args:
         models: name -> the path of a file, a model or a Servable.
-        batching: how requests are put together.
-        custom_objects: name -> class or function that files may name.
-        limits: of what clients may take.
+        batching: the batching options.
+        custom_objects: name -> class or function that files can refer to.
+        limits: the client limits.
 
     Attributes:
-        metrics: what is counted.
-        stopping: whether no more requests are taken.
+        metrics: the metrics.
+        stopping: whether new requests are rejected.
     """
 
     def __init__(
@@ -122,21 +122,21 @@ class Service:
         self._routes: dict[str, dict[str, Handler]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reloading: dict[str, asyncio.Lock] = {}
-        self._loads: set[asyncio.Task[Any]] = set()  # of new versions
-        self._closes: set[asyncio.Task[Any]] = set()  # of those before
+        self._loads: set[asyncio.Task[Any]] = set()  # tasks that load new versions
+        self._closes: set[asyncio.Task[Any]] = set()  # tasks that close old versions
 
     @property
     def is_ready(self) -> bool:
-        """Whether all models answer."""
+        """Return whether all models are ready."""
         return not self.stopping and all(m.version for m in self.models.values())
 
     # --- starting, reloading, stopping ------------------------------------------------
 
     async def start(self) -> None:
-        """Load and warm all models.
+        """Load and warm up all models.
 
         Raises:
-            ToolkitError: one cannot be served.
+            ToolkitError: a model cannot be served.
         """
         self._loop = asyncio.get_running_loop()
         models = self.models.values()
@@ -146,10 +146,10 @@ class Service:
         self._make_routes()
 
     async def reload(self, name: str) -> bool:
-        """Load a model's file again; a file that cannot be used changes nothing.
+        """Reload a model's file; an invalid file changes nothing.
 
-        The new version is loaded and warm before it answers, and the one before
-        computes what it has accepted.
+        The new version is loaded and warm before its activation. The previous version
+        completes its accepted requests.
 
         Returns:
             Whether there is a new version.
@@ -166,7 +166,7 @@ class Service:
                 model.metrics.reloads["failure"] += 1
                 _log.error("%s: kept, for its new file cannot be used: %s", name, error)
                 return False
-            except Exception as error:  # a file may be broken in any way
+            except Exception as error:  # a corrupt file can raise any error
                 model.metrics.reloads["failure"] += 1
                 _log.error("%s: kept, for its new file fails", name, exc_info=error)
                 return False
@@ -181,14 +181,14 @@ class Service:
         return True
 
     def begin_reload(self, name: str) -> None:
-        """`reload` beside what else happens in the loop."""
+        """Start `reload` in the background."""
         _begin(self.reload(name), self._loads)
 
     async def watch(self, seconds: float) -> None:
-        """Reload models whose files change, when a change is over.
+        """Reload models whose files change, after the change is complete.
 
         Args:
-            seconds: between two looks.
+            seconds: the seconds between checks.
         """
         seen = {name: model.opened for name, model in self.models.items()}
         while True:
@@ -200,16 +200,16 @@ class Service:
                 seen[name] = now
 
     def _check_same(self, model: ServedModel, servable: Servable) -> None:
-        """Tell in the log if a new version takes or gives other tensors."""
+        """Log a warning if a new version has other input or output tensors."""
         old = model.version.servable if model.version else servable
         if (old.inputs, old.outputs) != (servable.inputs, servable.outputs):
             _log.warning("%s: the new file has other inputs or outputs", model.name)
 
     async def close(self) -> None:
-        """Take no more requests, and compute those that were accepted.
+        """Reject new requests, and compute the accepted ones.
 
-        It takes little longer than requests wait at most. New versions that are not
-        there yet are given up.
+        This takes little longer than the request timeout. Loads in progress are
+        cancelled.
         """
         self.stopping = True
         for task in self._loads:
@@ -223,7 +223,7 @@ class Service:
     # --- routes -----------------------------------------------------------------------
 
     def _make_routes(self) -> None:
-        """Path -> method -> what answers; few enough to list all of them."""
+        """Create the table of path -> method -> handler."""
         routes: dict[str, dict[str, Handler]] = {
             "/v2": {"GET": self._told(_server_metadata)},
             "/v2/health/live": {"GET": self._told(lambda: _health("live", True))},
@@ -269,7 +269,7 @@ class Service:
         }
 
     def _told(self, make: Callable[[], Response]) -> Handler:
-        """A route that answers at once."""
+        """Return a handler that responds at once."""
 
         def handle(request: Request, respond: Respond) -> None:
             try:
@@ -284,9 +284,9 @@ class Service:
     def _inference(
         self, model: ServedModel, read: Callable[[Request], tuple[Any, list[Any]]]
     ) -> Handler:
-        """A route that has a model compute."""
+        """Return a handler that runs inference."""
         answered, limits = model.metrics.answered, self.limits
-        # The version that the path means: another one may answer later.
+        # The version of this path; another version can be active later.
         batcher = model.batcher
         assert batcher is not None
 
@@ -321,14 +321,15 @@ class Service:
         return handle
 
     def handle(self, request: Request, respond: Respond) -> Item | None:
-        """Answer a request, now or later.
+        """Handle a request, now or later.
 
         Args:
-            request: what a server has read.
-            respond: is called once with the response, perhaps before this returns.
+            request: the request.
+            respond: a callback that is called once with the response, possibly before
+                the return.
 
         Returns:
-            What to `cancel` if the client leaves before its answer; None after it.
+            An item to `cancel` if the client disconnects before the response, or None.
         """
         methods = self._routes.get(request.path)
         route = None if methods is None else methods.get(request.method)
@@ -337,7 +338,7 @@ class Service:
         return route(request, respond)
 
     def _handle_seldom(self, request: Request, respond: Respond) -> Item | None:
-        """Paths with escapes or a query, other methods, and paths that lead nowhere."""
+        """Handle escaped paths, queries, other methods and unknown paths."""
         path = unquote(request.path.partition("?")[0])
         if len(path) > 1:
             path = path.removesuffix("/")
@@ -359,20 +360,20 @@ class Service:
 
 
 def _begin(work: Coroutine[Any, Any, Any], tasks: set[asyncio.Task[Any]]) -> None:
-    """Do it beside what else happens in the loop; it is among `tasks` until then."""
+    """Run a coroutine in the background; it is in `tasks` until it ends."""
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
 
 
 def _failed(error: Exception) -> RequestError:
-    """What a client is told of a mistake that is ours."""
+    """Return the response for an internal error."""
     _log.error("a request could not be read or answered", exc_info=error)
     return RequestError(500, "the request could not be answered")
 
 
 def _state_of(source: Any) -> tuple[int, ...] | None:
-    """What changes with a file; None where there is none."""
+    """Return the state of a file, which changes with it, or None."""
     if not isinstance(source, (str, os.PathLike)):
         return None
     try:
@@ -383,7 +384,7 @@ def _state_of(source: Any) -> tuple[int, ...] | None:
 
 
 def _encoded(plan: Any, outputs: list[Any]) -> Response:
-    """The answer; a mistake in it is nobody else's who was in the batch."""
+    """Return the response; an error affects only this request of the batch."""
     try:
         response: Response = plan.response(outputs)
     except Exception as error:

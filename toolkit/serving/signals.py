@@ -1,4 +1,4 @@
-"""Signals of a server, such as that of Ctrl-C."""
+"""Signal handling of a server, for example Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from typing import Any
 
 
 class Signals:
-    """Has a loop call functions when signals come, from `begin` to `end`.
+    """Context that calls functions in an event loop on signals, from `begin` to `end`.
 
-    What comes then does nothing until the end of `with`; what the loop itself was told
-    to do, it does as well. Only the main thread may have handlers; in others this does
+    A signal after `end` has no effect until the context ends. The handlers of the loop
+    also run. Only the main thread can have handlers; in other threads this does
     nothing.
 
-    The loop's own `add_signal_handler` is not used: when its handlers are taken away,
-    or it is closed, signals have the system's for a moment. Those end the process, and
-    no thread can keep the others from getting one then.
+    The class does not use the loop's `add_signal_handler`. When its handlers are
+    removed, or the loop is closed, signals have the system's default action for a
+    moment. This ends the process, and no thread can prevent it.
 
     Args:
-        actions: name of a signal, which a system may lack -> what is called.
-        is_last: the process ends behind this: signals are ignored after it, too.
-            Otherwise, or after an error, handlers are as before.
+        actions: name of a signal, which can be missing on a system -> function.
+        is_last: whether the process ends after this: signals are then also ignored
+            after the context. Otherwise, or after an error, the previous handlers are
+            restored.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Signals:
         self._woken_before = -1
 
     def __enter__(self) -> Signals:
-        # What is there now, and not what `asyncio.run` puts there meanwhile.
+        # The handlers before `asyncio.run` sets its own.
         self._before = {number: signal.getsignal(number) for number in self._actions}
         return self
 
@@ -55,28 +56,28 @@ class Signals:
             _handle(number, lambda *_, act=action: loop.call_soon_threadsafe(act))
 
     def _begin_to_wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have signals wake the loop: another thread may get one while it waits."""
+        """Let signals wake the loop, because another thread can receive them."""
         reader, writer = pair = socket.socketpair()
         for end in pair:
             end.setblocking(False)
         try:
             loop.add_reader(reader, self._pass_on)
-        except NotImplementedError:  # a loop of Windows, which signals wake anyway
+        except NotImplementedError:  # a Windows loop, which signals wake anyway
             _close(pair)
             return
         self._wakes, number = pair, writer.fileno()
         self._woken_before = signal.set_wakeup_fd(number, warn_on_full_buffer=False)
 
     def _pass_on(self) -> None:
-        """Have those woken that were before: a loop calls its own handlers then."""
+        """Forward a signal to the previous descriptor, for the loop's handlers."""
         assert self._wakes is not None
         numbers = self._wakes[0].recv(4096)
         if self._woken_before != -1:
-            with suppress(OSError):  # it is full, or closed
+            with suppress(OSError):  # it is full or closed
                 os.write(self._woken_before, numbers)
 
     def end(self) -> None:
-        """Call no function any more."""
+        """Stop calling the functions."""
         if self._loop is None:
             return
         for number in self._actions:
@@ -84,7 +85,7 @@ class Signals:
         if self._wakes is not None:
             reader, writer = self._wakes
             found = signal.set_wakeup_fd(self._woken_before)
-            if found != writer.fileno():  # somebody else's since
+            if found != writer.fileno():  # replaced by other code
                 signal.set_wakeup_fd(found)
             self._loop.remove_reader(reader)
             _close(self._wakes)
@@ -95,7 +96,7 @@ class Signals:
             return
         is_last = self._is_last and kind is None
         for number, before in self._before.items():
-            # None is a handler that Python cannot put there.
+            # None is a handler that was not installed from Python.
             after = signal.SIG_IGN if is_last else before or signal.SIG_DFL
             signal.signal(number, after)
 
@@ -107,9 +108,9 @@ def _close(pair: tuple[socket.socket, socket.socket]) -> None:
 
 def _handle(number: int, handler: Callable[[int, Any], Any]) -> None:
     signal.signal(number, handler)
-    if hasattr(signal, "siginterrupt"):  # calls of libraries go on behind it
+    if hasattr(signal, "siginterrupt"):  # restarts system calls of libraries
         signal.siginterrupt(number, False)
 
 
 def _ignore(number: int, frame: Any) -> None:
-    """Unlike SIG_IGN, it is nothing that processes begun meanwhile would inherit."""
+    """Ignore a signal; unlike SIG_IGN, child processes do not inherit this."""

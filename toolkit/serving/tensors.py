@@ -1,4 +1,4 @@
-"""Tensors of requests and responses: their types' names, and both of their forms."""
+"""Tensors of requests and responses: dtype names, binary and JSON formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.serving.messages import RequestError, shown
 
-# dtype -> (the name in the Open Inference Protocol, that in TensorFlow).
+# dtype -> (name in the Open Inference Protocol, name in TensorFlow).
 DATATYPES = {
     "bool": ("BOOL", "DT_BOOL"),
     "uint8": ("UINT8", "DT_UINT8"),
@@ -31,17 +31,17 @@ DATATYPES = {
     "float64": ("FP64", "DT_DOUBLE"),
     dtypes.STRING: ("BYTES", "DT_STRING"),
 }
-_SWAPPED = sys.byteorder == "big"  # the binary form is little-endian
+_SWAPPED = sys.byteorder == "big"  # the binary format is little-endian
 
 
 @record
 class TensorSpec:
-    """The name, dtype and shape of an input or an output.
+    """Name, dtype and shape of an input or an output.
 
     Args:
-        name: as clients call it.
-        dtype: such as "float32".
-        shape: with the batch axis; None is any extent.
+        name: the name for clients.
+        dtype: for example "float32".
+        shape: with the batch axis; None is a variable dimension.
     """
 
     name: str
@@ -50,19 +50,19 @@ class TensorSpec:
 
     @property
     def datatype(self) -> str:
-        """The dtype as the Open Inference Protocol calls it."""
+        """The name of the dtype in the Open Inference Protocol."""
         return DATATYPES[self.dtype][0]
 
     @property
     def dims(self) -> list[int]:
-        """The shape with -1 for any extent."""
+        """The shape with -1 for variable dimensions."""
         return [-1 if n is None else n for n in self.shape]
 
     def check_shape(self, shape: Sequence[int]) -> None:
-        """Refuse a shape that is not one of this tensor, or holds nothing.
+        """Raise an error for a shape that does not match or is empty.
 
         Raises:
-            RequestError: it says what was expected.
+            RequestError: the message has the expected shape.
         """
         fits = len(shape) == len(self.shape) and all(
             n == own or (own is None and n >= 1)
@@ -78,10 +78,10 @@ class TensorSpec:
 
 
 def from_bytes(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
-    """A tensor in binary form, row-major and little-endian; not copied if it may be.
+    """Decode a binary tensor, row-major and little-endian, without a copy if possible.
 
     Raises:
-        RequestError: there are more or fewer bytes than the shape needs.
+        RequestError: the number of bytes does not match the shape.
     """
     if spec.dtype == dtypes.STRING:
         return _strings(spec, shape, data)
@@ -92,14 +92,14 @@ def from_bytes(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
             f"input {spec.name!r}: expected {prod(shape) * dtype.itemsize} bytes for "
             f"{spec.datatype} {list(shape)}; received {len(data)}",
         )
-    if spec.dtype == "bool":  # a byte of 2 is no bool that kernels know
+    if spec.dtype == "bool":  # a byte of 2 is not a valid bool for kernels
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     array = np.frombuffer(data, dtype).reshape(shape)
     return array.byteswap() if _SWAPPED else array
 
 
 def _strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
-    """Strings, each behind its length in four bytes."""
+    """Decode strings, each with a length prefix of four bytes."""
     found: list[str] = []
     at, count = 0, prod(shape)
     while at + 4 <= len(data) and len(found) < count:
@@ -116,7 +116,7 @@ def _strings(spec: TensorSpec, shape: Sequence[int], data: memoryview) -> Any:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a string can be written as UTF-8, which half of a pair cannot."""
+    """Return whether a string is valid UTF-8, which excludes lone surrogates."""
     return value.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in value)
 
 
@@ -128,7 +128,7 @@ def _text(spec: TensorSpec, value: bytes) -> str:
 
 
 def to_bytes(array: Any) -> bytes:
-    """The binary form of a tensor."""
+    """Encode a tensor in binary format."""
     if array.dtype.kind in "OSU":
         texts = [_encoded(x) for x in array.ravel().tolist()]
         return b"".join(len(x).to_bytes(4, "little") + x for x in texts)
@@ -143,10 +143,10 @@ def _encoded(value: str | bytes) -> bytes:
 
 
 def from_values(spec: TensorSpec, values: Any) -> Any:
-    """Nested lists of JSON as an array of the tensor's dtype, of any shape.
+    """Convert nested JSON lists to an array of the tensor's dtype, of any shape.
 
     Raises:
-        RequestError: they are ragged, or not of this type.
+        RequestError: the lists are ragged, or have a wrong type.
     """
     flat, shape = _flattened(spec, values)
     types = set(map(type, flat))
@@ -167,20 +167,20 @@ def from_values(spec: TensorSpec, values: Any) -> Any:
         return np.array(flat, dtype).reshape(shape)
     try:
         found = np.array(flat, np.float64).reshape(shape)
-    except OverflowError:  # an integer that no float64 is near to
+    except OverflowError:  # an integer outside the range of float64
         raise _wrong_values(spec) from None
-    with np.errstate(over="ignore"):  # a number beyond its range is infinite
+    with np.errstate(over="ignore"):  # an out-of-range number becomes infinite
         return found.astype(dtype)
 
 
-# The types of values in JSON, by the kind of dtype that they are for.
+# The JSON value types for each dtype kind.
 _TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 
 
 def _flattened(spec: TensorSpec, values: Any) -> tuple[list[Any], list[int]]:
-    """The values in nested lists, and the shape of these.
+    """Return the flat values of nested lists, and their shape.
 
-    NumPy would make room for the longest text as many times as there are values.
+    NumPy would allocate the length of the longest text for each value.
     """
     flat: list[Any] = [values]
     shape: list[int] = []
@@ -204,10 +204,10 @@ def _wrong_values(spec: TensorSpec) -> RequestError:
 
 
 def to_values(array: Any) -> Any:
-    """The nested lists of a tensor, for JSON."""
-    if array.dtype.kind == "O":  # as text, one by one: the longest is not for all
+    """Return the nested lists of a tensor, for JSON."""
+    if array.dtype.kind == "O":  # one by one, to avoid padding to the longest text
         return _texts(array.tolist())
-    if array.dtype.kind == "V":  # bfloat16 and its like have no Python numbers
+    if array.dtype.kind == "V":  # bfloat16 has no Python number type
         array = array.astype(np.float32)
     return array.tolist()
 

@@ -1,4 +1,4 @@
-"""Work beside the loop that holds up nobody who leaves it."""
+"""Background threads that never delay the shutdown of the event loop."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-NAME = "toolkit serve"  # what names of all threads of serving begin with
+NAME = "toolkit serve"  # name prefix of all serving threads
 
 Result = TypeVar("Result")
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """What `work` returns or raises, from a thread of its own.
+    """Run `work` in a separate daemon thread and return its result.
 
-    The end of a loop waits for threads of `asyncio.to_thread`, however long they take;
-    for this one the end of the process does, as it may be within a library.
+    The end of a loop waits for threads of `asyncio.to_thread`, without a limit. It does
+    not wait for this thread, which can be inside a library call.
     """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
     def tell(result: Any, error: BaseException | None) -> None:
-        if not found.done():  # cancelled: nobody waits any more
+        if not found.done():  # cancelled: no caller waits
             found.set_result((result, error))
 
     def run() -> None:
@@ -51,7 +51,7 @@ async def either(
     """Wait until one of two is done, and cancel the other.
 
     Returns:
-        Whether the first is done; an error of it is raised.
+        Whether the first is done; its error is raised.
     """
     tasks = [asyncio.ensure_future(x) for x in (first, second)]
     try:
@@ -67,5 +67,5 @@ async def either(
 
 
 def are_left() -> bool:
-    """Whether threads are at work that nobody waits for any more."""
+    """Return whether abandoned threads are still running."""
     return any(x.name.startswith(NAME) for x in threading.enumerate())
