@@ -1,11 +1,12 @@
-"""Checkpoints of a job: what each rank writes, and how long training waits for it.
+"""Checkpoints of a job: write time per rank, and the stall of training.
 
     python benchmarks/checkpoints.py
     python benchmarks/checkpoints.py --ranks 1 4 --megabytes 400 --json found.json
 
-A model with the slots of Adam, of so many megabytes in all, is saved over and over with
-`wait=False`. "blocked" is how long `save` takes on the slowest rank, "on disk" until
-the checkpoint has its name: medians without the first save, which makes the memory.
+The benchmark repeatedly saves a model with Adam's slot variables, of a given total
+size, with `wait=False`. "blocked" is the time of `save` on the slowest rank. "on disk"
+is the time until the checkpoint has its final name. Both are medians without the first
+save, which allocates the memory.
 """
 
 import argparse
@@ -25,7 +26,7 @@ UNITS = 1024
 
 
 def work(path, megabytes, saves):
-    """What each rank does; the first one writes the rows."""
+    """Run the work of one rank; the first rank writes the rows."""
     rows, group = [], comm.world()
     for way, shard_optimizer in WAYS.items():
         set_distribution(DataParallel(shard_optimizer=shard_optimizer))
@@ -63,7 +64,7 @@ def work(path, megabytes, saves):
 
 
 def show(rows):
-    """A table."""
+    """Return a table."""
     print(f"{'ranks':>5} {'':13} {'MB':>6} {'share':>7} {'blocked':>10} {'on disk':>9}")
     for row in rows:
         print(
@@ -74,7 +75,7 @@ def show(rows):
 
 
 def main():
-    """Start the jobs, or be one of their ranks."""
+    """Start the jobs, or run as one of their ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
     parser.add_argument("--megabytes", type=float, default=100.0)

@@ -1,9 +1,9 @@
-"""One training step of the digits networks beside Keras, and where its time goes.
+"""Training step of the digits networks: comparison with Keras, and a profile.
 
     python benchmarks/digits_step.py --peer-python ../peers/bin/python
 
-After the comparison comes toolkit's own account: the seconds inside kernels, what is
-left for Python around them, and the kernels that take the most.
+After the comparison, the script prints a profile of toolkit: the seconds inside
+kernels, the Python overhead around them, and the slowest kernels.
 """
 
 import runpy
@@ -18,7 +18,7 @@ BATCH, STEPS = 32, 45
 
 
 def digits():
-    """As many images and labels as an epoch of the examples has, uint8, made up."""
+    """Return random uint8 images and labels for an epoch of the examples."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -27,7 +27,7 @@ def digits():
 
 
 def build(case):
-    """The network of the example, compiled as there."""
+    """Build and compile the network of the example."""
     import toolkit
 
     model = runpy.run_path(str(EXAMPLES / f"{case}.py"))["build_model"]()
@@ -41,13 +41,13 @@ def build(case):
 
 
 def with_toolkit(case):
-    """An epoch of `fit` of the example's network, as so many steps."""
+    """Return an epoch of `fit` of the example's network, and its number of steps."""
     model, (x, y) = build(case), digits()
     return lambda: model.fit(x, y, batch_size=BATCH, verbose=0), STEPS
 
 
 def with_keras(case):
-    """The same example, with Keras under the name of toolkit."""
+    """Run the same example with Keras under the name of toolkit."""
     import types
 
     import keras
@@ -59,7 +59,7 @@ def with_keras(case):
 
 
 def account(case, runs):
-    """Print what the kernels of a step take, and what is around them."""
+    """Print the time of a step's kernels, and the overhead around them."""
     sample = CANDIDATES[0].prepare(case)
     step = min(sample() for _ in range(runs))
     model, (x, y) = build(case), digits()

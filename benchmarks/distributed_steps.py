@@ -1,17 +1,17 @@
-"""Whole training steps on two ranks: beside one process, and over a slow link.
+"""Training steps on two ranks: compared with one process, and over a slow link.
 
     python benchmarks/distributed_steps.py
     python benchmarks/distributed_steps.py --networks gpt --json steps.json
     python benchmarks/distributed_steps.py --torch peers/torch/bin/python
 
-On a busy machine `chrt -r 5` before the command keeps others out. Jobs take turns, as
-what else the machine does changes with time. "one" is a process of two threads, "two"
-are two ranks of one thread. "waiting" and "link" are two ranks on a link of 100 MB/s
-and 1 ms, injected by TOOLKIT_LINK: "waiting" exchanges after the backward pass, "link"
-beside it. The bound of "link" is 1.15 of the longer one of what is computed ("two") and
-what is sent, and what the first sum takes. "torch" is DistributedDataParallel over gloo
-on two ranks of one thread, as written or compiled, whichever is faster. "predicted" is
-what `distribution.simulate` says of "two" and of "link".
+On a busy machine, `chrt -r 5` before the command prevents interference. Jobs alternate,
+because the load of the machine changes with time. "one" is a process with two threads.
+"two" is two ranks with one thread each. "waiting" and "link" are two ranks on a link of
+100 MB/s and 1 ms, injected by TOOLKIT_LINK. "waiting" exchanges after the backward
+pass, "link" during it. The bound of "link" is 1.15 times the longer of computation
+("two") and transfer, plus the time of the first sum. "torch" is DistributedDataParallel
+over gloo on two ranks with one thread each, eager or compiled, whichever is faster.
+"predicted" is the estimate of `distribution.simulate` for "two" and for "link".
 """
 
 import argparse
@@ -32,7 +32,7 @@ from toolkit.ir import Kind
 
 NETWORKS = ("cifar_cnn", "gpt", "mnist_mlp")
 LINK = "0.001,100e6"
-# Name -> ranks, threads of each, and settings.
+# Name -> ranks, threads per rank, and settings.
 JOBS = {
     "one": (1, 2, {}),
     "two": (2, 1, {}),
@@ -41,7 +41,7 @@ JOBS = {
 }
 
 
-# What the simulator is told: ranks on one machine, and the link between them.
+# The input of the simulator: ranks on one machine, and the link between them.
 LINKS = {
     "two": distribution.Link(ranks_per_node=2),
     "link": distribution.Link(
@@ -51,7 +51,7 @@ LINKS = {
 
 
 def let_exchange_wake():
-    """Under `chrt` a thread that wakes would wait until those that compute sleep."""
+    """Let the exchange thread preempt compute threads, which `chrt` prevents."""
     if os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO):
         above = os.sched_param(os.sched_getparam(0).sched_priority + 1)
         for thread in threading.enumerate():
@@ -60,7 +60,7 @@ def let_exchange_wake():
 
 
 def work(path, name, steps, batch):
-    """What each rank does; the first one writes what it found."""
+    """Run the work of one rank; the first rank writes its result."""
     import toolkit
 
     group = comm.world()
@@ -89,7 +89,7 @@ def work(path, name, steps, batch):
 
 
 def predict(path, name, batch):
-    """Write what the simulator says of each link."""
+    """Write the simulator's estimate for each link."""
     import toolkit
 
     toolkit.utils.set_random_seed(0)
@@ -109,7 +109,7 @@ def predict(path, name, batch):
 
 
 def run(name, job, options):
-    """What one job found, or "predicted"."""
+    """Return the result of one job, or "predicted"."""
     ranks, threads, variables = JOBS.get(job, (1, 1, {}))
     script = ["--networks", name, "--steps", options.steps, "--batch", options.batch]
     script += ["--predict"] if job == "predicted" else []
@@ -118,7 +118,7 @@ def run(name, job, options):
 
 
 def run_torch(name, options):
-    """What two ranks of torch take for a step."""
+    """Return the time of a step with two ranks of torch."""
     script = Path(__file__).with_name("distributed_torch.py")
     command = [options.torch, str(script), name, "--steps", str(options.steps)]
     environment = {**os.environ, "PYTHONPATH": str(script.parents[1])}
@@ -129,7 +129,7 @@ def run_torch(name, options):
 
 
 def measured(name, options):
-    """The medians over rounds, in which all jobs of a network take turns."""
+    """Return the medians over rounds, in which all jobs of a network alternate."""
     rounds, torch = [], []
     for _ in range(options.rounds):
         rounds.append({job: run(name, job, options) for job in [*JOBS, "predicted"]})
@@ -151,7 +151,7 @@ def measured(name, options):
 
 
 def show(rows):
-    """A table in milliseconds."""
+    """Return a table in milliseconds."""
     columns = [*JOBS, "sent", "first", "bound"]
     print(f"{'ms':10}", *(f"{c:>8}" for c in columns), "  two/one  link/bound  sums")
     for row in rows:
@@ -168,7 +168,7 @@ def show(rows):
 
 
 def main():
-    """Start the jobs, or be one of their ranks."""
+    """Start the jobs, or run as one of their ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", nargs="+", default=NETWORKS)
     parser.add_argument("--rounds", type=int, default=5)

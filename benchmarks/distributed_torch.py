@@ -1,10 +1,10 @@
-"""Whole steps of torch's DistributedDataParallel over gloo, for distributed_steps.py.
+"""Training steps of torch's DistributedDataParallel, for distributed_steps.py.
 
     torch/bin/python benchmarks/distributed_torch.py mnist_mlp --steps 30
 
-Two processes of one thread train the networks of peers_torch.py on halves of a batch.
-The median over steps of the slower one's time is printed, as JSON: as written, and
-compiled by torch.
+Two processes over gloo with one thread each train the networks of peers_torch.py on
+half of a batch each. The script prints the median step time of the slower process, as
+JSON: eager, or compiled by torch.
 """
 
 import argparse
@@ -27,7 +27,7 @@ RANKS = 2
 
 
 def work(rank, name, steps, compiled):
-    """What one process does; the first one prints the median."""
+    """Run the work of one process; the first one prints the median."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     distributed.init_process_group("gloo", rank=rank, world_size=RANKS)
@@ -64,7 +64,7 @@ def work(rank, name, steps, compiled):
 
 
 def run(name, steps, compiled):
-    """The median seconds of a step of two processes."""
+    """Return the median seconds of a step of two processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -87,7 +87,7 @@ def run(name, steps, compiled):
 
 
 def main():
-    """Start the processes, or be one of them."""
+    """Start the processes, or run as one of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network", choices=peers_torch.RECIPES)
     parser.add_argument("--steps", type=int, default=30)

@@ -1,11 +1,12 @@
-"""The exchange of training: ordered sums beside MPI's own, over sizes and ranks.
+"""Ordered all-reduce compared with MPI's, over sizes and ranks.
 
     python benchmarks/distribution.py
     python benchmarks/distribution.py --ranks 2 --json sums.json
 
-Both are called in turn, so that what else the machine does meets both; a time is the
-median over calls of the slowest rank's. MPI's `Allreduce` promises no order, and its
-bits depend on the number of ranks and on sizes; those of `comm.all_reduce` do not.
+Calls of both alternate, so that the load of the machine affects both equally. A time is
+the median over calls of the slowest rank's time. MPI's `Allreduce` guarantees no order,
+and its bits depend on the number of ranks and on sizes. The bits of `comm.all_reduce`
+do not.
 """
 
 import argparse
@@ -23,12 +24,12 @@ from toolkit.comm.ordered import prepare_all_reduce
 
 SIZES = [1 << n for n in range(16, 27, 2)]  # bytes: 64 KB to 64 MB
 QUICK = [1 << 10, 1 << 16]
-SECONDS = 1.5  # for each size and way
+SECONDS = 1.5  # for each size and implementation
 
 
 def times_of(group, ways, seconds):
-    """Median seconds of each way, which are called in turn."""
-    for way in ways.values():  # the first call prepares what later ones find
+    """Return the median seconds of each implementation; calls alternate."""
+    for way in ways.values():  # the first call prepares buffers for later calls
         _once(group, way)
     first = sum(_once(group, way) for way in ways.values())
     slowest = max(comm.exchange(group, first))
@@ -51,7 +52,7 @@ def _once(group, way):
 
 
 def work(path, sizes, seconds):
-    """What each rank does; the first one writes the rows."""
+    """Run the work of one rank; the first rank writes the rows."""
     group = comm.world()
     api, leaves = mpi.library(), comm.Leaves.of_rows(group.size, group.size)
     rows = []
@@ -60,7 +61,7 @@ def work(path, sizes, seconds):
         out = np.empty_like(term)
         ways = {
             "Allreduce": lambda x=term, y=out: api.COMM_WORLD.Allreduce(x, y),
-            # As programs do, whose arrays stay where they are.
+            # As in programs, whose arrays keep their addresses.
             "ordered": prepare_all_reduce(group, [[term]], leaves, [out])[0],
         }
         found = times_of(group, ways, seconds)
@@ -69,7 +70,7 @@ def work(path, sizes, seconds):
 
 
 def show(rows):
-    """A table, and the geometric mean and the largest of the ratios."""
+    """Return a table, and the geometric mean and the maximum of the ratios."""
     print(f"{'ranks':>5} {'bytes':>12} {'Allreduce':>12} {'ordered':>12} {'ratio':>6}")
     for row in rows:
         row["ratio"] = row["ordered"] / row["Allreduce"]
@@ -83,7 +84,7 @@ def show(rows):
 
 
 def main():
-    """Start the jobs, or be one of their ranks."""
+    """Start the jobs, or run as one of their ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)

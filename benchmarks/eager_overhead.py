@@ -1,9 +1,9 @@
-"""What one operation costs when it runs at once: toolkit, NumPy and torch.
+"""Overhead of one eager operation: toolkit, NumPy and torch.
 
     python benchmarks/eager_overhead.py --peer-python ../peers/bin/python
 
-On small arrays it is the way to the kernel that takes the time, on larger ones the
-kernel. With "tape" the operation is recorded for a gradient, which NumPy cannot.
+On small arrays the dispatch dominates the time, on larger ones the kernel. With "tape"
+the operation is recorded for a gradient, which NumPy does not support.
 """
 
 from functools import partial
@@ -23,9 +23,9 @@ CHANNELS = 32
 
 
 def parse(case):
-    """(name of the op, its float32 arrays, whether a tape records).
+    """Return (name of the op, its float32 arrays, whether a tape records).
 
-    Convolutions are those of 8 images by windows of 3 x 3, each with 32 channels.
+    Convolutions are of 8 images with 3 x 3 filters, and 32 channels in and out.
     """
     import numpy as np
 
@@ -40,7 +40,7 @@ def parse(case):
 
 
 def with_numpy(case):
-    """NumPy's function on arrays."""
+    """Return NumPy's function on arrays."""
     import numpy as np
 
     op, arrays, tape = parse(case)
@@ -51,7 +51,7 @@ def with_numpy(case):
 
 
 def with_toolkit(case):
-    """The function of toolkit.ops on tensors."""
+    """Return the function of toolkit.ops on tensors."""
     import toolkit
     from toolkit import ops
 
@@ -71,7 +71,7 @@ def with_toolkit(case):
 
 
 def with_torch(case):
-    """The function of torch on tensors on the CPU."""
+    """Return the function of torch on tensors on the CPU."""
     import torch
 
     op, arrays, tape = parse(case)

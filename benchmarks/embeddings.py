@@ -1,13 +1,13 @@
-"""A recommender with two tables of 1,000,000 x 64: a step of training, and its memory.
+"""Recommender with two embeddings of 1,000,000 x 64: training step time and memory.
 
     python benchmarks/embeddings.py --peers DIR
     python benchmarks/embeddings.py --rows 100000 --only sgd
 
-Each tower is an embedding and a Dense layer; the score is their dot product. DIR is
-what make_peers.sh made: Keras on TensorFlow, whose gradients are IndexedSlices, and
-torch with sparse gradients and SparseAdam. Without it peers are imported from this
-environment. Each is a process of its own, and they take turns. Memory is that of the
-whole process after the steps, beside the weights and what the optimizer remembers.
+Each tower is an embedding and a Dense layer; the score is their dot product. DIR is the
+output of make_peers.sh: Keras on TensorFlow, whose gradients are IndexedSlices, and
+torch with sparse gradients and SparseAdam. Without it, peers are imported from this
+environment. Each runs in a separate process, and they alternate. Memory is the process
+memory after the steps, relative to the weights and optimizer state.
 """
 
 import argparse
@@ -25,14 +25,14 @@ from pipeline_worker import resident
 from toolkit.bench.processes import Entry, Worker, serve, take_turns
 
 UNITS, BATCH, BATCHES = 64, 1024, 32
-# Rows of other batches than those before, as in an epoch, are in no cache.
+# Rows of new batches are not in a cache, as in an epoch.
 WARM, TIMED = slice(BATCHES), slice(BATCHES, None)
-# How many arrays there are for each weight.
+# The number of arrays for each weight.
 COPIES = {"adam": 3, "sgd": 1}
 
 
 def with_keras(keras, rows, optimizer):
-    """The same model in Keras's words; ours has an Adam for rows."""
+    """Build the same model in Keras code; toolkit has an Adam for rows."""
     layers, optimizers = keras.layers, keras.optimizers
     users, items = (keras.Input((), dtype="int32") for _ in range(2))
     towers = [
@@ -46,14 +46,14 @@ def with_keras(keras, rows, optimizer):
 
 
 def with_toolkit(rows, optimizer):
-    """A step of `fit`, compiled."""
+    """Return a compiled step of `fit`."""
     import toolkit
 
     return with_keras(toolkit, rows, optimizer)
 
 
 def with_tensorflow(rows, optimizer):
-    """A step of `fit` in Keras on TensorFlow."""
+    """Return a step of `fit` in Keras on TensorFlow."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras
 
@@ -61,7 +61,7 @@ def with_tensorflow(rows, optimizer):
 
 
 def with_torch(rows, optimizer):
-    """Sparse gradients; SparseAdam for the tables, and Adam for what is dense."""
+    """Return a step with sparse gradients: SparseAdam for tables, else Adam."""
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -97,9 +97,9 @@ WAYS = {"toolkit": with_toolkit, "tensorflow": with_tensorflow, "torch": with_to
 
 @cache
 def steps(way, rows, optimizer):
-    """What takes a step with each of some batches: those to warm up with, and others.
+    """Return a function that trains on each of some batches.
 
-    It has been called for each of them.
+    The function has already been called for the warm-up batches.
     """
     rng = np.random.default_rng(0)
     step = WAYS[way](rows, optimizer)
@@ -115,13 +115,13 @@ def steps(way, rows, optimizer):
         for batch in batches[chosen]:
             step(*batch)
 
-    take(WARM)  # moments that are zero get their memory when it is written
+    take(WARM)  # zero moments get physical memory at the first write
     take(TIMED)
     return take
 
 
 def prepare(way, rows, case):
-    """What takes a sample: seconds a step, or bytes beside those of the state."""
+    """Return a sampling function: seconds per step, or bytes relative to the state."""
     optimizer, figure = case.split()
     take = steps(way, rows, optimizer)
     state = 4 * COPIES[optimizer] * 2 * (rows + UNITS + 1) * UNITS
@@ -137,20 +137,20 @@ def prepare(way, rows, case):
 
 
 def print_memory(case, outcome):
-    """How many times the weights and moments each process holds."""
+    """Print the memory of each process as a multiple of weights and moments."""
     found = ", ".join(f"{name} {x:.2f}" for name, x in outcome.medians.items())
     print(f"\n{case}, as multiples of weights and moments: {found}")
 
 
 def python_of(way, options):
-    """The interpreter that has a library."""
+    """Return the interpreter that has a library."""
     if way == "toolkit" or options.peers is None:
         return sys.executable
     return str(Path(options.peers, way, "bin", "python"))
 
 
 def compare(optimizer, options):
-    """Ask all of them, in processes of their own; print and return the rows."""
+    """Measure all libraries in separate processes; print and return the rows."""
     with ExitStack() as stack:
         workers = {}
         for way in WAYS:
@@ -171,7 +171,7 @@ def compare(optimizer, options):
 
 
 def main():
-    """Compare, or be one of those that are compared."""
+    """Run the comparison, or run as one of its processes."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--runs", type=int, default=5)

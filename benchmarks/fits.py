@@ -1,14 +1,15 @@
-"""Steps of `fit` of whole networks in float32, beside Keras on its backends and torch.
+"""Steps of `fit` of whole networks in float32, compared with Keras and torch.
 
     python benchmarks/fits.py --peers DIR
     python benchmarks/fits.py --peers DIR --only unet --runs 3
     python benchmarks/fits.py --quick
 
-The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX; torch
-also runs by hand, eagerly and compiled. DIR is what make_peers.sh made; without it
-toolkit runs alone. Each is a process of its own, and they take turns. Printed are the
-seconds of a step, and for each how many weights it trains and what is left of the
-first epoch's loss after the last: they train the same network, and all of them learn.
+The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX. torch
+also runs a handwritten loop, eager and compiled. DIR is the output of make_peers.sh;
+without it only toolkit runs. Each runs in a separate process, and they alternate. The
+script prints the seconds of a step. It also prints the number of trained weights and
+the ratio of the last epoch's loss to the first epoch's. These show that all train the
+same network, and that all of them learn.
 """
 
 import argparse
@@ -34,25 +35,25 @@ BAR = 0.6
 
 
 def images(size, labels, count):
-    """Made-up images, each with what `labels` makes of the generator and the count."""
+    """Return random images, each with a label from `labels(generator, count)`."""
     random = np.random.default_rng(0)
     x = random.random((count, size, size, 3), dtype="float32")
     return x, labels(random, count)
 
 
 def classes(random, count):
-    """One of 1,000 classes for each image."""
+    """Return one of 1,000 classes for each image."""
     return random.integers(0, 1000, count).astype("int32")
 
 
 def masks(random, count):
-    """0 or 1 for each pixel, in squares of 8."""
+    """Return 0 or 1 for each pixel, in squares of 8."""
     coarse = random.integers(0, 2, (count, 16, 16, 1))
     return coarse.repeat(8, 1).repeat(8, 2).astype("float32")
 
 
 def texts(count):
-    """Two texts, and the second one shifted by a token."""
+    """Return two texts, and the second one shifted by a token."""
     random = np.random.default_rng(0)
     shape = (count, 2, fits_networks.LENGTH + 1)
     text = random.integers(0, fits_networks.VOCABULARY, shape).astype("int32")
@@ -60,7 +61,7 @@ def texts(count):
 
 
 def workload(title, network, data, batch, steps):
-    """A step of training, with the bar that all of them have."""
+    """Return a training workload with the same bar for all libraries."""
     return Workload(title, "fit", network, data, batch, steps, BAR)
 
 
@@ -89,7 +90,7 @@ WORKLOADS = {
 
 
 class KerasTrainer:
-    """A network in Keras's words: `epoch` answers with seconds and with the loss."""
+    """Trainer of a network in Keras code: `epoch` returns seconds and the loss."""
 
     def __init__(self, module, workload):
         self.keras = import_module(module)
@@ -99,7 +100,7 @@ class KerasTrainer:
         self.batch = workload.batch
 
     def parameters(self):
-        """How many numbers are trained."""
+        """Return the number of trained parameters."""
         return sum(int(np.prod(w.shape)) for w in self.model.trainable_variables)
 
     def epoch(self):
@@ -111,7 +112,7 @@ class KerasTrainer:
 
 @cache
 def trainer(way, name, quick):
-    """What trains a network, its workload, and the losses of its epochs until now."""
+    """Return a network's trainer, its workload, and the list of its epoch losses."""
     chosen = WORKLOADS[name].shortened() if quick else WORKLOADS[name]
     if way in BY_HAND:
         by_hand = import_module("fits_torch").Trainer
@@ -122,7 +123,7 @@ def trainer(way, name, quick):
 
 
 def prepare(way, quick, question):
-    """What takes a sample: seconds a step, how many weights, or what loss is left."""
+    """Return a sampler of seconds per step, number of weights, or loss ratio."""
     name, figure = question.split()
     made, chosen, losses = trainer(way, name, quick)
 
@@ -139,7 +140,7 @@ def prepare(way, quick, question):
 
 
 def entries(options):
-    """How the process of each is started, by name."""
+    """Return the process command of each library, by name."""
     command = (sys.argv[0], *(["--quick"] if options.quick else []), "--worker")
     environment = thread_environment(options.threads)
     yield OURS, Entry((sys.executable, *command, OURS), environment)
@@ -157,7 +158,7 @@ def entries(options):
 
 
 def check(name, workers):
-    """Print how many weights each trains, and what is left of its loss."""
+    """Print the number of trained weights and the loss ratio of each library."""
     found = {}
     for figure in ("weights", "loss"):
         answers = {way: worker.ask(f"{name} {figure}") for way, worker in workers}
@@ -169,7 +170,7 @@ def check(name, workers):
 
 
 def compare(name, options):
-    """Ask all of them, in processes of their own; print and return the row."""
+    """Measure all libraries in separate processes; print and return the row."""
     with ExitStack() as stack:
         workers = {
             way: stack.enter_context(closing(Worker(entry)))
@@ -186,7 +187,7 @@ def compare(name, options):
 
 
 def main():
-    """Compare, or be one of those that are compared."""
+    """Run the comparison, or run as one of its processes."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=7)
     options.add_argument("--threads", type=int, default=2, help="of each process")

@@ -1,6 +1,6 @@
-"""The networks of `fits.py`, written once: each takes `keras`, toolkit or Keras itself.
+"""Networks of `fits.py`, shared by all: each takes `keras`, toolkit or Keras itself.
 
-All take one array and come back compiled, without metrics.
+Each takes one array and returns a compiled model without metrics.
 """
 
 VIT_WIDTH, VIT_HEADS, VIT_BLOCKS, PATCH = 192, 3, 12, 16
@@ -9,27 +9,27 @@ UNET_FILTERS = (32, 64, 128, 256)
 
 
 def compiled(model, optimizer, loss):
-    """The model, ready to be trained."""
+    """Compile the model."""
     model.compile(optimizer, loss)
     return model
 
 
 def resnet50(keras):
-    """ResNet-50 of the applications: (batch, 224, 224, 3) to 1,000 probabilities."""
+    """Build ResNet-50: (batch, 224, 224, 3) to 1,000 probabilities."""
     model = keras.applications.ResNet50(weights=None)
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     return compiled(model, optimizer, "sparse_categorical_crossentropy")
 
 
 def mobilenet_v2(keras):
-    """MobileNetV2 of the applications: (batch, 128, 128, 3) to 1,000 probabilities."""
+    """Build MobileNetV2: (batch, 128, 128, 3) to 1,000 probabilities."""
     model = keras.applications.MobileNetV2(weights=None, input_shape=(128, 128, 3))
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     return compiled(model, optimizer, "sparse_categorical_crossentropy")
 
 
 def unet(keras):
-    """A U-Net with batch norm: (batch, 128, 128, 3) to a probability for each pixel."""
+    """Build a U-Net with batch norm: (batch, 128, 128, 3) to pixel probabilities."""
     layers = keras.layers
 
     def convolve_twice(x, filters):
@@ -53,7 +53,7 @@ def unet(keras):
 
 
 def vit_tiny(keras):
-    """ViT-Tiny, averaged over patches: (batch, 224, 224, 3) to 1,000 probabilities."""
+    """Build ViT-Tiny with mean pooling: (batch, 224, 224, 3) to 1,000 probabilities."""
     layers, length = keras.layers, (224 // PATCH) ** 2
 
     class Positions(layers.Layer):
@@ -81,7 +81,7 @@ def vit_tiny(keras):
 
 
 def seq2seq(keras):
-    """A GRU reads a text, another writes one: (batch, 2, 32) tokens to logits."""
+    """Build a GRU encoder and a GRU decoder: (batch, 2, 32) tokens to logits."""
     layers = keras.layers
     texts = keras.Input((2, LENGTH), dtype="int32")
     embed = [layers.Embedding(VOCABULARY, UNITS) for _ in range(2)]

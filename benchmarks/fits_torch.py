@@ -1,8 +1,7 @@
-"""The networks of `fits.py` by hand in torch: channels last, fused optimizers, logits.
+"""Handwritten torch networks of `fits.py`: channels last, fused optimizers, logits.
 
-The two applications are torchvision's, changed in what Keras does otherwise: its
-ResNet-50 has biases, and strides in the first convolution of a block; its MobileNetV2
-drops nothing out.
+The two applications are from torchvision, adapted to Keras: its ResNet-50 has biases,
+and strides in the first convolution of a block; its MobileNetV2 has no dropout.
 """
 
 from time import perf_counter
@@ -24,7 +23,7 @@ from torch.nn import functional as F
 
 
 def resnet50():
-    """torchvision's, made Keras's."""
+    """Return torchvision's network, adapted to Keras."""
     network = torchvision.models.resnet50()
     for module in network.modules():
         if isinstance(module, torchvision.models.resnet.Bottleneck):
@@ -36,12 +35,12 @@ def resnet50():
 
 
 def mobilenet_v2():
-    """torchvision's, without dropout."""
+    """Return torchvision's network without dropout."""
     return torchvision.models.mobilenet_v2(dropout=0.0)
 
 
 def convolve_twice(inputs, filters):
-    """Two convolutions with batch norm."""
+    """Return two convolutions with batch norm."""
     return nn.Sequential(
         *(convolve(inputs, filters, 3), nn.ReLU()),
         *(convolve(filters, filters, 3), nn.ReLU()),
@@ -49,7 +48,7 @@ def convolve_twice(inputs, filters):
 
 
 class UNet(nn.Module):
-    """A logit for each pixel."""
+    """U-Net with one logit per pixel."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +73,7 @@ class UNet(nn.Module):
 
 
 class ViT(nn.Module):
-    """Patches, blocks, an average."""
+    """Vision transformer: patches, blocks, mean pooling."""
 
     def __init__(self):
         super().__init__()
@@ -92,7 +91,7 @@ class ViT(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """A GRU reads, another writes."""
+    """GRU encoder and GRU decoder."""
 
     def __init__(self):
         super().__init__()
@@ -108,17 +107,17 @@ class Seq2Seq(nn.Module):
 
 
 def momentum(parameters):
-    """SGD with momentum."""
+    """Return SGD with momentum."""
     return torch.optim.SGD(parameters, 0.01, momentum=0.9, fused=True)
 
 
 def adam(rate):
-    """Adam with a rate."""
+    """Return a function that builds Adam with a learning rate."""
     return lambda parameters: torch.optim.Adam(parameters, rate, eps=1e-7, fused=True)
 
 
 def of_pixels(y, targets):
-    """The loss of a logit for each pixel."""
+    """Return the loss of one logit per pixel."""
     return F.binary_cross_entropy_with_logits(y, targets.squeeze(-1))
 
 
@@ -132,7 +131,7 @@ RECIPES = {
 
 
 class Trainer:
-    """A network by hand: `epoch` answers with seconds and with the mean loss."""
+    """Handwritten training loop: `epoch` returns seconds and the mean loss."""
 
     def __init__(self, name, workload, compiled=False):
         recipe = RECIPES[name]
@@ -149,11 +148,11 @@ class Trainer:
         self.forward = torch.compile(forward) if compiled else forward
 
     def parameters(self):
-        """How many numbers are trained."""
+        """Return the number of trained parameters."""
         return sum(p.numel() for p in self.model.parameters())
 
     def epoch(self):
-        """Train on each sample once, in another order each time."""
+        """Train on each sample once, in a new order each time."""
         start, losses = perf_counter(), []
         for chosen in torch.randperm(len(self.x)).split(self.batch):
             self.optimizer.zero_grad()

@@ -1,12 +1,12 @@
-"""Text of a small GPT, one token after the other, beside torch and ONNX Runtime.
+"""Token-by-token generation with a small GPT, compared with torch and ONNX Runtime.
 
     python benchmarks/generation.py --peer-python PEERS/bin/python
 
-Six blocks of width 384 and six heads, 256 tokens from an empty cache, batch 1: keys and
-values of earlier tokens stay in arrays of their final size, which each token writes one
-row of. `toolkit` writes all tokens by one call of a compiled loop, and, as all others
-do, by a call for each. In the second case dense layers have weights of 8 bits, and
-factors are rounded to as many when they are multiplied.
+Six blocks of width 384 with six heads generate 256 tokens from an empty cache, batch 1.
+The key-value caches have their final size, and each token writes one row. `toolkit`
+generates all tokens in one call of a compiled loop, and also with one call per token as
+all peers do. In the second case, dense layers have 8-bit weights, and the
+multiplication rounds activations to 8 bits.
 """
 
 import os
@@ -23,12 +23,12 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
 def network():
-    """A model of a token, its position and the caches: logits, and new caches."""
+    """Build a model of a token, its position and the caches: logits, and new caches."""
     import toolkit
     from toolkit import layers, ops
 
     class Attention(layers.Layer):
-        """Attention of one token to itself and those before it, which are kept."""
+        """Attention of one token to cached tokens and itself."""
 
         def __init__(self):
             super().__init__()
@@ -69,24 +69,24 @@ def network():
 
 
 def empty_caches():
-    """Of all blocks."""
+    """Return the empty caches of all blocks."""
     shape = (1, TOKENS, HEADS, WIDTH // HEADS)
     return [np.zeros(shape, "float32") for _ in range(2 * BLOCKS)]
 
 
 def model_of(case):
-    """The network, with weights as the case has them."""
+    """Build the network, with weights in the dtype of the case."""
     model = network()
     if case.endswith("int8"):
         with warnings.catch_warnings():
-            # Of layers that stay as they are: normalization.
+            # About layers without quantization: normalization.
             warnings.simplefilter("ignore")
             model.quantize("int8")
     return model
 
 
 def in_a_loop(case):
-    """All tokens by one call."""
+    """Generate all tokens in one call."""
     import toolkit
     from toolkit import ops
 
@@ -109,7 +109,7 @@ def in_a_loop(case):
 
 
 def by_calls(case):
-    """A call for each token; the caches are Variables."""
+    """Generate with one call per token; the caches are Variables."""
     import toolkit
     from toolkit import ops
 
@@ -136,7 +136,7 @@ def by_calls(case):
 
 
 def with_onnxruntime(case):
-    """ONNX Runtime, a call for each token; caches are read and written in one place."""
+    """Generate with one ONNX Runtime call per token; caches are updated in place."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -184,7 +184,7 @@ def with_onnxruntime(case):
 
 
 def check(said, model):
-    """Whether a runtime computes the same from the same tokens."""
+    """Raise an error unless a runtime computes the same from the same tokens."""
     token, caches = np.zeros((1, 1), "int32"), empty_caches()
     for i, found in enumerate(said[:8]):
         logits, *caches = model([token, np.int32([[i]]), *caches])
@@ -193,7 +193,7 @@ def check(said, model):
 
 
 def of_torch(compiled):
-    """A candidate's function: torch, eager or compiled."""
+    """Return the function of a torch candidate, eager or compiled."""
 
     def prepared(case):
         import torch

@@ -1,6 +1,6 @@
-"""Each call of a library that networks make, alone, beside NumPy.
+"""Isolated checks of each library call of networks, compared with NumPy.
 
-A library that is wrong for one shape of many shows in no step of training.
+A library error for one of many shapes can be invisible in a training step.
 """
 
 import numpy as np
@@ -13,19 +13,19 @@ from toolkit import dtypes
 from toolkit.backends import get_backend
 from toolkit.backends.cupy.steps import Dnn, Product
 
-# Networks of many kinds of convolutions, and the extents of their pictures.
+# Networks with many kinds of convolutions, and the extents of their images.
 NETWORKS = size(
     {"EfficientNetV2B0": 32, "MobileNetV3Small": 32, "ResNet50": 32, "Xception": 71},
     {"MobileNetV3Small": 32},
 )
 POLICIES = ("float32", "mixed_bfloat16")
-# The largest length of a difference, by that of what it should be.
+# Maximum norm of a difference, relative to the norm of the expected result.
 LIMITS = {"float32": 1e-4, "bfloat16": 2e-2}
 WORKSPACE = 64 << 20
 
 
 class _AtOnce:
-    """What a device of host memory is to a call that is made on it."""
+    """Device of host memory, as the environment of a single call."""
 
     depth, stream = 1, None
 
@@ -37,7 +37,7 @@ class _AtOnce:
 
 
 def calls(save):
-    """The error of each call, of networks' forward passes and gradients."""
+    """Save the error of each call in the networks' forward and backward passes."""
     found, watch = {}, Watch()
     for network, extent in NETWORKS.items():
         for policy in POLICIES:
@@ -61,12 +61,12 @@ def _of(step):
 
 
 def _is_checked(call):
-    """Whether any numbers will do; the gradient of attention needs its own rows."""
+    """Return whether random operands are valid; attention gradients need real rows."""
     return not hasattr(call, "nodes") or call.nodes[0].op != "sdpa_backward"
 
 
 def _train(network, extent, policy):
-    """A step of training on the GPU."""
+    """Run a training step on the GPU."""
     toolkit.utils.set_random_seed(0)
     toolkit.config.set_dtype_policy(policy)
     try:
@@ -81,7 +81,7 @@ def _train(network, extent, policy):
 
 
 def error(call):
-    """The largest error of what a call writes, on numbers at random; and its limit."""
+    """Return the largest error of a call on random operands, and its limit."""
     from tests.backends.cupy import host
 
     backend, rng = get_backend("cupy"), np.random.default_rng(1)
@@ -112,7 +112,7 @@ def error(call):
 
 
 def _dtypes(call):
-    """The dtype of each operand of a call."""
+    """Return the dtype of each operand of a call."""
     if hasattr(call, "nodes"):
         return [t.dtype for t in sorted(call.tensors, key=lambda t: t.uid) if t.uid]
     of_factors, of_results = call.dtypes
@@ -122,7 +122,7 @@ def _dtypes(call):
 
 
 def _at_random(rng, nbytes, dtype):
-    """An array of so many bytes."""
+    """Return a random array of `nbytes` bytes."""
     kind = dtypes.numpy_dtype(dtype)
     count = nbytes // kind.itemsize
     if dtype == "uint8":
@@ -131,8 +131,8 @@ def _at_random(rng, nbytes, dtype):
 
 
 def _distance(found, expected, before):
-    """The length of the difference of two arrays by that of the second."""
+    """Return the norm of a difference relative to the norm of the expected array."""
     if np.array_equal(expected, before):
         return 0.0 if np.array_equal(found, before) else float("inf")
     found = distance([found.astype("float64")], [expected.astype("float64")])
-    return found if found < float("inf") else float("inf")  # `max` passes NaN over
+    return found if found < float("inf") else float("inf")  # `max` ignores NaN

@@ -1,4 +1,4 @@
-"""Whole training runs on a GPU: how exact they are, and whether they repeat."""
+"""Complete training runs on a GPU: accuracy and reproducibility."""
 
 import hashlib
 
@@ -9,16 +9,16 @@ import toolkit
 from toolkit.backends import get_backend
 
 GPU, CPU = "gpu:0", "cpu:0"
-# The largest relative errors against float64 on the processor: of outputs and loss; of
-# all gradients as one vector, to which half precision adds up its roundings; and of
-# each alone. The gradient of batch normalization takes most of what it is given away:
-# in front of it up to a fifth of a gradient in bfloat16 is what was rounded.
+# Maximum relative errors against float64 on the CPU: of outputs and loss, of all
+# gradients as one vector, and of each gradient alone. Half precision accumulates
+# rounding errors in the gradients. The gradient of batch normalization cancels most of
+# its input: before it, up to a fifth of a bfloat16 gradient is rounding error.
 LIMITS = {
     "float32": (1e-5, 1e-5, 1e-4),
     "tf32": (1e-2, 1e-2, 1e-1),
     "mixed_bfloat16": (1e-2, 1e-1, 3e-1),
 }
-# The largest relative differences of losses of whole runs on the two devices.
+# Maximum relative differences of the losses of complete runs between the two devices.
 LOSSES = {
     "float32": 1e-3,
     "mixed_bfloat16": 5e-2,
@@ -29,20 +29,20 @@ IMAGES, BATCH = size((256, 32), (16, 8))
 
 
 def set_precision(name):
-    """The dtype policy of a name; tf32 is one of products instead."""
+    """Set the dtype policy of a name; tf32 sets the precision of products instead."""
     toolkit.config.set_matmul_precision("tf32" if name == "tf32" else "strict")
     return "float32" if name == "tf32" else name
 
 
 def images(count):
-    """Made-up images and their labels."""
+    """Return random images and their labels."""
     rng = np.random.default_rng(0)
     x = rng.random((count, 32, 32, 3), dtype="float32")
     return x, rng.integers(0, 10, count).astype("int32")
 
 
 def cnn(policy):
-    """A convolutional network with all weights from one seed."""
+    """Build a convolutional network with all weights from one seed."""
     layers = toolkit.layers
     toolkit.utils.set_random_seed(1)
     toolkit.config.set_dtype_policy(policy)
@@ -70,7 +70,7 @@ def _loss():
 
 
 def _gradients(model, x, y):
-    """The outputs, the loss and its gradients."""
+    """Return the outputs, the loss and its gradients."""
     loss = _loss()
 
     @toolkit.function
@@ -84,19 +84,19 @@ def _gradients(model, x, y):
 
 
 def _error(found, expected):
-    """The largest difference by the largest value."""
+    """Return the maximum difference relative to the maximum value."""
     scale = np.abs(expected).max() or 1.0
     return float(np.abs(found - expected).max() / scale)
 
 
 def distance(found, expected):
-    """The length of the difference of vectors by that of the second."""
+    """Return the norm of the difference of vectors relative to the expected norm."""
     a, e = (np.concatenate([x.ravel() for x in part]) for part in (found, expected))
     return float(np.linalg.norm(a - e) / np.linalg.norm(e))
 
 
 def accuracy(save):
-    """Errors of outputs and gradients in each precision, against float64."""
+    """Save the errors of outputs and gradients in each precision, against float64."""
     x, y = images(size(16, 4))
     exact = cnn("float64")
     expected = _gradients(exact, x.astype("float64"), y)
@@ -125,7 +125,7 @@ def trained(name, device=GPU, captures=True):
 
     Args:
         name: a key of `LOSSES`.
-        device: where.
+        device: the device.
         captures: whether steps on a GPU are captured.
 
     Returns:
@@ -147,8 +147,10 @@ def trained(name, device=GPU, captures=True):
 
 
 def fits(save):
-    """Captured steps give what those do that are not, a seed its bits, the processor
-    about the same losses."""
+    """Check that captured and uncaptured steps agree, and that runs are reproducible.
+
+    The losses must also be close to the losses on the CPU.
+    """
     found = {}
     for name, limit in LOSSES.items():
         bits, losses = trained(name)

@@ -1,6 +1,6 @@
-"""The networks of gpu_speed.py by hand in JAX: one jit, with what it updates donated.
+"""Handwritten JAX networks of gpu_speed.py: one jit with donated buffers.
 
-Batch norm keeps no moving averages, which is in its favour.
+Batch norm keeps no moving averages, which favours JAX.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ from toolkit.bench.networks import WORDS
 
 
 class Weights:
-    """Weights by name: made where they are first asked for, or those that are given."""
+    """Weights by name: created at first use, or given."""
 
     def __init__(self, values=None, dtype="float32"):
         self.is_new = values is None
@@ -34,12 +34,12 @@ class Weights:
 
 
 def dense(w, name, x, units):
-    """A product with weights, and a bias."""
+    """Return a product with weights, and a bias."""
     return x @ w(f"{name}/w", x.shape[-1], units) + w(f"{name}/b", units)
 
 
 def convolve(w, name, x, filters, size, stride=1, padding=None, bias=True):
-    """A convolution, channels last."""
+    """Return a channels-last convolution."""
     kernel = w(f"{name}/w", size, size, x.shape[-1], filters)
     pads = [(size // 2, size // 2)] * 2 if padding is None else padding
     names = ("NHWC", "HWIO", "NHWC")
@@ -48,13 +48,13 @@ def convolve(w, name, x, filters, size, stride=1, padding=None, bias=True):
 
 
 def pool(x, size, stride, padding="VALID"):
-    """The largest of each window."""
+    """Return the maximum of each window."""
     window, steps = (1, size, size, 1), (1, stride, stride, 1)
     return lax.reduce_window(x, -jnp.inf, lax.max, window, steps, padding)
 
 
 def normalise(w, name, x, axes, epsilon):
-    """Mean 0 and variance 1 over some axes, in float32; then scaled and shifted."""
+    """Normalize over axes to mean 0 and variance 1 in float32; scale and shift."""
     wide = x.astype("float32")
     centred = wide - wide.mean(axes, keepdims=True)
     y = centred * lax.rsqrt((centred**2).mean(axes, keepdims=True) + epsilon)
@@ -63,18 +63,18 @@ def normalise(w, name, x, axes, epsilon):
 
 
 def dropout(key, x, rate):
-    """Zero for a share of the elements."""
+    """Set a fraction of the elements to zero."""
     return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
 
 
 def mnist_mlp(w, x, key):
-    """As in `toolkit.bench.networks`; like all of these, it returns logits."""
+    """Apply the network of `toolkit.bench.networks`; return logits."""
     x = nn.relu(dense(w, "a", x, 512))
     return dense(w, "c", nn.relu(dense(w, "b", x, 512)), 10)
 
 
 def cifar_cnn(w, x, key):
-    """Four convolutions and two dense layers, with dropout."""
+    """Apply four convolutions and two dense layers, with dropout."""
     keys = jax.random.split(key, 3)
     for number, filters in enumerate((32, 64)):
         x = nn.relu(convolve(w, f"{number}/a", x, filters, 3))
@@ -85,7 +85,7 @@ def cifar_cnn(w, x, key):
 
 
 def resnet50(w, x, key):
-    """As Keras's: the stride is in the first convolution of a block."""
+    """Apply Keras's ResNet-50: the stride is in the first convolution of a block."""
 
     def normed(name, x, *shape):
         y = convolve(w, name, x, *shape, bias=False)
@@ -108,7 +108,7 @@ def resnet50(w, x, key):
 
 
 def gpt2_small(w, x, key):
-    """GPT-2 small, without dropout."""
+    """Apply GPT-2 small, without dropout."""
     batch, length = x.shape
     h = w("tokens", VOCABULARY, WIDTH)[x] + w("positions", LENGTH, WIDTH)[:length]
     by_cudnn = h.dtype == jnp.bfloat16 and jax.default_backend() == "gpu"
@@ -128,7 +128,7 @@ def gpt2_small(w, x, key):
 
 
 def lstm(w, x, key):
-    """A classifier of texts by the last state."""
+    """Apply a text classifier on the last state."""
     xs = dense(w, "in", w("words", WORDS, 128)[x], 512).swapaxes(0, 1)
     recurrent = w("recurrent", 128, 512)
 
@@ -147,7 +147,7 @@ NETWORKS = {f.__name__: f for f in (mnist_mlp, cifar_cnn, resnet50, gpt2_small, 
 
 
 def loss_of(case, dtype, values, x, y, key):
-    """Of a batch, in float32."""
+    """Return the loss of a batch, in float32."""
     x = x.astype(dtype) if x.dtype == jnp.float32 else x
     found = NETWORKS[case](Weights(values, dtype), x, key).astype("float32")
     if case == "lstm":
@@ -157,9 +157,10 @@ def loss_of(case, dtype, values, x, y, key):
 
 
 def step(case, x, y, half):
-    """A function that trains on one batch, which is on the device, and one that waits.
+    """Return a function that trains on one device batch, and one that waits.
 
-    Adam with a rate of 1e-3; the second returns the last loss.
+    The optimizer is Adam with a rate of 1e-3. The second function returns the last
+    loss.
     """
     new = Weights()
     x, y, key = jnp.asarray(x), jnp.asarray(y), jax.random.key(0)

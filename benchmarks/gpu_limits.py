@@ -1,4 +1,4 @@
-"""What a GPU does at its limits: tuned, without memory, and shared by two processes."""
+"""GPU behaviour at limits: autotuned, out of memory, and shared by two processes."""
 
 import json
 import subprocess
@@ -14,33 +14,33 @@ import toolkit
 from toolkit.errors import OutOfDeviceMemory
 
 STAGES = Path(__file__).with_name("gpu_stages.py")
-# Rows of a batch whose activations no GPU has room for, and the units of its layer.
+# Rows of a batch whose activations exceed any GPU's memory, and the units of its layer.
 ROWS, UNITS = size((1 << 22, 1 << 16), (1 << 13, 1 << 15))
 
 
 def digest(save, name="float32", tuned=""):
-    """The hash of the weights after training, and the losses."""
+    """Save the hash of the weights after training, and the losses."""
     toolkit.config.set_autotune(bool(tuned))
     bits, losses = trained(name)
     return {"weights": bits, "losses": losses}, True
 
 
 def _begin(folder, number, *arguments):
-    """A process that trains, and the file that it will write."""
+    """Start a training process; return it and its output file."""
     path = Path(folder) / f"{number}.json"
     command = [sys.executable, str(STAGES), "digest", str(path), *arguments]
     return subprocess.Popen(command), path
 
 
 def _end(process, path):
-    """What it has written."""
+    """Wait for a process, and return its output."""
     if process.wait():
         raise RuntimeError(f"a process that trains ended with {process.returncode}")
     return json.loads(path.read_text("utf-8"))
 
 
 def autotune(save):
-    """What is timed computes the same, and another process takes it from disk."""
+    """Check that autotuned plans are exact, and that the disk cache works."""
     _, plain = trained("float32")
     toolkit.config.set_autotune(True)
     bits, losses = trained("float32")
@@ -56,7 +56,7 @@ def autotune(save):
 
 
 def processes(save):
-    """Two processes train at once, with the same bits."""
+    """Check that two concurrent processes train with the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         begun = [_begin(folder, number) for number in range(2)]
         found = [_end(*one) for one in begun]
@@ -65,7 +65,7 @@ def processes(save):
 
 
 def memory(save):
-    """A batch that has no room is an error that names it, and nothing else changes."""
+    """Check that a batch without room raises an error and changes no state."""
     layers, rng = toolkit.layers, np.random.default_rng(0)
     model = toolkit.Sequential(
         [layers.Input((4,)), layers.Dense(UNITS, "tanh", name="wide"), layers.Dense(1)]

@@ -1,6 +1,6 @@
-"""What a machine has for a session on its GPU: looked at by the standard library alone.
+"""Description of a GPU machine for a session, by the standard library only.
 
-Nothing here fails where something is missing: an empty entry, or the reason, says so.
+A missing component is not an error: its entry is empty, or contains the reason.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gpu_rehearsal import is_on
 
-# Distributions whose versions are wanted, of every interpreter that is found.
+# Distributions whose versions are recorded, for every interpreter.
 DISTRIBUTIONS = (
     *("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite"),
     *("pytest", "pytest-xdist", "hypothesis", "cloudpickle"),
@@ -28,24 +28,24 @@ DISTRIBUTIONS = (
     *("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-nccl-cu13"),
     *("torch", "triton", "jax", "jaxlib", "keras", "tensorflow"),
 )
-# What is of use if it is on PATH.
+# Programs that are useful if they are on PATH.
 PROGRAMS = ("nvidia-smi", "nvcc", "compute-sanitizer", "ncu", "g++", "mpirun")
-# Libraries of CUDA by what their files are called.
+# CUDA libraries by their file names.
 LIBRARIES = ("cublasLt", "cudnn", "nvrtc", "cudart", "nccl", "cuda.so")
 PYTHONS = (
     *("/usr/bin/python3", "/usr/local/bin/python3", "/opt/*/bin/python3"),
     *("/opt/*/.venv/bin/python3", "/opt/*/envs/*/bin/python3"),
 )
 SMI = "name,driver_version,memory.total,compute_cap,clocks.max.sm,power.limit"
-# The seconds that any one question may take.
+# The time limit of one query, in seconds.
 PATIENCE = 10
 
 
 def look(folder):
-    """Everything, as plain data.
+    """Return the complete description, as plain data.
 
     Args:
-        folder: whose disk is asked for free space.
+        folder: the folder whose free disk space is measured.
     """
     questions = {
         "system": system,
@@ -62,12 +62,12 @@ def look(folder):
 def _answer(ask):
     try:
         return ask()
-    except Exception as error:  # a question of many: the others are asked too
+    except Exception as error:  # one query of many: the other queries continue
         return f"{type(error).__name__}: {error}"
 
 
 def run(*command, seconds=PATIENCE):
-    """What a program prints, or why there is nothing."""
+    """Return the output of a program, or the reason for its failure."""
     try:
         done = subprocess.run(
             command,
@@ -83,7 +83,7 @@ def run(*command, seconds=PATIENCE):
 
 
 def system():
-    """The processor, memory, and the system."""
+    """Return the CPU, the memory, and the operating system."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     models = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     memory = Path("/proc/meminfo").read_text("utf-8").splitlines()[:3]
@@ -98,13 +98,13 @@ def system():
 
 
 def disk(folder):
-    """Free bytes, of a folder and of where temporary files are."""
+    """Return the free bytes of a folder and of the folder for temporary files."""
     places = {str(folder), tempfile.gettempdir()}
     return {place: shutil.disk_usage(place).free for place in sorted(places)}
 
 
 def gpus():
-    """What nvidia-smi says of each GPU."""
+    """Return nvidia-smi's description of each GPU."""
     if shutil.which("nvidia-smi") is None:
         return "no nvidia-smi"
     rows = run("nvidia-smi", f"--query-gpu={SMI}", "--format=csv,noheader")
@@ -112,21 +112,24 @@ def gpus():
 
 
 def driver():
-    """The newest CUDA that the driver knows, such as 13000; or why there is none."""
+    """Return the newest CUDA version of the driver, for example 13000.
+
+    Without one, return the reason.
+    """
     library, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
     status = library.cuDriverGetVersion(ctypes.byref(version))
     return version.value if status == 0 else f"cuDriverGetVersion: {status}"
 
 
 def programs():
-    """Where the programs are that are on PATH or in CUDA's own folder."""
+    """Return the paths of the programs on PATH or in CUDA's own folder."""
     path = f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"
     found = {name: shutil.which(name, path=path) for name in PROGRAMS}
     return {name: where for name, where in found.items() if where}
 
 
 def libraries():
-    """Files of CUDA's libraries that the system or a toolkit has."""
+    """Return the CUDA library files of the system or a toolkit."""
     known = run("ldconfig", "-p").splitlines()
     paths = [line.partition("=>")[2].strip() for line in known]
     paths += glob.glob("/usr/local/cuda*/lib64/lib*.so.*")
@@ -136,19 +139,19 @@ def libraries():
 
 
 def pythons():
-    """The versions of what each interpreter has that is found, by its path."""
+    """Return the versions in each interpreter, by its path."""
     names = [
         sys.executable,
         *(p for p in map(shutil.which, ("python3", "python")) if p),
     ]
     for pattern in PYTHONS:
         names += sorted(glob.glob(pattern))
-    # Not resolved: links of an environment are what makes it one.
+    # Not resolved: the links of a virtual environment identify it.
     return {name: ask_python(name) for name in dict.fromkeys(names)}
 
 
 def ask_python(interpreter):
-    """What `describe_python` says in another interpreter."""
+    """Return the result of `describe_python` in another interpreter."""
     text = run(interpreter, __file__)
     try:
         return json.loads(text.splitlines()[-1])
@@ -157,7 +160,7 @@ def ask_python(interpreter):
 
 
 def describe_python():
-    """The versions of this interpreter and of what it has, and files of CUDA."""
+    """Return the versions of this interpreter, its packages, and CUDA files."""
     versions = {}
     for name in DISTRIBUTIONS:
         try:
@@ -172,7 +175,7 @@ def describe_python():
 
 
 def wheel_files():
-    """The libraries in wheels of the `nvidia` namespace, with their bytes."""
+    """Return the libraries in wheels of the `nvidia` namespace, with their bytes."""
     spec = find_spec("nvidia")
     roots = map(Path, (spec.submodule_search_locations or ()) if spec else ())
     found = (f for root in roots for f in sorted(root.glob("*/lib/lib*.so.*")))
@@ -183,8 +186,7 @@ def wheel_files():
 
 
 def index():
-    """Whether pip can fetch a small package that CuPy needs: "reachable", or why
-    not."""
+    """Return "reachable" if pip can fetch a small package, else the error."""
     if is_on():
         return "not asked in a rehearsal"
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What one GPU shows of NCCL: one rank that gathers, combines, captures and aborts."""
+"""NCCL on one GPU: one rank that gathers, combines, captures and aborts."""
 
 import numpy as np
 
@@ -10,19 +10,19 @@ from toolkit.dtypes import numpy_dtype
 from toolkit.errors import CommunicationError
 
 SIZE = 1 << 20
-# A rank's kernel of these has pieces of its own and of others.
+# The kernel of a rank in this group reads local and received pieces.
 LEAVES, RANK, RANKS = Leaves.of_rows(11, 6), 1, 3
 
 
 def check(device, stream, bus, finished, load=nccl.library):
-    """What went well, by name.
+    """Return the check results, by name.
 
     Args:
         device: a device of the GPU backend.
         stream: the address of its stream.
-        bus: its address on the bus.
-        finished: makes a function that says whether all that was started is done.
-        load: gives the library.
+        bus: its PCI bus address.
+        finished: returns a function that checks whether all launched work is complete.
+        load: returns the library.
     """
     control, name = local.single(), device_name(bus)
     with device.scope():
@@ -47,7 +47,7 @@ def check(device, stream, bus, finished, load=nccl.library):
 
 
 def _arrays(device, count):
-    """Random numbers, on the device too, and room for as many."""
+    """Return random numbers, a device copy, and an output array of the same size."""
     values = np.random.default_rng(count).standard_normal(count).astype("float32")
     return values, device.upload(values), device.empty((count,), "float32")
 
@@ -61,7 +61,7 @@ def _gathers(device, group, finished):
 
 
 def _captures(device, group, finished):
-    """Whether a captured gather reads what is there when it is started again."""
+    """Return whether a replay of a captured gather reads the current data."""
     values, x, y = _arrays(device, SIZE)
     with device.scope():
         group.all_gather(x, y)
@@ -72,12 +72,12 @@ def _captures(device, group, finished):
         replay()
         group.wait(finished())
     same = device.download(y).tobytes() == (-values).tobytes()
-    del replay  # a graph must end before the communicator that it uses
+    del replay  # a graph must be released before the communicator that it uses
     return same
 
 
 def _combines(device, group, finished, dtype):
-    """Whether the kernel of a rank among several gives the bits of the host."""
+    """Return whether the kernel of one of several ranks gives the bits of the host."""
     plan = plan_all_reduce(RANK, RANKS, [Term(SIZE, dtype, LEAVES)])
     (step,) = (s for s in plan.steps if isinstance(s, Combine))
     kind, draws = numpy_dtype(dtype), np.random.default_rng(1)

@@ -1,7 +1,7 @@
-"""What a session on a GPU needs, where it can come from, and what runs without it.
+"""Requirements of a GPU session, their sources, and the steps that run without them.
 
-Nothing is installed into an interpreter: what comes from wheels or from an index goes
-into a folder of the session's own, which stands first on the path of its steps.
+No interpreter is modified: packages from wheels or from an index go into a separate
+folder of the session, which is first on the path of its steps.
 """
 
 import subprocess
@@ -15,12 +15,12 @@ import gpu_machine
 
 @dataclass(frozen=True)
 class Need:
-    """Something that steps import or load.
+    """Requirement that steps import or load.
 
     Attributes:
-        module: what is imported.
-        requirement: what an index is asked for.
-        without: what does not run where it is missing.
+        module: the module to import.
+        requirement: the requirement for the package index.
+        without: the steps that need it.
     """
 
     module: str
@@ -50,7 +50,7 @@ NEEDS = {
         Need("keras", "keras", "no comparison with Keras"),
     )
 }
-# Peers are gigabytes: only what is there, or was brought along, is compared with.
+# Peers are gigabytes, so only installed or supplied ones take part.
 NOT_FETCHED = ("torch", "jax")
 
 # Sizes are of files for CPython 3.12 on x86-64, as of November 2026.
@@ -82,41 +82,41 @@ hypothesis by the tests.
 
 
 def has(module, site=None):
-    """Whether a module can be imported, here or from the session's own folder."""
+    """Return whether a module is in this environment or the session's folder."""
     if site is not None and any(
         (Path(site) / f"{module}{end}").exists() for end in ("", ".py")
     ):
         return True
     try:
         return find_spec(module) is not None
-    except (ModuleNotFoundError, ValueError):  # of what it is in
+    except (ModuleNotFoundError, ValueError):  # of its parent package
         return False
 
 
 def wheels_in(folder):
-    """The wheels of a folder, by name."""
+    """Return the wheels of a folder, by name."""
     return sorted(Path(folder).glob("*.whl")) if folder else []
 
 
 def cuda_of(facts):
-    """The major version of CUDA whose packages a driver can use: 13, or 12."""
+    """Return the major CUDA version of packages that a driver supports: 13, or 12."""
     driver = facts.get("driver")
     return 12 if isinstance(driver, int) and driver < 13000 else 13
 
 
 def get(facts, site, wheels=None, seconds=240):
-    """Bring what is missing into a folder, from wheels, then from an index.
+    """Install missing requirements into a folder, from wheels, then from an index.
 
     Args:
-        facts: what `gpu_machine.look` found; with an answer of the index, if it had to
-            be asked.
-        site: the folder; its wheels are unpacked there.
+        facts: the result of `gpu_machine.look`; gets an entry for the index, if it is
+            queried.
+        site: the folder into which wheels are unpacked.
         wheels: a folder of wheels, or None.
-        seconds: how long an index may take.
+        seconds: the time limit of an index.
 
     Returns:
         By module: "installed", "from wheels", "from the index", or "missing: ..." with
-        what does not run; and under "words" what pip said where it failed.
+            the steps that need it; and under "words" the error of pip.
     """
     found = {name: "installed" for name in NEEDS if has(name)}
     words = []
@@ -139,7 +139,7 @@ def get(facts, site, wheels=None, seconds=240):
 
 
 def pip(site, seconds, *arguments):
-    """Install into a folder; what went wrong, as a list of at most one line."""
+    """Install into a folder; return the error as a list of at most one line."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site)]
     try:
         done = subprocess.run(

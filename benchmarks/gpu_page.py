@@ -1,7 +1,7 @@
-"""The records of sessions on a GPU as the page docs/gpu_benchmarks.md.
+"""Generator of docs/gpu_benchmarks.md from the records of GPU sessions.
 
 Example:
-  $ python benchmarks/gpu_page.py session.json --write docs/gpu_benchmarks.md
+    $ python benchmarks/gpu_page.py session.json --write docs/gpu_benchmarks.md
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main():
 
 
 def render(steps, machine, date="", note=""):
-    """The page, from the steps of sessions on one machine."""
+    """Return the page, from the steps of sessions on one machine."""
     rows = [row for row in rows_of(steps) if is_whole(row)]
     wanted = ("accuracy", "fits")
     if any(steps[name]["outcome"] != "passed" for name in wanted):
@@ -103,7 +103,7 @@ def render(steps, machine, date="", note=""):
     fits = steps["fits"]["results"]
     losses = max(row["error, limit"][0] for row in fits.values())
     digit = 10.0 ** floor(log10(losses))
-    losses = ceil(losses / digit) * digit  # "at most"
+    losses = ceil(losses / digit) * digit  # rounded up, for "at most"
     return PAGE.format(
         machine=machine_text(machine, steps, date),
         steps=step_table(rows),
@@ -120,7 +120,7 @@ def render(steps, machine, date="", note=""):
 
 
 def machine_text(machine, steps, date):
-    """The GPU, the processor and the versions, in a paragraph."""
+    """Return a paragraph on the GPU, the CPU and the versions."""
     gpu = machine["gpu"]["rows"][0].split(", ")
     system, cudnn = machine["system"], steps["facts"]["results"]["cudnn"]
     own = machine["pythons"][system["interpreter"]]["distributions"]
@@ -135,13 +135,13 @@ def machine_text(machine, steps, date):
 
 
 def is_whole(row):
-    """Whether there is a figure of ours, and one of a peer."""
+    """Return whether both toolkit and a peer have a result."""
     is_ours = isinstance(row.get(OURS), dict)
     return is_ours and best(row, "step", False) is not None
 
 
 def best(row, key, of_ours):
-    """The least figure of a row, of ours or of peers; None without any."""
+    """Return the minimum of a row, of toolkit or of peers; None without any."""
     found = [
         value[key]
         for name, value in row.items()
@@ -151,7 +151,7 @@ def best(row, key, of_ours):
 
 
 def step_table(rows):
-    """Milliseconds of each library, and the ratio to the best peer."""
+    """Return the milliseconds of each library, and the ratio to the best peer."""
     lines = [_line("case", "precision", *SHOWN, "ratio", "bar", "")]
     lines.append(_line(*["---"] * 2, *["---:"] * (len(SHOWN) + 2), "---"))
     for row in rows:
@@ -164,14 +164,14 @@ def step_table(rows):
 
 
 def first_ratio(row):
-    """Of the seconds until the first step is done, to the best peer's."""
+    """Return the ratio of the time to the first step to the best peer's."""
     peers = (n for n in SHOWN if n not in (OURS, TUNED, COMPILED))
     found = [row[n]["first"] for n in peers if isinstance(row.get(n), dict)]
     return row[OURS]["first"] / min(found)
 
 
 def first_table(rows):
-    """Seconds until the first step is done."""
+    """Return the seconds until the first step is complete."""
     shown = [name for name in SHOWN if name not in (COMPILED, TUNED)]
     lines = [_line("case", "precision", *shown, "ratio")]
     lines.append(_line(*["---"] * 2, *["---:"] * (len(shown) + 1)))
@@ -184,7 +184,7 @@ def first_table(rows):
 
 
 def exact_table(errors):
-    """Errors and limits by precision."""
+    """Return errors and limits by precision."""
     lines = [_line("", "outputs and loss", "all gradients", "worst gradient")]
     lines.append(_line("---", *["---:"] * 3))
     for name, row in errors.items():
@@ -195,7 +195,7 @@ def exact_table(errors):
 
 
 def cores(steps):
-    """A section on the machine's processor, if that was measured."""
+    """Return a section on the machine's CPU, if that was measured."""
     found = [s.get("results") for n, s in steps.items() if n.startswith("cores-")]
     found = [record for record in found if record]
     if not found:
@@ -213,7 +213,7 @@ def cores(steps):
 
 
 def ran(steps):
-    """The other steps, what became of them, and how many tests they were."""
+    """Return the other steps, their outcomes, and their numbers of tests."""
     lines = [_line("step", "outcome", "tests passed", "failed")]
     lines.append(_line("---", "---", "---:", "---:"))
     for name, step in steps.items():

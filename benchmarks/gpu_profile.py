@@ -1,8 +1,8 @@
-"""Where the time of a step of training goes on a GPU, kernel by kernel.
+"""GPU profile of a training step, kernel by kernel.
 
-Of ours each call of the program is captured alone, several times in a row, and timed by
-events, so that neither starting it nor waiting for it counts; of others torch's
-profiler says what ran.
+For toolkit, each call of the program is captured alone, several times in a row, and
+timed by events, so that launch overhead and waits do not count. For peers, torch's
+profiler reports the kernels.
 """
 
 from collections import defaultdict
@@ -10,12 +10,12 @@ from functools import partial
 
 from gpu_rehearsal import is_on
 
-# How often a call is in its graph, and the most rows that are kept.
+# Repetitions of a call in its graph, and the maximum number of rows.
 TIMES, ROWS = 10, 150
 
 
 class Watch:
-    """Remembers all programs that are put on memory from now on."""
+    """Recorder of all programs that are bound to memory."""
 
     def __init__(self):
         from toolkit.backends.cupy.program import GpuProgram
@@ -29,7 +29,7 @@ class Watch:
         GpuProgram.bind = remembered
 
     def calls(self, step):
-        """What the largest program calls, in order, each with its microseconds."""
+        """Return the largest program's calls, in order, each with its microseconds."""
         if is_on():
             return []
         step()
@@ -50,7 +50,7 @@ def _seconds(device, call):
             call()
 
     replay = device.capture(several)
-    replay()  # the first one loads what it runs
+    replay()  # the first launch loads the modules
     events[0].record(device.stream)
     replay()
     events[1].record(device.stream)
@@ -60,7 +60,7 @@ def _seconds(device, call):
 
 
 def _told(call):
-    """What a call is: a kernel with its grid, a product, or a graph of cuDNN."""
+    """Return the name of a call: a kernel with its grid, a product, or a graph."""
     if not isinstance(call, partial):
         return f"{call.kernel.name} {call.grid} {call.block}"
     plan = call.func
@@ -76,7 +76,7 @@ def _told(call):
 
 
 def torchs(step):
-    """The kernels of a step of torch: how often each ran, and microseconds together."""
+    """Return the kernels of a torch step: counts and total microseconds."""
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CUDA]
@@ -93,7 +93,7 @@ def torchs(step):
 
 
 def table(rows, most=40):
-    """Rows as text, equal ones together, the longest first."""
+    """Return rows as text, equal ones merged, longest first."""
     found = defaultdict(lambda: [0, 0.0])
     for name, told, spent in rows:
         row = found[f"{name} | {told}"]

@@ -1,11 +1,12 @@
-"""What a training step of gpu_speed.py consists of on a GPU, without one.
+"""Composition of a training step of gpu_speed.py on a GPU, computed without a GPU.
 
-Compiles the steps as far as they go without a device and prints, for each group of
-equal ones, what it reads, writes and computes. The times are bounds by the roofline of
-an H200: nothing is measured, and nothing can be as fast as all of them together.
+The script compiles the steps as far as possible without a device. For each group of
+equal steps, it prints the memory traffic and operations. The times are lower bounds by
+the roofline of an H200: nothing is measured, and the sum of the bounds is not
+attainable.
 
 Example:
-  $ python benchmarks/gpu_programs.py resnet50 bfloat16 --rows 30
+    $ python benchmarks/gpu_programs.py resnet50 bfloat16 --rows 30
 """
 
 import argparse
@@ -30,20 +31,20 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.steps import Dnn, Loop, Product
 
-# Bytes, and operations of tensor cores, that an H200 does in a second at most; seconds
-# that a launch takes inside a captured graph.
+# Peak bytes per second and tensor core operations per second of an H200; seconds per
+# launch inside a captured graph.
 BANDWIDTH, LAUNCH = 4.3e12, 2.5e-6
 PEAKS = {"bfloat16": 700e12, "float16": 700e12, "float32": 400e12, "float64": 60e12}
 
 
 class PlanDevice(Device):
-    """A device that programs are planned for, and that can do nothing."""
+    """Device for planning only; it cannot compute."""
 
     captures = True
     libraries = frozenset({"cublaslt", "cudnn"})
 
     def empty(self, shape, dtype):
-        # Pages that nobody touches are never there.
+        # Untouched pages need no physical memory.
         return np.empty(shape, dtypes.numpy_dtype(dtype))
 
     def owns(self, array):
@@ -74,7 +75,7 @@ class PlanDevice(Device):
         raise NotImplementedError("a device that is only planned for runs nothing")
 
 
-# Planning asks a device for nothing else.
+# Planning needs no other method of a device.
 PlanDevice.__abstractmethods__ = frozenset()
 
 
@@ -87,7 +88,7 @@ class _Plan:
 
 @dataclass
 class Group:
-    """Equal steps: how many, their traffic and operations, and the seconds of all."""
+    """Group of equal steps: their number, traffic, operations, and total seconds."""
 
     count: int = 0
     nbytes: int = 0
@@ -96,7 +97,7 @@ class Group:
 
 
 def program_of(case, precision, batch=None):
-    """The program of a step of training, planned for a GPU."""
+    """Return the program of a training step, planned for a GPU."""
     registry.register_backend("cupy", lambda: CupyBackend(PlanDevice(), np))
     toolkit.config.set_matmul_precision("tf32")
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
@@ -110,7 +111,7 @@ def program_of(case, precision, batch=None):
 
 
 def groups(program, times=1):
-    """Equal steps of a program together, by their labels."""
+    """Return equal steps of a program as groups, by their labels."""
     found = defaultdict(Group)
     for node, lowered in zip(program.graph.nodes, program.lowered, strict=True):
         if lowered is None:
@@ -148,7 +149,7 @@ def _dtype(step):
 
 
 def _traffic(program, node, step):
-    """Bytes that a step reads and writes, each operand once."""
+    """Return the bytes that a step reads and writes, each operand once."""
     places = step.arguments if isinstance(step, Launch) else step.operands
     words = [w for p in places if isinstance(p, Table) for row in p.rows for w in row]
     values = [*node.inputs, *node.outputs]
@@ -159,13 +160,13 @@ def _traffic(program, node, step):
             total += min(value.spec.nbytes, program.layouts[value].root.spec.nbytes)
         elif isinstance(place, Scratch):
             total += place.nbytes
-    if node.op.name in ("gather", "dynamic_slice"):  # reads but what it writes
+    if node.op.name in ("gather", "dynamic_slice"):  # reads only as much as it writes
         total -= max(0, node.inputs[0].spec.nbytes - node.outputs[0].spec.nbytes)
     return total
 
 
 def label_of(node, step):
-    """What steps have in common that are counted together."""
+    """Return the label that equal steps share."""
     if isinstance(step, Product):
         g = step.gemm
         turned = "".join("NT"[t] for t in g.transpose)
@@ -186,7 +187,7 @@ def label_of(node, step):
 
 
 def report(case, precision, rows, batch=None):
-    """The table of a step as text."""
+    """Return the table of a step as text."""
     program = program_of(case, precision, batch)
     found = groups(program)
     total = Group()
@@ -214,12 +215,12 @@ def _figures(g):
 
 
 def launches(program):
-    """How many calls a captured step consists of, once small updates are joined."""
+    """Return the number of calls of a captured step, with batched updates."""
     if program.code is None:
         return "not one program"
     values = (*program.graph.inputs, *program.graph.outputs)
     table = program.backend.call_table([v.spec for v in values], program.kept)
-    start = 1 << 40  # no addresses at all, but none overlap
+    start = 1 << 40  # fake addresses that do not overlap
     for number, value in enumerate(values):
         table[number] = start
         start += math.ceil(value.spec.nbytes / 256 + 1) * 256

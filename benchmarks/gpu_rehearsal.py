@@ -1,29 +1,29 @@
-"""A GPU made of host memory, on which a session on a GPU is rehearsed.
+"""GPU in host memory, for rehearsals of a GPU session.
 
-It computes what a GPU would be asked, slowly: everything is tiny. What only a GPU has
-stays unrehearsed: libraries by their addresses, captured graphs, streams, time.
+It executes all GPU work on the CPU, slowly, with tiny sizes. GPU-only features are not
+rehearsed: library addresses, captured graphs, streams, time.
 """
 
 import os
 import tempfile
 from pathlib import Path
 
-# Set in the environment of a rehearsal, and so in that of its steps.
+# Set in the environment of a rehearsal and its steps.
 VARIABLE = "GPU_REHEARSAL"
 # Bytes of memory of the device.
 MEMORY = 1 << 30
 
 
 def is_on():
-    """Whether this process is one of a rehearsal."""
+    """Return whether this process is part of a rehearsal."""
     return bool(os.environ.get(VARIABLE))
 
 
 def install():
-    """Let "gpu:0" be host memory, if this is a rehearsal."""
+    """Replace "gpu:0" by host memory, if this is a rehearsal."""
     if not is_on():
         return
-    # Here, because what looks at a machine needs the standard library alone.
+    # A local import, because `gpu_machine` needs the standard library only.
     import numpy as np
 
     from tests.backends.cupy.host import HostDevice
@@ -36,5 +36,5 @@ def install():
 
 
 def size(real, tiny):
-    """How large something is: in a rehearsal, tiny."""
+    """Return a size: the tiny one in a rehearsal."""
     return tiny if is_on() else real

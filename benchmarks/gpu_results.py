@@ -1,8 +1,8 @@
-"""A plugin of pytest for runs on a GPU: parts of a run, results as they come.
+"""pytest plugin for GPU runs: parts of the tests, and incremental results.
 
-GPU_RESULTS names the file that results are written to, GPU_PART the part of the tests
-that is run, such as 2/8. After an error that ends all work on a device a worker process
-ends too: another one takes its place, and the tests after it are not lost.
+GPU_RESULTS is the result file. GPU_PART is the part of the tests to run, for example
+2/8. After an error that ends all work on a device, the worker process exits. A new
+worker replaces it, so that later tests still run.
 """
 
 import json
@@ -13,19 +13,19 @@ from time import monotonic
 
 import gpu_rehearsal
 
-# Characters of a failure that are kept, and seconds between two writings of the file.
+# Maximum characters of a failure, and minimum seconds between writes of the file.
 MOST_WORDS, PAUSE = 1500, 2.0
 
 
 class Results:
-    """Counts of outcomes, and the failures in words."""
+    """Counts of outcomes, and the texts of failures."""
 
     def __init__(self, path):
         self.path, self.written = path, 0.0
         self.counts, self.failures = Counter(), {}
 
     def add(self, report):
-        """Take in a report of a phase of a test."""
+        """Add a report of a phase of a test."""
         is_result = report.when == "call" or report.outcome != "passed"
         if is_result:
             self.counts[report.outcome] += 1
@@ -45,7 +45,7 @@ class Results:
 
 
 class Reporter:
-    """In the process that hears of all results."""
+    """Plugin of the process that receives all results."""
 
     def __init__(self, path):
         self.results = Results(Path(path))
@@ -58,7 +58,7 @@ class Reporter:
 
 
 class Guard:
-    """In a worker: end with a device on which nothing can be computed any more."""
+    """Plugin of a worker: exit when the device is broken."""
 
     def pytest_runtest_logfinish(self):
         if is_broken():
@@ -66,7 +66,7 @@ class Guard:
 
 
 def is_broken():
-    """Whether a kernel has failed in this process."""
+    """Return whether a kernel has failed in this process."""
     from toolkit.backends import registry
 
     backend = registry._backends.get("cupy")
@@ -74,7 +74,7 @@ def is_broken():
 
 
 def pytest_configure(config):
-    """Begin: in a worker with the guard, elsewhere with the results."""
+    """Register the guard in a worker, and the reporter elsewhere."""
     gpu_rehearsal.install()
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Guard())
@@ -83,9 +83,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Leave the part of the tests that is to run."""
+    """Select the part of the tests to run."""
     part = os.environ.get("GPU_PART")
     if part:
         number, count = map(int, part.split("/"))
-        # Neighbours are alike: each part gets some of all.
+        # Adjacent tests are similar: each part gets some of all.
         items[:] = items[number - 1 :: count]

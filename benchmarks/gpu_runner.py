@@ -1,8 +1,8 @@
-"""Steps in processes of their own: run in order, cut at their limits, kept as JSON.
+"""Runner of steps in separate processes: in order, with time limits, stored as JSON.
 
-A record of all steps is written when one begins, while it runs and when it ends, so
-whatever ends this process loses at most some seconds. The next call reads the record,
-leaves out what is done, and runs again what was cut.
+It writes a record of all steps when a step starts, while it runs and when it ends. So a
+crash loses at most some seconds. The next call reads the record, skips finished steps,
+and repeats interrupted ones.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ import gpu_needs
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = Path(__file__).resolve().parent
-# Seconds between two looks at a step that runs.
+# Seconds between two checks of a running step.
 POLL = 2.0
-# What may become of a step; what is done is not run again unless it is asked for.
+# The outcomes of a step; a finished step runs again only on request.
 OUTCOMES = ("passed", "failed", "cut", "running", "not begun", "left out")
 DONE = ("passed", "failed")
 LAST_WORDS = 2000
@@ -32,17 +32,17 @@ LAST_WORDS = 2000
 
 @dataclass(frozen=True)
 class Step:
-    """One process.
+    """Step in one process.
 
     Attributes:
         name: of letters, digits, dots, hyphens and underscores.
-        command: its arguments; in these and in the environment {json} stands for the
-            file that it writes its results to, as often as it likes, and {limit} for
-            its seconds.
-        limit: seconds after which it is ended.
-        least: seconds without which it is not begun.
-        modules, programs: without which it is left out.
-        environment: what its environment has besides.
+        command: its arguments; in these and in the environment, {json} is the path of
+            its result file, which it can write repeatedly, and {limit} is its time
+            limit in seconds.
+        limit: the time limit in seconds.
+        least: the minimum remaining seconds to start it.
+        modules, programs: its requirements.
+        environment: additional environment variables.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Step:
 
 
 def tree():
-    """A short name of the sources, by which results of other ones are told apart."""
+    """Return a short hash of the sources, to distinguish results of different ones."""
     folders = (ROOT / "toolkit", BENCHMARKS, ROOT / "tests" / "backends")
     files = sorted(path for folder in folders for path in folder.rglob("*.py"))
     content = hashlib.sha256()
@@ -65,13 +65,13 @@ def tree():
 
 
 class Session:
-    """The record of steps, and the folder where it is kept.
+    """Record of steps, and its folder.
 
     Args:
         output: the folder of `session.json`, `session.txt` and `logs.tar.gz`.
-        work: a folder for files of this call alone.
-        earlier: records of calls before, the last one last.
-        search: folders that stand first on the path of modules of each step.
+        work: a folder for temporary files of this call.
+        earlier: records of earlier calls, the last one last.
+        search: folders that are first on the module path of each step.
     """
 
     def __init__(self, output, work, earlier=(), search=()):
@@ -86,7 +86,7 @@ class Session:
             self._read(path)
 
     def _read(self, path):
-        """What a call before has left, as far as it can be read."""
+        """Read the record of an earlier call, as far as possible."""
         path = Path(path)
         path = path / "session.json" if path.is_dir() else path
         with contextlib.suppress(OSError, ValueError):
@@ -95,19 +95,19 @@ class Session:
             self.about |= found["about"]
 
     def has(self, module):
-        """Whether steps can import a module."""
+        """Return whether steps can import a module."""
         return any(gpu_needs.has(module, place) for place in self.search)
 
     def run(self, steps, end, again=()):
-        """Run what is not done yet, until there is no time.
+        """Run the unfinished steps until the time limit.
 
         Args:
-            steps: in the order in which they are run.
-            end: when everything has to be over, as `monotonic` tells it.
-            again: names of steps, or "failed", that are run though they are done.
+            steps: in execution order.
+            end: the deadline, as a value of `monotonic`.
+            again: names of finished steps to repeat, or "failed".
 
         Returns:
-            Whether all of them have passed or were left out.
+            Whether all steps passed or were skipped.
         """
         for step in steps:
             before = self.steps.get(step.name, {}).get("outcome")
@@ -117,7 +117,7 @@ class Session:
             if reason := self._why_not(step):
                 self._put(step, "left out", words=reason)
             elif end - monotonic() < step.least:
-                if before is None:  # what a cut one has found stays
+                if before is None:  # the results of an interrupted run stay
                     self._put(step, "not begun", words="no time was left")
             else:
                 self._run(step, min(step.limit, end - monotonic()))
@@ -187,7 +187,7 @@ class Session:
             shutil.copyfile(self.work / "logs.tar.gz", self.output / "logs.tar.gz")
 
     def summary(self):
-        """How many steps passed and what became of the others, as text."""
+        """Return the number of passed steps and the other outcomes, as text."""
         found = Counter(step["outcome"] for step in self.steps.values())
         told = ", ".join(f"{found[name]} {name}" for name in OUTCOMES if found[name])
         lines = [f"{len(self.steps)} steps: {told}", ""]
@@ -195,7 +195,7 @@ class Session:
         return "\n".join(lines) + "\n"
 
     def row(self, name):
-        """What became of a step, in a line."""
+        """Return the outcome of a step, in a line."""
         found = self.steps[name]
         other = "" if found["tree"] == self.tree else " (of other sources)"
         seconds = f"{found['seconds']:6.1f} s" if "seconds" in found else " " * 8
@@ -204,9 +204,9 @@ class Session:
 
 
 def wait(command, file, environment, limit, look):
-    """The exit status of a command; None if it was ended after the limit.
+    """Return the exit status of a command; None if it exceeded the limit.
 
-    Whatever ends this, the command and all that it began are ended too.
+    On any exit, the command and all its child processes are terminated.
     """
     process = subprocess.Popen(
         command,
@@ -236,20 +236,20 @@ def _program(name):
 
 
 def _write(path, text):
-    """Replace a file at once, so that no reader finds half of it."""
+    """Replace a file atomically, so that no reader sees a partial file."""
     aside = path.with_name(f".{path.name}")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
 
 
 def last_words(log):
-    """The end of a log."""
+    """Return the end of a log."""
     with contextlib.suppress(OSError):
         return log.read_text(encoding="utf-8", errors="replace")[-LAST_WORDS:]
     return ""
 
 
 def last_line(log):
-    """The last line of a log that is not empty."""
+    """Return the last line of a log that is not empty."""
     lines = last_words(log).strip().splitlines()
     return lines[-1].strip() if lines else ""

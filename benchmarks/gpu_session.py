@@ -1,10 +1,10 @@
-"""Run on a GPU all that only a GPU can show, in as many calls as it takes.
+"""Run all GPU-only checks and measurements, in as many calls as necessary.
 
-The first minute looks at the machine and gets what is missing, as far as it can be had;
-then one step runs after the other, those first that tell most. The folder of results
-has four files: session.json with everything, session.txt with the summary,
-machine.json, and the logs of this call. A step that dies or runs out of time costs
-no other: the next call leaves out what is done and runs what was cut.
+The first minute inspects the machine and installs missing requirements, if possible.
+Then the steps run in order, the most informative first. The result folder has four
+files: session.json with everything, session.txt with the summary, machine.json, and the
+logs of this call. A step that crashes or exceeds its limit does not affect other steps.
+The next call skips finished steps and repeats interrupted ones.
 
 Examples:
   $ scripts/gpu_session --plan
@@ -31,7 +31,7 @@ import gpu_table
 
 
 def parse(arguments=None):
-    """The options of the command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,9 +52,9 @@ def parse(arguments=None):
 
 
 def chosen(options):
-    """The steps that are asked for.
+    """Return the selected steps.
 
-    What they are depends on whether this is a rehearsal: they are read now.
+    They depend on whether this is a rehearsal, so they are read only after the options.
     """
     found = importlib.import_module("gpu_steps").steps()
     starts = tuple(options.only)
@@ -62,7 +62,7 @@ def chosen(options):
 
 
 def look(options, output, site):
-    """The facts of the machine, and what was got from where."""
+    """Return the facts of the machine, and the source of each requirement."""
     facts = gpu_machine.look(output)
     path = output / "machine.json"
     path.write_text(json.dumps(facts, indent=1), encoding="utf-8")
@@ -75,7 +75,7 @@ def look(options, output, site):
 
 
 def text(session):
-    """The summary, with the table of what was measured and every failed test."""
+    """Return the summary, with the table of measurements and every failed test."""
     lines = [session.summary()]
     rows = gpu_table.rows_of(session.steps)
     if rows:
@@ -90,7 +90,7 @@ def text(session):
 
 
 def main(arguments=None):
-    """Run the steps; 0 if all of them have passed or were left out."""
+    """Run the steps; return 0 if all of them passed or were skipped."""
     begun = monotonic()
     options = parse(arguments)
     if options.plan:
@@ -102,7 +102,7 @@ def main(arguments=None):
     if options.list:
         print("\n".join(f"{s.name:24} at most {s.limit:.0f} s" for s in wanted))
         return 0
-    # What ends this call ends its steps first, and the record says so.
+    # A signal terminates the current step first, and the record includes it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpu_session_") as folder:

@@ -1,7 +1,7 @@
-"""Steps of training on a GPU beside torch and JAX: equal loops, data on the device.
+"""GPU training steps compared with torch and JAX: equal loops, data on the device.
 
-Each library runs in a process of its own: `gpu_speed.py LIBRARY CASE PRECISION` prints
-the seconds of a step and those until the first step was done.
+Each library runs in a separate process: `gpu_speed.py LIBRARY CASE PRECISION` prints
+the seconds of a step, and the seconds until the first step is complete.
 """
 
 import compileall
@@ -26,15 +26,15 @@ from gpu_table import BEGUN, COMPILED, LIBRARIES, OURS, RUNS
 import toolkit
 from toolkit.bench.networks import TEXT_LENGTH, WORDS
 
-# Peers need none of this, so their time begins here.
+# Peers do not need these imports, so their time starts after them.
 IMPORTED = perf_counter()
 
-# Seconds are at most those of one library in one case; with fewer left, none is begun.
+# The maximum seconds of one library in one case; with fewer left, no library starts.
 ROUNDS, STEPS, WARM_UP = size((5, 20, 10), (1, 1, 2))
 LIMIT, LEAST = 150, 10
-# The seconds that the steps of a case take at most, once it is compiled.
+# The maximum seconds of the steps of a case, after compilation.
 PAUSE = 30
-# case: (batch, bar of our time by the best peer's)
+# case: (batch, maximum ratio of our time to the best peer's)
 CASES = {
     "cifar_cnn": (size(256, 4), 0.8),
     "mnist_mlp": (size(128, 4), 0.5),
@@ -43,9 +43,9 @@ CASES = {
     "lstm": (size(64, 2), 1.2),
 }
 SOURCES = Path(toolkit.__file__).parent
-# Names a file: what is compiled is measured once that is there.
+# The path of a file; a compiled case is measured after the file exists.
 TURN = "GPU_SPEED_TURN"
-# Where libraries keep what they have compiled, for the next process.
+# Disk caches of compiled code of the libraries.
 CACHES = (
     "TOOLKIT_CACHE_DIR",
     "TORCHINDUCTOR_CACHE_DIR",
@@ -54,12 +54,12 @@ CACHES = (
 )
 LENGTH, WIDTH, HEADS, DEPTH = size((1024, 768, 12, 12), (16, 32, 2, 1))
 VOCABULARY = size(50257, 97)
-# Extent of the pictures of ResNet-50, and their classes.
+# Extent of the images of ResNet-50, and its classes.
 SIDE, CLASSES = size((224, 1000), (32, 10))
 
 
 def data(case, batch):
-    """One batch: NumPy arrays."""
+    """Return one batch as NumPy arrays."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def data(case, batch):
 
 
 def build(keras, case):
-    """The network in Keras code, compiled for training."""
+    """Build the network in Keras code, compiled for training."""
     from toolkit.bench import networks
 
     sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=False)
@@ -98,7 +98,7 @@ def build(keras, case):
 
 
 def _gpt2(keras):
-    """GPT-2 small, without dropout."""
+    """Build GPT-2 small, without dropout."""
     layers = keras.layers
 
     class Embed(layers.Layer):
@@ -125,7 +125,7 @@ def _gpt2(keras):
 
 
 def with_keras(module, case, precision):
-    """A function that runs one step, and one that waits for the device."""
+    """Return a function that runs one step, and one that waits for the device."""
     x, y = data(case, CASES[case][0])
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
     module.config.set_dtype_policy(policy)
@@ -141,7 +141,7 @@ def with_keras(module, case, precision):
 
 
 def with_toolkit(case, precision, tuned=False):
-    """The same, without the check of arguments that `train_on_batch` makes."""
+    """Return the same for toolkit, without the argument check of `train_on_batch`."""
     import toolkit
     from toolkit.backends import get_backend
 
@@ -158,7 +158,7 @@ def with_toolkit(case, precision, tuned=False):
 
 
 def with_torch(case, precision, compiled):
-    """torch by hand: channels last, fused Adam, autocast for bfloat16."""
+    """Return a handwritten torch step: channels last, fused Adam, autocast."""
     import gpu_torch
     import torch
 
@@ -171,14 +171,14 @@ def with_torch(case, precision, compiled):
 
 
 def with_jax(case, precision):
-    """JAX by hand: one jit for the step; float32 is tf32 by default."""
+    """Return a handwritten JAX step with one jit; float32 is tf32 by default."""
     import gpu_jax
 
     return gpu_jax.step(case, *data(case, CASES[case][0]), precision == "bfloat16")
 
 
 def one(library, case, precision, profile=""):
-    """Measure in this process, and with `profile` each kernel; prints JSON."""
+    """Measure in this process, and each kernel with `profile`; print JSON."""
     start = BEGUN if library.startswith(OURS) else IMPORTED
     gpu_rehearsal.install()
     watch = watched(library, profile)
@@ -214,7 +214,7 @@ def one(library, case, precision, profile=""):
 
 
 def _in_turn():
-    """Wait until others have been measured that compiled at the same time."""
+    """Wait until the measurement of cases that compiled concurrently."""
     path = os.environ.get(TURN)
     if path:
         Path(f"{path}.ready").touch()
@@ -223,7 +223,7 @@ def _in_turn():
 
 
 def watched(library, profile):
-    """What says of a step where its time went, if that was asked for."""
+    """Return the profiler of a step, if requested."""
     if not profile:
         return None
     import gpu_profile
@@ -240,14 +240,14 @@ def measure(
     libraries=tuple(name for name in LIBRARIES if name != COMPILED),
     profile="",
 ):
-    """What a step took in each library.
+    """Return the step time of each library.
 
     Args:
         case, precision: one of `gpu_table.RUNS`.
-        seconds: after which no library is begun, and none goes on.
-        save: is given the row after each library.
-        libraries: those of `gpu_table.LIBRARIES` that are measured.
-        profile: whether to say where the time of a step goes, where that is known.
+        seconds: the time limit; after it no library starts or continues.
+        save: receives the row after each library.
+        libraries: the keys of `gpu_table.LIBRARIES` to measure.
+        profile: whether to profile a step, if the library supports it.
     """
     keep_bytecode()
     end = perf_counter() + seconds
@@ -256,7 +256,7 @@ def measure(
         needed = LIBRARIES[library]
         missing = [name for name in needed if find_spec(name) is None]
         left = end - perf_counter()
-        # A rehearsal has no GPU for peers, and needs none for itself.
+        # A rehearsal has no GPU for peers, and toolkit needs none.
         if gpu_rehearsal.is_on() and not library.startswith(OURS):
             row[library] = "a rehearsal"
         elif missing and not gpu_rehearsal.is_on():
@@ -272,16 +272,18 @@ def measure(
 
 
 def keep_bytecode():
-    """Compile our sources for Python, as pip has compiled those of the peers."""
+    """Compile our sources to bytecode, as pip has done for the peers."""
     compileall.compile_dir(SOURCES, quiet=1)
 
 
 def compiled(save, seconds):
-    """The same of torch.compile, which takes minutes: all cases at once, then in turn.
+    """Return the step times of torch.compile, which takes minutes to compile.
+
+    All cases compile concurrently, and are measured in sequence.
 
     Args:
-        save: is given the rows by case and precision, whenever there is a new one.
-        seconds: after which what is not compiled stays so.
+        save: receives the rows by case and precision after each new one.
+        seconds: the time limit of compilation.
     """
     end, rows = perf_counter() + seconds, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -294,7 +296,8 @@ def compiled(save, seconds):
                 sleep(0.5)
             for turn, process in begun.values():
                 if not Path(f"{turn}.ready").exists() and process.poll() is None:
-                    os.killpg(process.pid, SIGKILL)  # it would disturb the others
+                    # it would disturb other measurements
+                    os.killpg(process.pid, SIGKILL)
             for (turn, process), run in zip(begun.values(), begun, strict=True):
                 rows[" ".join(run)] = _in_its_turn(turn, process)
                 save(rows)
@@ -307,7 +310,7 @@ def compiled(save, seconds):
 
 
 def _begun(folder, case, precision):
-    """The file that lets a process measure what it compiles, and the process."""
+    """Start a compiling process; return its start file for the measurement, and it."""
     turn = folder / f"{case}-{precision}"
     own = {name: f"{turn}-{name}" for name in CACHES} | {TURN: str(turn)}
     command = [sys.executable, __file__, COMPILED, case, precision]
@@ -322,7 +325,7 @@ def _begun(folder, case, precision):
 
 
 def _in_its_turn(turn, process):
-    """The figures of a process that may measure now, or why there are none."""
+    """Return the results of a process that may measure now, or the error."""
     turn.touch()
     try:
         process.wait(PAUSE)
@@ -335,13 +338,13 @@ def _in_its_turn(turn, process):
 
 
 def _figures(said):
-    """The last figures that a process has printed; None if there are none."""
+    """Return the last results that a process has printed; None if there are none."""
     rows = [line for line in said.splitlines() if line.startswith('{"step"')]
     return json.loads(rows[-1]) if rows else None
 
 
 def _ask(library, case, precision, limit, profile=""):
-    """What a process says that measures a library, with nothing compiled before."""
+    """Return the output of a process that measures a library with empty caches."""
     command = [sys.executable, __file__, library, case, precision, profile]
     with tempfile.TemporaryDirectory() as folder:
         fresh = {name: f"{folder}/{name}" for name in CACHES}

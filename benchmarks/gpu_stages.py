@@ -1,4 +1,4 @@
-"""The steps of gpu_session.py that are no tests: `gpu_stages.py NAME JSON ...`."""
+"""Steps of gpu_session.py that are not tests: `gpu_stages.py NAME JSON ...`."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ GPU = gpu_fits.GPU
 
 
 def facts(save):
-    """The device, its libraries, and what cuDNN has to know of it to plan for it."""
+    """Save the device, its libraries, and the properties that cuDNN plans need."""
     backend = get_backend("cupy")
     found = {**backend.describe(), "devices": toolkit.config.list_devices()}
     if gpu_rehearsal.is_on():
@@ -35,7 +35,8 @@ def facts(save):
         with backend.device.scope():
             text = cudnn.properties(0)
     except BackendUnavailable as error:
-        # All else goes on: convolutions as products of gathered windows, slowly.
+        # All other parts work: convolutions run as products of gathered windows,
+        # slowly.
         found["cudnn"] = f"MISSING: {error}"
     else:
         found["cudnn"] = cudnn.version()
@@ -47,16 +48,16 @@ def facts(save):
 
 
 def first(save):
-    """One of each: the driver, a kernel, a product, a convolution, a captured step.
+    """Check the driver, a kernel, a product, a convolution and a captured step.
 
-    Each is tried whatever has become of the others, and says why it failed.
+    All checks run, even after failures, and report their errors.
     """
     found = {}
     for check in (driver, kernel, product, convolution, captured):
         start = perf_counter()
         try:
             row = {"passed": True, "found": check()}
-        except Exception as error:  # whatever it is: that is what is looked for here
+        except Exception as error:  # any error is a result
             said = f"{type(error).__name__}: {error}"
             row = {"passed": False, "error": said, "trace": traceback.format_exc()}
         found[check.__name__] = row | {"seconds": round(perf_counter() - start, 2)}
@@ -65,7 +66,7 @@ def first(save):
 
 
 def driver():
-    """The versions of the driver and of CuPy's runtime."""
+    """Return the versions of the driver and of CuPy's runtime."""
     if gpu_rehearsal.is_on():
         return "a rehearsal"
     runtime = cupy_module().cuda.runtime
@@ -74,7 +75,7 @@ def driver():
 
 
 def bare_backend():
-    """The backend, even where there is no cuBLASLt: kernels need none."""
+    """Return the backend, even without cuBLASLt, which kernels do not need."""
     try:
         return get_backend("cupy")
     except BackendUnavailable:
@@ -84,7 +85,7 @@ def bare_backend():
 
 
 def compared(name, arrays, limit, dtype="float32", **attrs):
-    """The error of a primitive's kernel against float64 on the processor."""
+    """Return the error of a primitive's kernel against float64 on the CPU."""
     backend, exact = bare_backend(), get_backend("reference").kernels[name]
     given = [backend.asarray(x, dtype) for x in arrays]
     back = [backend.to_numpy(x).astype("float64") for x in given]
@@ -97,13 +98,13 @@ def compared(name, arrays, limit, dtype="float32", **attrs):
 
 
 def kernel():
-    """A generated kernel."""
+    """Check a generated kernel."""
     x = np.random.default_rng(0).random((300, 70), "float32")
     return compared("exp", [x], 1e-6)
 
 
 def product():
-    """Products of float32 and of bfloat16."""
+    """Check products of float32 and of bfloat16."""
     rng = np.random.default_rng(0)
     pair = rng.random((96, 64), "float32"), rng.random((64, 48), "float32")
     return {
@@ -113,7 +114,7 @@ def product():
 
 
 def convolution():
-    """Convolutions of float32 and of bfloat16."""
+    """Check convolutions of float32 and of bfloat16."""
     rng = np.random.default_rng(0)
     pair = rng.random((2, 9, 9, 16), "float32"), rng.random((3, 3, 16, 24), "float32")
     attrs = {"strides": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1)}
@@ -125,7 +126,7 @@ def convolution():
 
 
 def captured():
-    """A step that is captured, four times on the same arrays."""
+    """Check a captured step, four times on the same arrays."""
 
     @toolkit.function
     def step(x, w):
@@ -144,7 +145,7 @@ def captured():
 
 
 def nccl(save):
-    """One rank of NCCL on this GPU: gathers, sums, a captured graph, an abort."""
+    """Check one rank of NCCL on this GPU: gathers, sums, a captured graph, an abort."""
     import gpu_nccl
 
     device = get_backend("cupy").device
@@ -161,9 +162,9 @@ def nccl(save):
 
 
 def read(save):
-    """A step of each library, so that its files are in memory for what is measured.
+    """Run a step of each library, so that its files are in the page cache.
 
-    A disk is a matter of the machine: what is read first would take seconds longer.
+    A cold disk read would add seconds to the first measurement.
     """
     import gpu_speed
 
@@ -173,7 +174,7 @@ def read(save):
 
 
 def speed(save, case, precision, seconds):
-    """Seconds of a step of training beside torch and JAX, where these are installed."""
+    """Measure a training step, compared with the installed ones of torch and JAX."""
     import gpu_speed
 
     row = gpu_speed.measure(case, precision, float(seconds) - 5, save)
@@ -181,14 +182,14 @@ def speed(save, case, precision, seconds):
 
 
 def compiled(save, seconds):
-    """The same of torch.compile, for all cases."""
+    """Measure all cases with torch.compile."""
     import gpu_speed
 
     return gpu_speed.compiled(save, float(seconds) - 5), True
 
 
 def profile(save, case, precision, seconds):
-    """Where the time of a step goes, here, in torch and in JAX."""
+    """Profile a training step of toolkit, torch and JAX."""
     import gpu_profile
     import gpu_speed
 
@@ -212,7 +213,7 @@ STAGES = {
 
 
 def main(name, path, *arguments):
-    """Run a stage and write its results, as they come and in the end."""
+    """Run a stage; write its results incrementally and at the end."""
     gpu_rehearsal.install()
 
     def save(found):

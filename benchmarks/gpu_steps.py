@@ -1,7 +1,7 @@
-"""The steps of a session on a GPU, in the order of their worth.
+"""Steps of a GPU session, most valuable first.
 
-Each is a process with a limit of its own. In a rehearsal the same steps run on host
-memory, those of tests and of the processor in a short form.
+Each is a process with its own time limit. In a rehearsal the same steps run on host
+memory. Tests and CPU measurements then run in a short form.
 """
 
 import sys
@@ -10,26 +10,26 @@ from gpu_rehearsal import is_on, size
 from gpu_runner import BENCHMARKS, Step
 from gpu_table import RUNS
 
-# How many parts the conformance tests are run in: each is collected in every process.
+# Number of parts of the conformance tests. Every process collects all tests.
 PARTS = 2
 CONFORMANCE = "tests/backends/test_kernels.py"
-# Cases of the processor that are measured with each number of threads.
+# CPU cases that are measured with each number of threads.
 CORES = size((16, 8, 4, 2, 1), (1,))
 CASES_OF_CORES = size(("cifar_cnn/fit", "mnist_mlp/fit"), ("mnist_mlp/fit",))
 GPU = size(("cupy",), ())
 TESTS = ("pytest", "hypothesis")
-# A sample of the kernels: that every access is watched takes a hundred times longer.
+# A sample of the kernels: memory checks of every access cost a factor of 100.
 WATCHED = ("-k", "float32 and sum and not allocates", "-x")
 SANITIZER = "compute-sanitizer"
 
 
 def steps():
-    """All steps."""
+    """Return all steps."""
     return [*correct(), *fast(), *extreme(), *cores()]
 
 
 def correct():
-    """Whether everything computes what it should."""
+    """Return the steps that check correctness."""
     yield stage("facts", 90, *GPU)
     yield stage("first", 120, *GPU)
     few = size((), ("-k", "exp and float32 and out_may_be"))
@@ -45,7 +45,7 @@ def correct():
 
 
 def fast():
-    """Where a step of training spends its time, and how long it takes beside peers."""
+    """Return the steps that profile and time training steps, compared with peers."""
     yield stage("read", 120, *GPU)
     for case, precision in RUNS:
         told = (case, precision, "{limit}")
@@ -60,7 +60,7 @@ def fast():
 
 
 def extreme():
-    """What happens at limits, and what only tools can see."""
+    """Return the steps that check limits and run external tools."""
     yield stage("autotune", 150, *GPU)
     yield stage("memory", 90, *GPU)
     yield stage("processes", 90, *GPU)
@@ -70,14 +70,14 @@ def extreme():
         command = (*watch, *pytest(CONFORMANCE, "--backend=cupy", *WATCHED))
         modules = (*TESTS, *GPU)
         yield Step(tool, command, 90, modules=modules, programs=(SANITIZER,))
-    if not is_on():  # host memory takes minutes to train the smallest
-        # `distributed` is for processes on the CPU.
+    if not is_on():  # in host memory the smallest training takes minutes
+        # `distributed` tests processes on the CPU.
         short = ("tests/examples", "-k", "short and not distributed")
         yield tests("examples", 150, *short, TOOLKIT_DEVICE="gpu")
 
 
 def cores():
-    """The processor beside its peers, with each number of threads."""
+    """Return the CPU measurements, compared with peers, for each number of threads."""
     peers = size(("--here", "--rounds", "3"), ("--quick",))
     for count in CORES:
         for case in CASES_OF_CORES:
@@ -87,27 +87,27 @@ def cores():
 
 
 def script(name, *arguments):
-    """A command of a file beside this one."""
+    """Return the command of a file in this folder."""
     return sys.executable, str(BENCHMARKS / name), *arguments
 
 
 def stage(step, limit, *modules, name="", arguments=(), least=10.0):
-    """A function of gpu_stages.py."""
+    """Return a step for a function of gpu_stages.py."""
     command = script("gpu_stages.py", name or step, "{json}", *arguments)
     return Step(step, command, limit, least, modules)
 
 
 def pytest(*arguments):
-    """A run of tests that says of each failure what failed, and of none more."""
+    """Return a test run that reports each failure briefly."""
     options = ("-q", "--tb=short", "-p", "no:cacheprovider", "-p", "gpu_results")
     return sys.executable, "-m", "pytest", *options, *arguments
 
 
 def tests(step, limit, *arguments, **environment):
-    """Tests in as many processes as there are cores, all failures collected.
+    """Return a step of tests in one process per core, with all failures.
 
-    A worker that ends with its device is replaced; what newer packages warn of is no
-    failure.
+    A worker whose device is broken is replaced. Warnings about newer packages are not
+    failures.
     """
     options = ("--require-gpu", "-W", "default", "-m", "slow or not slow")
     workers = size(("-n", "auto", "--max-worker-restart", "1000"), ())

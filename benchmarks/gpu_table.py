@@ -1,11 +1,11 @@
-"""The table of gpu_speed.py; nothing that is measured is imported here."""
+"""Table of gpu_speed.py; this module imports none of the measured libraries."""
 
 from time import perf_counter
 
-# About when this process began: what imports this does so before all that takes long.
+# Approximately the start of this process: importers import this module first.
 BEGUN = perf_counter()
 
-# What each library needs, in the order in which they are measured.
+# The requirements of each library, in measurement order.
 OURS, COMPILED = "toolkit", "torch/compile"
 LIBRARIES = {
     OURS: ("cupy",),
@@ -28,9 +28,9 @@ RUNS = (
 
 
 def rows_of(steps):
-    """The rows of a session's steps, with what was compiled beside them."""
+    """Return the rows of a session's steps, with the results of torch.compile."""
     rows = {}
-    for family in ("profile-", "speed-"):  # the second measures more
+    for family in ("profile-", "speed-"):  # the second one measures more
         for name, step in steps.items():
             row = step.get("results")
             if name.startswith(family) and row:
@@ -44,7 +44,7 @@ def rows_of(steps):
 
 
 def table(rows):
-    """Rows as text: seconds of a step, and the ratios to the best peer."""
+    """Return rows as text: seconds of a step, and the ratios to the best peer."""
     lines = [f"{'case':24} {'library':14} {'ms/step':>9} {'first s':>8}  ratio, bar"]
     for row in rows:
         found = {n: row[n] for n in LIBRARIES if isinstance(row.get(n), dict)}

@@ -1,4 +1,4 @@
-"""The networks of gpu_speed.py by hand in torch."""
+"""Handwritten torch networks of gpu_speed.py."""
 
 import torch
 from gpu_speed import CLASSES, DEPTH, HEADS, LENGTH, VOCABULARY, WIDTH
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def convolve(inputs, filters, kernel, stride=1):
-    """A convolution and batch norm."""
+    """Return a convolution and batch norm."""
     return nn.Sequential(
         nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, bias=False),
         nn.BatchNorm2d(filters),
@@ -16,7 +16,7 @@ def convolve(inputs, filters, kernel, stride=1):
 
 
 class Bottleneck(nn.Module):
-    """Three convolutions beside a shortcut."""
+    """Three convolutions with a shortcut."""
 
     def __init__(self, inputs, filters, stride):
         super().__init__()
@@ -34,7 +34,7 @@ class Bottleneck(nn.Module):
 
 
 def resnet50():
-    """As Keras's: the stride is in the first convolution of a block."""
+    """Return Keras's ResNet-50: the stride is in the first convolution of a block."""
     blocks, width = [], 64
     for filters, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for number in range(count):
@@ -71,8 +71,7 @@ NETWORKS = {
 
 
 def step(case, x, y, half, compiled, device="cuda"):
-    """A function that trains on one batch, which is on the device; it returns the
-    loss."""
+    """Return a function that trains on one device batch and returns the loss."""
     model = NETWORKS[case]().to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
     x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)

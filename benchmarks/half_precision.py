@@ -1,10 +1,11 @@
-"""`fit` in mixed_bfloat16 beside float32, and beside torch's autocast to bfloat16.
+"""`fit` in mixed_bfloat16, compared with float32 and torch's autocast to bfloat16.
 
     python benchmarks/half_precision.py --threads 2 --peer-python PEERS/bin/python
     python benchmarks/half_precision.py --only gpt
 
-A step of an epoch, with the networks, data and optimizers of `toolkit.bench`, and
-ResNet-50 on 8 images of 224². torch runs by hand, eagerly and compiled, channels last.
+It times a step of an epoch, with the networks, data and optimizers of `toolkit.bench`,
+and ResNet-50 on 8 images of 224². torch runs a handwritten loop, eager and compiled,
+channels last.
 """
 
 from functools import partial
@@ -15,7 +16,7 @@ CASES = ("mnist_mlp", "cifar_cnn", "gpt", "resnet50")
 
 
 def workload_of(case):
-    """The network, its data, and how many steps are an epoch."""
+    """Return the network, its data, and the number of steps per epoch."""
     from toolkit.bench.workloads import WORKLOADS, Workload, small_images
 
     if case != "resnet50":
@@ -25,7 +26,7 @@ def workload_of(case):
 
 
 def resnet50(keras):
-    """The application, with weights to train."""
+    """Build the application, with trainable weights."""
     model = keras.applications.ResNet50(weights=None, classes=10)
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -33,7 +34,7 @@ def resnet50(keras):
 
 
 def with_toolkit(policy, case):
-    """An epoch of `fit` under a policy, and its steps."""
+    """Return an epoch of `fit` under a policy, and its steps."""
     import toolkit
 
     toolkit.config.set_dtype_policy(policy)
@@ -44,7 +45,7 @@ def with_toolkit(policy, case):
 
 
 def with_torch(is_compiled, is_half, case):
-    """An epoch by hand, and its steps."""
+    """Return a handwritten epoch, and its steps."""
     import peers_torch
 
     if case == "resnet50":

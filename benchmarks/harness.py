@@ -1,11 +1,11 @@
-"""One harness for the smaller benchmarks: who answers a case how fast.
+"""Shared harness of the smaller benchmarks: times candidates on cases.
 
-Every candidate lives in a process of its own, and they take turns. What is printed are
-medians of the runs and their ratios to the first candidate; `--json` keeps every run
-and describes the machine. A peer that cannot be imported is left out with a word;
-`--peer-python` names the interpreter of an environment that has them. `--before` is
-another checkout, with which what is no peer takes turns: ratios of pairs of runs tell
-small differences where a machine is now fast, now slow.
+Every candidate runs in a separate process, and they alternate. The harness prints the
+medians of the runs and their ratios to the first candidate; `--json` stores every run
+and describes the machine. A peer that cannot be imported is skipped with a message.
+`--peer-python` is the interpreter of an environment with the peers. `--before` is
+another checkout, which alternates with the candidates that are not peers. Ratios of
+pairs of runs show small differences, even if the speed of the machine varies.
 
     CASES = ("4x4", "256x256")
     CANDIDATES = (Candidate("toolkit", ...), Candidate("torch", ..., peer=True))
@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-# At the end of the path: the peers' environments have no toolkit of their own.
+# At the end of the path: the peers' environments contain no toolkit.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from toolkit.bench.measure import Sample, repeated
@@ -39,18 +39,17 @@ from toolkit.bench.processes import (
 )
 from toolkit.bench.suite import describe_machine
 
-SAMPLE = 0.02  # seconds that one run takes at least, by calling often enough
-REST = 0.25  # seconds before a run: idle threads of others look for work for a while
+SAMPLE = 0.02  # minimum seconds of a run, reached by repeated calls
+REST = 0.25  # seconds before a run: idle threads of other candidates spin for a while
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something to measure.
+    """Measured implementation.
 
-    name: as it is printed.
-    make: `make(case)` imports what it needs and returns the function to time, or a
-        pair of it and of how often one call does the work; None leaves the case out.
-    peer: whether it runs in the interpreter given by --peer-python.
+    name: the printed name. make: `make(case)` imports its dependencies and returns the
+    function to time, or a pair of it and the number of repetitions in one call; None
+    skips the case. peer: whether it runs in the interpreter given by --peer-python.
     environment: variables for its process.
     """
 
@@ -60,7 +59,7 @@ class Candidate:
     environment: dict[str, str] = field(default_factory=dict)
 
     def prepare(self, case: str) -> Sample | None:
-        """The function that takes a sample of a case, in the candidate's process."""
+        """Return the sampling function of a case, in the candidate's process."""
         made = self.make(case)
         if made is None:
             return None
@@ -69,32 +68,32 @@ class Candidate:
 
         def rested() -> float:
             time.sleep(REST)
-            call()  # what sleep has put out of the caches
+            call()  # refill the caches after the sleep
             return sample() / work
 
         return rested
 
     def entry(self, options: argparse.Namespace) -> Entry:
-        """How its process is started."""
+        """Return the command of its process."""
         python = self.peer and options.peer_python or sys.executable
         environment = thread_environment(options.threads) | self.environment
         return Entry((python, sys.argv[0], "--worker", self.name), environment)
 
 
 def as_before(candidate: Candidate, checkout: str = "") -> Candidate:
-    """What a candidate is in another checkout."""
+    """Return the same candidate in another checkout."""
     path = {"PYTHONPATH": str(Path(checkout).resolve())}
     environment = candidate.environment | path
     return replace(candidate, name=before(candidate.name), environment=environment)
 
 
 def before(name: str) -> str:
-    """The name of a candidate of another checkout."""
+    """Return the name of a candidate of another checkout."""
     return f"{name}, before"
 
 
 def print_case(case: str, outcome: Outcome) -> None:
-    """The medians and their ratios to the first, and who is left out."""
+    """Print the medians, their ratios to the first, and the skipped candidates."""
     medians = outcome.medians
     first = next(iter(medians.values()), None)
     print(f"\n{case}")
@@ -117,7 +116,7 @@ def print_case(case: str, outcome: Outcome) -> None:
 def measure(
     workers: dict[str, Worker], cases: Sequence[str], runs: int
 ) -> list[dict[str, Any]]:
-    """Run every case, the workers in turn; prints a table and returns its rows."""
+    """Run every case, alternating the workers; print a table and return its rows."""
     rows = []
     for case in cases:
         asks = {name: partial(worker.ask, case) for name, worker in workers.items()}
@@ -128,7 +127,7 @@ def measure(
 
 
 def save(path: str | None, rows: Any, **facts: Any) -> None:
-    """Write the rows and the machine's description as JSON, if there is a path."""
+    """Write the rows and the machine's description as JSON, if path is not None."""
     if path:
         script = Path(sys.argv[0]).name
         record = {"script": script, "machine": describe_machine(), **facts}
@@ -136,7 +135,7 @@ def save(path: str | None, rows: Any, **facts: Any) -> None:
 
 
 def parser(description: str) -> argparse.ArgumentParser:
-    """The options that all of these benchmarks have."""
+    """Return a parser with the common options of these benchmarks."""
     options = argparse.ArgumentParser(description=description.splitlines()[0])
     options.add_argument("--runs", type=int, default=15)
     options.add_argument("--json", metavar="PATH", help="where to keep every run")
@@ -153,7 +152,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 def main(
     description: str, cases: Sequence[str], candidates: Sequence[Candidate]
 ) -> argparse.Namespace | None:
-    """The whole of a benchmark script: measure, print, save.
+    """Run a benchmark script: measure, print, save.
 
     Returns:
         The options, or None in the process of a candidate.

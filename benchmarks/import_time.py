@@ -1,10 +1,10 @@
-"""How long `import toolkit` takes beside `import numpy`, each in fresh processes.
+"""Import time of `import toolkit` compared with `import numpy`, in fresh processes.
 
     python benchmarks/import_time.py --runs 21
 
 Budget: 0.20 s on a machine where numpy takes up to 0.10 s. `import toolkit` alone loads
-names only, so what a `Sequential` of `Dense` layers loads is timed too. The runs take
-turns, so that a busy moment of the machine falls on all.
+names only, so the imports of a `Sequential` of `Dense` layers are timed too. The runs
+alternate, so that a busy moment of the machine affects all.
 """
 
 import argparse
@@ -24,14 +24,14 @@ CODE = (
 
 
 def import_seconds(module: str) -> float:
-    """Seconds that one fresh process takes to import one of `MODULES`."""
+    """Return the seconds that a fresh process takes to import one of `MODULES`."""
     command = [sys.executable, "-c", CODE.format(statement=MODULES[module])]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
 def main() -> None:
-    """Measure them in turn and print the medians."""
+    """Measure them alternately and print the medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=21)
     runs = parser.parse_args().runs

@@ -1,12 +1,12 @@
-"""Networks as inference: compiled here, in ONNX Runtime, OpenVINO and torch.compile.
+"""Compiled inference of networks: toolkit, ONNX Runtime, OpenVINO and torch.compile.
 
     python benchmarks/inference.py --threads 2 --peer-python PEERS/bin/python
     python benchmarks/inference.py --only mobilenet
 
-A case is a network and a batch. ONNX Runtime and OpenVINO read the file that
-`Model.export` writes, with the same weights; torch compiles torchvision's network of
-the same kind, and has no row where there is none. All compute in float32, and what they
-answer is compared with what is computed here.
+A case is a network and a batch. ONNX Runtime and OpenVINO read the file of
+`Model.export`, with the same weights. torch compiles torchvision's equivalent network,
+and has no row without one. All compute in float32, and their results are compared with
+toolkit's results.
 """
 
 import os
@@ -32,7 +32,7 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
 
 
 def make(case):
-    """The model, the same in each process, and its input."""
+    """Return the model, the same in each process, and its input."""
     import toolkit
     from toolkit import layers
 
@@ -62,7 +62,7 @@ def make(case):
 
 
 def encoder(toolkit, length, width, blocks=6, heads=4):
-    """Blocks of attention and of two dense layers."""
+    """Build blocks of attention and of two dense layers."""
     from toolkit import layers
 
     inputs = x = toolkit.Input((length, width))
@@ -75,7 +75,7 @@ def encoder(toolkit, length, width, blocks=6, heads=4):
 
 
 def with_toolkit(case):
-    """The compiled model on a tensor."""
+    """Return the compiled model on a tensor."""
     import toolkit
 
     model, x = make(case)
@@ -85,7 +85,7 @@ def with_toolkit(case):
 
 
 def exported(case, folder):
-    """The path of a model's ONNX file, its input, and its output."""
+    """Return the path of a model's ONNX file, its input, and its output."""
     model, x = make(case)
     path = str(Path(folder, "model.onnx"))
     model.export(path, verbose=False)
@@ -93,13 +93,13 @@ def exported(case, folder):
 
 
 def check(found, expected):
-    """Whether another engine computes the same."""
+    """Raise an error unless another engine computes the same."""
     scale = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * scale)
 
 
 def with_onnxruntime(case):
-    """ONNX Runtime with inputs and outputs that are bound."""
+    """Return ONNX Runtime with bound inputs and outputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -119,7 +119,7 @@ def with_onnxruntime(case):
 
 
 def with_openvino(case):
-    """OpenVINO, told to be quick for one request, and to compute in float32."""
+    """Return OpenVINO with the latency hint and float32 precision."""
     import openvino
 
     core = openvino.Core()
@@ -144,7 +144,7 @@ def with_openvino(case):
 
 
 def with_torch(case):
-    """torch.compile on torchvision's network."""
+    """Return torch.compile on torchvision's network."""
     import torch
     import torchvision
 

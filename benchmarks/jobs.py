@@ -1,4 +1,4 @@
-"""Jobs of several ranks, whose first rank writes down what was found."""
+"""Jobs of several ranks, whose first rank writes the result."""
 
 import json
 import os
@@ -11,12 +11,12 @@ from toolkit.cli.mpirun import command_of, environment_of
 
 
 def found(ranks, *arguments, **settings):
-    """What a job of this script, on so many ranks, has found.
+    """Return the result of a job of this script.
 
     Args:
-        ranks: how many.
-        arguments: of the script; it must take `--found PATH` too, and `write` there.
-        settings: variables of the environment.
+        ranks: the number of ranks.
+        arguments: of the script; it must also accept `--found PATH`, and `write` there.
+        settings: environment variables.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
@@ -27,12 +27,12 @@ def found(ranks, *arguments, **settings):
 
 
 def write(group, path, value):
-    """Write what was found, from the first rank."""
+    """Write the result, from the first rank."""
     if group.rank == 0:
         Path(path).write_text(json.dumps(value), "utf-8")
 
 
 def save(path, rows):
-    """Write the rows of the whole benchmark, if a file is asked for."""
+    """Write the rows of the whole benchmark, if a path is given."""
     if path:
         Path(path).write_text(json.dumps(rows, indent=1), "utf-8")

@@ -1,13 +1,13 @@
-"""Steps of `fit` beside what their arithmetic takes in products of large matrices.
+"""Steps of `fit` compared with the time of their arithmetic in large products.
 
     python benchmarks/limits.py
     python benchmarks/limits.py --only gpt --runs 3 --json limits.json
 
-*Arithmetic* is that of all operations of a step's kernels at the rate of the quickest
-product of two matrices of 1,024 x 1,024 in float32, ours or that of NumPy's BLAS, which
-takes turns with the epochs. *Arithmetic or memory* counts for each kernel the longer of
-that and of its traffic at the rate of copies in memory; what comes from a cache is
-quicker than that, so a step may be below it.
+*Arithmetic* is the time of all operations of a step's kernels at the rate of the
+fastest 1,024 x 1,024 product in float32, by toolkit or by NumPy's BLAS. The products
+alternate with the epochs. *Arithmetic or memory* takes for each kernel the longer of
+this time and of its memory traffic at the rate of copies. Cache hits are faster, so a
+step can be below this bound.
 """
 
 import argparse
@@ -28,14 +28,14 @@ SIDE = 1024
 
 
 def products():
-    """What takes a sample of two products of large matrices: ours and NumPy's."""
+    """Return a sampling function of two large products: toolkit's and NumPy's."""
     x = np.random.default_rng(0).random((2, SIDE, SIDE), dtype="float32")
     ours = partial(tk.function(tk.ops.matmul), *map(tk.ops.array, x))
     return repeated(ours), repeated(partial(np.matmul, *x))
 
 
 def measured(workload, runs):
-    """Seconds of each run's step, and the two times beside it."""
+    """Return the seconds of each run's step, and its two bounds."""
     trainer, samples = fits.KerasTrainer(fits.OURS, workload), products()
     trainer.epoch()  # compiles
     steps, spent = [], []
@@ -50,7 +50,7 @@ def measured(workload, runs):
 
 
 def main():
-    """Measure each, one after the other."""
+    """Measure each workload in sequence."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=7)
     options.add_argument("--threads", type=int, default=2)

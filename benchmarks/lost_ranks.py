@@ -1,12 +1,12 @@
-"""Kill a random rank of a job at random moments: what the others take, and their bits.
+"""Random rank failures at random moments: recovery time, and bit-identical weights.
 
     python benchmarks/lost_ranks.py
     python benchmarks/lost_ranks.py --kills 5 --replace
 
-A small network trains on three ranks (`toolkit run --elastic`); after its first epoch
-one of them gets SIGKILL, SIGSEGV or SIGTERM. "step" is the step of the others in which
-that happened, to its end. "replaced" is the time from then until as many ranks compute
-as before. The final weights must be those of a job that nothing happened to.
+A small network trains on three ranks (`toolkit run --elastic`). After its first epoch,
+one rank gets SIGKILL, SIGSEGV or SIGTERM. "step" is the time of the survivors' step in
+which that happens. "replaced" is the time until the original number of ranks computes
+again. The final weights must equal the weights of an undisturbed job.
 """
 
 import argparse
@@ -22,18 +22,18 @@ import time
 
 RANKS = 3
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM)
-SECONDS = 1.2  # within which the signal comes
+SECONDS = 1.2  # maximum delay of the signal
 
 
 def work(epochs):
-    """What each rank does; each prints what it found."""
+    """Run the work of one rank; each prints its result."""
     import numpy as np
 
     import toolkit as tk
     from toolkit import comm, distribution, layers
 
     class Watch(tk.callbacks.Callback):
-        """Tells how long the step took in which the number of ranks changed."""
+        """Callback that reports the step time when the number of ranks changes."""
 
         began, size, lost = 0.0, comm.world().size, 0.0
 
@@ -74,7 +74,9 @@ def work(epochs):
 
 
 def run(options, kill=None):
-    """What a job prints; `kill` is a rank, a signal, and seconds after the start."""
+    """Return the output of a job; `kill` is a rank, a signal, and a delay in
+    seconds.
+    """
     command = [sys.executable, "-m", "toolkit", "run", "--processes", str(RANKS)]
     command += ["--elastic", *(["--replace"] if options.replace else [])]
     command += ["--timeout", "30", __file__, "--work", "--epochs", str(options.epochs)]
@@ -96,7 +98,7 @@ def run(options, kill=None):
 
 
 def main():
-    """Run the jobs, or be a rank of one."""
+    """Run the jobs, or run as a rank of one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=500)

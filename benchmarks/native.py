@@ -1,13 +1,14 @@
-"""Native libraries beside ONNX Runtime: latency, size, start, memory, time to export.
+"""Native libraries compared with ONNX Runtime: latency, size, memory, export time.
 
     python benchmarks/native.py --peer-python PEERS/bin/python
     python benchmarks/native.py --only cifar --facts
 
-Latency is that of one row on one thread. `native` is called through ctypes with
-pointers that were made before, ONNX Runtime with values that are bound. Its file is the
-one that `Model.export` writes. `--facts` prints what needs no peer: bytes beyond the
-weights, libraries and symbols needed, seconds from the start of a process in C to its
-first result, its memory beyond weights and workspace, and seconds to export.
+Latency is the time of one row on one thread. `native` is called through ctypes with
+prepared pointers, ONNX Runtime with bound values. ONNX Runtime reads the file of
+`Model.export`. `--facts` prints measurements without a peer: bytes in addition to the
+weights, required libraries and symbols, and seconds from the start of a C process to
+its first result. It also prints memory without weights and workspace, and seconds to
+export.
 """
 
 import ctypes
@@ -32,7 +33,7 @@ STARTS = 21
 
 
 def lstm():
-    """Two LSTM layers over (80, 64), as in a small classifier of text."""
+    """Build two LSTM layers over (80, 64), as in a small text classifier."""
     hidden = [layers.LSTM(128, return_sequences=True), layers.LSTM(128)]
     return toolkit.Sequential([toolkit.Input((80, 64)), *hidden, layers.Dense(10)])
 
@@ -47,7 +48,7 @@ MODELS = {
 
 
 def make(case):
-    """The model, the same in each process, and one row."""
+    """Return the model, the same in each process, and one row."""
     toolkit.utils.set_random_seed(0)
     model = MODELS[case]()
     generator = np.random.default_rng(0)
@@ -58,7 +59,7 @@ def make(case):
 
 
 def native(case):
-    """Through ctypes, with the pointers of one row."""
+    """Call the library through ctypes, with the pointers of one row."""
     model, x = make(case)
     path = FOLDER / f"{case}.so"
     model.export(path, batch=1, weights="embed", threads=False, verbose=False)
@@ -76,7 +77,7 @@ def native(case):
 
 
 def function(case):
-    """The compiled model in Python."""
+    """Return the compiled model in Python."""
     model, x = make(case)
     compiled = toolkit.function(lambda x: model(x, training=False))
     tensor = toolkit.ops.convert_to_tensor(x)
@@ -84,7 +85,7 @@ def function(case):
 
 
 def onnx_runtime(case):
-    """ONNX Runtime with the file that is exported here."""
+    """Return ONNX Runtime on the exported file."""
     import onnxruntime
 
     model, x = make(case)
@@ -138,20 +139,20 @@ int main(void) {{
 
 
 def run(*command):
-    """What a command prints, run in the folder."""
+    """Return the output of a command, run in the folder."""
     return subprocess.run(
         command, cwd=FOLDER, check=True, capture_output=True, text=True
     ).stdout
 
 
 def folder(name):
-    """One of its own, as libraries of one name have headers of one name."""
+    """Return a separate folder: headers have the same names in all libraries."""
     (FOLDER / name).mkdir(exist_ok=True)
     return FOLDER / name
 
 
 def facts(case):
-    """What is printed of a model, by its name."""
+    """Return the measurements of a model, by its name."""
     model, _ = make(case)
     weights = sum(np.asarray(w).nbytes for w in model.weights)
     found = {}
@@ -181,7 +182,7 @@ def facts(case):
 
 
 def seconds(program):
-    """The median time of a whole process."""
+    """Return the median time of a process."""
     times = []
     for _ in range(STARTS):
         start = time.perf_counter()

@@ -1,9 +1,9 @@
-"""A call of a TensorFlow notebook's small network: eager and as a function.
+"""Call of a small TensorFlow notebook network: eager and as a function.
 
     python benchmarks/notebook.py --peer-python ../peers/tensorflow/bin/python
 
 The same code runs on toolkit, by `toolkit.compat.tensorflow`, and on TensorFlow: 60
-pictures of 28 x 28, a hidden layer of 128, dropout, 10 scores.
+images of 28 x 28, a hidden layer of 128, dropout, 10 scores.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ OURS, THEIRS = "toolkit.compat.tensorflow", "tensorflow"
 
 
 def make_network(tf):
-    """The notebook's network, as a user writes it."""
+    """Build the notebook's network, as a user writes it."""
 
     class Network(tf.keras.Model):
         def __init__(self, **kwargs):
@@ -35,7 +35,7 @@ def make_network(tf):
 
 
 def call(module, traced, case):
-    """A call of the network on the pictures."""
+    """Return a call of the network on the images."""
     tf = import_module(module)
     pictures = tf.random.uniform([int(case.split()[0]), 28, 28])
     network = make_network(tf)

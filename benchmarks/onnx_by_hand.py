@@ -1,7 +1,7 @@
-"""ONNX files written by hand, operator by operator, with the weights of a model.
+"""Handwritten ONNX files, operator by operator, with the weights of a model.
 
 Images are channels first from the input on, and each layer is the operator that a
-person would choose.
+person would select.
 """
 
 import numpy as np
@@ -11,19 +11,19 @@ from toolkit import layers
 
 
 class Hand:
-    """A graph under construction; names of tensors are those of their nodes."""
+    """Builder of a graph; names of tensors are the names of their nodes."""
 
     def __init__(self):
         self.nodes, self.constants = [], []
 
     def node(self, operator, *inputs, outputs=1, **attrs):
-        """Add a node; the name of its result."""
+        """Add a node; return the name of its result."""
         names = [f"t{len(self.nodes)}.{i}" for i in range(outputs)]
         self.nodes.append(helper.make_node(operator, inputs, names, **attrs))
         return names[0] if outputs == 1 else names
 
     def constant(self, array, dtype=np.float32):
-        """The name of a constant."""
+        """Add a constant; return its name."""
         name = f"c{len(self.constants)}"
         array = np.ascontiguousarray(array, dtype)
         self.constants.append(numpy_helper.from_array(array, name))
@@ -47,7 +47,7 @@ class Hand:
 
 
 def of_layers(model, path):
-    """The file of a functional model of images or rows of numbers."""
+    """Write the file of a functional model of images or rows of numbers."""
     hand, tensors = Hand(), {}
     for layer in model.layers:
         if isinstance(layer, layers.InputLayer):
@@ -63,7 +63,7 @@ def of_layers(model, path):
 
 
 def _written(hand, layer, names):
-    """Write a layer; the name of its result."""
+    """Write a layer; return the name of its result."""
     kind = type(layer).__name__
     rule = _RULES.get(kind)
     if rule is None:
@@ -77,7 +77,7 @@ def _written(hand, layer, names):
 
 
 def _pads(layer):
-    """The zeros around an image for padding "same", low ends first."""
+    """Return the zeros around an image for padding "same", low ends first."""
     if layer.padding == "valid":
         return [0, 0, 0, 0]
     window = getattr(layer, "kernel_size", None) or layer.pool_size
@@ -115,7 +115,7 @@ def _relu(hand, layer, x):
 def _dense(hand, layer, x):
     kernel, bias = layer.get_weights()
     shape = getattr(layer, "_by_hand_shape", None)
-    if shape is not None:  # what was flattened had its channels first
+    if shape is not None:  # the flattened tensor had its channels first
         rows, columns, channels = shape
         kernel = kernel.reshape(rows, columns, channels, -1).transpose(2, 0, 1, 3)
         kernel = kernel.reshape(rows * columns * channels, -1)
@@ -155,7 +155,7 @@ _RULES = {
 
 
 def of_lstm(model, path):
-    """Two LSTMs and a classifier."""
+    """Write two LSTMs and a classifier."""
     hand = Hand()
     x = hand.node("Transpose", "x", perm=[1, 0, 2])
     for layer in model.layers[-3:-1]:
@@ -171,13 +171,13 @@ def of_lstm(model, path):
 
 
 def _gates(weights):
-    """Gates along the first axis: input, forget, candidate, output as ONNX has them."""
+    """Reorder gates to ONNX's order: input, forget, candidate, output."""
     i, f, c, o = np.split(weights, 4)
     return np.concatenate([i, o, f, c])
 
 
 def of_encoder(model, path, heads):
-    """Blocks of attention and two dense layers, each behind a normalization."""
+    """Write blocks of attention and two dense layers, each after a normalization."""
     hand, result = Hand(), "x"
     blocks = [layer for layer in model.layers if layer.name.startswith("attention")]
     for number in range(len(blocks)):

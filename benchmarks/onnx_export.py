@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Exported ONNX files in ONNX Runtime, beside files that were written by hand.
+"""Exported ONNX files in ONNX Runtime, compared with handwritten files.
 
     python benchmarks/onnx_export.py [--only NAME] [--runs N] [--batch N] [--json PATH]
 
-Both have the same weights; what they compute is compared. They take turns, one thread
-each, and the medians are compared. It also says how long an export takes. The packages
-onnx and onnxruntime are needed.
+Both have the same weights, and their results are compared. They alternate, one thread
+each, and the medians are compared. The script also prints the export time. It needs the
+packages onnx and onnxruntime.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HEADS = 4
 
 
 def mlp():
-    """784-512-512-10."""
+    """Build 784-512-512-10."""
     x = Input((784,))
     y = layers.Dense(512, activation="relu")(x)
     y = layers.Dense(512, activation="relu")(y)
@@ -35,7 +35,7 @@ def mlp():
 
 
 def cifar():
-    """Four convolutions and two dense layers."""
+    """Build four convolutions and two dense layers."""
     x = Input((32, 32, 3))
     y = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
     y = layers.Conv2D(32, 3, activation="relu")(y)
@@ -49,7 +49,7 @@ def cifar():
 
 
 def lstm():
-    """Two of 128 units over 80 steps."""
+    """Build two LSTMs of 128 units over 80 steps."""
     return Sequential(
         [
             Input((80, 64)),
@@ -61,7 +61,7 @@ def lstm():
 
 
 def encoder():
-    """Two blocks of a transformer: 64 tokens of width 128."""
+    """Build two blocks of a transformer: 64 tokens of width 128."""
     x = inputs = Input((64, 128))
     for i in range(2):
         y = layers.LayerNormalization(name=f"before_{i}")(x)
@@ -77,7 +77,7 @@ def _gelu(x):
     return toolkit.ops.gelu(x, approximate=False)
 
 
-# Name -> how the model is made, and how its file is written by hand.
+# Name -> the builder of the model, and the writer of its file.
 CASES = {
     "MLP": (mlp, by_hand.of_layers),
     "CIFAR": (cifar, by_hand.of_layers),
@@ -92,7 +92,7 @@ CASES = {
 
 
 def prepared(make):
-    """A model whose weights are not those that it begins with."""
+    """Return a model whose weights differ from their initial values."""
     toolkit.utils.set_random_seed(0)
     model, rng = make(), np.random.default_rng(0)
     for variable in model.weights:
@@ -103,14 +103,14 @@ def prepared(make):
 
 
 def session_of(path):
-    """A session of one thread."""
+    """Return a session with one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(str(path), options)
 
 
 def compare(name, runs, batch):
-    """The medians of both files in ms, their ratio, and the time of the export."""
+    """Return the medians of both files in ms, their ratio, and the export time."""
     make, write = CASES[name]
     model = prepared(make)
     with tempfile.TemporaryDirectory() as folder:

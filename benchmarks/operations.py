@@ -1,12 +1,12 @@
-"""Single operations on large arrays: compiled, and one by one, beside torch.
+"""Single operations on large arrays: compiled and eager, compared with torch.
 
     python benchmarks/operations.py --peer-python ../peers/bin/python --threads 2
     python benchmarks/operations.py --only resize
 
-What takes long here is worth a look: an operation that is left to NumPy's kernels, or a
-loop that no vector instructions fit, is several times as slow as torch's. A case with
-"gradient" computes the gradient of the sum of its cubes as well. What torch computes
-is compared with what is computed here, but where numbers are drawn.
+Slow cases need attention: an operation that falls back to NumPy's kernels, or a loop
+without vector instructions, is several times slower than torch's. A case with
+"gradient" also computes the gradient of the sum of its cubes. torch's results are
+compared with toolkit's results, except for random numbers.
 """
 
 from collections.abc import Callable
@@ -21,27 +21,27 @@ BEGINNING = RANDOM.bit_generator.state
 
 
 def normal(*shape):
-    """Normal numbers."""
+    """Return normal numbers."""
     return RANDOM.standard_normal(shape, dtype="float32")
 
 
 def positive(*shape):
-    """Numbers in [0.5, 1.5)."""
+    """Return numbers in [0.5, 1.5)."""
     return RANDOM.random(shape, dtype="float32") + np.float32(0.5)
 
 
 def below(limit, *shape):
-    """Integers in [0, limit)."""
+    """Return integers in [0, limit)."""
     return RANDOM.integers(0, limit, shape)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation, and what it is called with.
+    """Operation and its arguments.
 
-    arrays: makes its arguments.
-    ours: of the module toolkit and tensors.
-    theirs: of the module torch, its functional module, and tensors.
+    arrays: a function that returns its arguments. ours: a function of the module
+    toolkit and tensors. theirs: a function of the module torch, its functional module,
+    and tensors.
     """
 
     arrays: Callable[[], tuple[Any, ...]]
@@ -50,17 +50,17 @@ class Operation:
 
 
 def square():
-    """Of a million numbers."""
+    """Return a million numbers."""
     return (normal(1024, 1024),)
 
 
 def pair():
-    """Of two millions."""
+    """Return two arrays of a million numbers."""
     return normal(1024, 1024), positive(1024, 1024)
 
 
 def elementwise(name, theirs="", arrays=square):
-    """A function that has one name here, and maybe another one there."""
+    """Return a function with its name in toolkit, and its name in torch."""
 
     def ours(tk, *xs):
         return getattr(tk.ops, name)(*xs)
@@ -73,7 +73,7 @@ def elementwise(name, theirs="", arrays=square):
 
 
 def along(name, axis, theirs="", arrays=square):
-    """A function along an axis."""
+    """Return a function along an axis."""
 
     def ours(tk, x):
         return getattr(tk.ops, name)(x, axis=axis)
@@ -85,7 +85,7 @@ def along(name, axis, theirs="", arrays=square):
 
 
 def images(arrays, ours, theirs):
-    """A function of images, whose channels are last here and in torch's memory."""
+    """Return a function of images, channels last in toolkit and in torch's memory."""
 
     def other(torch, F, x, *weights):
         x = x.permute(0, 3, 1, 2)
@@ -96,7 +96,7 @@ def images(arrays, ours, theirs):
 
 
 def filtered(size, channels, seen=0, extent=28, **options):
-    """A convolution of 16 images whose windows see some or all of the channels."""
+    """Return a convolution of 16 images, on some or all of the channels."""
     groups = channels // (seen or channels)
     padding = size // 2
 
@@ -115,7 +115,7 @@ def filtered(size, channels, seen=0, extent=28, **options):
 
 
 def resized(extent, method):
-    """16 images of 64 x 64, of another size."""
+    """Return 16 images of 64 x 64, resized."""
     options = {} if method == "nearest" else {"align_corners": False}
 
     def ours(tk, x):
@@ -286,7 +286,7 @@ OPERATIONS = {
     ),
 }
 DRAWN = ("uniform", "normal")
-# What has no gradient.
+# Operations without a gradient.
 FLAT = {*DRAWN, "argmax, axis 0", "argmax, axis 1", "searchsorted", "matmul of int32"}
 FLAT |= {"floor_divide"}
 GRADIENT = " gradient"
@@ -298,14 +298,14 @@ CASES = tuple(
 
 
 def parse(case):
-    """The operation, its arrays, the same each time, and whether it is a gradient."""
+    """Return the operation, its fixed arrays, and whether it is a gradient."""
     operation = OPERATIONS[case.removesuffix(GRADIENT)]
     RANDOM.bit_generator.state = BEGINNING
     return operation, operation.arrays(), case.endswith(GRADIENT)
 
 
 def function_of(case):
-    """A function of tensors, and these."""
+    """Return a function of tensors, and the tensors."""
     import toolkit
 
     operation, arrays, is_gradient = parse(case)
@@ -326,7 +326,7 @@ def function_of(case):
 
 
 def with_toolkit(case):
-    """The compiled operation."""
+    """Return the compiled operation."""
     import toolkit
 
     function, tensors = function_of(case)
@@ -335,13 +335,13 @@ def with_toolkit(case):
 
 
 def eagerly(case):
-    """The operation as it is called."""
+    """Return the eager operation."""
     function, tensors = function_of(case)
     return lambda: function(*tensors)
 
 
 def with_torch(case):
-    """torch's operation, which runs eagerly."""
+    """Return torch's eager operation."""
     import torch
     import torch.nn.functional as F
 
@@ -367,7 +367,7 @@ def with_torch(case):
 
 
 def check(case, found):
-    """Whether the two compute the same."""
+    """Raise an error unless both compute the same."""
     function, tensors = function_of(case)
     expected = function(*tensors)
     if not isinstance(found, tuple):

@@ -1,13 +1,14 @@
-"""Whether small networks learn here as they do in Keras, from their own first weights.
+"""Learning outcomes of small networks, compared with Keras from random initial weights.
 
     python benchmarks/outcomes.py --peer-python PYTHON
     python benchmarks/outcomes.py --peer-python PYTHON --only lstm --seeds 50
 
-Tests compare layers with weights that are given, and so cannot see how weights start or
-how noise is scaled. Here each network is trained with several seeds by both sides.
-They draw other numbers, so only means can be compared: each difference is printed in
-its standard errors, and one of more than 4 makes the exit status 1. Chance alone does
-that once in some hundred runs; more seeds tell. PYTHON has Keras, with torch or JAX.
+Tests compare layers with fixed weights. So they cannot check weight initialization and
+the scale of noise. This script trains each network with several seeds on both sides.
+The random numbers differ, so only means are comparable. It prints each difference in
+standard errors, and a difference of more than 4 makes the exit status 1. Chance alone
+causes that once in about 100 runs; more seeds give certainty. PYTHON has Keras, with
+torch or JAX.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SIDES = ("toolkit", "keras")
 
 @cache
 def losses(side, network, seed):
-    """The mean losses of the first epoch and the last, and that after training."""
+    """Return the mean loss of the first and last epoch, and the final loss."""
     if side == "toolkit":
         import toolkit as keras
     else:
@@ -45,20 +46,20 @@ def losses(side, network, seed):
 
 
 def prepare(side, case):
-    """What has a figure of the next seed each time."""
+    """Return a function that returns the result of the next seed."""
     network, figure = case.split(":")
     seeds = count()
     return lambda: losses(side, network, next(seeds))[FIGURES.index(figure)]
 
 
 def standard_errors(ours, theirs):
-    """How far the means are apart, in standard errors of their difference."""
+    """Return the difference of the means, in standard errors."""
     error = (variance(ours) / len(ours) + variance(theirs) / len(theirs)) ** 0.5
     return (fmean(ours) - fmean(theirs)) / max(error, 1e-9)
 
 
 def compare(network, workers, seeds):
-    """Train it everywhere; print and return what was found, figure by figure."""
+    """Train it on both sides; print and return the results."""
     rows = []
     for figure in FIGURES:
         case = f"{network}:{figure}"
@@ -81,7 +82,7 @@ def compare(network, workers, seeds):
 
 
 def main():
-    """Compare, or be one of those that are compared."""
+    """Run the comparison, or run as one of its processes."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=12)
     options.add_argument("--only", default="", help="part of a network's name")

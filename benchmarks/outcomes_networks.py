@@ -1,8 +1,8 @@
-"""The networks of `outcomes.py`: each takes `keras`, toolkit or Keras itself.
+"""Networks of `outcomes.py`: each takes `keras`, toolkit or Keras itself.
 
-Each comes back as a `Lesson`: a compiled model, and what it is to learn. They are
-small, and have between them the layers whose weights start in a way of their own, what
-draws noise, and the optimizers.
+Each returns a `Lesson`: a compiled model with its training data. They are small.
+Together they cover the layers with special initializers, the sources of noise, and the
+optimizers.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ROWS, CLASSES, WORDS = 256, 4, 60
 
 @dataclass(frozen=True)
 class Lesson:
-    """A compiled model, inputs and targets, and how often it sees them."""
+    """A compiled model, inputs and targets, and the number of epochs."""
 
     model: Any
     inputs: Any
@@ -26,7 +26,7 @@ class Lesson:
 
 @lru_cache(maxsize=1)
 def vectors():
-    """Vectors (256, 20) of two classes."""
+    """Return vectors (256, 20) of two classes."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(ROWS, 20)).astype("float32")
     return x, (x[:, :3].sum(1) + np.sin(3 * x[:, 3]) > 0).astype("int32")
@@ -34,7 +34,7 @@ def vectors():
 
 @lru_cache(maxsize=1)
 def images():
-    """Images (256, 12, 12, 3), whose left half is brighter or darker in a channel."""
+    """Return images (256, 12, 12, 3), labeled by a channel's left-right contrast."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(ROWS, 12, 12, 3)).astype("float32")
     y = rng.integers(0, CLASSES, ROWS)
@@ -45,7 +45,7 @@ def images():
 
 @lru_cache(maxsize=1)
 def texts():
-    """Rows (256, 16) of words and zeros: whether a third of the words are below 20."""
+    """Return rows (256, 16) of words; the label: a third of the words are below 20."""
     rng = np.random.default_rng(2)
     x = rng.integers(1, WORDS, (ROWS, 16)).astype("int32")
     lengths = rng.integers(4, 17, ROWS)
@@ -55,14 +55,14 @@ def texts():
 
 @lru_cache(maxsize=1)
 def series():
-    """Series (256, 10, 6), and their sums up to each step."""
+    """Return series (256, 10, 6), and their cumulative sums."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 10, 6)).astype("float32")
     return x, x.cumsum(1).astype("float32")
 
 
 def classifying(keras, optimizer, data, *layers, epochs=4):
-    """A stack of layers that ends with scores of classes."""
+    """Build a stack of layers that ends with class scores."""
     x, y = data
     model = keras.Sequential([keras.Input(x.shape[1:], dtype=str(x.dtype)), *layers])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -71,7 +71,7 @@ def classifying(keras, optimizer, data, *layers, epochs=4):
 
 
 def mlp(keras):
-    """Dense layers with dropout and batch normalization."""
+    """Build dense layers with dropout and batch normalization."""
     layers = keras.layers
     return classifying(
         *(keras, keras.optimizers.Adam(3e-3), vectors()),
@@ -84,7 +84,7 @@ def mlp(keras):
 
 
 def selu(keras):
-    """Weights of unit variance, noise that keeps it, and penalties."""
+    """Build unit-variance weights, noise that keeps the variance, and penalties."""
     layers, penalty = keras.layers, keras.regularizers.L1(1e-3)
     return classifying(
         *(keras, keras.optimizers.SGD(0.05, 0.9, nesterov=True), vectors()),
@@ -96,7 +96,7 @@ def selu(keras):
 
 
 def decayed(keras):
-    """Multiplied noise, layer normalization, clipped gradients and weight decay."""
+    """Build multiplicative noise, layer normalization, clipping and weight decay."""
     layers, optimizers = keras.layers, keras.optimizers
     return classifying(
         *(keras, optimizers.AdamW(3e-3, weight_decay=0.05, clipnorm=0.5), vectors()),
@@ -108,7 +108,7 @@ def decayed(keras):
 
 
 def orthogonal(keras):
-    """Rows that start at right angles."""
+    """Build a network with orthogonal initial rows."""
     layers = keras.layers
     return classifying(
         *(keras, keras.optimizers.Ftrl(0.1), vectors()),
@@ -119,7 +119,7 @@ def orthogonal(keras):
 
 
 def he_normal(keras):
-    """Weights that are normal, without their tails."""
+    """Build a network with truncated normal weights."""
     layers = keras.layers
     return classifying(
         *(keras, keras.optimizers.Adagrad(0.05), vectors()),
@@ -130,7 +130,7 @@ def he_normal(keras):
 
 
 def cnn(keras):
-    """Augmented images, and separable convolutions."""
+    """Build image augmentation and separable convolutions."""
     layers = keras.layers
     return classifying(
         *(keras, keras.optimizers.RMSprop(2e-3), images()),
@@ -149,7 +149,7 @@ def cnn(keras):
 
 
 def grouped(keras):
-    """Convolutions in groups, a constraint, and slopes that are learned."""
+    """Build grouped convolutions, a constraint, and learned slopes."""
     layers = keras.layers
     limit = keras.constraints.MaxNorm(1.0)
     return classifying(
@@ -165,7 +165,7 @@ def grouped(keras):
 
 
 def autoencoder(keras):
-    """Transposed convolutions."""
+    """Build transposed convolutions."""
     layers, (x, _) = keras.layers, images()
     options = {"padding": "same", "activation": "relu"}
     model = keras.Sequential(
@@ -181,7 +181,7 @@ def autoencoder(keras):
 
 
 def lstm(keras):
-    """Masked words, read from both ends with dropout inside."""
+    """Build a bidirectional LSTM on masked words, with recurrent dropout."""
     layers = keras.layers
     return classifying(
         *(keras, keras.optimizers.Adam(5e-3), texts()),
@@ -192,7 +192,7 @@ def lstm(keras):
 
 
 def summing(keras, optimizer, *layers):
-    """A stack that ends with the sum of two columns of a series."""
+    """Build a stack that ends with the sum of two columns of a series."""
     x, sums = series()
     model = keras.Sequential([keras.Input(x.shape[1:]), *layers])
     model.compile(optimizer, "mse")
@@ -200,7 +200,7 @@ def summing(keras, optimizer, *layers):
 
 
 def gru(keras):
-    """Two recurrent layers of other kinds."""
+    """Build two other kinds of recurrent layers."""
     layers = keras.layers
     return summing(
         *(keras, keras.optimizers.Nadam(3e-3)),
@@ -211,7 +211,7 @@ def gru(keras):
 
 
 def einsum(keras):
-    """Kernels of which one axis is summed over, and those of which two are."""
+    """Build kernels with one and with two contracted axes."""
     layers = keras.layers
     return summing(
         *(keras, keras.optimizers.Adam(5e-3)),
@@ -223,7 +223,7 @@ def einsum(keras):
 
 
 def convlstm(keras):
-    """Convolutions over time, of the quarters of images."""
+    """Build convolutions over time, on the quarters of images."""
     layers, (x, y) = keras.layers, images()
     quarters = x.reshape(ROWS, 2, 6, 2, 6, 3).transpose(0, 1, 3, 2, 4, 5)
     return classifying(
@@ -236,7 +236,7 @@ def convlstm(keras):
 
 
 def translator(keras):
-    """A decoder that begins with the state of an encoder."""
+    """Build a decoder that starts with the state of an encoder."""
     layers, (x, sums) = keras.layers, series()
     told, before = keras.Input(x.shape[1:]), keras.Input(x.shape[1:])
     _, *state = layers.LSTM(24, return_state=True)(told)
@@ -248,7 +248,7 @@ def translator(keras):
 
 
 def transformer(keras, attention, optimizer, width=32):
-    """Two blocks that attend to masked words."""
+    """Build two blocks with attention to masked words."""
     layers, (x, y) = keras.layers, texts()
     words = keras.Input(x.shape[1:], dtype="int32")
     h = layers.Embedding(WORDS, width, mask_zero=True)(words)
@@ -264,7 +264,7 @@ def transformer(keras, attention, optimizer, width=32):
 
 
 def attention(keras):
-    """Attention with several heads."""
+    """Build multi-head attention."""
     heads = keras.layers.MultiHeadAttention
     return transformer(
         keras, lambda: heads(4, 8, dropout=0.1), keras.optimizers.Adam(2e-3)
@@ -272,7 +272,7 @@ def attention(keras):
 
 
 def grouped_attention(keras):
-    """Attention whose heads share keys and values."""
+    """Build attention whose heads share keys and values."""
     heads = keras.layers.GroupQueryAttention
     return transformer(
         keras, lambda: heads(8, 4, 2, dropout=0.1), keras.optimizers.Adafactor(0.02)
@@ -280,7 +280,7 @@ def grouped_attention(keras):
 
 
 def applied(keras, application):
-    """A network of the applications, for enlarged images."""
+    """Build a network of the applications, for enlarged images."""
     x, y = images()
     large = x[:64].repeat(3, 1).repeat(3, 2)[:, :32, :32]
     make = getattr(keras.applications, application)
@@ -291,12 +291,12 @@ def applied(keras, application):
 
 
 def efficient_net(keras):
-    """EfficientNetB0: normal kernels, squeeze and excite, blocks left out at random."""
+    """Build EfficientNetB0: normal kernels, squeeze and excite, stochastic depth."""
     return applied(keras, "EfficientNetB0")
 
 
 def mobile_net(keras):
-    """MobileNetV2."""
+    """Build MobileNetV2."""
     return applied(keras, "MobileNetV2")
 
 

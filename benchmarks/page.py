@@ -1,10 +1,10 @@
-"""The records of the smaller benchmarks as the page docs/more_benchmarks.md.
+"""Generator of docs/more_benchmarks.md from the records of the smaller benchmarks.
 
     python benchmarks/inference.py --threads 2 --peer-python PYTHON --json a.json
     python benchmarks/page.py a.json b.json --write docs/more_benchmarks.md
 
 Each record becomes a table: the median of each candidate in each case, its spread, and
-the first candidate's median divided by that of the best peer.
+the ratio of the first candidate's median to the best peer's.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main():
 
 
 def render(records, note=""):
-    """The page, from records of one machine."""
+    """Return the page, from records of one machine."""
     facts = records[0]["machine"]
     machine = f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}. {note}"
     tables = "\n".join(table(record) for record in records)
@@ -56,7 +56,7 @@ def render(records, note=""):
 
 
 def table(record):
-    """A heading from the script's first line, its versions, and its cases."""
+    """Return a heading from the script's first line, its versions, and its cases."""
     tree = ast.parse((FOLDER / record["script"]).read_text("utf-8"))
     title = ast.get_docstring(tree).splitlines()[0].rstrip(".")
     rows = record["rows"]
@@ -77,14 +77,14 @@ def table(record):
 
 
 def ratio(record, row, ours):
-    """Our median divided by the best peer's, where there are both."""
+    """Return the ratio of our median to the best peer's, if both exist."""
     peers = record.get("peers", [name for name in row["median"] if name != ours])
     found = [row["median"][name] for name in peers if name in row["median"]]
     return row["median"][ours] / min(found) if found and ours in row["median"] else None
 
 
 def versions(record):
-    """The packages that took part, once each."""
+    """Return the packages that took part, once each."""
     found = {}
     for about in record.get("candidates", {}).values():
         found |= about["packages"]

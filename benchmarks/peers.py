@@ -3,10 +3,10 @@
     benchmarks/make_peers.sh ../peers
     python benchmarks/peers.py --peers ../peers --write docs/benchmarks.md
 
-The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX; torch
-also runs by hand, eagerly and compiled. Each has a process of its own for each
-workload, and they take turns. Printed are medians, our figure divided by the best
-peer's, and whether that reaches its bar. `--quick` runs toolkit alone, in seconds.
+The same Keras code runs on toolkit and on Keras with TensorFlow, torch and JAX. torch
+also runs a handwritten loop, eager and compiled. Each has a separate process for each
+workload, and they alternate. The script prints medians, the ratio of our result to the
+best peer's, and whether that reaches its bar. `--quick` runs toolkit alone, in seconds.
 """
 
 import argparse
@@ -23,7 +23,7 @@ WORKER = Path(__file__).resolve().parent / "peers_worker.py"
 
 
 def parse():
-    """The options of the command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -45,7 +45,7 @@ def parse():
 
 
 def candidates(options):
-    """toolkit and, unless the run is a quick one, each peer."""
+    """Return toolkit and, unless the run is a quick one, each peer."""
     yield suite.OURS
     for name, peer in {} if options.quick else PEERS.items():
         python = interpreter(name, peer, options)
@@ -55,7 +55,7 @@ def candidates(options):
 
 
 def interpreter(name, peer, options):
-    """The Python of a peer; None if it is to be this one, and has no such library."""
+    """Return the Python of a peer; None if this Python lacks the library."""
     if options.here:
         needed = (peer.folder, *(("keras",) if name.startswith("Keras") else ()))
         return sys.executable if all(map(find_spec, needed)) else None
@@ -66,7 +66,7 @@ def interpreter(name, peer, options):
 
 
 def main():
-    """Measure, print, write; returns 1 if toolkit could not be measured."""
+    """Measure, print, write; return 1 if toolkit could not be measured."""
     options = parse()
     record = suite.run(list(candidates(options)), options)
     if options.write:

@@ -1,10 +1,10 @@
-"""The forward pass of the small MLP by hand, as tf.function and jax.jit take it."""
+"""Handwritten forward pass of the small MLP for tf.function and jax.jit."""
 
 from toolkit.bench.measure import repeated
 
 
 def parameters():
-    """Kernels and biases of the two layers, NumPy arrays."""
+    """Return kernels and biases of the two layers, as NumPy arrays."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -14,7 +14,7 @@ def parameters():
 
 
 def with_tensorflow(workload):
-    """Seconds of a call of a tf.function."""
+    """Return the seconds of a call of a tf.function."""
     import tensorflow as tf
 
     w, b, v, c = map(tf.Variable, parameters())
@@ -29,7 +29,7 @@ def with_tensorflow(workload):
 
 
 def with_jax(workload):
-    """Seconds of a call of a jax.jit function, and the wait for its result."""
+    """Return the seconds of a call of a jax.jit function, including the wait."""
     import jax
     from jax import numpy as jnp
 

@@ -1,4 +1,4 @@
-"""The record of a run of peers.py as the page docs/benchmarks.md."""
+"""Generator of docs/benchmarks.md from the record of a run of peers.py."""
 
 from toolkit.bench import report
 from toolkit.bench.measure import KINDS
@@ -84,7 +84,7 @@ python benchmarks/peers.py --peers ../peers --rounds {rounds} --threads {threads
 
 
 def render(record, note=""):
-    """The page, from the record of a whole run."""
+    """Return the page, from the record of a whole run."""
     rows = {row["case"]: row for row in record["rows"]}
     threads = rows["speed_up"]
     gain = report.speed_up(threads)
@@ -106,7 +106,7 @@ def render(record, note=""):
 
 
 def machine(record, note):
-    """The processor, the system, and what each environment has."""
+    """Return the CPU, the system, and the packages of each environment."""
     facts = record["machine"]
     lines = [
         f"{facts['cpu']}, {facts['cores']} cores, {facts['system']}. {note}".strip(),
@@ -124,7 +124,7 @@ def machine(record, note):
 
 
 def workload_lines(rows):
-    """The table of workloads."""
+    """Return the table of workloads."""
     heads = ("workload", "unit", *COLUMNS, "others", "ratio", "to Keras", "bar", "")
     yield f"| {' | '.join(heads)} |"
     yield f"|---|---|{'---:|' * (len(heads) - 3)}---|"
@@ -147,7 +147,7 @@ def workload_lines(rows):
 
 
 def growth_lines(row):
-    """The table of growth."""
+    """Return the table of growth."""
     yield "| | ms a step | time / FLOPs | |"
     yield "|---|---:|---:|---|"
     found = report.growth(row)
@@ -160,19 +160,19 @@ def growth_lines(row):
 
 
 def number(value):
-    """Three digits or so; nothing for None."""
+    """Return a number with about three digits; empty for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def figure(row, who, value):
-    """A median and its spread; nothing for None."""
+    """Return a median and its spread; empty for None."""
     if value is None:
         return ""
     return f"{number(value)} ±{report.spread(row, who):.0%}"
 
 
 def quotient(value):
-    """Two decimals; nothing for None."""
+    """Return a number with two decimals; empty for None."""
     return "" if value is None else f"{value:.2f}"

@@ -1,8 +1,8 @@
-"""The suite's networks by hand in torch, at their best: no Keras between.
+"""Handwritten torch networks of the suite, at their best and without Keras.
 
 Convolutions run channels last, Adam is the fused one, losses take logits, and
-`torch.compile` gets forward pass and loss as one function. Batches are shuffled and
-loss and accuracy kept, as `fit` does.
+`torch.compile` gets forward pass and loss as one function. Batches are shuffled, and
+loss and accuracy are recorded, as `fit` does.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from toolkit.bench.networks import CONTEXT, HEADS, VOCABULARY, WIDTH, WORDS
 
 
 def cifar_cnn():
-    """As `toolkit.bench.networks.cifar_cnn`; like all of these, it returns logits."""
+    """Build the network of `toolkit.bench.networks.cifar_cnn`, with logits."""
     return nn.Sequential(
         *(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()),
         *(nn.MaxPool2d(2), nn.Dropout(0.25)),
@@ -28,7 +28,7 @@ def cifar_cnn():
 
 
 def mnist_mlp():
-    """Two wide hidden layers."""
+    """Build two wide hidden layers."""
     return nn.Sequential(
         *(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()),
         nn.Linear(512, 10),
@@ -36,7 +36,7 @@ def mnist_mlp():
 
 
 def tiny_mlp():
-    """Nothing but overhead."""
+    """Build a network that measures overhead only."""
     return nn.Sequential(
         *(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU()),
         nn.Linear(32, 1),
@@ -44,14 +44,14 @@ def tiny_mlp():
 
 
 def mlp():
-    """The network that is only called."""
+    """Build the network for single calls."""
     return nn.Sequential(
         nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)
     )
 
 
 class LSTM(nn.Module):
-    """A classifier of texts by the last state."""
+    """Text classifier on the last state."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ class LSTM(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two dense layers, each around a normalised input."""
+    """Attention, then two dense layers, each on a normalised input with a residual."""
 
     def __init__(self, width=WIDTH, heads=HEADS, causal=True):
         super().__init__()
@@ -88,7 +88,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A transformer of two blocks."""
+    """Transformer of two blocks."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class GPT(nn.Module):
 
 
 def convolve(inputs, filters, kernel, stride=1):
-    """A convolution and batch norm."""
+    """Return a convolution and batch norm."""
     return nn.Sequential(
         nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, bias=False),
         nn.BatchNorm2d(filters),
@@ -110,7 +110,7 @@ def convolve(inputs, filters, kernel, stride=1):
 
 
 class Residual(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut."""
 
     def __init__(self, inputs, filters, stride):
         super().__init__()
@@ -125,7 +125,7 @@ class Residual(nn.Module):
 
 
 def resnet():
-    """Three residual blocks."""
+    """Build three residual blocks."""
     return nn.Sequential(
         *(convolve(3, 16, 3), nn.ReLU()),
         *(Residual(16, 16, 1), Residual(16, 32, 2), Residual(32, 64, 2)),
@@ -135,9 +135,9 @@ def resnet():
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and how it is trained.
+    """Network and its training configuration.
 
-    loss: of outputs and targets. hits: how many of them agree, or None.
+    loss: a function of outputs and targets. hits: the number of matches, or None.
     """
 
     network: type
@@ -147,32 +147,32 @@ class Recipe:
 
 
 def adam(parameters):
-    """Adam with Keras's rate."""
+    """Return Adam with Keras's rate."""
     return torch.optim.Adam(parameters, 1e-3, fused=True)
 
 
 def rmsprop(parameters):
-    """RMSprop with Keras's constants."""
+    """Return RMSprop with Keras's constants."""
     return torch.optim.RMSprop(parameters, 1e-4, alpha=0.9, eps=1e-7)
 
 
 def momentum(parameters):
-    """SGD with momentum."""
+    """Return SGD with momentum."""
     return torch.optim.SGD(parameters, 0.1, momentum=0.9, fused=True)
 
 
 def same_class(y, targets):
-    """How many of the largest logits are at the targets."""
+    """Return the number of largest logits that are at the targets."""
     return (y.argmax(1) == targets).sum()
 
 
 def same_sign(y, targets):
-    """How many logits are on the right side."""
+    """Return the number of logits with the correct sign."""
     return ((y > 0) == (targets > 0.5)).sum()
 
 
 def of_tokens(y, targets):
-    """The loss of logits for each position."""
+    """Return the loss of logits for each position."""
     return F.cross_entropy(y.flatten(0, 1), targets.flatten())
 
 
@@ -188,24 +188,24 @@ RECIPES = {
 
 
 def build(recipe):
-    """The network, channels last where it is one of images."""
+    """Build the network, channels last for images."""
     return recipe.network().to(memory_format=torch.channels_last)
 
 
 def inputs(x):
-    """A batch as the network takes it: images become channels last without a copy."""
+    """Convert a batch for the network: images become channels last without a copy."""
     return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def tensors(workload):
-    """The data; one-hot targets as classes, which torch's loss takes fastest."""
+    """Return the data; one-hot targets become classes, torch's fastest form."""
     x, y = map(torch.from_numpy, workload.make_data())
     one_hot = y.is_floating_point() and y.ndim == 2 and y.shape[1] > 1
     return x, y.argmax(1) if one_hot else y if y.is_floating_point() else y.long()
 
 
 def epochs(recipe, workload, compiled, is_half=False):
-    """The function that trains for an epoch, with `autocast` to bfloat16 if asked."""
+    """Return the training function of an epoch, optionally with bfloat16 `autocast`."""
     model = build(recipe).train()
     optimizer = recipe.optimizer(model.parameters())
     x, y = tensors(workload)
@@ -235,7 +235,7 @@ def epochs(recipe, workload, compiled, is_half=False):
 
 
 def fit(recipe, workload, compiled):
-    """Seconds of a step, from an epoch; the first has compiled and warmed."""
+    """Return a sampler of step seconds; the first epoch compiles and warms up."""
     epoch = epochs(recipe, workload, compiled)
 
     def sample():
@@ -248,7 +248,7 @@ def fit(recipe, workload, compiled):
 
 
 def memory(recipe, workload, compiled):
-    """Bytes that the process has held at its peak after two epochs."""
+    """Return the peak process memory in bytes after two epochs."""
     epoch = fit(recipe, workload, compiled)
 
     def sample():
@@ -259,7 +259,7 @@ def memory(recipe, workload, compiled):
 
 
 def predict(recipe, workload, compiled):
-    """Seconds from NumPy array to NumPy array, in batches."""
+    """Return the seconds from NumPy array to NumPy array, in batches."""
     model = build(recipe).eval()
     forward = torch.compile(model) if compiled else model
     x, _ = workload.make_data()
@@ -276,7 +276,7 @@ def predict(recipe, workload, compiled):
 
 
 def function(recipe, workload, compiled):
-    """Seconds of a call without gradients."""
+    """Return the seconds of a call without gradients."""
     model = build(recipe).eval()
     forward = torch.compile(model) if compiled else model
     x, _ = tensors(workload)
@@ -284,16 +284,16 @@ def function(recipe, workload, compiled):
     return repeated(lambda: forward(x))
 
 
-# Eagerly `model(x)` is the same call, whether it is a function's or not.
+# Eager `model(x)` is the same call for both kinds.
 KINDS = {"fit": fit, "predict": predict, "call": function, "function": function}
 KINDS["memory"] = memory
 
 
 def prepare(network, workload, compiled=False):
-    """The function that takes a sample of a workload."""
+    """Return the sampling function of a workload."""
     return KINDS[workload.kind](RECIPES[network], workload, compiled)
 
 
 def first_step(network, workload):
-    """What comes after the import when a process starts to train."""
+    """Run the work after the import, up to the first training step."""
     fit(RECIPES[network], workload, False)

@@ -1,6 +1,6 @@
-"""The process of a peer: `peers_worker.py NAME`, in the environment that has it.
+"""Process of a peer: `peers_worker.py NAME`, in the peer's environment.
 
-Nothing of a peer is imported before it is measured.
+It imports nothing of a peer before the measurement.
 """
 
 import sys
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 
-# At the end of the path: the peers' environments have no toolkit of their own.
+# At the end of the path: the peers' environments contain no toolkit.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from toolkit.bench.measure import KINDS
@@ -21,19 +21,19 @@ from toolkit.bench.workloads import ALL
 
 
 def with_keras(name, workload):
-    """The suite's own code, on the backend that KERAS_BACKEND names."""
+    """Run the suite's own code, on the backend in KERAS_BACKEND."""
     return KINDS[workload.kind].prepare(workload, "keras")
 
 
 def with_keras_on_torch(name, workload):
-    """The same; the fairest call is one that records nothing for gradients."""
+    """Run the same on torch, with calls under `no_grad` for a fair comparison."""
     if workload.kind == "call":
         import_module("torch").set_grad_enabled(False)
     return with_keras(name, workload)
 
 
 def with_torch(name, workload, compiled=False):
-    """torch by hand."""
+    """Run handwritten torch."""
     network, _, _ = name.partition("/")
     if not workload.kind.startswith("start"):
         return import_module("peers_torch").prepare(network, workload, compiled)
@@ -47,22 +47,22 @@ def with_torch(name, workload, compiled=False):
 
 
 def with_tensorflow(name, workload):
-    """A tf.function by hand."""
+    """Run a handwritten tf.function."""
     return import_module("peers_forward").with_tensorflow(workload)
 
 
 def with_jax(name, workload):
-    """A jax.jit function by hand."""
+    """Run a handwritten jax.jit function."""
     return import_module("peers_forward").with_jax(workload)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A library, and how it is used.
+    """Library, and its mode of use.
 
-    prepare: (name of the workload, workload) to the function that takes a sample.
-    folder: its environment among those that make_peers.sh makes.
-    kinds: the kinds of workload to which it has an answer.
+    prepare: a function from (name of the workload, workload) to the sampling function.
+    folder: its environment in the output of make_peers.sh. kinds: the workload kinds
+    that it supports.
     """
 
     prepare: Callable
@@ -76,7 +76,7 @@ OF_KERAS = ("fit", "predict", "call", "memory", *START)
 OF_TORCH = ("fit", "predict", "call", "function", "memory", *START)
 COMPILED = ("fit", "predict", "function")  # it takes half a minute to start
 
-# JAX keeps what it has compiled only where told to; torch.compile does by itself.
+# JAX stores compiled code only on request; torch.compile does by default.
 JAX = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -98,7 +98,7 @@ PEERS = {
 
 
 def prepare(peer: str, name: str) -> Callable[[], float]:
-    """The function that takes a sample of a workload."""
+    """Return the sampling function of a workload."""
     workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
     return PEERS[peer].prepare(name, workload)
 

@@ -1,10 +1,10 @@
-"""The input pipeline beside tf.data, torch's DataLoader and a plain NumPy loop.
+"""Input pipeline compared with tf.data, torch's DataLoader and a plain NumPy loop.
 
     benchmarks/make_peers.sh ../peers
     python benchmarks/pipeline.py --peers ../peers
 
-Each job runs in a process of its own for each library, and they take turns. Printed are
-the medians, the ratio to the bar's yardstick, and whether the bar is met.
+Each job runs in a separate process for each library, and they alternate. The script
+prints the medians, the ratio to the baseline of the bar, and whether the bar is met.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness import save
 WORKER = Path(__file__).with_name("pipeline_worker.py")
 LIBRARIES = ("toolkit", "numpy", "torch", "tf.data")
 
-GENERATORS = [  # with elements one by one, and in batches
+GENERATORS = [  # with single elements, and in batches
     f"generator_{kind}_{size}"
     for kind in ("scalars", "images", "dicts")
     for size in (1, 32, 256)
@@ -34,12 +34,12 @@ Times = dict[str, float]
 
 @dataclass
 class Bar:
-    """What a figure should reach.
+    """Bar that a result should reach.
 
     Attributes:
-        figure: of the libraries' medians: the value that is judged.
-        limit: how large it may be.
-        words: what it is.
+        figure: a function from the libraries' medians to the judged value.
+        limit: the maximum value.
+        words: its description.
     """
 
     figure: Callable[[Times], float]
@@ -48,12 +48,12 @@ class Bar:
 
 
 def beside(name: str, limit: float) -> Bar:
-    """Our time divided by another library's."""
+    """Return a bar on our time divided by another library's."""
     return Bar(lambda t: t["toolkit"] / t[name], limit, f"time / {name}")
 
 
 def of_ideal(seconds: float, limit: float) -> Bar:
-    """Our time divided by the least that is possible."""
+    """Return a bar on our time divided by the minimum possible time."""
     return Bar(lambda t: t["toolkit"] / seconds, limit, f"time / {seconds:g} s")
 
 
@@ -76,7 +76,7 @@ JOBS = {
     "save_position": [of_ideal(1.0, 0.001)],
     "restore_position": [of_ideal(1.0, 0.001)],
 }
-BESIDE = {  # which other libraries a job has
+BESIDE = {  # the other libraries of a job
     "gather": ("numpy", "torch", "tf.data"),
     "elements": ("torch", "tf.data"),
     **dict.fromkeys(GENERATORS, ("torch", "tf.data")),
@@ -90,7 +90,7 @@ BESIDE = {  # which other libraries a job has
 
 
 def interpreter(library: str, peers: Path | None) -> str | None:
-    """The Python that has a library; None if there is none."""
+    """Return the Python that has a library; None if there is none."""
     folder = {"torch": "torch", "tf.data": "tensorflow"}.get(library)
     if folder is None:
         return sys.executable
@@ -99,7 +99,7 @@ def interpreter(library: str, peers: Path | None) -> str | None:
 
 
 def sample(python: str, library: str, job: str) -> float:
-    """One figure: seconds (an element, where there are many), or a share of memory."""
+    """Return one result: seconds (per element, for many), or a fraction of memory."""
     command = [python, str(WORKER), library, job]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

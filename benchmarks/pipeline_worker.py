@@ -1,4 +1,4 @@
-"""One job of benchmarks/pipeline.py in one library; prints its figure as JSON."""
+"""One job of benchmarks/pipeline.py in one library; it prints its result as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS, BATCH, ELEMENTS, IMAGES, CALLS = 60_000, 128, 100_000, 20_000, 1_600
 
 
 def seconds(function, repeat=1):
-    """The least of some runs, after one to warm up if there are several."""
+    """Return the minimum time of some runs, after one warm-up if several."""
     best = float("inf")
     for _ in range(repeat):
         start = perf_counter()
@@ -28,13 +28,13 @@ def seconds(function, repeat=1):
 
 
 def rows():
-    """Images and labels in memory."""
+    """Return images and labels in memory."""
     rng = np.random.default_rng(0)
     return rng.random((ROWS, 28, 28), np.float32), np.arange(ROWS)
 
 
 def read_samples(count):
-    """Samples of a slow file, as TensorFlow's guide to pipelines simulates one."""
+    """Yield samples of a slow file, as in TensorFlow's guide to pipelines."""
     time.sleep(OPEN)
     for sample in range(count):
         time.sleep(READ)
@@ -42,7 +42,7 @@ def read_samples(count):
 
 
 def train(dataset, epochs=2):
-    """Seconds of a loop whose steps take a hundredth each."""
+    """Return the seconds of a loop whose steps take 0.01 s each."""
     start = perf_counter()
     for _ in range(epochs):
         for _ in dataset:
@@ -51,7 +51,7 @@ def train(dataset, epochs=2):
 
 
 def spin(x):
-    """About a millisecond in Python's lock."""
+    """Compute for about a millisecond with the GIL."""
     total = 0
     for i in range(20_000):
         total += i
@@ -59,7 +59,7 @@ def spin(x):
 
 
 def resident():
-    """Bytes of memory that this process holds."""
+    """Return the resident memory of this process, in bytes."""
     with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -68,7 +68,7 @@ def resident():
 
 
 def like_tf_data(job, module):
-    """The figure of a job that is written alike for toolkit and tf.data."""
+    """Return the result of a job that has the same code for toolkit and tf.data."""
     dataset, autotune = module.Dataset, module.AUTOTUNE
 
     class Artificial(dataset):
@@ -104,7 +104,7 @@ def like_tf_data(job, module):
 
 
 def yielded(kind, first=0, step=1):
-    """What a generator of a job yields: little work, so that the pipeline's is seen."""
+    """Yield the elements of a generator job, which needs little work itself."""
     images = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3), np.uint8)
     for i in range(first, IMAGES, step):
         if kind == "scalars":
@@ -116,7 +116,7 @@ def yielded(kind, first=0, step=1):
 
 
 def generated(job, module):
-    """Seconds an element of a generator, one by one or in batches."""
+    """Return the seconds per element of a generator, single or in batches."""
     _, kind, size = job.split("_")
     spec = module.TensorSpec
     signatures = {
@@ -133,7 +133,7 @@ def generated(job, module):
 
 
 def blocking(dataset, module):
-    """Seconds an element of calls that wait, 16 at a time."""
+    """Return the seconds per element of calls that wait, 16 at a time."""
 
     def wait(x):
         time.sleep(0.005)
@@ -153,7 +153,7 @@ def blocking(dataset, module):
 
 
 def ours(job, data):
-    """The figure of a job that is toolkit's alone."""
+    """Return the result of a job that only toolkit supports."""
     dataset = data.Dataset
     if job == "python_bound":
         return in_processes(dataset, 2)
@@ -167,7 +167,7 @@ def ours(job, data):
 
 
 def in_processes(dataset, count):
-    """Seconds an element of a function that keeps Python busy."""
+    """Return the seconds per element of a function that holds the GIL."""
     sys.modules.setdefault("pipeline_worker", sys.modules["__main__"])
     spin.__module__ = "pipeline_worker"
     sys.path.insert(0, str(Path(__file__).parent))
@@ -179,7 +179,7 @@ def in_processes(dataset, count):
 
 
 def slow_files(data):
-    """16 files of 10 lines, 0.01 s a line, 8 at a time: 0.2 s if all overlap."""
+    """Process 16 files of 10 lines, 0.01 s a line, 8 at a time: ideally 0.2 s."""
     with tempfile.TemporaryDirectory() as folder:
         for i in range(16):
             Path(folder, f"{i:02}.txt").write_text("line\n" * 10, "utf-8")
@@ -193,7 +193,7 @@ def slow_files(data):
 
 
 def first_batch(data):
-    """Seconds from building a pipeline to its first batch."""
+    """Return the seconds from the construction of a pipeline to its first batch."""
     x, y = rows()
     dataset = data.Dataset  # imports the stages
     start = perf_counter()
@@ -204,7 +204,7 @@ def first_batch(data):
 
 
 def memory(dataset, job):
-    """The memory that a pass takes beside an array of 1 GB, as a share of the array."""
+    """Return the memory of a pass over an array of 1 GB, as a fraction of the array."""
     array = np.zeros((1 << 18, 1024), np.float32)
     array += 1
     before = resident()
@@ -216,7 +216,7 @@ def memory(dataset, job):
 
 
 def position(dataset, job):
-    """Seconds to save or restore a position in arrays."""
+    """Return the seconds to save or restore a position in arrays."""
     iterator = iter(dataset.from_tensor_slices(rows()).shuffle(ROWS).batch(BATCH))
     for _ in range(100):
         next(iterator)
@@ -230,7 +230,7 @@ def position(dataset, job):
 
 
 def with_numpy(job):
-    """The loop that a NumPy user would write."""
+    """Run the loop that a NumPy user would write."""
     x, _ = rows()
     rng = np.random.default_rng(0)
 
@@ -243,7 +243,7 @@ def with_numpy(job):
 
 
 def with_torch(job):
-    """The best of what DataLoader offers: rows gathered by index where it can be."""
+    """Run the best option of DataLoader: rows gathered by index if possible."""
     import torch
     from torch.utils import data
 
@@ -277,7 +277,7 @@ def with_torch(job):
 
 
 def torch_generated(job, data):
-    """Seconds an element of the faster way: here, or in two processes."""
+    """Return the seconds per element, in-process or in two processes."""
     _, kind, size = job.split("_")
 
     class Yielded(data.IterableDataset):
@@ -295,7 +295,7 @@ def torch_generated(job, data):
 
 
 def torch_gather(torch, data):
-    """Seconds of the faster of two ways to shuffled batches."""
+    """Return the seconds of the faster of two ways to shuffled batches."""
     x = torch.from_numpy(rows()[0])
     tensors = data.TensorDataset(x)
     sampler = data.BatchSampler(data.RandomSampler(tensors), BATCH, drop_last=False)
@@ -307,7 +307,7 @@ def torch_gather(torch, data):
 
 
 def figure(library, job):
-    """The figure of a job in a library."""
+    """Return the result of a job in a library."""
     if library == "numpy":
         return with_numpy(job)
     if library == "torch":

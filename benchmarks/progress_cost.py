@@ -1,10 +1,10 @@
-"""What a progress bar adds to a step of about a millisecond, drawn on a terminal.
+"""Overhead of a progress bar on a step of about a millisecond, drawn on a terminal.
 
     python benchmarks/progress_cost.py --rounds 9
 
-Bar: 1 % of the step. Epochs with the bar, with a line at the end and with nothing at
-all take turns in one process; standard output is a pseudo-terminal that another thread
-reads. The first epoch of each kind is not counted.
+Bar: 1 % of the step. Epochs with the bar, with a line at the end and without output
+alternate in one process. Standard output is a pseudo-terminal that another thread
+reads. The first epoch of each kind does not count.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH = 128
 
 
 def prepare(steps: int) -> Callable[[int], float]:
-    """A function of `verbose` that returns the seconds of a step of one epoch."""
+    """Return a function from `verbose` to the step seconds of one epoch."""
     toolkit.utils.set_random_seed(0)
     model = toolkit.Sequential(
         [
@@ -50,7 +50,7 @@ def prepare(steps: int) -> Callable[[int], float]:
 
 
 def on_a_terminal() -> None:
-    """Make standard output a terminal whose output nobody looks at."""
+    """Replace standard output by a terminal whose output is discarded."""
     ours, theirs = os.openpty()
 
     def read() -> None:
@@ -63,7 +63,7 @@ def on_a_terminal() -> None:
 
 
 def main() -> None:
-    """Measure the kinds in turn and print what each adds to a step."""
+    """Measure the kinds alternately and print the overhead of each per step."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--steps", type=int, default=1000, help="of an epoch")

@@ -1,13 +1,13 @@
-"""Models of few bits beside float32, and beside ONNX Runtime's quantization.
+"""Quantized models compared with float32 and with ONNX Runtime's quantization.
 
     python benchmarks/quantized.py --peer-python PEERS/bin/python
 
 One thread each. `dense 4x1024x256` is a layer from 1024 inputs to 256 outputs on four
-rows, `encoder 128` six blocks of attention of width 256 on one sequence of that length,
-and `mobilenet_v2 16` MobileNetV2 on a batch of that size, whose convolutions random
-images calibrate. ONNX Runtime's files are those that `Model.export` writes, its weights
-are int8 for each output; it quantizes as it runs, and MobileNetV2 beforehand, with
-nodes that quantize and dequantize or with operators of its own.
+rows. `encoder 128` is six blocks of attention of width 256 on one sequence of that
+length. `mobilenet_v2 16` is MobileNetV2 on a batch of that size, whose convolutions are
+calibrated on random images. ONNX Runtime's files are from `Model.export`, and its
+weights are int8 per output. It uses dynamic quantization, and static quantization for
+MobileNetV2, with QDQ nodes or with quantized operators.
 """
 
 import tempfile
@@ -25,13 +25,13 @@ CASES = (
     "mobilenet_v2 1",
     "mobilenet_v2 16",
 )
-# Those that are quantized by ranges that images show.
+# Models with static quantization, whose ranges come from calibration images.
 CALIBRATED = "mobilenet_v2"
 IMAGES = 4
 
 
 def make(case):
-    """The model, the same in each process, and its input."""
+    """Return the model, the same in each process, and its input."""
     import numpy as np
 
     import toolkit
@@ -54,7 +54,7 @@ def make(case):
 
 
 def images():
-    """What calibrates a network, one by one."""
+    """Yield the calibration images of a network."""
     import numpy as np
 
     for seed in range(IMAGES):
@@ -63,7 +63,7 @@ def images():
 
 
 def of_mode(mode):
-    """A candidate's function: the model as compiled, quantized if there is a mode."""
+    """Return a candidate's function: the compiled model, quantized if mode is set."""
 
     def prepared(case):
         import warnings
@@ -72,7 +72,7 @@ def of_mode(mode):
 
         model, x = make(case)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of layers that stay as they are
+            warnings.simplefilter("ignore")  # about layers without quantization
             if case.startswith(CALIBRATED) and mode == "int8":
                 config = toolkit.quantizers.Int8QuantizationConfig(dataset=images())
                 model.quantize(config=config)
@@ -86,7 +86,7 @@ def of_mode(mode):
 
 
 def quantized_file(path, way):
-    """The path of ONNX Runtime's quantized file of a file."""
+    """Return the path of ONNX Runtime's quantized version of a file."""
     from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -108,7 +108,7 @@ def quantized_file(path, way):
 
 
 def reader(path):
-    """What calibrates a file."""
+    """Return the calibration data reader of a file."""
     import onnx
     from onnxruntime.quantization import CalibrationDataReader
 
@@ -126,10 +126,9 @@ def reader(path):
 
 
 def with_onnxruntime(way):
-    """A candidate's function: ONNX Runtime on the file of the model.
+    """Return a candidate's function: ONNX Runtime on the file of the model.
 
-    way: of quantization; None for none. Only one of them fits a case but for networks
-        that are calibrated.
+    way: of quantization, or None. Only calibrated networks support more than one way.
     """
 
     def prepared(case):

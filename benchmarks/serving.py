@@ -1,14 +1,19 @@
-"""What serving costs, and whether it holds: `toolkit serve`, and others beside it.
+"""Cost and robustness of serving: `toolkit serve`, compared with other servers.
 
     python benchmarks/serving.py
     python benchmarks/serving.py --only speed --peer-python /path/to/python
 
-Bars, for an MLP 784-512-512-10 in float32: CPU of the server's process at most 150
-microseconds for a request of one row at 1 connection, and 75 at 16, with binary tensors
-of the Open Inference Protocol; no wrong answer among 100,000 mixed requests; no request
-lost while new versions of the file are loaded; no crash in 10,000 malformed requests.
-uvicorn and granian run `toolkit.serving.App` where the interpreter of the peers has
-them. Needs Linux's /proc.
+Bars, for an MLP 784-512-512-10 in float32 with binary tensors of the Open Inference
+Protocol:
+
+- CPU time of the server's process per request of one row: at most 150 microseconds at 1
+  connection, and 75 at 16.
+- No wrong result among 100,000 mixed requests.
+- No request lost during reloads of the file.
+- No crash in 10,000 malformed requests.
+
+uvicorn and granian run `toolkit.serving.App` if the peers' interpreter has them. The
+script needs Linux's /proc.
 """
 
 import argparse
@@ -48,7 +53,7 @@ PEERS = {
 
 
 def make_model(seed: int) -> Any:
-    """The network of all figures."""
+    """Build the network of all measurements."""
     toolkit.utils.set_random_seed(seed)
     model = toolkit.Sequential([toolkit.Input((784,), name="x")], name="mlp")
     for units in (512, 512):
@@ -58,7 +63,7 @@ def make_model(seed: int) -> Any:
 
 
 def own_server(path: Path, *options: str) -> ServerProcess:
-    """`toolkit serve`."""
+    """Start `toolkit serve`."""
     command = [sys.executable, "-m", "toolkit", "serve", f"mlp={path}"]
     return ServerProcess([*command, "--port", "{port}", *options], {})
 
@@ -67,7 +72,7 @@ def own_server(path: Path, *options: str) -> ServerProcess:
 
 
 def speed(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """CPU of the server a request, and requests a second, for each server."""
+    """Return CPU time per request, and requests per second, for each server."""
     script = str(ROOT / "benchmarks" / "serving_processes.py")
     rows: dict[str, Any] = {"toolkit serve": own_server}
     rows["http.server"] = lambda path: ServerProcess(
@@ -117,7 +122,7 @@ def _speed_of(server: ServerProcess, arguments: argparse.Namespace) -> dict[int,
 def _round(
     server: ServerProcess, connections: int, data: bytes, count: int
 ) -> tuple[float, float]:
-    """CPU in microseconds a request, and requests a second."""
+    """Return CPU time in microseconds per request, and requests per second."""
     left, statuses = [count], Counter[int | None]()
 
     def following() -> tuple[bytes, None] | None:
@@ -138,7 +143,7 @@ def _round(
 
 
 def _requests_of(x: np.ndarray[Any, Any]) -> list[bytes]:
-    """The same rows in each form that is understood."""
+    """Return requests for the same rows in each supported form."""
     tensor = {"name": "x", "shape": list(x.shape), "datatype": "FP32"}
     tensor["data"] = x.ravel().tolist()
     bodies = [
@@ -151,7 +156,7 @@ def _requests_of(x: np.ndarray[Any, Any]) -> list[bytes]:
 
 
 def answers(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Mixed requests of many clients, compared with `predict`."""
+    """Send mixed requests of many clients, and compare the results with `predict`."""
     model = toolkit.saving.load_model(path)
     generator = np.random.default_rng(1)
     cases = []
@@ -194,7 +199,7 @@ def answers(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def reload(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """New versions of the file while clients ask."""
+    """Write new versions of the file during requests."""
     models = [make_model(seed) for seed in range(3)]
     x = np.random.default_rng(2).standard_normal((2, 784), dtype="float32")
     wanted = [model.predict(x, verbose=0) for model in models]
@@ -236,7 +241,7 @@ def reload(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def malformed(path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Requests that are wrong somewhere, each on a connection of its own."""
+    """Send requests with errors, each on a separate connection."""
     from tests.serving import malformed as wrong, serve
 
     small = path.with_name("small.keras")
@@ -277,7 +282,7 @@ PARTS = {"speed": speed, "answers": answers, "reload": reload, "malformed": malf
 
 
 def main() -> None:
-    """Run the parts that are asked for."""
+    """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--only", choices=PARTS, action="append", help="a part; all of them")

@@ -1,8 +1,8 @@
-"""Servers in processes of their own, for `serving.py`, and what they are asked.
+"""Server processes and client requests for `serving.py`.
 
     python benchmarks/serving_processes.py PORT MODEL.keras
 
-is one of them: the standard library's `http.server`, each request by itself.
+runs one of the servers: the standard library's `http.server`, without batching.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# At the end of the path: the peers' environments have no toolkit of their own.
+# At the end of the path: the peers' environments contain no toolkit.
 sys.path.append(str(ROOT))
 
 import numpy as np  # noqa: E402
@@ -30,22 +30,22 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
 
 class ServerProcess:
-    """A server that is asked over a socket.
+    """Server process with a socket interface.
 
     Args:
         command: with {port} for the port.
-        environment: variables of its own.
+        environment: additional environment variables.
     """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
         self.port = free_port()
-        # One thread: what is measured is the work, not how cores wait for each other.
+        # One thread: the benchmark measures work, not the synchronization of cores.
         own = {"TOOLKIT_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             [part.format(port=self.port) for part in command],
@@ -64,13 +64,13 @@ class ServerProcess:
                 time.sleep(0.05)
 
     def connect(self) -> socket.socket:
-        """A connection to it."""
+        """Connect to the server."""
         made = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process and those that it started."""
+        """Return the user and system time of the process and its children."""
         total = 0.0
         for pid in self._tree():
             text = Path(f"/proc/{pid}/stat").read_text("utf-8")
@@ -86,18 +86,18 @@ class ServerProcess:
         return found
 
     def resident_bytes(self) -> int:
-        """Memory of the process."""
+        """Return the memory of the process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text("utf-8").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:
-        """End it."""
+        """Terminate the process."""
         self.process.terminate()
         self.process.wait(30)
 
 
 def post(path: str, body: bytes, json_length: int | None = None) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}"]
     if json_length is not None:
         lines.append(f"Inference-Header-Content-Length: {json_length}")
@@ -105,7 +105,7 @@ def post(path: str, body: bytes, json_length: int | None = None) -> bytes:
 
 
 def binary_request(path: str, name: str, x: np.ndarray[Any, Any]) -> bytes:
-    """A request with a binary tensor, which is answered in binary form."""
+    """Return a request with a binary tensor, for a response in binary form."""
     tensor = {"name": name, "shape": list(x.shape), "datatype": "FP32"}
     tensor["parameters"] = {"binary_data_size": x.nbytes}
     words = {"inputs": [tensor], "parameters": {"binary_data_output": True}}
@@ -114,14 +114,14 @@ def binary_request(path: str, name: str, x: np.ndarray[Any, Any]) -> bytes:
 
 
 class Reply:
-    """A response that comes piece by piece."""
+    """Response that arrives in pieces."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.size: int | None = None
 
     def add(self, piece: bytes) -> bool:
-        """Take bytes; returns whether it is whole."""
+        """Add bytes; return whether the response is complete."""
         self.data += piece
         if self.size is None:
             end = self.data.find(b"\r\n\r\n")
@@ -129,7 +129,7 @@ class Reply:
                 return False
             head = bytes(self.data[:end]).lower()
             length = head.partition(b"content-length: ")[2].partition(b"\r")[0]
-            # The header with "inference-" before it is another one.
+            # The same name with the prefix "inference-" is a different header.
             if b"inference-header-content-length: " in head:
                 lines = head.split(b"\r\n")
                 (line,) = (x for x in lines if x.startswith(b"content-length"))
@@ -139,16 +139,16 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """The status code."""
+        """Return the status code."""
         return int(self.data[9:12])
 
     @property
     def body(self) -> bytes:
-        """What follows the head."""
+        """Return the bytes after the head."""
         return bytes(self.data).partition(b"\r\n\r\n")[2]
 
     def outputs(self) -> np.ndarray[Any, Any]:
-        """The only tensor of it, in whichever form it is."""
+        """Return its only tensor, in either form."""
         head, _, body = bytes(self.data).partition(b"\r\n\r\n")
         _, found, rest = head.lower().partition(b"inference-header-content-length: ")
         if found:
@@ -168,13 +168,14 @@ def load(
     next_request: Callable[[], tuple[bytes, Any] | None],
     take: Callable[[Any, Reply | None], None],
 ) -> None:
-    """Keep some connections busy, one request of each at a time.
+    """Keep some connections busy, with one request of each at a time.
 
     Args:
-        server: is asked.
-        connections: how many.
-        next_request: what to send and what `take` is told of it; None ends it.
-        take: is called with each answer; None where the connection was closed before.
+        server: the server.
+        connections: their number.
+        next_request: returns the request and the first argument of `take`; None ends
+            the load.
+        take: receives each response; None if the connection was closed before.
     """
     poll = selectors.DefaultSelector()
     asked: dict[socket.socket, tuple[Any, Reply]] = {}
@@ -211,7 +212,7 @@ def load(
 
 
 def ask(server: ServerProcess, data: bytes) -> Reply | None:
-    """The answer to one request on a connection of its own, or None."""
+    """Return the response to one request on a new connection, or None."""
     reply = Reply()
     with closing(server.connect()) as client:
         client.sendall(data)
@@ -222,13 +223,13 @@ def ask(server: ServerProcess, data: bytes) -> Reply | None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A request to `http.server`, with a binary tensor of one row."""
+    """Handler of `http.server`, for a request with a binary tensor of one row."""
 
     protocol_version = "HTTP/1.1"
     compute: Callable[[Any], Any]
 
     def do_POST(self) -> None:
-        """Answer it; head and body are one write, or the client waits 40 ms."""
+        """Answer a request; one write for head and body avoids a 40 ms delay."""
         length = int(self.headers["Inference-Header-Content-Length"])
         body = self.rfile.read(int(self.headers["Content-Length"]))
         (told,) = json.loads(body[:length])["inputs"]
@@ -246,7 +247,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(written)
 
     def log_message(self, *args: Any) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 def main() -> None:

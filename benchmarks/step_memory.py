@@ -1,11 +1,11 @@
-"""What a training step allocates, and how tight its memory plan is.
+"""Memory allocations of a training step, and the tightness of its memory plan.
 
     python benchmarks/step_memory.py
 
-New memory: tracemalloc's peak during steady steps of `fit`, from one call of the
-callbacks to the next, so without the batch; what is left are Python's own small objects
-and the logs. NumPy's iterators get their smallest buffers: no arrays, but counted.
-Planned: the bytes of the arena, beside those that live at the schedule's worst point.
+New memory is tracemalloc's peak during steady steps of `fit`, from one callback call to
+the next, so without the batch. The remainder is small Python objects and the logs.
+NumPy's iterators use their smallest buffers, which are not arrays but count. Planned is
+the size of the arena, compared with the live bytes at the schedule's peak.
 """
 
 import runpy
@@ -29,7 +29,7 @@ CASES = (
 
 
 class Peaks(toolkit.callbacks.Callback):
-    """Notes the new memory of each step."""
+    """Callback that records the new memory of each step."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ class Peaks(toolkit.callbacks.Callback):
 
 
 def build(name):
-    """The model of an example, compiled."""
+    """Build the model of an example, compiled."""
     model = runpy.run_path(str(EXAMPLES / f"{name}.py"))["build_model"]()
     logits = name == "char_lm"
     loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=logits)
@@ -54,7 +54,7 @@ def build(name):
 
 
 def measure(name, batch, shape, bound, labels):
-    """A row: the peaks of new memory, and the plan."""
+    """Return a row: the peaks of new memory, and the plan."""
     random = np.random.default_rng(0)
     x = random.integers(0, bound, (STEPS * batch, *shape)).astype("uint8")
     y = random.integers(0, 10, (STEPS * batch, *labels)).astype("uint8")
@@ -72,7 +72,7 @@ def measure(name, batch, shape, bound, labels):
     first, second = peaks.found[:STEPS], peaks.found[STEPS:]
     return {
         "case": name,
-        # One of Python's own tables may grow at any moment, not in every epoch.
+        # A Python table can grow at any moment, but not in every epoch.
         "new": min(max(first), max(second)),
         "planned": plan.peak_bytes,
         "live": plan.live_bytes,

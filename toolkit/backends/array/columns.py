@@ -69,7 +69,7 @@ class Columns:
         return windows.taps == 1 and not windows.padded and set(windows.strides) == {1}
 
     def nbytes(self, *pieces: int) -> int:
-        """Return the scratch bytes of `blocks`, and of more pieces given in
+        """Return the scratch bytes of `blocks` and of more pieces, given in
         elements.
         """
         sizes = (self.pixels * self.groups * self.depth, self.seen, *pieces)
@@ -77,8 +77,8 @@ class Columns:
         return scratch_bytes(*(size * itemsize for size in sizes))
 
     def blocks(self, xp: Any, x: Array, memory: Scratch) -> Iterator[tuple[Box, Array]]:
-        """Yield each box with its columns (groups, windows, depth), valid for one
-        step.
+        """Yield each box with its columns (groups, windows, depth) in a reused
+        buffer.
         """
         buffer = memory.take(self.pixels * self.groups * self.depth, self.dtype)
         copy = memory.take(self.seen, self.dtype) if self.seen else None

@@ -342,9 +342,7 @@ class Pool(Kernels):
     def _totals(
         self, pool: _Pooling, out: Array, memory: Scratch
     ) -> tuple[Array | None, Array]:
-        """Return a flat float32 chunk and sums for half precision, or None and
-        `out`.
-        """
+        """Return a flat float32 chunk and sums for half precision; else None, `out`."""
         chunk, images = pool.total_sizes
         if pool.sums == pool.dtype:
             out.fill(0)

@@ -321,9 +321,7 @@ class Plans:
     def _choose(
         self, signature: Signature, graph: Any, measure: Callable[[GraphPlan], float]
     ) -> bool:
-        """Select the fastest of a graph's first plans; return False if none is
-        timed.
-        """
+        """Select the fastest of a graph's first plans; return False on failure."""
         times: list[tuple[float, int]] = []
         for index in range(graph.get_execution_plan_count()):
             # A plan that is deselected, or that the device rejects, is no candidate.

@@ -165,9 +165,7 @@ class Runner:
         self.used: tuple[set[int], set[int]] = self._used()
 
     def _used(self) -> tuple[set[int], set[int]]:
-        """Return the numbers of a call's arrays that steps read, and that they
-        write.
-        """
+        """Return the numbers of a call's arrays that steps read and write."""
         read: set[int] = set()
         written: set[int] = set()
         for i, node in enumerate(self.program.nodes):

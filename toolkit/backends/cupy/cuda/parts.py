@@ -147,9 +147,7 @@ class _Parts:
         return is_one and fits(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
-        """Return a part as a graph, with its inputs and the outputs that others
-        need.
-        """
+        """Return a part as a graph, with its inputs and externally read outputs."""
         own = set(part)
         nodes = self._with_labels(part)
         made = {y for node in nodes for y in node.outputs}

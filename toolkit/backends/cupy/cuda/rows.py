@@ -78,9 +78,7 @@ class _Rows:
         return parts.get(role, 1)
 
     def _output(self, k: int) -> tuple[str, str, Argument]:
-        """Return the parameter of a write: its output, or scratch for partial
-        results.
-        """
+        """Return the parameter of a write: its output, or scratch for partials."""
         write, parts = self.plan.writes[k], self._parts(k)
         ctype, name, buffer = self.body.output(k)
         if parts == 1 and not self._collects_in_memory(k):
