@@ -123,7 +123,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     stored = dtypes.numpy_dtype(dtype).newbyteorder("<")
     try:
         array = np.frombuffer(content, stored).reshape(shape)
-    except ValueError as error:  # numpy rejects the extents, and there is no content
+    except ValueError as error:  # an invalid shape, for empty content
         raise MalformedDataError(f"parse_tensor: the shape {shape}: {error}") from error
     return convert(array.astype(dtypes.numpy_dtype(dtype)))
 

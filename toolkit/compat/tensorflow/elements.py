@@ -99,7 +99,7 @@ class RaggedTensorSpec(TensorSpec):
 
 
 class NoneTensorSpec:
-    """What an element has in the place of a tensor where it has None."""
+    """The spec of None in an element."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NoneTensorSpec)

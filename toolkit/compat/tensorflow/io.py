@@ -125,7 +125,7 @@ class TFRecordOptions:
 
 
 class TFRecordWriter(data.TFRecordWriter):
-    """Writes records to a file; options: TFRecordOptions, "GZIP", "ZLIB" or None."""
+    """Writer of record files; options: TFRecordOptions, "GZIP", "ZLIB" or None."""
 
     def __init__(self, path: Any, options: Any = None) -> None:
         level = None
@@ -142,7 +142,7 @@ class TFRecordWriter(data.TFRecordWriter):
 def parse_single_example(
     serialized: Any, features: Any, example_names: Any = None, name: Any = None
 ) -> dict[str, Any]:
-    """The features of an Example that are asked for, as tensors.
+    """Parse the requested features of an Example to tensors.
 
     `example_names` has no effect: errors name the feature.
 
@@ -164,7 +164,7 @@ def parse_single_example(
 def parse_example(
     serialized: Any, features: Any, example_names: Any = None, name: Any = None
 ) -> dict[str, Any]:
-    """The features of a batch of Examples; a VarLenFeature is a sparse tensor.
+    """Parse the features of a batch of Examples; a VarLenFeature is a sparse tensor.
 
     `example_names` has no effect: errors name the feature.
     """
@@ -175,7 +175,7 @@ def parse_example(
 
 
 def _of_any_length(feature: Any, values: Any) -> Any:
-    """The values of a VarLenFeature as a sparse tensor, as in TensorFlow."""
+    """Return the values of a VarLenFeature as a sparse tensor, as in TensorFlow."""
     if type(feature) is not VarLenFeature:
         return values
     if isinstance(values, RaggedTensor):
@@ -192,14 +192,14 @@ def parse_single_sequence_example(
     example_name: Any = None,
     name: Any = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the features of a SequenceExample: of the whole, and of each step.
+    """Parse the context features and the step features of a SequenceExample.
 
     Args:
         serialized: the bytes of the message.
         context_features: name -> FixedLenFeature, VarLenFeature or RaggedFeature.
-        sequence_features: name -> FixedLenSequenceFeature, whose result is
-            (steps, ...), VarLenFeature, which gives a SparseTensor (steps, longest), or
-            RaggedFeature, which gives a RaggedTensor.
+        sequence_features: name -> FixedLenSequenceFeature for (steps, ...),
+            VarLenFeature for a SparseTensor (steps, longest), or RaggedFeature for a
+            RaggedTensor.
         example_name: has no effect: errors name the feature.
     """
     message = one_string(serialized, "parse_single_sequence_example")
@@ -215,11 +215,11 @@ def parse_sequence_example(
     example_names: Any = None,
     name: Any = None,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return the features of a batch of SequenceExamples, and numbers of steps.
+    """Parse the features of a batch of SequenceExamples; return also the lengths.
 
-    Steps of a FixedLenSequenceFeature are filled up with zeros; the third result has
-    their numbers. Arguments are those of `parse_single_sequence_example`;
-    `example_names` has no effect.
+    The steps of a FixedLenSequenceFeature are padded with zeros; the third result has
+    the lengths. Arguments are as in `parse_single_sequence_example`; `example_names`
+    has no effect.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
     wanted = [_by_name(x or {}) for x in (context_features, sequence_features)]
@@ -234,7 +234,7 @@ def _shown(features: Any, values: Any) -> dict[str, Any]:
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) -> Any:
-    """Return strings unpacked; compression_type: "ZLIB", "GZIP" or "" for none."""
+    """Decompress strings; compression_type: "ZLIB", "GZIP" or "" for none."""
     strings = as_strings(bytes)
     unpack = {"": lambda x: x, "ZLIB": zlib.decompress, "GZIP": gzip.decompress}
     if compression_type not in unpack:
@@ -249,7 +249,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) 
 
 
 def _by_name(features: Any) -> dict[str, Any]:
-    """Features in the order of their names, which is that of the results."""
+    """Sort features by their names, which is the order of the results."""
     return dict(sorted(features.items()))
 
 
@@ -257,17 +257,17 @@ def _by_name(features: Any) -> dict[str, Any]:
 
 
 def read_file(filename: Any, name: Any = None) -> StringTensor:
-    """The bytes of a file."""
+    """Read the bytes of a file."""
     return StringTensor(Path(path_of(filename)).read_bytes())
 
 
 def write_file(filename: Any, contents: Any, name: Any = None) -> None:
-    """Write the bytes of a file."""
+    """Write bytes to a file."""
     Path(path_of(filename)).write_bytes(one_string(contents, "write_file"))
 
 
 def matching_files(pattern: Any, name: Any = None) -> StringTensor:
-    """The names of the files that a pattern fits, sorted."""
+    """Return the names of the files that match a pattern, sorted."""
     return StringTensor(sorted(globbing.glob(path_of(pattern))))
 
 
@@ -276,11 +276,11 @@ def _walk(
     topdown: bool = True,
     onerror: Callable[[OSError], object] | None = None,
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield (folder, names of folders, names of files) for a folder and all below.
+    """Yield (folder, names of folders, names of files) for a folder and all subfolders.
 
     Args:
-        top: the folder; nothing is yielded if it does not exist.
-        topdown: whether a folder comes before the folders in it.
+        top: the folder; if it does not exist, there are no results.
+        topdown: whether a folder is before its subfolders.
         onerror: called with the error for a folder that cannot be listed.
     """
     return os.walk(path_of(top), topdown, onerror)
@@ -293,7 +293,7 @@ def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
 
 
 def _opened(name: Any, mode: str = "r") -> IO[Any]:
-    """A file as TensorFlow opens it: text is UTF-8, and ends of lines stay as is."""
+    """Open a file as TensorFlow does: UTF-8 text, with unchanged line ends."""
     if "b" in mode:
         return open(path_of(name), mode)
     return open(path_of(name), mode, encoding="utf-8", newline="\n")

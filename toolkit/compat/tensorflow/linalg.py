@@ -1,4 +1,4 @@
-"""`tf.linalg`: matrices."""
+"""`tf.linalg`: matrix operations."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def matmul(
     output_type: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """The product of matrices, or of batches of them, each transposed before if asked.
+    """Multiply matrices, or batches of them, with optional transposition.
 
-    `a_is_sparse` and `b_is_sparse`, hints that there are many zeros, have no effect.
+    `a_is_sparse` and `b_is_sparse` are hints, and have no effect.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -79,27 +79,27 @@ def matvec(
     b_is_sparse: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """The product of a matrix and a vector, or of batches of them.
+    """Multiply a matrix by a vector, or batches of them.
 
-    `a_is_sparse` and `b_is_sparse`, hints that there are many zeros, have no effect.
+    `a_is_sparse` and `b_is_sparse` are hints, and have no effect.
     """
     product = ops.matmul(_turned(a, transpose_a, adjoint_a), ops.expand_dims(b, -1))
     return ops.squeeze(product, -1)
 
 
 def matrix_transpose(a: Any, name: Any = None, conjugate: bool = False) -> Tensor:
-    """The last two axes exchanged."""
+    """Exchange the last two axes."""
     swapped = ops.swapaxes(a, -1, -2)
     return ops.conj(swapped) if conjugate else swapped
 
 
 def adjoint(matrix: Any, name: Any = None) -> Tensor:
-    """The conjugate of the transposed matrix."""
+    """Return the conjugate transpose."""
     return matrix_transpose(matrix, conjugate=True)
 
 
 def einsum(equation: str, *inputs: Any, name: Any = None) -> Tensor:
-    """Products of tensors, summed as an equation such as "ij,jk->ik" says."""
+    """Sum products of tensors by an equation such as "ij,jk->ik"."""
     return ops.einsum(equation, *inputs)
 
 
@@ -110,10 +110,10 @@ def norm(
     keepdims: bool | None = None,
     name: Any = None,
 ) -> Tensor:
-    """The norm of all elements, or along axes.
+    """Return the norm of all elements, or along axes.
 
     Args:
-        tensor: what to measure.
+        tensor: the tensor.
         ord: "euclidean", a number, infinity, or "fro" for matrices.
         axis: of vectors, or two of matrices; None takes the tensor as one vector.
         keepdims: whether reduced axes stay, with extent 1.
@@ -127,19 +127,19 @@ def norm(
 
 
 def inv(input: Any, adjoint: bool = False, name: Any = None) -> Tensor:
-    """The inverse of a matrix."""
+    """Return the inverse of a matrix."""
     return ops.inv(_turned(input, False, adjoint))
 
 
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: Any = None) -> Tensor:
-    """x with matrix @ x = rhs."""
+    """Solve matrix @ x = rhs for x."""
     return ops.solve(_turned(matrix, False, adjoint), rhs)
 
 
 def triangular_solve(
     matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: Any = None
 ) -> Tensor:
-    """x with matrix @ x = rhs, for a triangular matrix."""
+    """Solve matrix @ x = rhs for x, with a triangular matrix."""
     lower = lower if not adjoint else not lower
     return ops.solve_triangular(_turned(matrix, False, adjoint), rhs, lower)
 
@@ -151,10 +151,10 @@ def lstsq(
     fast: bool = True,
     name: Any = None,
 ) -> Tensor:
-    """x with the least |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+    """Minimize |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
 
-    `fast` has no effect: without a regularizer it comes from singular values, as with
-    `fast=False` there.
+    `fast` has no effect: without a regularizer the method is the singular value
+    decomposition, as with `fast=False` in TensorFlow.
     """
     if not l2_regularizer:
         return ops.lstsq(matrix, rhs)
@@ -167,7 +167,8 @@ def lstsq(
 def svd(
     tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: Any = None
 ) -> Any:
-    """s, u, v with tensor = u @ diag(s) @ transpose(v); s alone without compute_uv."""
+    """Return s, u, v with tensor = u @ diag(s) @ transpose(v); without compute_uv only
+    s."""
     if not compute_uv:
         return ops.svd(tensor, full_matrices, False)
     u, s, vh = ops.svd(tensor, full_matrices)
@@ -175,45 +176,45 @@ def svd(
 
 
 def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
-    """q, orthogonal, and r, upper triangular, with input = q @ r."""
+    """Return an orthogonal q and an upper triangular r with input = q @ r."""
     return ops.qr(input, "complete" if full_matrices else "reduced")
 
 
 def eigvalsh(tensor: Any, name: Any = None) -> Tensor:
-    """The eigenvalues of a symmetric matrix, in rising order."""
+    """Return the eigenvalues of a symmetric matrix in ascending order."""
     return ops.eigh(tensor)[0]
 
 
 def eigvals(tensor: Any, name: Any = None) -> Tensor:
-    """The eigenvalues of a matrix, which may be complex."""
+    """Return the eigenvalues of a matrix, which can be complex."""
     return ops.linalg.eig(tensor)[0]
 
 
 def cholesky_solve(chol: Any, rhs: Any, name: Any = None) -> Tensor:
-    """x with chol @ transpose(chol) @ x = rhs."""
+    """Solve chol @ transpose(chol) @ x = rhs for x."""
     return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True)
 
 
 def normalize(
     tensor: Any, ord: Any = "euclidean", axis: Any = None, name: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """The tensor divided by its norm, and that norm."""
+    """Return the tensor divided by its norm, and the norm."""
     size = norm(tensor, ord, axis, keepdims=True)
     return ops.divide(tensor, size), size
 
 
 def logdet(matrix: Any, name: Any = None) -> Tensor:
-    """The logarithm of the determinant of a positive definite matrix."""
+    """Return the logarithm of the determinant of a positive definite matrix."""
     return ops.slogdet(matrix)[1]
 
 
 def trace(x: Any, name: Any = None) -> Tensor:
-    """The sum of the diagonal of the last two axes."""
+    """Return the sum of the diagonal of the last two axes."""
     return ops.trace(x, axis1=-2, axis2=-1)
 
 
 def diag(diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
-    """Matrices with the last axis of `diagonal` on their k-th diagonal."""
+    """Return matrices with the last axis of `diagonal` on their k-th diagonal."""
     x = convert(diagonal)
     count = x.shape[-1] + abs(k)
     hot = np.eye(count, k=k, dtype=bool)
@@ -223,12 +224,12 @@ def diag(diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
 
 
 def diag_part(input: Any, name: Any = None, k: int = 0) -> Tensor:
-    """The k-th diagonal of the last two axes."""
+    """Return the k-th diagonal of the last two axes."""
     return ops.diagonal(input, k, -2, -1)
 
 
 def set_diag(input: Any, diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
-    """The matrices with another main diagonal."""
+    """Replace the main diagonal of matrices."""
     refuse("set_diag", k=(k, 0))
     x = convert(input)
     hot = np.eye(x.shape[-2], x.shape[-1], dtype=bool)
@@ -238,7 +239,7 @@ def set_diag(input: Any, diagonal: Any, name: Any = None, k: int = 0) -> Tensor:
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Tensor:
-    """The matrices with zeros outside of a band; negative: the whole triangle."""
+    """Set the elements outside of a band to 0; a negative number keeps the triangle."""
     x = convert(input)
     if int(num_lower) >= 0:
         x = ops.triu(x, -int(num_lower))
@@ -246,13 +247,13 @@ def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> T
 
 
 def tensor_diag_part(input: Any, name: Any = None) -> Tensor:
-    """The diagonal of a matrix."""
+    """Return the diagonal of a matrix."""
     refuse("tensor_diag_part", rank=(convert(input).ndim, 2))
     return ops.diagonal(input)
 
 
 def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:
-    """The matrix with a vector on its diagonal."""
+    """Return the matrix with a vector on its diagonal."""
     return ops.diag(diagonal)
 
 

@@ -1,4 +1,4 @@
-"""`tf.lookup`: tables from keys to values, whose contents do not change."""
+"""`tf.lookup`: immutable tables from keys to values."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ __all__ = [
 
 
 class KeyValueTensorInitializer:
-    """The contents of a table: keys, and a value for each.
+    """The content of a table: keys, and one value per key.
 
     Args:
         keys: strings or integers.
-        values: as many, of any dtype.
-        key_dtype, value_dtype: of both; by default as they are.
+        values: one per key, of any dtype.
+        key_dtype, value_dtype: the dtypes; None keeps the dtypes of keys and values.
         name: has no effect.
 
     Raises:
-        ArgumentError: there is not one value for each key, or a key has several.
+        ArgumentError: the numbers of keys and values differ, or a key has several
+            values.
     """
 
     def __init__(
@@ -59,36 +60,36 @@ class KeyValueTensorInitializer:
 
     @property
     def key_dtype(self) -> str:
-        """The dtype of keys."""
+        """Return the dtype of keys."""
         return _dtype_of(self.keys)
 
     @property
     def value_dtype(self) -> str:
-        """The dtype of values."""
+        """Return the dtype of values."""
         return _dtype_of(self.values)
 
 
 class TextFileIndex:
-    """What of a line is a key or a value, besides the numbers of its columns."""
+    """The key or value of a line if it is not a column."""
 
     WHOLE_LINE = -2
     LINE_NUMBER = -1
 
 
 class TextFileInitializer(KeyValueTensorInitializer):
-    """The contents of a table, from the lines of a text file.
+    """The content of a table, from the lines of a text file.
 
     Args:
         filename: of the file.
-        key_dtype, value_dtype: strings, or numbers that stand there in digits.
-        key_index, value_index: a column, or one of `TextFileIndex`.
-        vocab_size: how many lines there have to be; None: as many as there are.
-        delimiter: what is between columns.
+        key_dtype, value_dtype: strings, or numbers as decimal text.
+        key_index, value_index: a column, or a `TextFileIndex`.
+        vocab_size: the required number of lines; None: any number.
+        delimiter: the separator of columns.
         name: has no effect.
-        value_index_offset: what is added to numbers of lines.
+        value_index_offset: added to line numbers.
 
     Raises:
-        ArgumentError: there are other lines than expected.
+        ArgumentError: the file has another number of lines or columns.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class TextFileInitializer(KeyValueTensorInitializer):
 def _column(
     lines: list[bytes], index: int, dtype: Any, delimiter: str, offset: int
 ) -> list[Any]:
-    """What of each line is wanted, as strings or as numbers."""
+    """Return a column, the lines or the line numbers, as strings or as numbers."""
     if index == TextFileIndex.LINE_NUMBER:
         return [number + offset for number in range(len(lines))]
     parts: list[Any] = lines
@@ -141,7 +142,7 @@ def _column(
 
 
 class _Table:
-    """Base: places of keys, and what the places stand for."""
+    """Base of tables: the slots of keys, and the values of slots."""
 
     def __init__(self, initializer: Any, name: Any) -> None:
         self.name = name or "table"
@@ -155,18 +156,18 @@ class _Table:
         self._first, self._count = first.astype("int64"), len(self._sorted)
 
     def size(self, name: Any = None) -> Any:
-        """How many keys there are."""
+        """Return the number of keys."""
         return convert_to_tensor(self._count, "int64")
 
     def __getitem__(self, keys: Any) -> Any:
         return self.lookup(keys)
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
-        """The values of keys; a subclass defines it."""
+        """Return the values of keys; a subclass defines it."""
         raise NotImplementedError
 
     def _found(self, keys: Any, missing: int) -> Any:
-        """The place of each key among those of the initializer, or `missing`."""
+        """Return the slot of each key in the initializer, or `missing`."""
         keys = convert_to_tensor(keys)
         is_string = isinstance(keys, StringTensor)
         if is_string != self._is_of_strings:
@@ -186,12 +187,12 @@ class _Table:
 
 
 class StaticHashTable(_Table):
-    """A table from keys to values, and to one value for all other keys.
+    """A table from keys to values, with a default value for other keys.
 
     Args:
-        initializer: its contents.
-        default_value: for keys that are not there.
-        name: what errors call it.
+        initializer: its content.
+        default_value: for missing keys.
+        name: its name in errors.
         experimental_is_anonymous: has no effect.
 
     Example:
@@ -217,11 +218,11 @@ class StaticHashTable(_Table):
         self._values = np.append(initializer.values, _plain(self.default_value))
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
-        """The value of each key, in the shape of the keys.
+        """Return the value of each key, in the shape of the keys.
 
         Raises:
-            DTypeError: keys are strings where those of the table are not, or the
-                other way round.
+            DTypeError: the keys are strings and the table's keys are integers, or vice
+                versa.
         """
         places = self._found(keys, len(self._values) - 1)
         if self.value_dtype != dtypes.STRING:
@@ -233,7 +234,7 @@ class StaticHashTable(_Table):
         return StringTensor(self._values[np.asarray(places)])
 
     def export(self, name: Any = None) -> tuple[Any, Any]:
-        """All keys, and their values."""
+        """Return all keys, and their values."""
         return (
             convert_to_tensor(self._initializer.keys),
             convert_to_tensor(self._initializer.values),
@@ -241,13 +242,13 @@ class StaticHashTable(_Table):
 
 
 class StaticVocabularyTable(_Table):
-    """Numbers of words, and numbers behind these, by a hash, for all other words.
+    """A table from words to indices, with hash buckets for other words.
 
     Args:
         initializer: from words to 0, 1, ..., n - 1; None: there are no words.
-        num_oov_buckets: how many numbers other words share.
-        lookup_key_dtype: has no effect: it is that of the initializer, or strings.
-        name: what errors call it.
+        num_oov_buckets: the number of buckets; their indices start at n.
+        lookup_key_dtype: has no effect: the initializer has the dtype, else strings.
+        name: its name in errors.
         experimental_is_anonymous: has no effect.
 
     Example:
@@ -283,11 +284,11 @@ class StaticVocabularyTable(_Table):
         self._values = np.array([*values, -1], "int64")
 
     def size(self, name: Any = None) -> Any:
-        """How many numbers there are, those that other words share included."""
+        """Return the number of indices, buckets included."""
         return convert_to_tensor(self._count + self._buckets, "int64")
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
-        """The number of each word, in the shape of the words; int64."""
+        """Return the index of each word, in the shape of the words; int64."""
         keys = convert_to_tensor(keys)
         found = self._found(keys, self._count)
         known = ops.take(ops.convert_to_tensor(self._values), found)
@@ -300,7 +301,7 @@ class StaticVocabularyTable(_Table):
 
 
 def _plain(x: Any) -> Any:
-    """A tensor as an array; strings are bytes."""
+    """Convert a tensor to an array; strings are bytes."""
     if isinstance(x, StringTensor):
         return array_of(x)
     return np.asarray(as_array(x.value if isinstance(x, Variable) else x))

@@ -1,6 +1,6 @@
-"""Which functions of TensorFlow need operands of one dtype, and which operand decides.
+"""Functions of TensorFlow that need operands of one dtype.
 
-The core's functions promote; `of_one_dtype` converts the operands before them.
+toolkit's functions promote dtypes; `of_one_dtype` converts the operands first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.core.tensor import Tensor
 
 _Function = Callable[..., Any]
 
-# The dtype of the first tensor holds for these parameters.
+# The dtype of the first tensor applies to these parameters.
 _OF_TENSOR = {
     **dict.fromkeys(
         "atan2 bitwise_and bitwise_or bitwise_xor divide_no_nan equal floordiv "
@@ -36,27 +36,27 @@ _OF_TENSOR = {
     "solve": "matrix rhs",
     "where": "x y",
 }
-# The dtype of the first parameter holds for all.
+# The dtype of the first parameter applies to all.
 _OF_FIRST = {
     "add": "x y",
     "batch_normalization": "x mean variance",
     "clip_by_value": "t clip_value_min clip_value_max",
     "matmul": "a b",
 }
-# Each operand keeps its own dtype, which has to be the same.
+# Each operand keeps its dtype; the dtypes must be equal.
 _OF_EACH = {
     **dict.fromkeys(("conv1d", "depthwise_conv2d"), "input filters"),
     **dict.fromkeys(("matvec", "tensordot"), "a b"),
     "sigmoid_cross_entropy_with_logits": "labels logits",
 }
-# The dtype of the first tensor holds for all operands in one parameter.
+# The dtype of the first tensor applies to all operands in one parameter.
 _OF_LIST = {"concat": "values", "einsum": "inputs"}
 
 
 def of_one_dtype(function: _Function) -> _Function:
-    """Return a function that converts its operands to one dtype before it computes.
+    """Wrap a function so that it converts its operands to one dtype.
 
-    Functions that do so are looked up by name; any other is returned as it is.
+    The tables above have the names of these functions; other functions do not change.
     """
     name = function.__name__
     parameters = list(inspect.signature(function).parameters.values())

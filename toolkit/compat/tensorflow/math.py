@@ -62,7 +62,7 @@ from toolkit.errors import ArgumentError, ShapeError
 
 
 class TopK(NamedTuple):
-    """The largest elements, and where they are."""
+    """The largest elements, and their indices."""
 
     values: Any
     indices: Any
@@ -147,7 +147,7 @@ globals().update({name: getattr(special, name) for name in special.OF_MATH})
 
 
 def divide(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x / y; integers are divided as float64, small ones as float32."""
+    """Return x / y; the quotient of integers is float64, of small ones float32."""
     return divide_as_floats(*match_dtypes("divide", (x, y)))
 
 
@@ -155,20 +155,20 @@ truediv = divide
 
 
 def floordiv(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x / y, rounded down.
+    """Return x / y, rounded down.
 
     Raises:
-        ArgumentError: integers are divided by a zero that is known: not in a trace.
+        ArgumentError: an integer is divided by a concrete zero; not in a trace.
     """
     check_divisor("floordiv", x, y)
     return ops.floor_divide(x, y)
 
 
 def floormod(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x - floordiv(x, y) * y
+    """Return x - floordiv(x, y) * y.
 
     Raises:
-        ArgumentError: integers are divided by a zero that is known: not in a trace.
+        ArgumentError: an integer is divided by a concrete zero; not in a trace.
     """
     check_divisor("floormod", x, y)
     return ops.mod(x, y)
@@ -178,7 +178,7 @@ mod = floormod
 
 
 def add_n(inputs: Any, name: Any = None) -> Tensor:
-    """The sum of tensors of one shape."""
+    """Return the sum of tensors of one shape."""
     tensors = [convert(x) for x in inputs]
     shapes = {tuple(x.shape) for x in tensors}
     if len(shapes) != 1:
@@ -192,7 +192,7 @@ def add_n(inputs: Any, name: Any = None) -> Tensor:
 def accumulate_n(
     inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: Any = None
 ) -> Tensor:
-    """The sum of tensors of one shape, as `add_n`.
+    """Return the sum of tensors of one shape, see `add_n`.
 
     `shape` and `tensor_dtype` have no effect: the tensors have both.
     """
@@ -200,76 +200,77 @@ def accumulate_n(
 
 
 def scalar_mul(scalar: Any, x: Any, name: Any = None) -> Tensor:
-    """A number times x."""
+    """Multiply x by a number."""
     return ops.multiply(scalar, x)
 
 
 def squared_difference(x: Any, y: Any, name: Any = None) -> Tensor:
-    """(x - y) ** 2"""
+    """Return (x - y) ** 2."""
     return ops.square(ops.subtract(x, y))
 
 
 def multiply_no_nan(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x * y, and 0 where y is 0, whatever x is."""
+    """Return x * y, and 0 where y is 0."""
     product = ops.multiply(x, y)
     return ops.where(ops.equal(y, 0), ops.zeros_like(product), product)
 
 
 def xlogy(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x * log(y), and 0 where x is 0."""
+    """Return x * log(y), and 0 where x is 0."""
     nothing = ops.equal(x, 0)
     return ops.multiply(x, ops.log(ops.where(nothing, ops.ones_like(y), y)))
 
 
 def reciprocal_no_nan(x: Any, name: Any = None) -> Tensor:
-    """1 / x, and 0 where x is 0."""
+    """Return 1 / x, and 0 where x is 0."""
     return ops.divide_no_nan(ops.ones_like(x), x)
 
 
 def xdivy(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x / y, and 0 where x is 0, whatever y is."""
+    """Return x / y, and 0 where x is 0."""
     nothing = ops.equal(x, 0)
     return ops.divide(x, ops.where(nothing, ops.ones_like(y), y))
 
 
 def xlog1py(x: Any, y: Any, name: Any = None) -> Tensor:
-    """x * log(1 + y), and 0 where x is 0, whatever y is."""
+    """Return x * log(1 + y), and 0 where x is 0."""
     nothing = ops.equal(x, 0)
     return ops.multiply(x, ops.log1p(ops.where(nothing, ops.zeros_like(y), y)))
 
 
 def is_non_decreasing(x: Any, name: Any = None) -> Tensor:
-    """Whether each element is at least the one before."""
+    """Return whether no element is less than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] >= x[:-1])
 
 
 def is_strictly_increasing(x: Any, name: Any = None) -> Tensor:
-    """Whether each element is greater than the one before."""
+    """Return whether each element is greater than its predecessor."""
     x = ops.reshape(x, (-1,))
     return ops.all(x[1:] > x[:-1])
 
 
 def polyval(coeffs: Any, x: Any, name: Any = None) -> Tensor:
-    """The polynomial of these coefficients, that of the highest power first, at x."""
+    """Evaluate a polynomial at x; the coefficient of the highest power is first."""
     x = convert(x)
     return reduce(lambda y, c: y * x + c, coeffs, ops.zeros_like(x))
 
 
-# --- places and running totals --------------------------------------------------------
+# --- indices and running totals
+# ---------------------------------------------------------
 
 
 def argmax(
     input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
 ) -> Tensor:
-    """The first place of the largest element along an axis, 0 by default."""
+    """Return the first index of the largest element along an axis, 0 by default."""
     return ops.cast(ops.argmax(input, int(axis or 0)), dtype_name(output_type))
 
 
 def argmin(
     input: Any, axis: Any = None, output_type: Any = "int64", name: Any = None
 ) -> Tensor:
-    """The first place of the smallest element along an axis, 0 by default."""
+    """Return the first index of the smallest element along an axis, 0 by default."""
     return ops.cast(ops.argmin(input, int(axis or 0)), dtype_name(output_type))
 
 
@@ -280,7 +281,7 @@ def count_nonzero(
     dtype: Any = "int64",
     name: Any = None,
 ) -> Tensor:
-    """How many elements along axes are not zero."""
+    """Count the nonzero elements along axes."""
     x = ops.cast(ops.not_equal(input, 0), dtype_name(dtype))
     return reduce_sum(x, axis, keepdims)
 
@@ -318,10 +319,9 @@ def cumulative_logsumexp(
     reverse: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """log(cumsum(exp(x))) along an axis; exclusive: of those before, -inf of none.
+    """Return log(cumsum(exp(x))) along an axis; an exclusive sum starts with -inf.
 
-    Of numbers that are so much smaller than the largest that their exponential is 0
-    beside it, it is -inf, too.
+    The result is also -inf if exp(x - max(x)) underflows to 0.
     """
     x = convert(x)
     most = ops.stop_gradient(ops.max(x, int(axis), True))
@@ -330,10 +330,10 @@ def cumulative_logsumexp(
 
 
 def invert_permutation(x: Any, name: Any = None) -> Tensor:
-    """The permutation that undoes one: y[x[i]] = i.
+    """Invert a permutation: y[x[i]] = i.
 
     Raises:
-        ArgumentError: it is known, and no permutation.
+        ArgumentError: concrete values are not a permutation.
     """
     x = convert(x)
     known = x.constant
@@ -352,7 +352,7 @@ def top_k(
     index_type: Any = "int32",
     name: Any = None,
 ) -> TopK:
-    """The k largest elements of the last axis, and their indices."""
+    """Return the k largest elements of the last axis, and their indices."""
     values, indices = ops.top_k(input, int(k), sorted)
     return TopK(values, ops.cast(indices, dtype_name(index_type)))
 
@@ -399,16 +399,16 @@ def approx_min_k(
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> Tensor:
-    """t, scaled so that its Euclidean norm is at most clip_norm."""
+    """Scale t so that its Euclidean norm is at most clip_norm."""
     total = ops.sum(ops.square(t), _axes(axes), True)
-    is_zero = ops.equal(total, 0)  # where the root has no derivative
+    is_zero = ops.equal(total, 0)  # the square root has no derivative at 0
     root = ops.sqrt(ops.where(is_zero, ops.ones_like(total), total))
     norm = ops.where(is_zero, total, root)
     return ops.multiply(t, clip_norm) / maximum(norm, clip_norm)
 
 
 def global_norm(t_list: Any, name: Any = None) -> Tensor:
-    """The Euclidean norm of all tensors together; None among them is passed over."""
+    """Return the Euclidean norm of all tensors together; None is skipped."""
     squares = [ops.sum(ops.square(t)) for t in t_list if t is not None]
     if not squares:
         raise ArgumentError("global_norm: expected at least one tensor; received none")
@@ -418,7 +418,7 @@ def global_norm(t_list: Any, name: Any = None) -> Tensor:
 def clip_by_global_norm(
     t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None
 ) -> tuple[list[Any], Tensor]:
-    """Tensors scaled so that their common norm is at most clip_norm, and that norm."""
+    """Scale tensors so that their common norm is at most clip_norm; return also it."""
     norm = global_norm(t_list) if use_norm is None else convert(use_norm)
     scale = clip_norm / ops.maximum(norm, clip_norm)
     return [t if t is None else ops.multiply(t, scale) for t in t_list], norm
@@ -427,23 +427,23 @@ def clip_by_global_norm(
 def l2_normalize(
     x: Any, axis: Any = None, epsilon: float = 1e-12, name: Any = None
 ) -> Tensor:
-    """x divided by its Euclidean norm along axes."""
+    """Divide x by its Euclidean norm along axes."""
     total = ops.sum(ops.square(x), axes(axis), keepdims=True)
     return ops.multiply(x, ops.rsqrt(ops.maximum(total, epsilon)))
 
 
 def softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
-    """exp(logits), divided by the sum along an axis, the last by default."""
+    """Return exp(logits), divided by the sum along an axis, the last by default."""
     return ops.softmax(logits, -1 if axis is None else axis)
 
 
 def log_softmax(logits: Any, axis: Any = None, name: Any = None) -> Tensor:
-    """The logarithm of `softmax`."""
+    """Return the logarithm of `softmax`."""
     return ops.log_softmax(logits, -1 if axis is None else axis)
 
 
 def zero_fraction(value: Any, name: Any = None) -> Tensor:
-    """How large a part of the elements is 0."""
+    """Return the fraction of zeros."""
     return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
 
 

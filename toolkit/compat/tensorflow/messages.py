@@ -1,4 +1,4 @@
-"""The messages of `tf.train`: Examples, and the features and lists in them."""
+"""The messages of `tf.train`: Example, Feature, and lists of values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 
 
 class Message:
-    """A message of Protocol Buffers: bytes that records hold."""
+    """A Protocol Buffers message: the bytes of a record."""
 
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message."""
@@ -32,17 +32,17 @@ class Message:
 
     @classmethod
     def FromString(cls, serialized: Any) -> Self:
-        """Return the message of these bytes."""
+        """Parse the message in bytes."""
         made = cls()
         made.ParseFromString(serialized)
         return made
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the contents of the bytes of a message."""
+        """Replace the content by the message in bytes."""
         raise NotImplementedError
 
     def _lines(self) -> list[str]:
-        """The message as text, line by line."""
+        """Return the message as text, line by line."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Message:
 
 
 class _List(Message):
-    """Values of a feature."""
+    """The values of a feature."""
 
     _field, _number = "", 0
 
@@ -67,7 +67,7 @@ class _List(Message):
         self.value: list[Any] = list(value)
 
     def items(self) -> Any:
-        """Return the values as the core takes them."""
+        """Return the values in toolkit's form."""
         raise NotImplementedError
 
     def SerializeToString(self) -> bytes:
@@ -78,7 +78,7 @@ class _List(Message):
         return b"".join(bytes(message) for _, _, message in message_fields(feature))
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the values in the bytes of a message."""
+        """Replace the values by the message in bytes."""
         message = one_string(serialized, "ParseFromString")
         self.value = read_list(self._number, memoryview(message)).tolist()
 
@@ -94,7 +94,7 @@ def _shown(value: Any) -> str:
 
 
 class BytesList(_List):
-    """Bytes of a feature."""
+    """A list of bytes."""
 
     _field, _number = "bytes_list", BYTES_LIST
 
@@ -104,7 +104,7 @@ class BytesList(_List):
 
 
 class FloatList(_List):
-    """Floats of a feature."""
+    """A list of floats."""
 
     _field, _number = "float_list", FLOAT_LIST
 
@@ -114,10 +114,10 @@ class FloatList(_List):
 
 
 class Int64List(_List):
-    """Integers of a feature.
+    """A list of integers.
 
     Raises:
-        ArgumentTypeError: a value is no integer.
+        ArgumentTypeError: a value is not an integer.
     """
 
     _field, _number = "int64_list", INT64_LIST
@@ -136,7 +136,7 @@ class Int64List(_List):
 
 
 class Feature(Message):
-    """A list of values, given as one of its kinds."""
+    """A list of values of one kind."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Feature(Message):
         self._kind = given[0]._field if given else None
 
     def WhichOneof(self, oneof_group: str) -> str | None:
-        """Return the name of the list that the feature has.
+        """Return the name of the list in the feature.
 
         `oneof_group` has no effect: the lists are the only group.
         """
@@ -164,7 +164,7 @@ class Feature(Message):
         return (self.bytes_list, self.float_list, self.int64_list)
 
     def values(self) -> Any:
-        """Return the values as the core takes them."""
+        """Return the values in toolkit's form."""
         filled = [x for x in self._lists() if x.value]
         return filled[0].items() if filled else np.zeros(0, "int64")
 
@@ -173,7 +173,7 @@ class Feature(Message):
         return encoded_feature("", self.values()) if self.WhichOneof("kind") else b""
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the list in the bytes of a message."""
+        """Replace the list by the message in bytes."""
         message = one_string(serialized, "ParseFromString")
         self._kind = None
         for part in self._lists():
@@ -214,7 +214,7 @@ class Features(Message):
         return encoded_features({name: f.values() for name, f in self.feature.items()})
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the features in the bytes of a message."""
+        """Replace the features by the message in bytes."""
         message = one_string(serialized, "ParseFromString")
         self.feature = {}
         for name, values in read_features(memoryview(message)).items():
@@ -229,7 +229,7 @@ class Features(Message):
 
 
 class Example(Message):
-    """What a record holds: named features.
+    """The content of a record: named features.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -252,13 +252,13 @@ class Example(Message):
         self.features: Features = features or Features()
 
     def SerializeToString(self) -> bytes:
-        """Return the message, to be written as a record."""
+        """Return the bytes of the message, for a record."""
         return data.make_example(
             {name: f.values() for name, f in self.features.feature.items()}
         )
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the features of a message."""
+        """Replace the features by the message in bytes."""
         message = one_string(serialized, "ParseFromString")
         self.features = Features()
         for name, values in data.read_example(message).items():
@@ -269,7 +269,7 @@ class Example(Message):
 
 
 class FeatureList(Message):
-    """The features of the steps of a sequence."""
+    """The features of the steps in a sequence."""
 
     def __init__(self, feature: Any = ()) -> None:
         self.feature: list[Feature] = list(feature)
@@ -280,7 +280,7 @@ class FeatureList(Message):
         return b"".join(encoded_field(1, step) for step in steps)
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the features in the bytes of a message."""
+        """Replace the features by the message in bytes."""
         message = memoryview(one_string(serialized, "ParseFromString"))
         steps = (bytes(step) for _, _, step in message_fields(message))
         self.feature = [Feature.FromString(step) for step in steps]
@@ -308,7 +308,7 @@ class FeatureLists(Message):
         )
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the features in the bytes of a message."""
+        """Replace the features by the message in bytes."""
         message = memoryview(one_string(serialized, "ParseFromString"))
         self.feature_list = {}
         for _, _, entry in message_fields(message):
@@ -325,7 +325,7 @@ class FeatureLists(Message):
 
 
 class SequenceExample(Message):
-    """What a record holds of a sequence: features of the whole, and of each step."""
+    """The content of a record for a sequence: context features and step features."""
 
     def __init__(
         self,
@@ -336,14 +336,14 @@ class SequenceExample(Message):
         self.feature_lists: FeatureLists = feature_lists or FeatureLists()
 
     def SerializeToString(self) -> bytes:
-        """Return the bytes of the message, to be written as a record."""
+        """Return the bytes of the message, for a record."""
         parts = self.context.SerializeToString(), self.feature_lists.SerializeToString()
         return b"".join(
             encoded_field(number, part) for number, part in enumerate(parts, 1) if part
         )
 
     def ParseFromString(self, serialized: Any) -> None:
-        """Take the features in the bytes of a message."""
+        """Replace the features by the message in bytes."""
         message = memoryview(one_string(serialized, "ParseFromString"))
         parts = {number: bytes(value) for number, _, value in message_fields(message)}
         self.context = Features.FromString(parts.get(1, b""))

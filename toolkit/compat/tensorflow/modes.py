@@ -1,4 +1,5 @@
-"""Whether operations run at once, as in TensorFlow 2, or build a graph, as in 1."""
+"""Execution modes: eager as in TensorFlow 2, or graph construction as in TensorFlow
+1."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from toolkit.ops.symbolic import Probe
 
 
 class NeedsValues(TraceError):
-    """What needs values of tensors, to print them say, is called in a trace.
+    """Signal that an operation in a trace needs the values of tensors.
 
-    A graph calls no Python function when it runs: `tf.function` runs eagerly then.
+    A graph calls no Python function when it runs, so `tf.function` runs eagerly then.
+    `tf.print` is an example.
     """
 
     def __init__(self, function: str) -> None:
@@ -28,13 +30,14 @@ class NeedsValues(TraceError):
 
 
 def needs_each_call(function: str) -> None:
-    """Raise in the trace of a tf.function: what is called acts in each call of it."""
+    """Raise in the trace of a tf.function, for a function with a side effect in each
+    call."""
     if local.is_tracing and state.trace is not None:
         raise NeedsValues(function)
 
 
 def asks_for_shapes() -> bool:
-    """Whether what is called computes nothing, and never will: shapes are asked for."""
+    """Return whether the code only infers shapes, in a probe trace."""
     trace: Any = state.trace
     while trace is not None and not isinstance(trace, Probe):
         trace = trace._outer[0]
@@ -42,25 +45,25 @@ def asks_for_shapes() -> bool:
 
 
 class _Mode:
-    """The mode of the process, and what is done where graphs are built.
+    """The mode of the process, and the hooks for graph construction.
 
-    `compat.v1`, which alone knows how, sets all of it when it is imported.
+    Only `compat.v1` defines the hooks, at its import.
     """
 
     is_eager: bool = True
-    graph: Callable[[], Any]  # the graph that is built
+    graph: Callable[[], Any]  # returns the current graph
     record: Callable[..., Any]  # see `v1.recording`
     variable: Any = None  # the class of Variables in graphs
 
 
 class _Local(threading.local):
-    """The graphs and sessions whose `with` blocks a thread is in."""
+    """The graphs and sessions whose `with` blocks are active in a thread."""
 
     def __init__(self) -> None:
         self.graphs: list[Any] = []
         self.sessions: list[Any] = []
-        self.run: Any = None  # of a session: it knows the values of symbols
-        self.is_tracing = False  # whether a tf.function that is in no trace is called
+        self.run: Any = None  # the run of a session, with the values of symbols
+        self.is_tracing = False  # whether a call of the outermost tf.function is active
 
 
 mode: _Mode = _Mode()
@@ -68,10 +71,9 @@ local: _Local = _Local()
 
 
 def executing_eagerly() -> bool:
-    """Whether operations run at once.
+    """Return whether operations run eagerly.
 
-    They do not inside of a traced function, nor after
-    `compat.v1.disable_eager_execution()`.
+    They do not in a traced function, nor after `compat.v1.disable_eager_execution()`.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -82,14 +84,14 @@ def executing_eagerly() -> bool:
 
 
 def building_graph() -> bool:
-    """Whether what is called is to be recorded in a graph of TensorFlow 1."""
+    """Return whether a TensorFlow 1 graph records the operations."""
     wanted = local.graphs or not mode.is_eager
     return bool(wanted) and local.run is None and state.trace is None
 
 
 @contextmanager
 def running(run: Any) -> Iterator[None]:
-    """Compute inside, whatever the mode; symbols have the values that `run` knows."""
+    """Compute inside, in any mode; `run` has the values of symbols."""
     outer, local.run = local.run, run
     try:
         yield
@@ -98,13 +100,13 @@ def running(run: Any) -> Iterator[None]:
 
 
 class _Computing:
-    """A run of no graph."""
+    """A run without a graph."""
 
     def value(self, x: Any) -> Any:
-        """What `x` is."""
+        """Return `x`."""
         return x
 
 
 def computing() -> AbstractContextManager[None]:
-    """Compute inside at once, whatever the mode."""
+    """Compute eagerly inside, in any mode."""
     return running(_Computing())

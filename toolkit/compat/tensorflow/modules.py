@@ -1,4 +1,4 @@
-"""`tf.Module`: an object that knows the Variables in it."""
+"""`tf.Module`: an object that tracks its Variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolkit.layers import Layer
 
 
 class _AnyModule(type):
-    """Layers and models are modules too."""
+    """Metaclass: layers and models are modules too."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
@@ -26,7 +26,7 @@ class Module(metaclass=_AnyModule):
     """Base of objects that hold Variables, layers and other modules as attributes.
 
     Args:
-        name: that of the class if not given.
+        name: of the module; the default is the class name.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -54,12 +54,12 @@ class Module(metaclass=_AnyModule):
 
     @property
     def name_scope(self) -> name_scope:
-        """A scope in which Variables get the module's name in front of theirs."""
+        """Return a scope in which Variable names have the module's name as a prefix."""
         return name_scope(self._name)
 
     @classmethod
     def with_name_scope(cls, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that runs in the module's `name_scope`."""
+        """Wrap a method to run in the module's `name_scope`."""
 
         @wraps(method)
         def wrapper(self: Module, *args: Any, **kwargs: Any) -> Any:
@@ -70,7 +70,7 @@ class Module(metaclass=_AnyModule):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """All Variables of the module and of what is in it, each once."""
+        """Return all Variables of the module and its parts, each once."""
         found: dict[Variable, None] = {}
         for owner in (self, *self.submodules):
             found |= dict.fromkeys(
@@ -80,17 +80,17 @@ class Module(metaclass=_AnyModule):
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
-        """Those that optimizers may change."""
+        """Return the Variables that optimizers update."""
         return tuple(v for v in self.variables if v.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Variable, ...]:
-        """Those that optimizers leave alone."""
+        """Return the Variables that optimizers do not update."""
         return tuple(v for v in self.variables if not v.trainable)
 
     @property
     def submodules(self) -> tuple[Any, ...]:
-        """The modules and layers in the module, and those in them, each once."""
+        """Return the modules and layers in the module, also nested ones, each once."""
         found: dict[int, Any] = {}
 
         def visit(owner: Any) -> None:
@@ -105,7 +105,7 @@ class Module(metaclass=_AnyModule):
 
 
 def _parts(owner: Any) -> Iterator[Any]:
-    """What the attributes of a module hold, in the order of their names."""
+    """Return the values of a module's attributes, in the order of their names."""
     if isinstance(owner, Layer):
         yield from owner._flatten_layers(include_self=False, recursive=False)
         return

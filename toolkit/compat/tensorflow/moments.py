@@ -1,4 +1,4 @@
-"""Moments of tensors in `tf.nn`, and losses of rates."""
+"""Moments of tensors in `tf.nn`, and the Poisson loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.core.tensor import Tensor
 def sufficient_statistics(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None
 ) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Return the count, the sum, the sum of squares and the shift of x along axes.
+    """Return the count, sum, sum of squares and shift of x along axes.
 
     Args:
         x: a tensor.
@@ -35,7 +35,7 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and variance of what `sufficient_statistics` returns."""
+    """Return mean and variance from the results of `sufficient_statistics`."""
     mean = ops.divide(mean_ss, counts)
     variance = ops.divide(variance_ss, counts) - ops.square(mean)
     return mean if shift is None else mean + shift, variance
@@ -65,7 +65,8 @@ def batch_norm_with_global_normalization(
     scale_after_normalization: bool,
     name: Any = None,
 ) -> Tensor:
-    """Return `batch_normalization`; gamma counts if scale_after_normalization."""
+    """Return `batch_normalization`; gamma applies if scale_after_normalization is
+    true."""
     scale = ops.rsqrt(ops.add(variance, variance_epsilon))
     scale = scale * gamma if scale_after_normalization else scale
     return ops.subtract(input, mean) * scale + beta

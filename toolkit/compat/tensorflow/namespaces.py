@@ -1,4 +1,4 @@
-"""The small namespaces of TensorFlow: names that stand elsewhere, put together."""
+"""Small namespaces of TensorFlow, composed of functions from other modules."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from toolkit.core.tensor import Tensor
 
 
 class UnconnectedGradients(StrEnum):
-    """What the gradient is where there is none: None or zeros."""
+    """Gradient without a connection: None or zeros."""
 
     NONE = "none"
     ZERO = "zero"
 
 
 class VariableAggregation(Enum):
-    """How replicas of a Variable would be combined."""
+    """Methods to combine replicas of a Variable."""
 
     NONE, SUM, MEAN, ONLY_FIRST_REPLICA = "none", "sum", "mean", "only_first_replica"
 
 
 class VariableSynchronization(Enum):
-    """When replicas of a Variable would be synchronized."""
+    """Times to synchronize replicas of a Variable."""
 
     AUTO, NONE, ON_WRITE, ON_READ = "auto", "none", "on_write", "on_read"
 
 
 def _of_nests(function: Callable[..., Any], names: str) -> Callable[..., Any]:
-    """A function of nests that takes its first arguments by TensorFlow's names.
+    """Wrap a function of structures that takes its first arguments by TensorFlow's
+    names.
 
     `expand_composites` has no effect: ragged and sparse tensors stay whole.
     """
@@ -53,11 +54,11 @@ def _of_nests(function: Callable[..., Any], names: str) -> Callable[..., Any]:
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
-    """The value of a tensor as an array, None where a trace has none.
+    """Return the value of a tensor as an array; None for a traced value.
 
     Args:
         tensor: a tensor.
-        partial: has no effect: what is known is known as a whole.
+        partial: has no effect: a value is static or dynamic as a whole.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -68,7 +69,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
 
 
 def get_logger() -> logging.Logger:
-    """The logger of the name "tensorflow"; nothing here writes to it."""
+    """Return the logger with the name "tensorflow"; toolkit does not write to it."""
     return logging.getLogger("tensorflow")
 
 
@@ -94,7 +95,7 @@ dtypes: SimpleNamespace = SimpleNamespace(
     half=types.half,
     saturate_cast=vars(arrays)["saturate_cast"],
 )
-# Errors of distributed programs of TensorFlow, which programs may raise themselves.
+# Errors of distributed TensorFlow; only user code raises them.
 _UNUSED = "AbortedError CancelledError InternalError UnauthenticatedError UnknownError"
 errors: SimpleNamespace = SimpleNamespace(
     **{name: type(name, (core.ToolkitError,), {}) for name in _UNUSED.split()},
@@ -137,24 +138,23 @@ train: SimpleNamespace = SimpleNamespace(
     load_checkpoint=checkpoints.load_checkpoint,
     load_variable=checkpoints.load_variable,
 )
-# The version of TensorFlow whose names these are, and that of toolkit.
+# The version of TensorFlow with these names, and the version of toolkit.
 VERSION = f"2.21.0+toolkit.{toolkit.__version__}"
 version: SimpleNamespace = SimpleNamespace(VERSION=VERSION)
 
 
 class constant_initializer(initializers.Constant):
-    """One value everywhere, or as many values as the shape has elements.
+    """Initializer with a constant value, or with one value per element.
 
     Args:
-        value: a number, a list or an array; its dtype is that of what is made, unless
-            another is asked for.
+        value: a number, a list or an array; the result has its dtype by default.
     """
 
     def __init__(self, value: Any = 0) -> None:
         super().__init__(value)
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        """The values in a shape."""
+        """Return the values in a shape."""
         return arrays.constant(self.value, dtype, shape)
 
 

@@ -92,12 +92,12 @@ globals().update(
 
 
 def gelu(features: Any, approximate: bool = False, name: Any = None) -> Tensor:
-    """x * P(X <= x) for a normal X, by tanh where an approximation will do."""
+    """Return x * P(X <= x) for a normal X; `approximate` uses tanh."""
     return ops.gelu(features, approximate)
 
 
 def silu(features: Any, beta: float = 1.0) -> Tensor:
-    """x * sigmoid(beta * x)"""
+    """Return x * sigmoid(beta * x)."""
     return ops.multiply(features, ops.sigmoid(ops.multiply(beta, features)))
 
 
@@ -105,14 +105,15 @@ swish = silu
 
 
 def crelu(features: Any, axis: int = -1, name: Any = None) -> Tensor:
-    """relu(x) and relu(-x), one after the other along an axis."""
+    """Concatenate relu(x) and relu(-x) along an axis."""
     return ops.relu(ops.concatenate([features, ops.negative(features)], axis))
 
 
 def dropout(
     x: Any, rate: Any, noise_shape: Any = None, seed: Any = None, name: Any = None
 ) -> Tensor:
-    """Each element 0 with the probability rate in [0, 1), else times 1 / (1 - rate)."""
+    """Set elements to 0 with probability rate in [0, 1), else multiply by 1 / (1 -
+    rate)."""
     if not 0 <= float(rate) < 1:
         raise ArgumentError(f"dropout: expected a rate in [0, 1); received {rate}")
     shape = None if noise_shape is None else extents(noise_shape)
@@ -122,23 +123,23 @@ def dropout(
 def bias_add(
     value: Any, bias: Any, data_format: Any = None, name: Any = None
 ) -> Tensor:
-    """The value with a vector added along its channels."""
+    """Add a vector along the channels."""
     first = bool(data_format) and data_format.startswith("NC")
     spatial = convert(value).ndim - 2 if first else 0
     return ops.add(value, ops.reshape(bias, (-1, *[1] * spatial)))
 
 
 def l2_loss(t: Any, name: Any = None) -> Tensor:
-    """Half the sum of squares."""
+    """Return half the sum of squares."""
     return ops.sum(ops.square(t)) / 2
 
 
 def moments(
     x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean and variance along axes; `shift` has no effect, as there.
+    """Return mean and variance along axes; as in TensorFlow, `shift` has no effect.
 
-    Those of integers are integers, cut off towards zero.
+    The results for integers are integers, truncated.
     """
     x = convert(x)
     if x.dtype not in dtypes.INEXACT:
@@ -157,7 +158,7 @@ def batch_normalization(
     variance_epsilon: Any,
     name: Any = None,
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + variance_epsilon) * scale + offset, broadcast."""
+    """Return (x - mean) / sqrt(variance + variance_epsilon) * scale + offset."""
     inverse = ops.rsqrt(ops.add(variance, variance_epsilon))
     inverse = inverse if scale is None else inverse * scale
     y = ops.multiply(ops.subtract(x, mean), inverse)
@@ -167,7 +168,7 @@ def batch_normalization(
 def embedding_lookup(
     params: Any, ids: Any, max_norm: Any = None, name: Any = None
 ) -> Tensor:
-    """The rows of params that ids name, each clipped to a norm if one is given.
+    """Gather the rows of params at ids, and clip each to a norm if given.
 
     Ids are at least 0 and below the number of rows; not checked in a trace.
     """
@@ -185,21 +186,21 @@ def embedding_lookup(
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: Any = None
 ) -> Tensor:
-    """-sum(labels * log_softmax(logits)) along an axis."""
+    """Return -sum(labels * log_softmax(logits)) along an axis."""
     return ops.negative(ops.sum(labels * ops.log_softmax(logits, axis), axis))
 
 
 def sparse_softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, name: Any = None
 ) -> Tensor:
-    """-log_softmax(logits)[label] for integer labels."""
+    """Return -log_softmax(logits)[label] for integer labels."""
     return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def sigmoid_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, name: Any = None
 ) -> Tensor:
-    """softplus(logits) - labels * logits"""
+    """Return softplus(logits) - labels * logits."""
     logits = convert(logits)
     return ops.softplus(logits) - ops.multiply(labels, logits)
 
@@ -207,7 +208,7 @@ def sigmoid_cross_entropy_with_logits(
 def weighted_cross_entropy_with_logits(
     labels: Any, logits: Any, pos_weight: Any, name: Any = None
 ) -> Tensor:
-    """As sigmoid_cross_entropy_with_logits, true labels weighted by pos_weight."""
+    """Return the sigmoid cross entropy with weight pos_weight for true labels."""
     logits, labels = convert(logits), convert(labels)
     weight = 1 + (ops.convert_to_tensor(pos_weight) - 1) * labels
     return (1 - labels) * logits + weight * ops.softplus(ops.negative(logits))
@@ -216,7 +217,7 @@ def weighted_cross_entropy_with_logits(
 def compute_average_loss(
     per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None
 ) -> Tensor:
-    """The sum of losses, weighted if asked, divided by the size of the batch."""
+    """Return the sum of (weighted) losses, divided by the size of the batch."""
     losses = convert(per_example_loss)
     if sample_weight is not None:
         losses = ops.multiply(losses, sample_weight)
@@ -225,7 +226,7 @@ def compute_average_loss(
 
 
 def scale_regularization_loss(regularization_loss: Any) -> Tensor:
-    """The sum of losses: there is one replica."""
+    """Return the sum of losses: there is one replica."""
     return ops.sum(regularization_loss)
 
 
@@ -239,16 +240,15 @@ def ctc_loss(
     blank_index: int | None = None,
     name: Any = None,
 ) -> Tensor:
-    """-log of the probability of labels under any alignment, for each sample.
+    """Return -log of the probability of labels under any alignment, for each sample.
 
     Args:
-        labels: integers, (batch, most labels).
+        labels: integers, (batch, maximum length).
         logits: (time, batch, classes), or (batch, time, classes) if not time major.
-        label_length, logit_length: how many of each sample count.
-        logits_time_major: which of these logits are.
+        label_length, logit_length: the lengths of each sample.
+        logits_time_major: selects the layout of logits.
         unique: only None.
-        blank_index: the class that stands for nothing; 0 by default, and negative from
-            the end.
+        blank_index: the class of the blank; 0 by default, and negative from the end.
     """
     refuse("ctc_loss", unique=(unique, None))
     logits = convert(logits)

@@ -1,4 +1,4 @@
-"""The objects that a checkpoint holds, by the names of the attributes to them."""
+"""The objects of a checkpoint, by the paths of attributes to them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STATE = ".ATTRIBUTES/ITERATOR_STATE"
 
 
 def named_leaves(root: Any) -> dict[str, tuple[Any, list[str]]]:
-    """Return each Variable and iterator by its key in files, with its other keys.
+    """Return each Variable and iterator by its key in files, with alternative keys.
 
-    The key is the shortest path of attributes, items and numbers from the root.
+    The key is the shortest path of attributes, items and indices from the root.
     """
     found: dict[int, tuple[str, Any]] = {}
     leaves: dict[str, tuple[Any, list[str]]] = {}
@@ -41,7 +41,7 @@ def named_leaves(root: Any) -> dict[str, tuple[Any, list[str]]]:
 
 
 def identity(x: Any) -> int:
-    """Return a key for an object that may not be hashable."""
+    """Return a key for an object that is not always hashable."""
     return id(x)
 
 
@@ -50,12 +50,13 @@ def _key(path: str, leaf: Any) -> str:
 
 
 def is_leaf(x: Any) -> bool:
-    """Whether a checkpoint holds a value of an object: a Variable, or an iterator."""
+    """Return whether an object has a value in a checkpoint: a Variable, or an
+    iterator."""
     return isinstance(x, (Variable, DatasetIterator))
 
 
 def is_trackable(x: Any) -> bool:
-    """Whether there is something in an object that a checkpoint holds."""
+    """Return whether an object can contain values of a checkpoint."""
     if is_leaf(x) or isinstance(x, (Layer, Module)) or hasattr(x, "tracked_parts"):
         return True
     if isinstance(x, dict):
@@ -66,7 +67,7 @@ def is_trackable(x: Any) -> bool:
 
 
 def children(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Return the (name, object) of what an object holds."""
+    """Return (name, object) of the parts of an object."""
     if hasattr(owner, "tracked_parts"):  # a Checkpoint
         parts = list(owner.tracked_parts().items())
     elif isinstance(owner, dict):
@@ -83,7 +84,8 @@ def children(owner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
-    """The attributes of a layer, then what no attribute has: layers and Variables."""
+    """Return the attributes of a layer, then layers and Variables without an
+    attribute."""
     seen: set[int] = set()
     for name, part in vars(layer).items():
         public = name.lstrip("_")

@@ -1,4 +1,4 @@
-"""Loops whose variables may change their shapes from step to step."""
+"""Loops whose variables can change their shapes between iterations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError
 
-# A loop with so many known steps is repeated in the graph.
+# A loop with at most this number of iterations can be unrolled in the graph.
 _UNROLLED = 128
 
 
 class _ShapeChanged(Exception):
-    """A step of a traced loop changes a shape."""
+    """Signal that an iteration of a traced loop changes a shape."""
 
 
 def loop_with_open_shapes(
@@ -25,14 +25,14 @@ def loop_with_open_shapes(
     loop_vars: Any,
     limit: int | None,
 ) -> Any:
-    """Return what the loop variables are after the loop.
+    """Run a loop and return the final values of its variables.
 
-    Outside of a trace the loop runs as Python's. In a trace it is one operation if no
-    shape changes; if one changes, the steps are repeated as far as `cond` is known.
+    Outside of a trace it is a Python loop. In a trace it is one operation if no shape
+    changes. If a shape changes, the loop is unrolled while `cond` is static.
 
     Raises:
-        NeedsValues: a shape changes, and the number of steps is not known.
-        ArgumentError, DTypeError: the body returns other structures or dtypes.
+        NeedsValues: a shape changes, and the number of iterations is dynamic.
+        ArgumentError, DTypeError: the body returns another structure or dtype.
     """
     if state.trace is not None:
         try:
@@ -56,7 +56,7 @@ def loop_with_open_shapes(
 
 
 def _known(holds: Any, steps: int) -> Any:
-    """Return the value of a condition in a trace."""
+    """Return the static value of a condition in a trace."""
     value = holds.known() if isinstance(holds, Tensor) else holds
     if value is None or steps >= _UNROLLED:
         raise NeedsValues("tf.while_loop with shapes that change")
@@ -64,7 +64,7 @@ def _known(holds: Any, steps: int) -> Any:
 
 
 def _step(body: Callable[..., Any], values: Any) -> Any:
-    """Return the variables after a step, of the same structure and dtypes."""
+    """Return the variables after an iteration, with the same structure and dtypes."""
     result = body(*values)
     result = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     result = tree.map_structure(convert, result)
@@ -84,7 +84,7 @@ def _step(body: Callable[..., Any], values: Any) -> Any:
 
 
 def _keeping_shapes(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a body that stops the trace of a loop where a shape changes."""
+    """Return a body that stops the trace of a loop at a change of shape."""
 
     def step(*values: Any) -> Any:
         result = body(*values)

@@ -1,9 +1,8 @@
 """The operators of `tf.Tensor`s and Variables: operands have one dtype.
 
-The core promotes its operands. In TensorFlow the dtype of a tensor decides: arrays and
-Python's numbers are converted to it, and another tensor must have it already. The
-package's own layers and losses, which are written for the core, keep its promotion,
-and so do tensors in a trace.
+toolkit promotes dtypes. In TensorFlow, the dtype of a tensor applies: arrays and Python
+numbers are converted to it, and another tensor must have the same dtype. toolkit's
+layers and losses, and tensors in a trace, keep the promotion.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ _COMPARISONS = "eq ne lt le gt ge".split()
 _TENSORS = (Tensor, Variable)
 _ARRAYS = (np.ndarray, np.generic)
 _VALUES = (*_TENSORS, *_ARRAYS, bool, int, float, complex, list, tuple)
-# Small integers are divided as float32, as in TensorFlow.
+# As in TensorFlow, the quotient of small integers is float32.
 _DIVIDED_AS_DOUBLES = ("int32", "int64", "uint32", "uint64")
 
 
 def match_dtypes(
     function: str, operands: Sequence[Any], dtype: str | None = None
 ) -> list[Tensor]:
-    """Return operands as tensors of one dtype.
+    """Convert operands to tensors of one dtype.
 
-    Arrays are cast to it. Python's numbers must fit it.
+    Arrays are cast to it. Python numbers must fit it.
 
     Args:
         function: the name of the operation, for errors.
         operands: tensors, arrays, numbers or lists.
-        dtype: the dtype; by default the dtype of the first tensor, or of the first
-            operand where there is no tensor.
+        dtype: the dtype; the default is the dtype of the first tensor, or without a
+            tensor the dtype of the first operand.
 
     Raises:
         DTypeError: a tensor has another dtype, or a number does not fit.
@@ -56,7 +55,7 @@ def match_dtypes(
 
 
 def own_tensor(x: Any) -> Tensor:
-    """Return an operand as a tensor of its own dtype, also a number of NumPy's."""
+    """Convert an operand, or a NumPy scalar, to a tensor with its dtype."""
     return convert(np.asarray(x) if isinstance(x, np.generic) else x)
 
 
@@ -75,14 +74,14 @@ def _as_dtype(function: str, x: Any, dtype: str) -> Tensor:
 
 
 def divide_as_floats(x: Tensor, y: Tensor) -> Tensor:
-    """Return x / y; integers are divided as float64, small ones as float32."""
+    """Return x / y; the quotient of integers is float64, of small ones float32."""
     if x._dtype in _DIVIDED_AS_DOUBLES:
         return ops.divide(ops.cast(x, "float64"), ops.cast(y, "float64"))
     return ops.divide(x, y)
 
 
 def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
-    """Refuse to divide integers by a zero that is known.
+    """Raise for the division of integers by a concrete zero.
 
     Raises:
         ArgumentError: the divisor has a zero.
@@ -97,7 +96,7 @@ def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
 
 
 def install_operators(kind: type) -> None:
-    """Give a class of tensors or Variables the operators of TensorFlow."""
+    """Install TensorFlow's operators in a class of tensors or Variables."""
     for name in _BINARY:
         _install(kind, f"__{name}__", is_reflected=False)
         _install(kind, f"__r{name}__", is_reflected=True)
@@ -128,7 +127,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
 
 
 def _agrees(x: Any, other: Any, divides: bool) -> bool:
-    """Whether the core's operator has TensorFlow's dtype already."""
+    """Return whether toolkit's operator already has TensorFlow's dtype."""
     x = x if isinstance(x, Tensor) else convert(x)
     dtype = x._dtype
     if divides and dtype not in INEXACT:
@@ -139,6 +138,6 @@ def _agrees(x: Any, other: Any, divides: bool) -> bool:
     if kind is int:
         return dtype != "bool"
     if isinstance(other, _TENSORS):
-        # In a trace, a Python number that a loop changes is a tensor, too.
+        # In a trace, a Python number that a loop changes is a tensor.
         return state.trace is not None or convert(other)._dtype == dtype
     return not isinstance(other, _VALUES) or isinstance(other, str)

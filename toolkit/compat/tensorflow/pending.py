@@ -1,4 +1,4 @@
-"""Restorations of checkpoints that wait for Variables which are made later."""
+"""Restores of checkpoints that wait for future Variables."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from toolkit.core.hooks import on_new_variables
 from toolkit.core.tensor import state
 
-_MOST = 32  # restorations that wait; older ones are given up
+_MOST = 32  # maximum number of pending restores; the oldest one is dropped
 _waiting: deque[Any] = deque(maxlen=_MOST)
 
 
 def add(status: Any) -> None:
-    """Have a restoration continue when there are new Variables."""
+    """Continue a restore when there are new Variables."""
     _waiting.append(status)
 
 
 def update() -> None:
-    """Continue all restorations; not in a trace, where no Variable is assigned."""
+    """Continue all restores; not in a trace, which cannot assign Variables."""
     if not _waiting or state.trace is not None:
         return
     for status in list(_waiting):

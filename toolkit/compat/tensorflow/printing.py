@@ -1,4 +1,4 @@
-"""`tf.print`: values of tensors, now."""
+"""`tf.print`: prints the values of tensors in each call."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ def print(
     end: str = "\n",
     name: Any = None,
 ) -> None:
-    """Print values, of tensors their numbers.
+    """Print values, and the elements of tensors.
 
     Args:
-        *inputs: tensors, nests of them, or anything else.
+        *inputs: tensors, nests of them, or any objects.
         output_stream: a stream, or "file://" and a path to append to; standard error
-            if None, as there.
-        summarize: how many elements to show at each end of each axis; 3 if None, -1
+            if None, as in TensorFlow.
+        summarize: the number of elements to show at each end of each axis; 3 if None,
+            -1
             for all.
-        sep: what stands between two inputs.
-        end: what stands at the end.
+        sep: the separator of inputs.
+        end: the end of the text.
 
-    A `tf.function` that prints runs eagerly, after a warning: it prints in
-    each call what TensorFlow prints, but is not compiled.
+    A `tf.function` that prints runs eagerly, after a warning: each call prints, but the
+    function is not compiled.
 
     Raises:
-        TraceError: inside of any other traced function, the step of `fit` say, where
-            tensors have no values.
+        TraceError: in any other traced function, for example the training step of
+            `fit`, where tensors have no values.
 
     Example:
         >>> import sys
@@ -73,7 +74,7 @@ def print(
 
 
 def shown(x: Any, edge: int = 3) -> str:
-    """The text of a value, with so many elements at each end of an axis."""
+    """Return the text of a value, with `edge` elements at each end of an axis."""
     if isinstance(x, _TENSORS):
         return _array(x, edge)
     if isinstance(x, (list, tuple, dict)):
@@ -109,7 +110,7 @@ def _array(x: Any, edge: int) -> str:
 
 
 def _float(value: Any) -> str:
-    """As C++ prints it there: six digits (doubles fifteen) if these say it exactly."""
+    """Format a float as C++: 6 digits (float64: 15) if they are exact, else 9 (17)."""
     few, many = (6, 9) if value.itemsize <= 4 else (15, 17)
     text = f"{value:.{few}g}"
     return text if type(value)(text) == value else f"{value:.{many}g}"

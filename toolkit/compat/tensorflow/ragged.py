@@ -1,4 +1,4 @@
-"""`tf.ragged`: rows of different lengths, made of lists, tensors and ranges."""
+"""`tf.ragged`: rows of different lengths, from lists, tensors and ranges."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def constant(
     name: Any = None,
     row_splits_dtype: Any = "int64",
 ) -> Any:
-    """Return nested lists as a RaggedTensor; a single number as a tensor.
+    """Convert nested lists to a RaggedTensor; a single number to a tensor.
 
     Args:
         pylist: the rows.
         dtype: of the values.
-        ragged_rank: how many axes after the first are ragged; by default all of them,
-            or all before `inner_shape`.
+        ragged_rank: the number of ragged axes after the first; the default is all, or
+            all before `inner_shape`.
         inner_shape: the shape of an innermost value.
         row_splits_dtype: int32 or int64.
 
     Raises:
-        ArgumentError: the lists do not have one depth.
+        ArgumentError: the lists have different depths.
     """
     depth = _depth(pylist)
     inner = tuple(inner_shape or ())
@@ -73,10 +73,10 @@ def constant(
 
 
 def _depth(x: Any) -> int:
-    """Return how deep lists are nested, the same everywhere.
+    """Return the depth of nested lists.
 
     Raises:
-        ArgumentError: they are not.
+        ArgumentError: the depth varies.
     """
     if not isinstance(x, _LISTS) or (isinstance(x, np.ndarray) and not x.ndim):
         return 0
@@ -105,10 +105,10 @@ def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
 
 
 def stack(values: Sequence[Any], axis: int = 0, name: Any = None) -> Any:
-    """Return tensors or ragged tensors along a new axis.
+    """Stack tensors or ragged tensors along a new axis.
 
     Args:
-        values: tensors whose rows may have different lengths.
+        values: tensors whose rows can have different lengths.
         axis: the new axis.
     """
     if axis == 0:
@@ -125,7 +125,7 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function with the innermost values of its ragged arguments.
 
     Args:
-        op: the function; it returns as many values as it gets.
+        op: the function; it keeps the number of values.
         args, kwargs: its arguments. Ragged ones need rows of the same lengths.
 
     Example:
@@ -172,7 +172,7 @@ def range(
 def row_splits_to_segment_ids(
     splits: Any, name: Any = None, out_type: Any = None
 ) -> Tensor:
-    """Return the row of each value for where rows begin."""
+    """Convert row splits to the row index of each value."""
     known = known_integers(splits, "splits")
     ids = np.repeat(np.arange(len(known) - 1), np.diff(known))
     return convert(ids.astype(dtype_name(out_type) or known.dtype))
@@ -181,7 +181,7 @@ def row_splits_to_segment_ids(
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: Any = None
 ) -> Tensor:
-    """Return where rows begin for the row of each value."""
+    """Convert the row index of each value to row splits."""
     ids = known_integers(segment_ids, "segment_ids")
     rows = RaggedTensor.from_value_rowids(ids, ids, num_segments)
     return convert(rows.splits.astype(dtype_name(out_type) or "int64"))
@@ -198,7 +198,7 @@ def stack_dynamic_partitions(
 
 
 def cross(inputs: Sequence[Any], name: Any = None) -> RaggedTensor:
-    """Return the combinations of the values of each row, joined by "_X_".
+    """Return the combinations of the values in each row, joined by "_X_".
 
     Args:
         inputs: ragged, sparse or plain tensors of strings or integers with two axes.

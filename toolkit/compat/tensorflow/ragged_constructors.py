@@ -1,4 +1,4 @@
-"""How ragged tensors are made: from values, and row splits or row lengths."""
+"""Construction of ragged tensors from values, and row splits or row lengths."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from toolkit.errors import ShapeError
 
 
 class RaggedConstructors:
-    """The class methods of a RaggedTensor that make one.
+    """The class methods that create a RaggedTensor.
 
     Args:
         values: the values of all rows.
-        row_splits: where each row begins and the last one ends.
+        row_splits: the start of each row and the end of the last one.
         uniform_row_length: the length of each row, if it is the same by construction.
     """
 
@@ -40,9 +40,9 @@ class RaggedConstructors:
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: Any = None, validate: bool = True
     ) -> Self:
-        """Return the rows that splits cut out of values.
+        """Split values into rows.
 
-        `validate` has no effect: the numbers are checked in any case.
+        `validate` has no effect: the numbers are always checked.
         """
         values, splits = as_values(values), known_integers(row_splits, "row_splits")
         right = splits.ndim == 1 and len(splits) and splits[0] == 0
@@ -73,13 +73,13 @@ class RaggedConstructors:
         name: Any = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows by the number of the row of each value.
+        """Create rows from the row index of each value.
 
         Args:
             values: the values, in the order of rows.
-            value_rowids: the row of each value; the numbers do not fall.
-            nrows: how many rows there are; by default the last number plus 1.
-            validate: has no effect: the numbers are checked in any case.
+            value_rowids: the row index of each value, in nondecreasing order.
+            nrows: the number of rows; by default the last index plus 1.
+            validate: has no effect: the indices are always checked.
         """
         ids = known_integers(value_rowids, "value_rowids")
         last = int(ids.max()) + 1 if ids.size else 0
@@ -95,7 +95,7 @@ class RaggedConstructors:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: Any = None, validate: bool = True
     ) -> Self:
-        """Return rows by where each begins; `validate` has no effect."""
+        """Create rows from the start of each; `validate` has no effect."""
         values, starts = as_values(values), known_integers(row_starts, "row_starts")
         return cls.from_row_splits(values, np.append(starts, length_of(values)))
 
@@ -103,7 +103,7 @@ class RaggedConstructors:
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: Any = None, validate: bool = True
     ) -> Self:
-        """Return rows by where each ends; `validate` has no effect."""
+        """Create rows from the end of each; `validate` has no effect."""
         limits = known_integers(row_limits, "row_limits")
         return cls.from_row_splits(values, np.append(limits[:1] * 0, limits))
 
@@ -131,7 +131,7 @@ class RaggedConstructors:
         name: Any = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows of rows by the splits of each axis, the outermost first.
+        """Create nested rows from the splits of each axis, the outermost first.
 
         `validate` has no effect.
         """
@@ -148,7 +148,7 @@ class RaggedConstructors:
         name: Any = None,
         validate: bool = True,
     ) -> Self:
-        """Return rows of rows by the lengths in each axis, the outermost first.
+        """Create nested rows from the lengths in each axis, the outermost first.
 
         `validate` has no effect.
         """
@@ -167,13 +167,13 @@ class RaggedConstructors:
         name: Any = None,
         row_splits_dtype: Any = "int64",
     ) -> Self:
-        """Return the rows of a tensor, without what fills them up.
+        """Return the rows of a tensor without their padding.
 
         Args:
             tensor: (rows, steps, ...).
-            lengths: how many steps of each row count.
-            padding: the value that fills rows up at their ends.
-            ragged_rank: how many axes after the first become ragged.
+            lengths: the number of valid steps of each row.
+            padding: the value of the padding at the ends of rows.
+            ragged_rank: the number of ragged axes after the first.
             row_splits_dtype: int32 or int64.
         """
         values = as_values(tensor)

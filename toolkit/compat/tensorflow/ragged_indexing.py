@@ -1,4 +1,4 @@
-"""What `rows[key]` is for ragged rows."""
+"""Indexing of ragged rows: `rows[key]`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def get_item(rows: RaggedTensor, key: Any) -> Any:
     """Return a row, or parts of all rows.
 
     Args:
-        rows: where to take from.
+        rows: the ragged rows.
         key: integers, slices, None or Ellipsis. An integer is allowed for the first
-            axis and behind the ragged axes.
+            axis and after the ragged axes.
 
     Raises:
         ArgumentError: an integer for an axis of rows of different lengths.
@@ -52,7 +52,7 @@ def _row(rows: RaggedTensor, number: int) -> Any:
 
 
 def _inner(rows: RaggedTensor, parts: list[Any]) -> Any:
-    """Apply the parts of a key that belong to the axes inside of rows."""
+    """Apply the parts of a key for the axes inside of rows."""
     if not parts:
         return rows
     first, rest = parts[0], parts[1:]
@@ -77,7 +77,7 @@ def _inner(rows: RaggedTensor, parts: list[Any]) -> Any:
 
 
 def _column(rows: RaggedTensor, number: int, rest: list[Any]) -> Any:
-    """Return one value of each row: rows must have one length by their construction."""
+    """Return one value of each row, for rows with one length by construction."""
     length = rows.uniform_row_length
     if length is None:
         raise ArgumentError(
@@ -95,7 +95,7 @@ def _bounds(rows: RaggedTensor) -> Any:
 
 
 def _expanded(key: tuple[Any, ...], rank: int) -> list[Any]:
-    """Return a key with full slices for its Ellipsis."""
+    """Replace the Ellipsis of a key by full slices."""
     places = [i for i, part in enumerate(key) if part is Ellipsis]
     if not places:
         return list(key)
@@ -105,6 +105,6 @@ def _expanded(key: tuple[Any, ...], rank: int) -> list[Any]:
 
 
 def _plain(part: slice) -> slice:
-    """Return a slice of integers for one that may hold tensors."""
+    """Convert the tensors in a slice to integers."""
     numbers = (part.start, part.stop, part.step)
     return slice(*(None if n is None else index(n) for n in numbers))

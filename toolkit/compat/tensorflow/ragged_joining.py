@@ -1,4 +1,4 @@
-"""Ragged rows one after the other, with new axes, and in parts."""
+"""Concatenation, stacking and masks of ragged rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _concat(function: _Function, values: Sequence[Any], axis: Any, **names: Any)
 
 
 def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
-    """Return rows, or the values in each row, one after the other."""
+    """Concatenate rows, or the values in each row."""
     first = next((x for x in values if isinstance(x, RaggedTensor)), None)
     if first is None:
         return function(values, axis)
@@ -80,7 +80,7 @@ def _concatenated(values: list[Any], axis: int) -> Any:
 
 
 def expanded(x: Any, axis: int) -> Any:
-    """Return a tensor or rows with a new axis of one element."""
+    """Insert an axis of one element into a tensor or ragged rows."""
     if not isinstance(x, RaggedTensor):
         shape = tuple(x.shape)
         return reshaped(x, (*shape[:axis], 1, *shape[axis:]))
@@ -117,7 +117,7 @@ def _without_axis(x: Any, axis: int) -> Any:
 
 
 def stack_rows(rows: Sequence[Any]) -> Any:
-    """Return tensors or rows as the rows of a RaggedTensor."""
+    """Stack tensors or rows as the rows of a RaggedTensor."""
     parts = [as_values(row) for row in rows]
     whole = joined_rows(_concatenated, parts, 0)
     return RaggedTensor.from_row_lengths(whole, [length_of(part) for part in parts])
@@ -196,11 +196,11 @@ def _split(
 
 
 def boolean_mask(data: Any, mask: Any, name: Any = None) -> Any:
-    """Return the values where a mask is true, in rows like before.
+    """Return the values where a mask is true, in the original rows.
 
     Args:
         data: a tensor or ragged rows.
-        mask: booleans of the first axes of data; with one axis it keeps whole rows.
+        mask: booleans of the first axes of data; a mask with one axis selects rows.
     """
     mask, data = as_values(mask), as_values(data)
     if len(mask.shape) == 1:

@@ -1,7 +1,7 @@
-"""What layers compute for ragged rows.
+"""Layers with ragged inputs.
 
-Layers that treat each value alone get the values of all rows. Recurrent and pooling
-layers get padded rows and a mask. Models, and layers of users, get the rows.
+Elementwise layers receive the values of all rows. Recurrent and pooling layers receive
+padded rows and a mask. Models, and layers of users, receive the rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _is_recurrent(layer: Any) -> bool:
 
 
 def _padded(rows: RaggedTensor, layer: Any) -> Any:
-    """Return a tensor of the rows, with a mask of what they hold."""
+    """Return the padded rows, with a mask of the valid values."""
     fill = None
     if isinstance(layer, _MAXIMA):
         fill = -dtypes.largest(str(rows.dtype))
@@ -60,7 +60,7 @@ def _padded(rows: RaggedTensor, layer: Any) -> Any:
 
 
 def _run(layer: Any, rows: RaggedTensor, rest: Any, kwargs: Any) -> Any:
-    """Call the layer's own `call` with the rows."""
+    """Run the `call` method of the layer with the rows."""
     is_built = layer.built
     if not is_built:
         layer._set_path()

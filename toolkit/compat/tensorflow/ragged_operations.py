@@ -1,4 +1,4 @@
-"""What TensorFlow's functions and operators compute for ragged rows."""
+"""TensorFlow's functions and operators for ragged rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolkit.errors import ShapeError
 
 _Function = Callable[..., Any]
 
-# Functions of each element: the innermost values are their arguments.
+# Elementwise functions: the innermost values are their arguments.
 ELEMENTWISE = (
     "abs acos acosh add asin asinh as_string atan atan2 atanh bitcast bitwise_and "
     "bitwise_or bitwise_xor cast ceil check_numerics clip_by_value complex conj cos "
@@ -46,7 +46,8 @@ _OPERATORS: dict[str, _Function] = {
 }
 
 
-# --- of each element ------------------------------------------------------------------
+# --- elementwise
+# ------------------------------------------------------------------------
 
 
 def map_flat(function: _Function, args: Any, kwargs: Any) -> Any:
@@ -88,12 +89,12 @@ def _may_broadcast(x: Any) -> bool:
 
 
 def _broadcast(rows: RaggedTensor, x: Any) -> Any:
-    """Return a tensor's element for each of the innermost values of rows."""
+    """Return the element of a tensor for each of the innermost values of rows."""
     return map_broadcast(x, tuple(rows.shape), coordinates(rows))
 
 
 def map_broadcast(x: Any, shape: tuple[Any, ...], places: Sequence[Any]) -> Any:
-    """Return the element of a tensor that broadcasts to each of some indices.
+    """Return the broadcast elements of a tensor at indices.
 
     Args:
         x: a number, an array or a tensor.
@@ -161,13 +162,14 @@ def _compare(name: str) -> _Function:
 
 
 def _of_tensors(x: Any) -> Any:
-    """Return an operand that is no number as a tensor or as rows."""
+    """Convert an operand to a tensor or rows; a number does not change."""
     if isinstance(x, (RaggedTensor, bool, int, float, complex, np.generic)):
         return x
     return x if isinstance(x, (str, bytes)) else as_values(x)
 
 
-# --- the rest -------------------------------------------------------------------------
+# --- other functions
+# --------------------------------------------------------------------
 
 
 def _where(function: _Function, condition: Any, x: Any = None, y: Any = None) -> Any:

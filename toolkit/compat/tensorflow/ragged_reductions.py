@@ -1,4 +1,4 @@
-"""Sums, means and extremes of ragged rows."""
+"""Sums, means, minima and maxima of ragged rows."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def _along(kind: str, function: _Function, rows: Any, axis: int) -> Any:
 
 
 def _grouped(kind: str, rows: RaggedTensor) -> Any:
-    """Return the reduction over the values of each row, which may be rows again."""
+    """Reduce over the values of each row; the values can also be rows."""
     ids, inner = rows.rowids(), rows.values
     targets: Any = None
     while isinstance(inner, RaggedTensor):
-        # Each value of a row is a row: values at the same place are reduced.
+        # Each value of a row is a row: reduce over values with the same index.
         lengths = np.zeros(int(ids.max()) + 1 if ids.size else 0, int)
         count = rows.count if targets is None else targets.values_count
         lengths = np.zeros(count, int)
@@ -81,7 +81,7 @@ def _grouped(kind: str, rows: RaggedTensor) -> Any:
 
 
 class _Targets:
-    """The rows that a reduction of rows of rows returns."""
+    """The nested row structure of a reduction's result."""
 
     def __init__(self, outer: _Targets | None, splits: Any) -> None:
         self.outer, self.splits = outer, splits

@@ -29,14 +29,13 @@ _COMPARISONS = "eq ne lt le gt ge".split()
 class RaggedTensor(RaggedConstructors):
     """Rows of different lengths.
 
-    `tf.ragged.constant` and the methods `from_...` make them. Where rows begin is known
-    when a function is traced; the values may be computed in the trace.
+    `tf.ragged.constant` and the methods `from_...` create them. Row splits are static
+    in a traced function; the values can be computed in the trace.
 
     Args:
         values: the values of all rows: a tensor, strings, or a RaggedTensor.
-        row_splits: where each row begins and the last one ends.
-        uniform_row_length: the length of each row, if all rows have the same length
-            by their construction.
+        row_splits: the start of each row and the end of the last one.
+        uniform_row_length: the length of each row, if it is the same by construction.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -49,7 +48,7 @@ class RaggedTensor(RaggedConstructors):
 
     is_composite = True
     __array_priority__ = 3000
-    # function's name -> what computes it; see `ragged_operations`.
+    # function name -> its implementation; see `ragged_operations`.
     operations: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     @classmethod
@@ -63,7 +62,7 @@ class RaggedTensor(RaggedConstructors):
             )
         return cls.operations[name](function, *args, **kwargs)
 
-    # --- its parts --------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------
 
     @property
     def shape(self) -> TensorShape:
@@ -71,7 +70,7 @@ class RaggedTensor(RaggedConstructors):
         return TensorShape([self.count, self.uniform_row_length, *inner])
 
     def get_shape(self) -> TensorShape:
-        """The extents, None for the lengths of rows."""
+        """Return the extents, None for the lengths of rows."""
         return self.shape
 
     @property
@@ -80,12 +79,12 @@ class RaggedTensor(RaggedConstructors):
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.splits) - 1
 
     @property
     def lengths(self) -> np.ndarray[Any, Any]:
-        """The lengths of the rows, as an array."""
+        """Return the lengths of the rows as an array."""
         return np.diff(self.splits)
 
     @property
@@ -99,7 +98,7 @@ class RaggedTensor(RaggedConstructors):
 
     @property
     def flat_values(self) -> Any:
-        """The innermost values, a tensor."""
+        """Return the innermost values, a tensor."""
         inner = self.values
         return inner.flat_values if isinstance(inner, RaggedTensor) else inner
 
@@ -112,38 +111,39 @@ class RaggedTensor(RaggedConstructors):
         return tuple(convert(splits) for splits in self.all_splits())
 
     def all_splits(self) -> list[np.ndarray[Any, Any]]:
-        """The splits of each ragged axis as arrays, the outermost first."""
+        """Return the splits of each ragged axis as arrays, the outermost first."""
         inner = self.values
         rest = inner.all_splits() if isinstance(inner, RaggedTensor) else []
         return [self.splits, *rest]
 
     def nested_row_lengths(self, name: Any = None) -> tuple[Tensor, ...]:
-        """The lengths of rows in each ragged axis."""
+        """Return the lengths of rows in each ragged axis."""
         return tuple(convert(np.diff(splits)) for splits in self.all_splits())
 
     def row_starts(self, name: Any = None) -> Tensor:
-        """Where each row begins."""
+        """Return the start of each row."""
         return convert(self.splits[:-1])
 
     def row_limits(self, name: Any = None) -> Tensor:
-        """Where each row ends."""
+        """Return the end of each row."""
         return convert(self.splits[1:])
 
     def value_rowids(self, name: Any = None) -> Tensor:
-        """The row of each value."""
+        """Return the row index of each value."""
         return convert(self.rowids())
 
     def rowids(self) -> np.ndarray[Any, Any]:
-        """The row of each value, as an array."""
+        """Return the row index of each value as an array."""
         return np.repeat(np.arange(self.count, dtype=self.splits.dtype), self.lengths)
 
     def nrows(self, out_type: Any = None, name: Any = None) -> Tensor:
-        """How many rows there are."""
+        """Return the number of rows."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
         return convert(np.array(self.count, dtype))
 
     def row_lengths(self, axis: int = 1, name: Any = None) -> Any:
-        """How many values each row has along an axis: ragged for inner axes."""
+        """Return the number of values of each row along an axis: ragged for inner
+        axes."""
         axis = axis % self.ndim
         if axis == 1:
             return convert(self.lengths)
@@ -154,13 +154,13 @@ class RaggedTensor(RaggedConstructors):
     def bounding_shape(
         self, axis: int | None = None, name: Any = None, out_type: Any = None
     ) -> Tensor:
-        """The shape of `to_tensor()`."""
+        """Return the shape of `to_tensor()`."""
         dtype = self.splits.dtype if out_type is None else dtype_name(out_type)
         shape = convert(np.array(self.bounds(), dtype))
         return shape if axis is None else shape[axis]
 
     def bounds(self) -> tuple[int, ...]:
-        """The shape of `to_tensor()` as integers."""
+        """Return the shape of `to_tensor()` as integers."""
         inner = self.values
         rest = inner.bounds() if isinstance(inner, RaggedTensor) else inner.shape
         return (self.count, int(max(self.lengths, default=0)), *tuple(rest)[1:])
@@ -185,7 +185,7 @@ class RaggedTensor(RaggedConstructors):
         return RaggedTensor(inner, splits, self.uniform_row_length)
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
-        """Return the rows with the axes from one to another joined."""
+        """Merge the axes from `outer_axis` to `inner_axis`."""
         outer, inner = outer_axis % self.ndim, inner_axis % self.ndim
         if outer == inner:
             return self
@@ -198,7 +198,7 @@ class RaggedTensor(RaggedConstructors):
         return _merged(self.values, 0, inner - 1)
 
     def split_at(self, axis: int) -> np.ndarray[Any, Any]:
-        """Return where each row begins in the values below an axis."""
+        """Return the start of each row among the values below an axis."""
         splits = self.splits
         for inner in self.all_splits()[1:axis]:
             splits = inner[splits]
@@ -210,11 +210,11 @@ class RaggedTensor(RaggedConstructors):
     def to_tensor(
         self, default_value: Any = None, name: Any = None, shape: Any = None
     ) -> Any:
-        """Return a tensor of all rows, filled up to the longest.
+        """Pad all rows to the longest, and return a tensor.
 
         Args:
-            default_value: what fills the rows up; 0 or an empty string by default.
-            shape: its extents, None where they are as they come; longer rows are cut.
+            default_value: the padding; 0 or an empty string by default.
+            shape: its extents, None for the natural extent; longer rows are truncated.
         """
         count, length, *rest = (*(shape or ()), *[None] * self.ndim)[: self.ndim]
         inner = self.values
@@ -239,7 +239,7 @@ class RaggedTensor(RaggedConstructors):
         return [_listed(row) for row in self._rows()]
 
     def numpy(self) -> Any:
-        """Return an array of arrays, or one array if all rows are of one length."""
+        """Return an array of arrays, or one array if all rows have one length."""
         rows = [np.asarray(row.numpy()) for row in self._rows()]
         if len({row.shape for row in rows}) <= 1 and all(
             row.dtype != object or self.dtype == "string" for row in rows
@@ -257,11 +257,11 @@ class RaggedTensor(RaggedConstructors):
         return self.operations["call_layer"](self, layer, args, kwargs)
 
     def as_batch(self) -> Any:
-        """Return the batch that a step of a model takes: the rows."""
+        """Return the batch for a step of a model: the rows."""
         return self
 
     def as_data(self) -> Ragged:
-        """Return the rows as `toolkit.data` has them."""
+        """Return the rows in the form of `toolkit.data`."""
         if isinstance(self.values, RaggedTensor):
             raise UnsupportedError(
                 "Dataset: rows of rows are no elements; received a ragged tensor of "

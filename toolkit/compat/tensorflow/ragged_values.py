@@ -1,4 +1,4 @@
-"""The values of ragged rows: tensors, strings, or rows again."""
+"""The values of ragged rows: tensors, strings, or nested rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_composite(values: Any) -> bool:
 
 
 def as_values(values: Any) -> Any:
-    """Return what may be the values of rows."""
+    """Convert to the values of rows."""
     if isinstance(values, (StringTensor, Tensor)) or is_composite(values):
         return values
     is_texts = isinstance(values, np.ndarray) and values.dtype.kind in "OSU"
@@ -32,12 +32,12 @@ def as_values(values: Any) -> Any:
 
 
 def length_of(values: Any) -> int:
-    """Return how many values there are."""
+    """Return the number of values."""
     return int(values.shape[0])
 
 
 def known_integers(numbers: Any, what: str) -> np.ndarray[Any, Any]:
-    """Return numbers as an array of int64, or of int32 if they are a tensor of it."""
+    """Return static integers as an array of int64, or of int32 for an int32 tensor."""
     if isinstance(numbers, (Tensor, Variable)):
         known = ops.convert_to_tensor(numbers).known()
         if known is None:
@@ -47,7 +47,7 @@ def known_integers(numbers: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def taken(values: Any, places: Any) -> Any:
-    """Return values at places of the first axis, in the shape of the places."""
+    """Gather values along the first axis, in the shape of the indices."""
     if is_composite(values):
         return taken_rows(values, places)
     if isinstance(values, StringTensor):
@@ -56,7 +56,7 @@ def taken(values: Any, places: Any) -> Any:
 
 
 def taken_rows(rows: Any, places: Any) -> Any:
-    """Return rows by their numbers."""
+    """Gather rows by their indices."""
     firsts, lengths = rows.splits[:-1][places], rows.lengths[places]
     found = [np.arange(first, first + n) for first, n in zip(firsts, lengths)]  # noqa: B905
     made = type(rows).from_row_lengths(taken(rows.values, joined(found)), lengths)
@@ -65,25 +65,25 @@ def taken_rows(rows: Any, places: Any) -> Any:
 
 
 def joined(places: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return arrays of places one after the other, int64 also if there are none."""
+    """Concatenate index arrays; the result is int64 also for an empty list."""
     return np.concatenate([np.zeros(0, "int64"), *places])
 
 
 def reshaped(values: Any, shape: tuple[int, ...]) -> Any:
-    """Return a tensor or strings in another shape."""
+    """Reshape a tensor or strings."""
     if isinstance(values, StringTensor):
         return StringTensor(np.asarray(values).reshape(shape))
     return ops.reshape(values, shape)
 
 
 def padding_of(array: Any, padding: Any) -> Any:
-    """Return a padding as an element of an array: a string as bytes."""
+    """Return the padding as an element of an array: a string as bytes."""
     value = np.asarray(as_values(padding))
     return value[()] if array.dtype == object else value.astype(array.dtype)
 
 
 def unpadded_lengths(array: Any, padding: Any) -> Any:
-    """Return the length of each row without the padding at its end."""
+    """Return the length of each row without its padding."""
     differs = np.asarray(array != padding, bool)
     is_filled = np.any(differs.reshape(*array.shape[:2], -1), axis=2)
     after = np.argmax(np.flip(is_filled, 1), axis=1)
@@ -91,7 +91,7 @@ def unpadded_lengths(array: Any, padding: Any) -> Any:
 
 
 def with_filling(values: Any, fill: Any) -> Any:
-    """Return values with one more at the end, which fills rows up."""
+    """Append one value, which serves as the padding."""
     rest = tuple(values.shape)[1:]
     if isinstance(values, StringTensor):
         text = b"" if fill is None else np.asarray(StringTensor(fill))[()]

@@ -1,4 +1,5 @@
-"""`tf.random`: numbers from the global seed, an operation's, or a generator."""
+"""`tf.random`: random numbers from the global seed, an operation seed, or a
+generator."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def uniform(
     seed: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Uniform on [minval, maxval): floats, or integers of an integer dtype.
+    """Sample from the uniform distribution on [minval, maxval): floats or integers.
 
     Args:
         shape: of the result.
@@ -71,7 +72,7 @@ def normal(
     seed: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Normally distributed numbers."""
+    """Sample from the normal distribution."""
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), source(seed))
 
 
@@ -83,21 +84,21 @@ def truncated_normal(
     seed: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Normally distributed numbers within two standard deviations."""
+    """Sample from the normal distribution within two standard deviations."""
     return core.truncated_normal(
         extents(shape), mean, stddev, dtype_name(dtype), source(seed)
     )
 
 
 def shuffle(value: Any, seed: Any = None, name: Any = None) -> Tensor:
-    """The rows in a random order."""
+    """Shuffle the rows."""
     return core.shuffle(value, 0, source(seed))
 
 
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: Any = None
 ) -> Tensor:
-    """Classes drawn by the logarithms of their probabilities; int64 by default."""
+    """Sample classes by the logarithms of their probabilities; int64 by default."""
     dtype = dtype_name(dtype) or "int64"
     return core.categorical(logits, int(num_samples), dtype, source(seed))
 
@@ -110,7 +111,7 @@ def gamma(
     seed: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Numbers of the gamma distribution; those of each alpha on the last axes."""
+    """Sample from the gamma distribution; the axes of alpha are the last axes."""
     alpha = convert(alpha, dtype_name(dtype))
     whole = (*extents(shape), *alpha.shape)
     drawn = core.gamma(whole, alpha, dtype_name(dtype), source(seed))
@@ -124,10 +125,10 @@ def poisson(
     seed: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Return numbers of the Poisson distribution.
+    """Sample from the Poisson distribution.
 
     Args:
-        shape: of the numbers of each rate, the first axes of the result.
+        shape: the sample shape of each rate, the first axes of the result.
         lam: the rates, the last axes of the result.
         dtype: of the result, float or integer.
         seed: of the operation.
@@ -143,7 +144,7 @@ def _poisson(shape: Any, rates: Any, dtype: Any, seed: Any) -> Tensor:
 def stateless_poisson(
     shape: Any, seed: Any, lam: Any, dtype: Any = "int32", name: Any = None
 ) -> Tensor:
-    """Return numbers of the Poisson distribution, the same for the same seed.
+    """Sample from the Poisson distribution by a seed.
 
     Args:
         shape: of the result.
@@ -162,7 +163,7 @@ def stateless_binomial(
     output_dtype: Any = "int32",
     name: Any = None,
 ) -> Tensor:
-    """Return numbers of successes, the same for the same seed.
+    """Sample from the binomial distribution by a seed.
 
     Args:
         shape: of the result.
@@ -182,7 +183,7 @@ def stateless_gamma(
     dtype: Any = "float32",
     name: Any = None,
 ) -> Tensor:
-    """Return numbers of the gamma distribution, the same for the same seed.
+    """Sample from the gamma distribution by a seed.
 
     Args:
         shape: of the result.
@@ -203,7 +204,7 @@ def stateless_parameterized_truncated_normal(
     maxvals: Any = 2.0,
     name: Any = None,
 ) -> Tensor:
-    """Return normal numbers between bounds, the same for the same seed.
+    """Sample from the truncated normal distribution by a seed.
 
     Args:
         shape: of the result.
@@ -213,7 +214,7 @@ def stateless_parameterized_truncated_normal(
     """
     (mean, std, low, high), dtype = doubles(means, stddevs, minvals, maxvals)
     low, high = (low - mean) / std, (high - mean) / std
-    # On the side of the mean where probabilities are small, and so exact.
+    # Use the tail of small probabilities, which has no cancellation.
     is_right = low > 0
     a, b = ops.where(is_right, -high, low), ops.where(is_right, -low, high)
     below, above = (0.5 * ops.erfc(x * -math.sqrt(0.5)) for x in (a, b))
@@ -225,13 +226,13 @@ def stateless_parameterized_truncated_normal(
 def stateless_shuffle(
     value: Any, seed: Any, alg: str = "auto_select", name: Any = None
 ) -> Tensor:
-    """Return the rows in a random order, the same for the same seed."""
+    """Shuffle the rows by a seed."""
     refuse("stateless_shuffle", alg=(alg, "auto_select"))
     return core.shuffle(value, 0, key_of(seed))
 
 
 def index_shuffle(index: Any, seed: Any, max_index: Any) -> Tensor:
-    """Return the places of indices in a random order of 0 to max_index."""
+    """Return the images of indices under a random permutation of 0 to max_index."""
     order = ops.arange(int(max_index) + 1, dtype=convert(index).dtype)
     return ops.take(core.shuffle(order, 0, key_of(seed)), index)
 
@@ -245,7 +246,7 @@ def stateless_uniform(
     name: Any = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """As `uniform`, and the same for the same seed of two integers."""
+    """Sample as `uniform`, by a seed of two integers."""
     refuse("stateless_uniform", alg=(alg, "auto_select"))
     return _uniform(shape, minval, maxval, dtype, key_of(seed))
 
@@ -259,7 +260,7 @@ def stateless_normal(
     name: Any = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """As `normal`, and the same for the same seed of two integers."""
+    """Sample as `normal`, by a seed of two integers."""
     refuse("stateless_normal", alg=(alg, "auto_select"))
     return core.normal(extents(shape), mean, stddev, dtype_name(dtype), key_of(seed))
 
@@ -273,7 +274,7 @@ def stateless_truncated_normal(
     name: Any = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """As `truncated_normal`, and the same for the same seed of two integers."""
+    """Sample as `truncated_normal`, by a seed of two integers."""
     refuse("stateless_truncated_normal", alg=(alg, "auto_select"))
     return core.truncated_normal(
         extents(shape), mean, stddev, dtype_name(dtype), key_of(seed)
@@ -283,15 +284,15 @@ def stateless_truncated_normal(
 def stateless_categorical(
     logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: Any = None
 ) -> Tensor:
-    """As `categorical`, and the same for the same seed of two integers."""
+    """Sample as `categorical`, by a seed of two integers."""
     return core.categorical(logits, int(num_samples), dtype_name(dtype), key_of(seed))
 
 
 class Generator:
-    """A source of random numbers of its own.
+    """A random number generator with a separate state.
 
     Args:
-        seed: where it begins.
+        seed: of the initial state.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -305,23 +306,23 @@ class Generator:
 
     @classmethod
     def from_seed(cls, seed: int, alg: Any = None) -> Generator:
-        """A generator that begins at a seed."""
+        """Create a generator from a seed."""
         refuse("Generator.from_seed", alg=(alg, None))
         return cls(seed)
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """A generator that begins anywhere."""
+        """Create a generator from a non-deterministic seed."""
         refuse("Generator", alg=(alg, None))
         return cls(int(np.random.SeedSequence().generate_state(1)[0]))
 
     @property
     def state(self) -> Any:
-        """The Variable that holds what comes next."""
+        """Return the Variable with the state."""
         return self._seeds.state
 
     def reset_from_seed(self, seed: int) -> None:
-        """Begin anew at a seed."""
+        """Reset the state to a seed."""
         self._seeds.state.assign(np.array([int(seed) % 2**32, 0], "uint32"))
 
     @of_tensors
@@ -333,7 +334,7 @@ class Generator:
         dtype: Any = "float32",
         name: Any = None,
     ) -> Tensor:
-        """As `tf.random.uniform`."""
+        """Sample as `tf.random.uniform`."""
         return _uniform(shape, minval, maxval, dtype, self._seeds)
 
     @of_tensors
@@ -345,7 +346,7 @@ class Generator:
         dtype: Any = "float32",
         name: Any = None,
     ) -> Tensor:
-        """As `tf.random.normal`."""
+        """Sample as `tf.random.normal`."""
         return core.normal(extents(shape), mean, stddev, dtype_name(dtype), self._seeds)
 
     @of_tensors
@@ -357,7 +358,7 @@ class Generator:
         dtype: Any = "float32",
         name: Any = None,
     ) -> Tensor:
-        """As `tf.random.truncated_normal`."""
+        """Sample as `tf.random.truncated_normal`."""
         return core.truncated_normal(
             extents(shape), mean, stddev, dtype_name(dtype), self._seeds
         )
@@ -371,7 +372,7 @@ class Generator:
         dtype: Any = "int32",
         name: Any = None,
     ) -> Tensor:
-        """Return numbers of successes of trials."""
+        """Sample from the binomial distribution."""
         drawn = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
         return ops.cast(drawn, dtype_name(dtype))
 
@@ -388,7 +389,7 @@ class Generator:
         return full_integers((2, int(count)), "int64", self._seeds)
 
     def split(self, count: int = 1) -> list[Generator]:
-        """Generators whose numbers have nothing to do with each other."""
+        """Return independent generators."""
         keys = [self._seeds.next().numpy() for _ in range(int(count))]
         words = [np.random.SeedSequence(key.tolist()).generate_state(1) for key in keys]
         return [Generator(int(word[0])) for word in words]
@@ -398,19 +399,19 @@ _global: list[Generator] = []
 
 
 def get_global_generator() -> Generator:
-    """The generator of the process."""
+    """Return the global generator."""
     if not _global:
         _global.append(Generator())
     return _global[0]
 
 
 def set_global_generator(generator: Generator) -> None:
-    """Choose the generator of the process."""
+    """Set the global generator."""
     _global[:] = [generator]
 
 
 def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Tensor:
-    """A part of this size, from a random place."""
+    """Crop a part of this size at a random offset."""
     value, size = convert(value), extents(size)
     limits = [n - s + 1 for n, s in zip(value.shape, size, strict=True)]
     if min(limits) < 1:
@@ -435,4 +436,4 @@ operations(
 vars(experimental).update(
     index_shuffle=index_shuffle, stateless_shuffle=stateless_shuffle
 )
-del index_shuffle, stateless_shuffle  # names of `tf.random.experimental` alone
+del index_shuffle, stateless_shuffle  # names only of `tf.random.experimental`

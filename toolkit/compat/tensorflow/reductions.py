@@ -1,4 +1,4 @@
-"""Sums, means, extremes and their kin along axes."""
+"""Sums, means, minima, maxima and related reductions along axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
 
 
 def _extreme(reduction: Any, start: str) -> Any:
-    """A maximum, say, that is minus infinity, or the lowest number, of no elements."""
+    """Wrap a reduction so that an empty one returns its neutral element."""
 
     def reduce_tensor(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
         if x.size:
@@ -63,9 +63,9 @@ def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
     if x.dtype in dtypes.INEXACT:
         if x.size:
             return ops.mean(x, axis, keepdims)
-        total = ops.sum(x, axis, keepdims)  # of nothing it is no number
+        total = ops.sum(x, axis, keepdims)  # NaN for an empty reduction
         return total * float("nan") if total.size else total
-    # As there, the quotient of integers is cut off towards zero.
+    # As in TensorFlow, the quotient of integers is truncated.
     total = ops.sum(x, axis, keepdims)
     count = x.size // max(total.size, 1)
     return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)

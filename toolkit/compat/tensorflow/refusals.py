@@ -1,4 +1,4 @@
-"""Names of TensorFlow that are not here, and what to use instead."""
+"""Names of TensorFlow that do not exist in toolkit, and their alternatives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit.errors import UnsupportedError
 
-# Name -> what to use instead.
+# Name -> alternative.
 INSTEAD = {
     "AggregationMethod": "gradients are added in one order",
     "estimator": "train with tf.keras.Model.fit",
@@ -30,7 +30,7 @@ INSTEAD = {
 
 
 class Refusal:
-    """A name that raises an error where it is used, not where it is looked up."""
+    """Name that raises an error at its use, not at its lookup."""
 
     def __init__(self, name: str, instead: str) -> None:
         self._message = f"tf.{name} is not supported: {instead}"
@@ -44,4 +44,4 @@ class Refusal:
         raise UnsupportedError(self._message)
 
     def __instancecheck__(self, instance: Any) -> bool:
-        return False  # nothing is one
+        return False  # there are no instances

@@ -1,8 +1,8 @@
-"""Regular expressions as RE2 reads them, TensorFlow's, in the words of Python's `re`.
+"""Translation of RE2 regular expressions, as in TensorFlow, to Python's `re`.
 
-RE2 works on characters of UTF-8; bytes that are none match nothing. Its `$` is the end
-of the text alone, and `\\d`, `\\w`, `\\s` and `\\b` know ASCII only. Unlike RE2, `re`
-goes back and tries again: a pattern such as `(a+)+b` can take very long.
+RE2 matches UTF-8 characters; invalid bytes match nothing. Its `$` matches only the end
+of the text, and `\\d`, `\\w`, `\\s` and `\\b` are ASCII only. Unlike RE2, `re` uses
+backtracking: a pattern such as `(a+)+b` can take very long.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from itertools import pairwise
 
 from toolkit.errors import ArgumentError, UnsupportedError
 
-Ranges = list[tuple[int, int]]  # of characters, both ends included
+Ranges = list[tuple[int, int]]  # of characters, inclusive
 
-_BROKEN = (0xD800, 0xDFFF)  # what stands for bytes that are no UTF-8, when decoded
+_BROKEN = (0xD800, 0xDFFF)  # the decoded form of bytes that are invalid UTF-8
 _PERL = {"d": "09", "w": "09AZaz__", "s": "\t\n\f\r  "}
 _POSIX = {
     "alnum": "09AZaz",
@@ -42,7 +42,7 @@ _KINDS = frozenset(
     "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps "
     "S Sc Sk Sm So Z Zl Zp Zs".split()
 )
-# Groups within groups: Python's parser, like this one, calls itself for each.
+# Nested groups: Python's parser and this one are recursive.
 _MOST_DEPTH = 50
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
@@ -54,7 +54,7 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}|([0-7]{2,3}|0)")
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str, function: str) -> re.Pattern[str]:
-    """A pattern of RE2's, compiled; errors name the function."""
+    """Compile an RE2 pattern; errors contain the name of the function."""
     try:
         return re.compile("".join(_Translation(pattern, function).alternatives()))
     except re.error as error:
@@ -66,13 +66,13 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
 def replaced(
     pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, once: bool
 ) -> str:
-    """The string with its matches, or the first, written anew.
+    """Replace all matches, or the first one.
 
     Args:
         pattern: compiled.
-        rewrite: strings, and numbers of groups.
+        rewrite: strings, and group numbers.
         value: the string.
-        once: whether only the first match counts.
+        once: whether to replace only the first match.
     """
     found, position, last = [], 0, -1
     while position <= len(value):
@@ -80,7 +80,8 @@ def replaced(
         if match is None:
             break
         found.append(value[position : match.start()])
-        if match.start() == match.end() == last:  # nothing, just behind a match
+        # an empty match right after another match
+        if match.start() == match.end() == last:
             found.append(value[last : last + 1])
             position = last + 1
             continue
@@ -92,7 +93,7 @@ def replaced(
 
 
 def rewriting(rewrite: str, pattern: re.Pattern[str], function: str) -> list[str | int]:
-    r"""What to write for a match: strings, and for `\0` to `\9` numbers of groups."""
+    r"""Parse the rewrite of a match: strings, and group numbers for `\0` to `\9`."""
     parts: list[str | int] = []
     for text in re.findall(r"\\.?|[^\\]+", rewrite, re.DOTALL):
         if text[0] != "\\":
@@ -110,14 +111,14 @@ def rewriting(rewrite: str, pattern: re.Pattern[str], function: str) -> list[str
 
 
 class _Translation:
-    """A pattern that is read from left to right."""
+    """A parser that reads a pattern from left to right."""
 
     def __init__(self, pattern: str, function: str) -> None:
         self.pattern = pattern
         self.function = function
         self.position = 0
         self.flags: frozenset[str] = frozenset()
-        self.depth = 0  # groups around what comes next
+        self.depth = 0  # nesting depth of groups
 
     def error(self, what: str) -> ArgumentError:
         return ArgumentError(
@@ -129,21 +130,21 @@ class _Translation:
         return self.pattern[self.position :]
 
     def taken(self, text: str) -> bool:
-        """Whether `text` comes next; it is passed then."""
+        """Consume `text` if it is next; return whether it is."""
         found = self.pattern.startswith(text, self.position)
         self.position += len(text) if found else 0
         return found
 
     def fits(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """What fits next; it is passed then."""
+        """Consume the next match of an expression, and return it."""
         match = expression.match(self.pattern, self.position)
         self.position = match.end() if match else self.position
         return match
 
-    # --- what a pattern is made of ----------------------------------------------------
+    # --- structure of a pattern -------------------------------------------------------
 
     def alternatives(self) -> Iterator[str]:
-        """All up to the end of the pattern, or of a group."""
+        """Parse up to the end of the pattern, or of a group."""
         flags = self.flags
         while self.position < len(self.pattern):
             if self.rest()[0] == ")":
@@ -157,7 +158,7 @@ class _Translation:
         self.flags = flags
 
     def repeated(self) -> Iterator[str]:
-        """One thing and how often it comes."""
+        """Parse an item and its repetition."""
         if self.taken(r"\Q"):
             text, end, after = self.rest().partition(r"\E")
             self.position += len(text) + len(end)
@@ -212,7 +213,7 @@ class _Translation:
             start = named[0]
         elif (marks := self.fits(_FLAGS)) is not None:
             inside = flags.union(marks[1]).difference(marks[2] or "")
-            if marks[3] == ")":  # up to the end of the group around it
+            if marks[3] == ")":  # until the end of the enclosing group
                 self.flags = inside
                 return ""
             self.flags, start = inside, "(?:"
@@ -234,7 +235,7 @@ class _Translation:
         return f"{start}{body})"
 
     def escape(self) -> str:
-        r"""What comes after a `\` outside of brackets."""
+        r"""Parse an escape after a `\` outside of brackets."""
         letter = self.rest()[:1]
         if letter in _PLACES and letter:
             self.position += 1
@@ -253,16 +254,16 @@ class _Translation:
         return f"(?i:{text})" if "i" in self.flags else text
 
     def inside(self, ranges: Ranges, start: str = "[") -> str:
-        """A set of characters."""
+        """Return a set of characters."""
         text = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
         return f"(?i:{start}{text}])" if "i" in self.flags else f"{start}{text}]"
 
     def outside(self, ranges: Ranges) -> str:
-        """All other characters."""
+        """Return a negated set of characters."""
         return self.inside([*ranges, _BROKEN], "[^")
 
     def bracket(self) -> str:
-        """A set of characters, after its `[`."""
+        """Parse a set of characters after its `[`."""
         negated, ranges, first = self.taken("^"), [], True
         while first or not self.taken("]"):
             if not self.rest():
@@ -272,7 +273,7 @@ class _Translation:
         return self.outside(ranges) if negated else self.inside(ranges)
 
     def item(self) -> Ranges:
-        """A class, a range or a character in brackets."""
+        """Parse a class, a range or a character in brackets."""
         posix = self.fits(_CLASS)
         if posix:
             if posix[2] not in _POSIX:
@@ -298,7 +299,8 @@ class _Translation:
         return self.pattern[self.position - 1]
 
     def ranges(self) -> Ranges:
-        r"""Those of a class such as `\d` or `\p{L}`, after its `\`; else none."""
+        r"""Parse a class such as `\d` or `\p{L}` after its `\`; the result can be
+        empty."""
         letter = self.rest()[:1]
         if letter and letter.lower() in _PERL:
             self.position += 1
@@ -316,7 +318,7 @@ class _Translation:
         return _complement(_of_kind(kind), (match[0][0] == "P") is not bool(match[2]))
 
     def character(self) -> str:
-        r"""The character that is meant after a `\`."""
+        r"""Parse the character after a `\`."""
         code = self.fits(_CODE)
         if code:
             text, base = (code[3], 8) if code[3] else (code[1] or code[2], 16)
@@ -338,7 +340,7 @@ def _pairs(ends: Iterable[str]) -> Ranges:
 
 
 def _complement(ranges: Ranges, negated: bool = True) -> Ranges:
-    """The ranges, or if negated what is between them, without broken bytes."""
+    """Return the ranges, or their complement if negated, without broken bytes."""
     if not negated:
         return ranges
     ends = [(-1, -1), *sorted([*ranges, _BROKEN]), (sys.maxunicode + 1,) * 2]
@@ -348,7 +350,7 @@ def _complement(ranges: Ranges, negated: bool = True) -> Ranges:
 
 @lru_cache
 def _of_kind(kind: str) -> Ranges:
-    """The characters of a general category, or of all whose names begin with it."""
+    """Return the characters of a general category, or of a group of categories."""
     if kind == "Any":
         return _complement([])
     members = {name for name in _KINDS if name.startswith(kind)}

@@ -1,4 +1,4 @@
-"""Functions of the core under TensorFlow's names for them and their arguments."""
+"""Functions of toolkit with TensorFlow's names for them and their arguments."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from toolkit.errors import ArgumentTypeError
 
 
 def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., Any]]:
-    """Functions of the core that have other names for themselves and their arguments.
+    """Wrap functions of toolkit with other names for them and their arguments.
 
     Args:
-        rows: TensorFlow's name -> the function, TensorFlow's names of its first
-            arguments, with blanks in between. The
-            function's other arguments cannot be given. `name`, which means nothing
-            where there is no graph to look at, may be.
+        rows: TensorFlow's name -> the function, and TensorFlow's names of its first
+            arguments, separated by blanks. The other arguments of the function are not
+            accepted. `name` is accepted, and has no effect outside of a graph.
 
     Example:
         >>> from toolkit import ops

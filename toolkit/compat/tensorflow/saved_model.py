@@ -1,4 +1,4 @@
-"""`tf.saved_model`: a model in a folder, in the format of the core."""
+"""`tf.saved_model`: a model in a folder, in the format of toolkit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolkit.saving import load_model
 def save(
     obj: Any, export_dir: Any, signatures: Any = None, options: Any = None
 ) -> None:
-    """Save a Keras model as a folder, which `load` and `tf.keras.models` read again.
+    """Save a Keras model as a folder for `load` and `tf.keras.models`.
 
     Args:
-        obj: a model; other objects are refused.
+        obj: a model; other objects raise an error.
         export_dir: the folder.
         signatures, options: only None.
     """
@@ -32,7 +32,7 @@ def save(
 
 
 def load(export_dir: Any, tags: Any = None, options: Any = None) -> Any:
-    """The model of a folder that `save` has written.
+    """Load a model from a folder of `save`.
 
     Args:
         export_dir: the folder.

@@ -11,16 +11,16 @@ from toolkit.core import naming, tensor as core
 from toolkit.core.trace import no_trace
 from toolkit.errors import DeviceError
 
-# Kinds of devices that TensorFlow knows: it computes elsewhere if one does not exist.
+# Kinds of devices in TensorFlow, which uses another device if one does not exist.
 _KINDS = ("cpu", "gpu", "tpu")
 
 
 class name_scope(ExitStack):
-    """Put a name in front of the paths of the Variables that are made inside.
+    """A scope that prefixes the paths of new Variables with a name.
 
     Args:
-        name: one name, or several with "/" in between. In a graph it goes in front of
-            the names of operations.
+        name: one name, or several with "/" in between. In a graph it is a prefix of the
+            names of operations.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -42,13 +42,13 @@ class name_scope(ExitStack):
 
 
 def device(device_name: Any) -> Any:
-    """Place what is computed inside on a device: "/GPU:0", "cpu:0", or None for any.
+    """Run the operations inside on a device: "/GPU:0", "cpu:0", or None for any.
 
-    A device that does not exist is replaced by the processor, unless
+    The CPU replaces a missing device, unless
     `tf.config.set_soft_device_placement(False)` was called.
 
-    In a graph it may name a task of a cluster, "/job:worker/task:1", or be a function
-    from an operation to such a name.
+    In a graph it can be a task of a cluster, "/job:worker/task:1", or a function from
+    an operation to such a name.
     """
     if building_graph():
         return mode.graph().device(device_name)
@@ -70,5 +70,5 @@ def device(device_name: Any) -> Any:
 
 
 def init_scope() -> Any:
-    """What is inside runs at once, also in a traced function."""
+    """Run the code inside eagerly, also in a traced function."""
     return no_trace()

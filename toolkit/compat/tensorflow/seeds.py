@@ -1,4 +1,5 @@
-"""Seeds of `tf.random`: of the process, of operations, and of stateless functions."""
+"""Seeds of `tf.random`: global seed, operation seeds, and seeds of stateless
+functions."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from toolkit.errors import ArgumentError, ShapeError
 
 
 class Algorithm(IntEnum):
-    """Algorithms of random numbers; all of them draw by Philox."""
+    """Algorithms of random numbers; all of them select Philox."""
 
     PHILOX, THREEFRY, AUTO_SELECT = 1, 2, 3
 
 
-# The seed of an operation -> where its numbers come from, until `set_seed`.
+# Operation seed -> its generator, until `set_seed`.
 _of_operations: dict[int, core.SeedGenerator] = {}
 _global_seed = 0
 
 
 def set_seed(seed: int) -> None:
-    """Make all that is drawn from now on repeatable, initial values of layers too.
+    """Set the global seed, which also makes initial values of layers reproducible.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -46,9 +47,9 @@ def set_seed(seed: int) -> None:
 
 
 def source(seed: Any) -> Any:
-    """Where an operation's numbers come from: new ones at each call.
+    """Return the generator of an operation, which gives new numbers in each call.
 
-    As there, a seed of the operation begins a sequence, which `set_seed` restarts.
+    As in TensorFlow, an operation seed starts a sequence, which `set_seed` restarts.
     """
     if seed is None or isinstance(seed, core.SeedGenerator):
         return seed

@@ -1,4 +1,4 @@
-"""Sums, means and extremes of the rows of each segment."""
+"""Sums, means, minima and maxima of the rows of each segment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from toolkit.errors import ArgumentError, ShapeError
 
 
 def _rows(function: str, data: Any, ids: Any, count: int) -> tuple[Tensor, Tensor]:
-    """Rows and the segment of each: ids may have several axes, those of data first."""
+    """Return rows and the segment of each: ids can have several leading axes of
+    data."""
     data, ids = convert(data), convert(ids)
     if tuple(data.shape[: ids.ndim]) != tuple(ids.shape):
         raise ShapeError(
@@ -29,13 +30,14 @@ def _rows(function: str, data: Any, ids: Any, count: int) -> tuple[Tensor, Tenso
 
 
 def _sizes(ids: Tensor, count: int, rank: int) -> Tensor:
-    """How many rows each segment has, to be broadcast to results of this rank."""
+    """Return the number of rows of each segment, in a shape that broadcasts to the
+    rank."""
     sizes = ops.segment_sum(ops.ones(ids.shape, "int32"), ids, count)
     return ops.reshape(sizes, (count, *[1] * (rank - 1)))
 
 
 def _quotient(total: Tensor, sizes: Tensor) -> Tensor:
-    """The mean, of integers cut off towards zero as there."""
+    """Return the mean; for integers it is truncated as in TensorFlow."""
     sizes = ops.maximum(sizes, 1)
     if total.dtype in dtypes.INEXACT:
         return total / ops.cast(sizes, total.dtype)
@@ -50,7 +52,7 @@ _EXTREMES: dict[str, Callable[[str], float]] = {
 
 
 def _limits(dtype: str) -> tuple[Any, Any]:
-    """The lowest and the highest finite number."""
+    """Return the lowest and the highest finite number."""
     if dtypes.is_float(dtype):
         return -dtypes.largest(dtype), dtypes.largest(dtype)
     return dtypes.lowest(dtype), dtypes.highest(dtype)
@@ -59,7 +61,7 @@ def _limits(dtype: str) -> tuple[Any, Any]:
 def _of_segments(
     name: str, rows: Tensor, ids: Tensor, count: int, empty: Any
 ) -> Tensor:
-    """The maximum, say, of each segment; `empty` for one without rows."""
+    """Return a minimum or maximum of each segment; `empty` for one without rows."""
     found = getattr(ops, f"segment_{name}")(rows, ids, count)
     if empty is None:
         return found
@@ -67,7 +69,7 @@ def _of_segments(
     return ops.where(is_empty, convert(empty, found.dtype), found)
 
 
-# --- of any order ---------------------------------------------------------------------
+# --- unsorted segments ----------------------------------------------------------------
 
 
 def _unsorted(name: str) -> Any:
@@ -98,14 +100,14 @@ unsorted_segment_sum: Any = _unsorted("sum")
 def unsorted_segment_mean(
     data: Any, segment_ids: Any, num_segments: Any, name: Any = None
 ) -> Tensor:
-    """The mean of the rows of each segment, 0 for one without rows; float64 of int."""
+    """Return the mean of each segment, 0 for an empty one; float64 for integers."""
     return _scaled("unsorted_segment_mean", data, segment_ids, num_segments, False)
 
 
 def unsorted_segment_sqrt_n(
     data: Any, segment_ids: Any, num_segments: Any, name: Any = None
 ) -> Tensor:
-    """The sum of the rows of each segment, divided by the root of their number."""
+    """Return the sum of each segment, divided by the square root of its size."""
     return _scaled("unsorted_segment_sqrt_n", data, segment_ids, num_segments, True)
 
 
@@ -119,7 +121,7 @@ def _scaled(name: str, data: Any, ids: Any, num_segments: Any, root: bool) -> Te
     return total / (ops.sqrt(sizes) if root else sizes)
 
 
-# --- of ids in order ------------------------------------------------------------------
+# --- sorted segments ------------------------------------------------------------------
 
 
 def _sorted(name: str) -> Any:

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _sets(function: str, x: Any) -> tuple[tuple[int, ...], dict[Any, set[Any]], Any]:
-    """Return the shape in front of the last axis, the set of each row, and a dtype."""
+    """Return the leading shape, the set of each row, and the dtype."""
     if isinstance(x, SparseTensor):
         shape = tuple(x.extents)
         places, values = x.places, x.values
@@ -49,7 +49,7 @@ def _sets(function: str, x: Any) -> tuple[tuple[int, ...], dict[Any, set[Any]], 
 def _as_sparse(
     shape: tuple[int, ...], sets: dict[Any, set[Any]], dtype: Any
 ) -> SparseTensor:
-    """Return the elements of sets, in their order, as the rows of a SparseTensor."""
+    """Return the sorted elements of sets as the rows of a SparseTensor."""
     rows = {key: sorted(sets[key]) for key in sorted(sets)}
     places = [(*key, i) for key, row in rows.items() for i in range(len(row))]
     values = np.array([v for row in rows.values() for v in row], dtype)
@@ -78,11 +78,11 @@ def _combined(
 
 
 def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """Return the elements that rows of both tensors have.
+    """Return the intersection of each pair of rows.
 
     Args:
-        a, b: (..., n), tensors or SparseTensors of integers or strings, of equal shapes
-            in front of the last axis.
+        a, b: (..., n), tensors or SparseTensors of integers or strings, with equal
+            leading shapes.
         validate_indices: has no effect: the order of indices does not matter.
 
     Returns:
@@ -98,7 +98,7 @@ def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 
 
 def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """Return the elements that rows of at least one tensor have: see `intersection`.
+    """Return the union of each pair of rows: see `intersection`.
 
     `validate_indices` has no effect.
     """
@@ -108,11 +108,11 @@ def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 def difference(
     a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True
 ) -> SparseTensor:
-    """Return the elements that rows of only one tensor have: see `intersection`.
+    """Return the difference of each pair of rows: see `intersection`.
 
     Args:
         a, b: as for `intersection`.
-        aminusb: whether these are the elements of a, not those of b.
+        aminusb: whether to return a - b, or b - a.
         validate_indices: has no effect.
     """
     first, second = (a, b) if aminusb else (b, a)
@@ -120,7 +120,7 @@ def difference(
 
 
 def size(a: SparseTensor, validate_indices: bool = True) -> Tensor:
-    """Return the number of different elements of each row of a SparseTensor, int32.
+    """Return the number of distinct elements of each row of a SparseTensor, int32.
 
     `validate_indices` has no effect.
     """

@@ -38,7 +38,7 @@ from toolkit.errors import ArgumentError
 
 
 def _parts(x: Any) -> tuple[Tensor, Tensor]:
-    """The real and the imaginary part, as the core's transforms take them."""
+    """Return the real and the imaginary part."""
     x = convert(x)
     return ops.real(x), ops.imag(x) if dtypes.is_complex(x.dtype) else ops.zeros_like(x)
 
@@ -57,7 +57,7 @@ def _along(x: Tensor, axis: int, inverse: bool) -> Tensor:
 
 
 def _sized(x: Tensor, axis: int, count: int | None) -> Tensor:
-    """Return the axis cut, or filled with zeros, to an extent."""
+    """Truncate an axis, or pad it with zeros, to an extent."""
     if count is None or count == x.shape[axis]:
         return x
     if count < x.shape[axis]:
@@ -70,7 +70,7 @@ def _sized(x: Tensor, axis: int, count: int | None) -> Tensor:
 def _transformed(
     x: Any, axes: Sequence[int], lengths: Any = None, inverse: bool = False
 ) -> Tensor:
-    """Return the transform along axes, each of a length if lengths are given."""
+    """Return the transform along axes, with the given lengths."""
     x = convert(x)
     counts = [None] * len(axes) if lengths is None else lengths
     for axis, count in zip(axes, counts, strict=True):
@@ -116,7 +116,7 @@ def ifft3d(input: Any, name: Any = None) -> Tensor:
 
 
 def _halves(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
-    """Return the transform of real numbers; of the last axis the first half."""
+    """Return the transform of real numbers; on the last axis only the first half."""
     x = convert(x)
     lengths = [x.shape[axis] for axis in axes] if lengths is None else lengths
     *others, last = axes
@@ -127,7 +127,7 @@ def _halves(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
 
 
 def _whole(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
-    """Return the real numbers of a transform that `_halves` returns."""
+    """Return the real inverse of `_halves`."""
     x = convert(x)
     *others, last = axes
     if lengths is None:
@@ -139,7 +139,7 @@ def _whole(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
 
 
 def _lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
-    """Return the lengths of a transform of some axes."""
+    """Return the lengths of a transform along `count` axes."""
     if fft_length is None:
         return None
     lengths = [int(n) for n in np.ravel(np.asarray(convert(fft_length)))]
@@ -153,7 +153,7 @@ def _lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
 def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the first half of the transform of real numbers.
 
-    The last axis is cut, or filled with zeros, to fft_length.
+    The last axis is truncated, or padded with zeros, to fft_length.
     """
     return _halves(input_tensor, _last(1), _lengths(fft_length, 1, "rfft"))
 
@@ -164,7 +164,7 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor
 
 
 def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
-    """Return the transform of real numbers over two axes; of the last its half."""
+    """Return the transform of real numbers over two axes; on the last only one half."""
     return _halves(input_tensor, _last(2), _lengths(fft_length, 2, "rfft2d"))
 
 
@@ -174,7 +174,8 @@ def irfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tens
 
 
 def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
-    """Return the transform of real numbers over three axes; of the last its half."""
+    """Return the transform of real numbers over three axes; on the last only one
+    half."""
     return _halves(input_tensor, _last(3), _lengths(fft_length, 3, "rfft3d"))
 
 
@@ -189,7 +190,7 @@ def irfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tens
 def _chosen(
     function: str, input_tensor: Any, fft_length: Any, axes: Any, norm: Any
 ) -> tuple[list[int], list[int] | None]:
-    """Return axes and lengths; all axes by default, or the last of the lengths."""
+    """Return axes and lengths; the default is all axes, or as many as lengths."""
     if norm is not None:
         raise ArgumentError(f"{function}: norm: expected None; received {norm!r}")
     lengths = None if fft_length is None else list(extents(fft_length))
@@ -230,7 +231,7 @@ def rfftnd(
     norm: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the transform of real numbers over axes, of the last its first half."""
+    """Return the transform of real numbers over axes; on the last only one half."""
     chosen = _chosen("rfftnd", input_tensor, fft_length, axes, norm)
     return _halves(input_tensor, *chosen)
 
@@ -255,7 +256,7 @@ def _rolled(x: Any, axes: Any, sign: int) -> Tensor:
 
 
 def fftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
-    """Return the axes rolled so that the frequency 0 is in their middle."""
+    """Roll the axes so that frequency 0 is in the center."""
     return _rolled(x, axes, 1)
 
 

@@ -59,14 +59,14 @@ def to_dense(
     validate_indices: bool = True,
     name: Any = None,
 ) -> Any:
-    """Return the whole tensor.
+    """Return the dense tensor.
 
-    What is no SparseTensor is returned as it is, a RaggedTensor padded.
+    A RaggedTensor is padded; any other tensor does not change.
 
     Args:
         sp_input: a SparseTensor.
-        default_value: where there is no value; 0 or an empty string by default.
-        validate_indices: whether indices must be in the order of rows, each once.
+        default_value: for missing values; 0 or an empty string by default.
+        validate_indices: whether indices must be sorted by rows and unique.
     """
     if isinstance(sp_input, RaggedTensor):
         return sp_input.to_tensor(default_value)
@@ -152,11 +152,11 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
 
 
 def add(a: Any, b: Any, threshold: Any = 0) -> Any:
-    """Return the sum, sparse if both are.
+    """Add tensors; the result is sparse if both are.
 
     Args:
-        a, b: sparse tensors, or one and a dense tensor.
-        threshold: sums of a smaller magnitude are left out.
+        a, b: sparse tensors, or one sparse and one dense tensor.
+        threshold: sums of a smaller magnitude are dropped.
     """
     if not (isinstance(a, SparseTensor) and isinstance(b, SparseTensor)):
         return ops.add(to_dense(a), to_dense(b))
@@ -182,12 +182,12 @@ def _combined(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> A
 
 
 def maximum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
-    """Return the larger of both, where either has a value."""
+    """Return the maximum where either has a value."""
     return _extreme("maximum", sp_a, sp_b, ops.maximum)
 
 
 def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
-    """Return the smaller of both, where either has a value."""
+    """Return the minimum where either has a value."""
     return _extreme("minimum", sp_a, sp_b, ops.minimum)
 
 
@@ -212,7 +212,7 @@ def sparse_dense_matmul(
     adjoint_b: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """Return the product of a sparse and a dense matrix, in this or the other order.
+    """Multiply a sparse and a dense matrix, in either order.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -247,7 +247,7 @@ def _is_complex(x: Any) -> bool:
 
 
 def softmax(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
-    """Return the softmax of the values of each row."""
+    """Return the softmax over the values of each row."""
     flat = flat_places(sp_input.places[:, :-1], sp_input.extents[:-1])
     _, ids = np.unique(flat, return_inverse=True)
     count = int(ids.max()) + 1 if ids.size else 0
@@ -264,7 +264,7 @@ def reduce_sum(
     output_is_sparse: bool = False,
     name: Any = None,
 ) -> Any:
-    """Return the sum along axes, dense unless a sparse one is asked for."""
+    """Return the sum along axes, dense by default."""
     whole = ops.sum(to_dense(reorder(sp_input)), _axes(axis), bool(keepdims))
     return from_dense(whole) if output_is_sparse else whole
 
@@ -276,7 +276,7 @@ def reduce_max(
     output_is_sparse: bool = False,
     name: Any = None,
 ) -> Any:
-    """Return the largest value along axes, 0 where there is no value."""
+    """Return the maximum along axes, 0 without a value."""
     values = sp_input.values
     low = ops.cast(ops.min(values) if values.shape[0] else 0, values.dtype)
     dense = to_dense(reorder(sp_input), low)
@@ -300,7 +300,7 @@ def segment_sum(
     num_segments: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the sums of the rows of data that indices name, in segments."""
+    """Return the segment sums of the rows of data at the indices."""
     return _of_segments(
         _segment_sum, unsorted_segment_sum, data, indices, segment_ids, num_segments
     )
@@ -313,7 +313,7 @@ def segment_mean(
     num_segments: Any = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the means of the rows of data that indices name, in segments."""
+    """Return the segment means of the rows of data at the indices."""
     total = segment_sum(data, indices, segment_ids, num_segments)
     sizes = np.bincount(known(segment_ids), minlength=int(total.shape[0]))
     shape = (len(sizes), *[1] * (len(total.shape) - 1))

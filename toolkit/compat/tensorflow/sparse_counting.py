@@ -1,4 +1,4 @@
-"""Counting in sparse tensors, and the combinations of their values."""
+"""Counts in sparse tensors, and the combinations of their values."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def bincount(
     binary_output: bool = False,
     name: Any = None,
 ) -> SparseTensor:
-    """Count how often each integer occurs, in all values or in each row.
+    """Count each integer in all values or in each row.
 
     Args:
         values: a tensor, ragged rows or a sparse tensor of integers.
-        weights: what is added up for each value, in the same form.
+        weights: the weights to sum, in the same form.
         axis: 0 for all values, -1 for each row.
-        minlength, maxlength: bounds for the number of integers that count.
-        binary_output: whether to return 1 for integers that occur.
+        minlength, maxlength: bounds for the number of counted integers.
+        binary_output: whether to return 1 for each integer with a count.
     """
     rows, found = _rows_and_values(values)
     shares = np.ones(len(found), found.dtype)
@@ -76,7 +76,7 @@ def cross(
 
     Args:
         inputs: sparse or dense matrices of strings or integers.
-        separator: what joins the values.
+        separator: between the values.
     """
     between = str.encode("_X_" if separator is None else str(separator))
     sources = [_texts_of_rows(x) for x in inputs]

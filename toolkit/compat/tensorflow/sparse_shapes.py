@@ -1,4 +1,4 @@
-"""The values of a sparse tensor in another order or shape, and in parts."""
+"""Reorder, reshape, split and concatenate sparse tensors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from toolkit.errors import ShapeError
 
 
 def flat_places(places: Any, shape: Any) -> Any:
-    """Return the number of each index in the order of rows."""
+    """Return the flat row-major offset of each index."""
     return np.ravel_multi_index(tuple(places.T), tuple(shape))
 
 
 def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
-    """Return the same values in the order of rows."""
+    """Sort the values in row-major order."""
     return _ordered(sp_input.places, sp_input.values, sp_input.extents)
 
 
@@ -35,14 +35,14 @@ def _ordered(places: Any, values: Any, shape: Any) -> SparseTensor:
 def transpose(
     sp_input: SparseTensor, perm: Any = None, name: Any = None
 ) -> SparseTensor:
-    """Return the axes in another order, reversed if perm is None."""
+    """Permute the axes; reverse them if perm is None."""
     axes = list(range(sp_input.ndim))[::-1] if perm is None else known(perm).tolist()
     shape = [sp_input.extents[n] for n in axes]
     return _ordered(sp_input.places[:, axes], sp_input.values, shape)
 
 
 def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTensor:
-    """Return the same elements in another shape; one extent may be -1."""
+    """Reshape a sparse tensor; one extent can be -1."""
     wanted = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
     flat = flat_places(sp_input.places, sp_input.extents)
     places = np.stack(np.unravel_index(flat, wanted), 1)
@@ -52,7 +52,7 @@ def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTenso
 def expand_dims(
     sp_input: SparseTensor, axis: int | None = None, name: Any = None
 ) -> SparseTensor:
-    """Return the tensor with a new axis of one element, by default the last."""
+    """Insert an axis of one element, by default the last."""
     place = (-1 if axis is None else int(axis)) % (sp_input.ndim + 1)
     shape = [*sp_input.extents[:place], 1, *sp_input.extents[place:]]
     places = np.insert(sp_input.places, place, 0, axis=1)
@@ -60,7 +60,7 @@ def expand_dims(
 
 
 def reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
-    """Return the values in another shape, by default the least that holds them."""
+    """Set another shape, by default the smallest one that contains the values."""
     least = np.max(sp_input.places, axis=0, initial=-1) + 1
     shape = least if new_shape is None else np.asarray(extents(new_shape))
     if (shape < least).any():
@@ -79,7 +79,7 @@ def retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
 
 
 def slice(sp_input: SparseTensor, start: Any, size: Any, name: Any = None) -> Any:
-    """Return a part of a tensor: `size` elements from `start` on along each axis."""
+    """Return a slice: `size` elements from `start` on along each axis."""
     first, count = known(start), known(size)
     last = np.minimum(first + count, sp_input.extents)
     is_in = ((sp_input.places >= first) & (sp_input.places < last)).all(axis=1)
@@ -91,7 +91,7 @@ def slice(sp_input: SparseTensor, start: Any, size: Any, name: Any = None) -> An
 def split(
     sp_input: Any = None, num_split: Any = None, axis: Any = None, name: Any = None
 ) -> list[SparseTensor]:
-    """Return parts along an axis; the first ones are larger if they cannot be equal."""
+    """Split along an axis; the first parts are larger if they cannot be equal."""
     axis, count = int(axis) % sp_input.ndim, int(num_split)
     sizes = [
         len(part) for part in np.array_split(np.arange(sp_input.extents[axis]), count)
@@ -109,12 +109,12 @@ def concat(
     expand_nonconcat_dims: bool = False,
     name: Any = None,
 ) -> SparseTensor:
-    """Return tensors one after the other along an axis.
+    """Concatenate tensors along an axis.
 
     Args:
         axis: the axis.
         sp_inputs: sparse tensors.
-        expand_nonconcat_dims: whether other extents may differ: the largest counts.
+        expand_nonconcat_dims: whether other extents can differ: the largest applies.
     """
     axis = int(axis) % sp_inputs[0].ndim
     shapes = np.array([x.extents for x in sp_inputs])
@@ -133,7 +133,7 @@ def concat(
 
 
 def joined_values(parts: Sequence[SparseTensor]) -> Any:
-    """Return the values of sparse tensors one after the other."""
+    """Concatenate the values of sparse tensors."""
     values = [part.values for part in parts]
     if isinstance(values[0], StringTensor):
         return StringTensor(np.concatenate([np.asarray(x) for x in values]))
@@ -143,7 +143,7 @@ def joined_values(parts: Sequence[SparseTensor]) -> Any:
 def fill_empty_rows(
     sp_input: SparseTensor, default_value: Any, name: Any = None
 ) -> Any:
-    """Return the tensor with a value in the first column of each row that has none.
+    """Add a value in the first column of each empty row.
 
     Returns:
         The sparse tensor, and booleans: whether the row was empty.

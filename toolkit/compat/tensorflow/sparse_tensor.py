@@ -24,7 +24,7 @@ from toolkit.errors import ShapeError, UnsupportedError
 
 
 class SparseTensor:
-    """Values and their indices; everything else is zero.
+    """Values and their indices; all other elements are zero.
 
     Operators multiply and divide it by numbers and tensors, as in TensorFlow;
     `tf.sparse` has the other operations.
@@ -32,7 +32,7 @@ class SparseTensor:
     Args:
         indices: integers (values, axes): the index of each value.
         values: one value for each row of `indices`.
-        dense_shape: the shape of the whole.
+        dense_shape: the shape of the tensor.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -43,7 +43,7 @@ class SparseTensor:
 
     is_composite = True
     __array_priority__ = 3000
-    # function's name -> what computes it; see `sparse`.
+    # function name -> its implementation; see `sparse`.
     operations: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
@@ -83,7 +83,7 @@ class SparseTensor:
         return TensorShape(self.extents)
 
     def get_shape(self) -> TensorShape:
-        """The extents."""
+        """Return the extents."""
         return self.shape
 
     @property
@@ -121,19 +121,19 @@ class SparseTensor:
         return layer(self.operations["to_dense"](self), *args[1:], **kwargs)
 
     def as_batch(self) -> Any:
-        """Return the batch that a step of a model takes: the dense tensor."""
+        """Return the batch for a step of a model: the dense tensor."""
         return self.operations["to_dense"](self)
 
     # --- as an element of a data set --------------------------------------------------
 
     @property
     def spec(self) -> SparseTensorSpec:
-        """The shape and dtype."""
+        """Return the shape and dtype."""
         return SparseTensorSpec(self.extents, self._array_dtype)
 
     @property
     def row_spec(self) -> SparseTensorSpec:
-        """The shape and dtype of a row."""
+        """Return the shape and dtype of a row."""
         return SparseTensorSpec(self.extents[1:], self._array_dtype)
 
     @property
@@ -142,7 +142,7 @@ class SparseTensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values and their indices."""
+        """Return the bytes of the values and their indices."""
         return int(self.places.nbytes + np.asarray(self.values).nbytes)
 
     def rows(self) -> list[SparseTensor]:
@@ -157,7 +157,7 @@ class SparseTensor:
 
     @property
     def stacked(self) -> Callable[[Sequence[Any]], SparseTensor]:
-        """What makes a batch of sparse tensors."""
+        """Return the function that batches sparse tensors."""
         return stack_sparse
 
 
@@ -175,7 +175,7 @@ class SparseTensorSpec(TensorSpec):
 
 
 def stack_sparse(parts: Sequence[SparseTensor]) -> SparseTensor:
-    """Return sparse tensors along a new first axis, as large as the largest of them."""
+    """Stack sparse tensors along a new first axis, with the largest extents."""
     if len({part.ndim for part in parts}) != 1:
         raise ShapeError("batch: expected sparse tensors with the same number of axes")
     places = [
@@ -196,7 +196,7 @@ def known(numbers: Any) -> np.ndarray[Any, Any]:
     """Return integers as an array of int64.
 
     Raises:
-        NeedsValues: they are computed in a trace.
+        NeedsValues: the integers are computed in a trace.
     """
     if isinstance(numbers, (Tensor, Variable)):
         found = convert(numbers).known()

@@ -11,7 +11,7 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
-__path__: list[str] = []  # so that it can be imported as `tf.math.special`
+__path__: list[str] = []  # makes `tf.math.special` importable
 
 _UNARY = (
     *("bessel_j0", "bessel_j1", "bessel_k0", "bessel_k0e", "bessel_k1", "bessel_k1e"),
@@ -34,7 +34,7 @@ globals().update(
         }
     )
 )
-# Names of `tf.math`; the others are only in `tf.math.special`.
+# Names of `tf.math`; the remaining names are only in `tf.math.special`.
 OF_MATH = (
     *("bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e", "betainc", "digamma"),
     *("erfcinv", "igamma", "igammac", "lbeta", "lgamma", "ndtri", "polygamma", "zeta"),
@@ -42,7 +42,7 @@ OF_MATH = (
 
 
 def lbeta(x: Any, name: Any = None) -> Tensor:
-    """Return the logarithm of the beta function of the numbers of the last axis.
+    """Return the logarithm of the multivariate beta function over the last axis.
 
     Args:
         x: (..., n), positive numbers.

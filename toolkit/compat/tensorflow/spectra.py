@@ -37,7 +37,7 @@ def idct(
     norm: str | None = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the inverse of `dct`, not scaled unless norm is "ortho"."""
+    """Return the inverse of `dct`, without scale unless norm is "ortho"."""
     return ops.idct(input, type, n, _last_axis("idct", axis), norm)
 
 
@@ -58,13 +58,13 @@ def mdct(
     norm: str | None = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the modified cosine transform of frames that overlap by a half.
+    """Return the modified cosine transform of half-overlapping frames.
 
     Args:
         signals: (..., samples), real.
         frame_length: a multiple of 4.
-        window_fn: from a length and a dtype to a window; None for a constant one.
-        pad_end: whether to fill the end with zeros.
+        window_fn: from a length and a dtype to a window; None for a constant window.
+        pad_end: whether to pad the end with zeros.
         norm: "ortho" or None.
 
     Returns:
@@ -88,9 +88,9 @@ def inverse_mdct(
     norm: str | None = None,
     name: Any = None,
 ) -> Tensor:
-    """Return the signal of an `mdct` of the same window and norm.
+    """Return the signal of an `mdct` with the same window and norm.
 
-    Its first and last half frame are not those of the signal.
+    The first and the last half frame are not reconstructed.
     """
     x = convert(mdcts)
     half = x.shape[-1]
@@ -107,7 +107,7 @@ def inverse_mdct(
 
 
 def _windowed(frames: Tensor, window_fn: Any) -> Tensor:
-    """Return frames under a window; without one, the squares still add up to 1."""
+    """Apply the window; without one, scale so that the squares add up to 1."""
     if window_fn is None:
         return frames * math.sqrt(0.5)
     return frames * window_fn(frames.shape[-1], dtype=frames.dtype)
@@ -116,7 +116,7 @@ def _windowed(frames: Tensor, window_fn: Any) -> Tensor:
 def mfccs_from_log_mel_spectrograms(
     log_mel_spectrograms: Any, name: Any = None
 ) -> Tensor:
-    """Return the cepstral coefficients of logarithms of mel spectra.
+    """Return the cepstral coefficients of log mel spectra.
 
     Args:
         log_mel_spectrograms: (..., bins).
@@ -138,13 +138,14 @@ def linear_to_mel_weight_matrix(
     dtype: Any = "float32",
     name: Any = None,
 ) -> Tensor:
-    """Return the matrix by which a spectrum is multiplied for its mel spectrum.
+    """Return the matrix that maps a spectrum to its mel spectrum.
 
     Args:
         num_mel_bins: the number of triangles, evenly spaced on the mel scale.
         num_spectrogram_bins: the number of frequencies up to half the sample rate.
         sample_rate: samples per second.
-        lower_edge_hertz, upper_edge_hertz: the ends of the lowest and highest triangle.
+        lower_edge_hertz, upper_edge_hertz: the bounds of the lowest and highest
+            triangle.
         dtype: of the result.
 
     Returns:
@@ -159,7 +160,7 @@ def linear_to_mel_weight_matrix(
             "0 <= lower_edge_hertz < upper_edge_hertz <= sample_rate / 2; received "
             f"{bins}, {count}, {low}, {high} and {rate}"
         )
-    # The frequency 0 has no place on the scale of a triangle that begins there.
+    # No triangle contains frequency 0.
     places = _mel(np.linspace(0.0, rate / 2, count)[1:])[:, None]
     edges = np.linspace(_mel(low), _mel(high), bins + 2)
     rise = (places - edges[:-2]) / (edges[1:-1] - edges[:-2])

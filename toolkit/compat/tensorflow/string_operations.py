@@ -1,7 +1,7 @@
-"""What general functions such as `tf.gather` and `tf.equal` do with strings.
+"""Strings in general functions such as `tf.gather` and `tf.equal`.
 
-The core computes with numbers. Where elements only move, their positions do, and the
-strings follow; the rest is in arrays of bytes.
+toolkit computes with numbers. A function that only moves elements runs on their
+indices, and the strings are gathered; all other functions use arrays of bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _Function = Callable[..., Any]
 
 
 def of_strings(function: _Function) -> _Function:
-    """A function that also takes strings, if it is one that may.
+    """Wrap a function so that it also accepts strings, if `OPERATIONS` has its name.
 
-    Its name is looked up in `OPERATIONS`; any other is returned as it is, and so is
-    one of that name with other parameters, such as NumPy's.
+    Other functions do not change, nor functions of this name with other parameters, for
+    example from NumPy.
     """
     implementation, parameters = OPERATIONS.get(function.__name__, (None, ""))
     has_text = _holds_text if implementation is _python else _is_text
@@ -55,7 +55,7 @@ def of_strings(function: _Function) -> _Function:
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is made of strings, by its first element; a dtype is none."""
+    """Return whether the first element of a value is a string; a dtype is not text."""
     while type(value) in (list, tuple) and value:
         value = value[0]
     if isinstance(value, np.ndarray):
@@ -65,7 +65,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _holds_text(values: Any) -> bool:
-    """Whether one of several values, or dtypes, is of strings."""
+    """Return whether one of several values, or dtypes, is a string."""
     values = values if isinstance(values, (list, tuple)) else [values]
     return any(_is_text(x) or _is_string_dtype(x) for x in values)
 
@@ -79,7 +79,7 @@ def _moved(function: _Function, *args: Any, **kwargs: Any) -> Any:
 
 
 def _shape(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """The shape, size or rank is that of numbers in the places of the strings."""
+    """Return the shape, size or rank of an array of numbers with the same shape."""
     return function(np.zeros(array_of(input).shape, bool), *args, **kwargs)
 
 
@@ -88,7 +88,7 @@ def _nonzero(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """The strings get numbers, the same for equal ones."""
+    """Replace equal strings by equal numbers."""
     codes: dict[bytes, int] = {}
     array = array_of(x)
     numbers = [codes.setdefault(text, len(codes)) for text in array.ravel().tolist()]
@@ -169,7 +169,7 @@ def _python(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Strings are in the closure of what is called with the numbers."""
+    """Store the strings in a closure, and pass only the numbers."""
     if func is None:
         return function(func, inp, Tout, *args, **kwargs)
     texts = {i: StringTensor(x) for i, x in enumerate(inp) if _is_text(x)}
@@ -200,7 +200,7 @@ def _as_dtype(value: Any, dtype: Any) -> Any:
     return StringTensor(value) if _is_string_dtype(dtype) else convert(value, dtype)
 
 
-# What is called for the function, and its parameters that may be strings.
+# function name -> its implementation, and the parameters that accept strings
 OPERATIONS: dict[str, tuple[_Function, str]] = {
     "add": (_add, "x y"),
     "boolean_mask": (_moved, "tensor"),

@@ -1,4 +1,4 @@
-"""Parts of strings: words, bytes, characters and runs of neighbours."""
+"""Parts of strings: words, bytes, characters and n-grams."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, UnsupportedError, unknown_choice
 
-Strings: TypeAlias = StringTensor | RaggedTensor  # of strings, as many as were given
+# the same number of strings as in the input
+Strings: TypeAlias = StringTensor | RaggedTensor
 Numbers: TypeAlias = Tensor | RaggedTensor
 
 
 def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> Strings:
-    """The parts of strings between separators, or between white space.
+    """Split strings at separators, or at white space.
 
     Args:
-        input: a string, whose parts are a tensor, or a vector, whose are ragged rows.
-        sep: what separates; None or "": white space.
-        maxsplit: how often to separate at most; below 0: as often as there is reason.
+        input: a string, for a tensor of parts, or a vector, for ragged rows.
+        sep: the separator; None or "": white space.
+        maxsplit: the maximum number of splits; below 0: unlimited.
     """
     between = None if sep is None else text_of(sep, "split").encode() or None
     return in_parts("split", lambda s: s.split(between, maxsplit), input)
 
 
 def bytes_split(input: Any, name: Any = None) -> Strings:
-    """The bytes of a string, each alone; those of several strings in ragged rows."""
+    """Split strings into bytes; a vector of strings gives ragged rows."""
     return in_parts(
         "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
     )
@@ -49,13 +50,13 @@ def in_parts(
     input: Any,
     made: Callable[[Any], Any] = StringTensor,
 ) -> Any:
-    """The parts of a string in a tensor, those of a vector in ragged rows.
+    """Split a string into a tensor, or a vector into ragged rows.
 
     Args:
-        function: what errors name.
-        parts: takes bytes.
-        input: a string, or a vector of them.
-        made: makes a tensor of an array of parts.
+        function: its name in errors.
+        parts: splits bytes.
+        input: a string, or a vector of strings.
+        made: creates a tensor from an array of parts.
     """
     if isinstance(input, RaggedTensor):
         rows = in_parts(function, parts, input.flat_values, made)
@@ -81,15 +82,15 @@ _ERRORS = ("replace", "ignore", "strict")
 
 
 class Coding(NamedTuple):
-    """How bytes become characters.
+    """The conversion of bytes to characters.
 
     Args:
-        function: what messages name.
+        function: its name in messages.
         encoding: UTF-8, UTF-16-BE or UTF-32-BE.
-        errors: what becomes of bytes that are no characters: "replace", "ignore" or
-            "strict", which raises an error.
-        replacement_char: the code of what they are replaced by.
-        replace_control_characters: whether characters below a space are, too.
+        errors: the treatment of invalid bytes: "replace", "ignore" or "strict", which
+            raises an error.
+        replacement_char: the code of the replacement.
+        replace_control_characters: whether to replace characters below a space.
     """
 
     function: str
@@ -99,7 +100,7 @@ class Coding(NamedTuple):
     replace_control_characters: bool
 
     def checked(self) -> Coding:
-        """The same, if it is known; "UTF8" is "UTF-8"."""
+        """Return self after a check of the arguments; "UTF8" is "UTF-8"."""
         if self.encoding.upper().startswith("UTF") and "-" not in self.encoding:
             number, _, order = self.encoding.upper()[3:].partition("_")
             named = "-".join(filter(None, ("UTF", number, order)))
@@ -113,7 +114,7 @@ class Coding(NamedTuple):
         return self
 
     def characters(self, data: bytes) -> list[tuple[str, int]]:
-        """The characters, each with the number of its first byte."""
+        """Return the characters, each with the offset of its first byte."""
         found: list[tuple[str, int]] = []
         view, place = memoryview(data), 0
         while place < len(data):
@@ -133,7 +134,7 @@ class Coding(NamedTuple):
         return found
 
     def encoded(self, codes: list[int]) -> bytes:
-        """The bytes of characters, by their codes."""
+        """Return the bytes of characters, by their codes."""
         text = []
         for code in codes:
             if 0 <= code < 0xD800 or 0xE000 <= code <= 0x10FFFF:
@@ -163,13 +164,13 @@ def unicode_split(
     replacement_char: int = 65533,
     name: Any = None,
 ) -> Strings:
-    """The characters of a string, each a string of UTF-8; of several in ragged rows.
+    """Split a string into UTF-8 characters; a vector of strings gives ragged rows.
 
     Args:
-        input: a string, or a vector of them.
-        input_encoding: UTF-8, UTF-16-BE or UTF-32-BE; so are the characters.
-        errors: "replace", "ignore" or "strict": what becomes of bytes that are none.
-        replacement_char: the code of what they are replaced by.
+        input: a string, or a vector of strings.
+        input_encoding: UTF-8, UTF-16-BE or UTF-32-BE; also the encoding of the results.
+        errors: the treatment of invalid bytes: "replace", "ignore" or "strict".
+        replacement_char: the code of the replacement.
     """
     coding = Coding("unicode_split", input_encoding, errors, replacement_char, False)
     return _split(coding, input)
@@ -208,7 +209,8 @@ def unicode_split_with_offsets(
     replacement_char: int = 65533,
     name: Any = None,
 ) -> tuple[Strings, Numbers]:
-    """`unicode_split`, and the numbers of the characters' first bytes; int64."""
+    """Return the results of `unicode_split` and the byte offsets of the characters;
+    int64."""
     function = "unicode_split_with_offsets"
     coding = Coding(function, input_encoding, errors, replacement_char, False)
     return _split(coding, input), _offsets(coding, input)
@@ -222,14 +224,14 @@ def unicode_decode(
     replace_control_characters: bool = False,
     name: Any = None,
 ) -> Numbers:
-    """The codes of a string's characters, int32; of several strings in ragged rows.
+    """Return the codes of characters, int32; a vector of strings gives ragged rows.
 
     Args:
-        input: a string, or a vector of them.
+        input: a string, or a vector of strings.
         input_encoding: UTF-8, UTF-16-BE or UTF-32-BE.
-        errors: "replace", "ignore" or "strict": what becomes of bytes that are none.
-        replacement_char: the code of what they are replaced by.
-        replace_control_characters: whether characters below a space are, too.
+        errors: the treatment of invalid bytes: "replace", "ignore" or "strict".
+        replacement_char: the code of the replacement.
+        replace_control_characters: whether to replace characters below a space.
     """
     how = (errors, replacement_char, replace_control_characters)
     return _codes(Coding("unicode_decode", input_encoding, *how), input)
@@ -243,7 +245,8 @@ def unicode_decode_with_offsets(
     replace_control_characters: bool = False,
     name: Any = None,
 ) -> tuple[Numbers, Numbers]:
-    """`unicode_decode`, and the numbers of the characters' first bytes; int64."""
+    """Return the results of `unicode_decode` and the byte offsets of the characters;
+    int64."""
     how = (errors, replacement_char, replace_control_characters)
     coding = Coding("unicode_decode_with_offsets", input_encoding, *how)
     return _codes(coding, input), _offsets(coding, input)
@@ -256,13 +259,13 @@ def unicode_encode(
     replacement_char: int = 65533,
     name: Any = None,
 ) -> StringTensor:
-    """Strings of the characters whose codes these are.
+    """Encode character codes as strings.
 
     Args:
         input: integers; the last axis, or a ragged row, becomes a string.
         output_encoding: UTF-8, UTF-16-BE or UTF-32-BE.
-        errors: "replace", "ignore" or "strict": what becomes of codes that are none.
-        replacement_char: the code of what they are replaced by.
+        errors: the treatment of invalid codes: "replace", "ignore" or "strict".
+        replacement_char: the code of the replacement.
     """
     how = (errors, replacement_char, False)
     coding = Coding("unicode_encode", output_encoding, *how).checked()
@@ -289,7 +292,8 @@ def unicode_transcode(
     replace_control_characters: bool = False,
     name: Any = None,
 ) -> Strings:
-    """Strings of one encoding in another; the arguments are as for `unicode_decode`."""
+    """Convert strings to another encoding; the arguments are as for
+    `unicode_decode`."""
     how = (errors, replacement_char, replace_control_characters)
     source = Coding("unicode_transcode", input_encoding, *how).checked()
     target = Coding("unicode_transcode", output_encoding, *how).checked()
@@ -300,7 +304,7 @@ def unicode_transcode(
     return mapped(transcode, input)
 
 
-# --- neighbours -----------------------------------------------------------------------
+# --- n-grams --------------------------------------------------------------------------
 
 
 def ngrams(
@@ -312,16 +316,16 @@ def ngrams(
     preserve_short_sequences: bool = False,
     name: Any = None,
 ) -> Strings:
-    """Neighbours put together, as many as `ngram_width` says.
+    """Join `ngram_width` adjacent strings.
 
     Args:
         data: strings; their last axis, or ragged rows.
-        ngram_width: how many, or several such numbers, one after the other.
-        separator: what comes in between.
-        pad_values: what is put before and behind the strings, or a pair of them.
-        padding_width: how often at most; None: one less than the width.
-        preserve_short_sequences: whether strings that are too few for any width are
-            put together as they are.
+        ngram_width: the number of strings, or several such numbers in order.
+        separator: between the strings.
+        pad_values: padding before and after the strings, or a pair of paddings.
+        padding_width: the maximum padding; None: the width minus 1.
+        preserve_short_sequences: whether to join all strings if they are too few for
+            any width.
     """
     widths = ngram_width if isinstance(ngram_width, (list, tuple)) else [ngram_width]
     if not all(width >= 1 for width in widths):

@@ -14,10 +14,10 @@ from toolkit.errors import ShapeError
 
 
 class StringTensor(core.StringTensor):
-    """The core's strings with TensorFlow's dtype and shape.
+    """A tensor of strings with TensorFlow's dtype and shape.
 
     Args:
-        values: a string, bytes, or nested lists or an array of them.
+        values: a string, bytes, or nested lists or an array of strings.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -33,7 +33,7 @@ class StringTensor(core.StringTensor):
         return TensorShape(self._array.shape)
 
     def get_shape(self) -> TensorShape:
-        """The extents."""
+        """Return the extents."""
         return self.shape
 
     def __eq__(self, other: Any) -> Any:
@@ -57,12 +57,12 @@ class StringTensor(core.StringTensor):
 
 
 def as_strings(value: Any) -> StringTensor:
-    """Strings as a StringTensor."""
+    """Convert to a StringTensor."""
     return value if isinstance(value, StringTensor) else StringTensor(value)
 
 
 def compared(x: Any, y: Any, sign: str) -> Any:
-    """Where strings are equal, or with the sign "!=" where they are not."""
+    """Compare strings for equality, or with the sign "!=" for inequality."""
     a, b = array_of(x), array_of(y)
     try:
         a, b = np.broadcast_arrays(a, b)
@@ -75,12 +75,12 @@ def compared(x: Any, y: Any, sign: str) -> Any:
 
 
 def array_of(value: Any) -> Any:
-    """Strings as an array of bytes."""
+    """Convert strings to an array of bytes."""
     return np.asarray(as_strings(value))
 
 
 def one_string(value: Any, function: str) -> bytes:
-    """A single string as bytes; errors name the function that expects it."""
+    """Return a single string as bytes; errors contain the name of the function."""
     strings = as_strings(value)
     if strings.ndim:
         raise ShapeError(
@@ -91,19 +91,19 @@ def one_string(value: Any, function: str) -> bytes:
 
 
 def text_of(value: Any, function: str) -> str:
-    """A single string as text; errors name the function that expects it."""
+    """Return a single string as text; errors contain the name of the function."""
     return value if isinstance(value, str) else one_string(value, function).decode()
 
 
 def objects(values: Any, shape: tuple[int, ...]) -> Any:
-    """An array of these objects, of a shape."""
+    """Create an object array with a shape."""
     array = np.empty(len(values), object)
     array[:] = values
     return array.reshape(shape)
 
 
 def each(function: Callable[[bytes], Any], value: Any) -> Any:
-    """An array of what a function makes of each string."""
+    """Apply a function to each string, and return an array."""
     array = array_of(value)
     return objects([function(text) for text in array.ravel().tolist()], array.shape)
 
@@ -113,12 +113,12 @@ def mapped(
     value: Any,
     made: Callable[[Any], Any] = StringTensor,
 ) -> Any:
-    """What a function makes of each string, in a tensor or in rows like those given.
+    """Apply a function to each string in a tensor or in ragged rows.
 
     Args:
         function: takes bytes.
-        value: strings or ragged rows of them.
-        made: makes a tensor of an array of what the function returns.
+        value: strings or ragged rows of strings.
+        made: creates a tensor from an array of results.
     """
     if getattr(value, "is_composite", False):  # ragged rows
         flat = value.flat_values

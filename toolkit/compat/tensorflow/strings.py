@@ -1,4 +1,4 @@
-"""`tf.strings`: the core's tensors hold numbers; these are arrays of bytes."""
+"""`tf.strings`: operations on strings as arrays of bytes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from toolkit.reading.text import parse_number
 
 
 def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
-    """In small letters: those of ASCII, or all with encoding "utf-8"."""
+    """Convert to lower case: only ASCII, or all letters with encoding "utf-8"."""
     return mapped(lambda s: _cased(s, encoding, "lower"), input)
 
 
 def upper(input: Any, encoding: str = "", name: Any = None) -> Strings:
-    """In capital letters: those of ASCII, or all with encoding "utf-8"."""
+    """Convert to upper case: only ASCII, or all letters with encoding "utf-8"."""
     return mapped(lambda s: _cased(s, encoding, "upper"), input)
 
 
@@ -59,18 +59,18 @@ def _cased(value: bytes, encoding: str, case: str) -> Any:
 
 
 def strip(input: Any, name: Any = None) -> Strings:
-    """Without white space at both ends."""
+    """Remove white space at both ends."""
     return mapped(bytes.strip, input)
 
 
 def length(input: Any, unit: str = "BYTE", name: Any = None) -> Numbers:
-    """How many bytes, or characters of UTF-8 with unit "UTF8_CHAR", there are."""
+    """Return the number of bytes, or of UTF-8 characters with unit "UTF8_CHAR"."""
     into, _ = _unit("length", unit)
     return mapped(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
 
 
 def _unit(function: str, unit: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """From bytes to a sequence of units, and back."""
+    """Return the functions from bytes to a sequence of units, and back."""
     if unit == "BYTE":
         return bytes, bytes
     if unit == "UTF8_CHAR":
@@ -85,16 +85,16 @@ def _numbers(array: Any, dtype: str) -> Any:
 def substr(
     input: Any, pos: Any, len: Any, unit: str = "BYTE", name: Any = None
 ) -> StringTensor:
-    """`len` bytes, or characters, from `pos` on.
+    """Return `len` bytes, or characters, from `pos` on.
 
     Args:
         input: strings.
-        pos: where to begin; below 0: counted from the end.
-        len: how many, if there are as many; below 0: all that follow.
+        pos: the start; below 0: from the end.
+        len: the maximum length; below 0: up to the end.
         unit: "BYTE", or "UTF8_CHAR" for characters.
 
     Raises:
-        ArgumentError: a string that does not reach as far as `pos`.
+        ArgumentError: a string is shorter than `pos`.
     """
     array, starts, counts = array_of(input), np.asarray(pos), np.asarray(len)
     if starts.shape != counts.shape:
@@ -119,7 +119,7 @@ def substr(
 
 
 def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
-    """Strings of the same places put together, also those of ragged rows."""
+    """Concatenate strings elementwise, also in ragged rows."""
     rows = next((x for x in inputs if isinstance(x, RaggedTensor)), None)
     if rows is not None:
         return map_flat(lambda *parts: join(parts, separator), inputs, {})
@@ -136,13 +136,13 @@ def reduce_join(
     separator: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """The strings along an axis put together.
+    """Concatenate the strings along an axis.
 
     Args:
-        inputs: strings, or ragged rows of them.
-        axis: None for all; of ragged rows only the last.
-        keepdims: whether the axis stays, with one place.
-        separator: what comes in between.
+        inputs: strings, or ragged rows of strings.
+        axis: None for all; for ragged rows only the last.
+        keepdims: whether the axis stays, with extent 1.
+        separator: between the strings.
     """
     if isinstance(inputs, RaggedTensor):
         if axis not in (1, -1):
@@ -167,13 +167,13 @@ def unsorted_segment_join(
     separator: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """The strings of each segment put together.
+    """Concatenate the strings of each segment.
 
     Args:
         inputs: a vector of strings.
-        segment_ids: the number of each one's segment.
-        num_segments: how many segments there are.
-        separator: what comes in between.
+        segment_ids: the segment of each string.
+        num_segments: the number of segments.
+        separator: between the strings.
     """
     array, numbers = array_of(inputs), np.asarray(convert(segment_ids))
     count = int(num_segments)
@@ -201,13 +201,13 @@ def format(
     summarize: int = 3,
     name: Any = None,
 ) -> StringTensor:
-    """A template with tensors, as `tf.print` shows them, in its places.
+    """Replace the placeholders of a template by tensors, in the form of `tf.print`.
 
     Args:
         template: the text.
-        inputs: a tensor, or a list of as many as there are places.
-        placeholder: what stands in the template for each.
-        summarize: how many elements to show at each end of each axis; -1 for all.
+        inputs: a tensor, or a list with one per placeholder.
+        placeholder: the placeholder in the template.
+        summarize: the number of elements to show at each end of each axis; -1 for all.
     """
     tensors = inputs if isinstance(inputs, (list, tuple)) else [inputs]
     first, *others = template.split(placeholder)
@@ -227,18 +227,18 @@ def format(
 
 
 def to_hash_bucket_fast(input: Any, num_buckets: int, name: Any = None) -> Numbers:
-    """Numbers below `num_buckets` that always are the same for a string: FarmHash64."""
+    """Hash strings to numbers below `num_buckets` by FarmHash64."""
     return _buckets("to_hash_bucket_fast", farm_hash, input, num_buckets)
 
 
 def to_hash_bucket_strong(
     input: Any, num_buckets: int, key: Any, name: Any = None
 ) -> Numbers:
-    """Numbers below `num_buckets` that nobody foresees without the key: SipHash.
+    """Hash strings to numbers below `num_buckets` by SipHash with a secret key.
 
     Args:
         input: strings.
-        num_buckets: how many numbers there are.
+        num_buckets: the number of hash values.
         key: two integers.
     """
     first, second = (int(part) % 2**64 for part in key)
@@ -270,14 +270,14 @@ def regex_replace(
     replace_global: bool = True,
     name: Any = None,
 ) -> Strings:
-    r"""With matches of a pattern written anew.
+    r"""Replace the matches of a pattern.
 
     Args:
         input: strings of UTF-8.
-        pattern: as RE2 reads it; of the names in `\p{...}`, general categories such as
-            `L` and `Lu` are known, scripts are not.
-        rewrite: what to write; `\0` is the match, `\1` to `\9` its groups.
-        replace_global: whether all matches count, or only the first.
+        pattern: in RE2 syntax; `\p{...}` accepts general categories such as `L` and
+            `Lu`, but no scripts.
+        rewrite: the replacement; `\0` is the match, `\1` to `\9` its groups.
+        replace_global: whether to replace all matches, or only the first.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -295,7 +295,7 @@ def regex_replace(
 
 
 def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
-    """Whether a pattern, as RE2 reads it, matches the whole string."""
+    """Return whether a pattern, in RE2 syntax, matches the whole string."""
     compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
     return mapped(
         lambda s: compiled.fullmatch(decoded(s)) is not None,
@@ -311,14 +311,14 @@ _INTEGER, _HEXADECIMAL = re.compile(rb"[+-]?\d+"), re.compile(rb"[+-]?0[xX]")
 
 
 def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Numbers:
-    """The numbers that the strings show.
+    """Parse strings as numbers.
 
     Args:
-        input: strings; there may be white space at both ends.
+        input: strings; white space at both ends is ignored.
         out_type: float32, float64, int32, int64, uint32 or uint64.
 
     Raises:
-        ArgumentError: a string that shows no number of this dtype.
+        ArgumentError: a string is not a number of this dtype.
     """
     dtype = dtypes.standardize(out_type)
     if dtype not in _NUMBERS:
@@ -365,16 +365,16 @@ def as_string(
     fill: str = "",
     name: Any = None,
 ) -> StringTensor:
-    """Numbers as strings.
+    """Convert numbers to strings.
 
     Args:
-        input: numbers or strings, which stay as they are.
-        precision: how many digits floats have after the point; below 0: six.
+        input: numbers or strings, which do not change.
+        precision: the number of decimals of floats; below 0: 6.
         scientific: whether floats have an exponent.
-        shortest: whether they have one where that is shorter, and no zeros at the end.
-        width: how long strings are at least; bools do not heed it.
-        fill: what they are filled up with: "", " " or "0"; "-": spaces behind them,
-            "+": spaces, and a sign in any case.
+        shortest: whether to select the shorter form, without trailing zeros.
+        width: the minimum width; it does not apply to bools.
+        fill: the padding: "", " " or "0"; "-": spaces at the end, "+": spaces, and
+            always a sign.
     """
     if isinstance(input, RaggedTensor):
         options = (precision, scientific, shortest, width, fill)

@@ -16,13 +16,13 @@ from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.events import EventWriter
 
-# Those of the `with` blocks that are open, above the one that is used outside of them.
+# The writers of the active `with` blocks, above the default writer.
 _writers: list[SummaryWriter | None] = [None]
 _step: list[int] = []
 
 
 class SummaryWriter:
-    """Writes events to a folder; those inside of `as_default` go to it."""
+    """Writer of events to a folder; `as_default` selects it."""
 
     def __init__(self, logdir: Any) -> None:
         self._events = EventWriter(Path(str(logdir)))
@@ -30,7 +30,7 @@ class SummaryWriter:
 
     @contextmanager
     def as_default(self, step: int | None = None) -> Iterator[SummaryWriter]:
-        """What is written inside goes to this writer, at this step if it is given."""
+        """Select this writer for the summaries inside, with a step if it is given."""
         _writers.append(self)
         outer = list(_step)
         if step is not None:
@@ -43,17 +43,17 @@ class SummaryWriter:
             self.flush()
 
     def set_as_default(self, step: int | None = None) -> None:
-        """What is written from here on, outside of other writers, goes to this one."""
+        """Make this writer the default outside of `as_default`."""
         _writers[0] = self
         if step is not None:
             _step[:] = [int(step)]
 
     def flush(self) -> None:
-        """Let readers see what was written."""
+        """Flush the events to the file."""
         self._events.flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Close the file."""
         self._events.close()
 
 
@@ -64,11 +64,11 @@ def create_file_writer(
     filename_suffix: str | None = None,
     name: Any = None,
 ) -> SummaryWriter:
-    """A writer of a new event file in a folder.
+    """Create a writer of a new event file in a folder.
 
     Args:
         logdir: the folder.
-        max_queue, flush_millis: have no effect: events are written at once.
+        max_queue, flush_millis: have no effect: events are written immediately.
         filename_suffix: only None.
 
     Example:
@@ -96,7 +96,7 @@ def _write(kind: str, tag: str, value: Any, step: Any) -> bool:
 
 
 def flush(writer: SummaryWriter | None = None) -> None:
-    """Let readers see what was written, by this writer or the one in use."""
+    """Flush the events of a writer, by default the current one."""
     for one in [writer] if writer else _writers[-1:]:
         if one is not None:
             one.flush()
@@ -104,7 +104,7 @@ def flush(writer: SummaryWriter | None = None) -> None:
 
 @contextmanager
 def record_if(condition: Any) -> Iterator[None]:
-    """Write what is inside only if a condition holds."""
+    """Write the summaries inside only if a condition holds."""
     _writers.append(_writers[-1] if bool(condition) else None)
     try:
         yield
@@ -113,12 +113,12 @@ def record_if(condition: Any) -> Iterator[None]:
 
 
 def should_record_summaries() -> bool:
-    """Whether what is written now is kept."""
+    """Return whether summaries are written."""
     return _writers[-1] is not None
 
 
 def _set_step(step: Any) -> None:
-    """The step of what is written without one."""
+    """Set the default step of summaries."""
     _step[:] = [int(step)]
 
 
@@ -128,7 +128,7 @@ experimental: SimpleNamespace = SimpleNamespace(
 
 
 def scalar(name: str, data: Any, step: Any = None, description: Any = None) -> bool:
-    """Write a number; returns whether there was a writer."""
+    """Write a number; return whether there is a writer."""
     refuse("summary.scalar", description=(description, None))
     return _write("scalar", name, np.asarray(data), step)
 
@@ -136,7 +136,7 @@ def scalar(name: str, data: Any, step: Any = None, description: Any = None) -> b
 def histogram(
     name: str, data: Any, step: Any = None, buckets: Any = None, description: Any = None
 ) -> bool:
-    """Write how numbers are distributed; returns whether there was a writer."""
+    """Write a histogram of numbers; return whether there is a writer."""
     refuse(
         "summary.histogram", buckets=(buckets, None), description=(description, None)
     )
@@ -144,7 +144,7 @@ def histogram(
 
 
 def text(name: str, data: Any, step: Any = None, description: Any = None) -> bool:
-    """Write a text; returns whether there was a writer."""
+    """Write a text; return whether there is a writer."""
     refuse("summary.text", description=(description, None))
     if isinstance(data, StringTensor):
         data = data.numpy()

@@ -1,4 +1,4 @@
-"""`tf.image`: the boxes with the highest scores that do not overlap, in batches."""
+"""`tf.image`: non-maximum suppression in batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOWEST = float("-inf")
 
 
 class CombinedNonMaxSuppression(NamedTuple):
-    """What `combined_non_max_suppression` returns."""
+    """The result of `combined_non_max_suppression`."""
 
     nmsed_boxes: Any
     nmsed_scores: Any
@@ -41,16 +41,16 @@ def non_max_suppression_padded(
     canonicalized_coordinates: bool = False,
     tile_size: int = 512,
 ) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the boxes to keep, and how many they are.
+    """Return the indices of the selected boxes, and their count.
 
     Args:
         boxes: (..., boxes, 4): two opposite corners.
         scores: (..., boxes).
-        max_output_size: how many to keep at most.
-        iou_threshold: the largest overlap of two boxes, in [0, 1].
-        score_threshold: what scores must be above.
-        pad_to_max_output_size: whether zeros fill the numbers up to max_output_size;
-            batches need it.
+        max_output_size: the maximum number of boxes.
+        iou_threshold: the maximum overlap of two boxes, in [0, 1].
+        score_threshold: the lower bound of scores, excluded.
+        pad_to_max_output_size: whether to pad the indices with zeros to
+            max_output_size; batches need it.
         sorted_input, canonicalized_coordinates, tile_size: have no effect.
 
     Returns:
@@ -87,14 +87,14 @@ def non_max_suppression_overlaps(
     score_threshold: Any = _LOWEST,
     name: Any = None,
 ) -> Tensor:
-    """Return the numbers of the boxes to keep, int32, for overlaps that are given.
+    """Return the indices of the selected boxes, int32, for given overlaps.
 
     Args:
         overlaps: (boxes, boxes).
         scores: (boxes,).
-        max_output_size: how many to keep at most.
-        overlap_threshold: the largest overlap of two boxes that are kept.
-        score_threshold: what scores must be above.
+        max_output_size: the maximum number of boxes.
+        overlap_threshold: the maximum overlap of two selected boxes.
+        score_threshold: the lower bound of scores, excluded.
     """
     shared, values = np.asarray(convert(overlaps)), np.asarray(convert(scores))
     if values.ndim != 1 or shared.shape != (*values.shape, *values.shape):
@@ -123,22 +123,22 @@ def combined_non_max_suppression(
     clip_boxes: bool = True,
     name: Any = None,
 ) -> CombinedNonMaxSuppression:
-    """Return the boxes to keep of all classes together, the best first.
+    """Return the selected boxes of all classes together, best first.
 
     Args:
-        boxes: (batch, boxes, classes, 4), or 1 in the place of classes: the same boxes
-            for all.
+        boxes: (batch, boxes, classes, 4), or 1 instead of classes: the same boxes for
+            all classes.
         scores: (batch, boxes, classes).
-        max_output_size_per_class: how many to keep of a class at most.
-        max_total_size: how many to return of a picture.
-        iou_threshold: the largest overlap of two boxes of a class, in [0, 1].
-        score_threshold: what scores must be above.
+        max_output_size_per_class: the maximum number of boxes per class.
+        max_total_size: the maximum number of boxes per image.
+        iou_threshold: the maximum overlap of two boxes of a class, in [0, 1].
+        score_threshold: the lower bound of scores, excluded.
         pad_per_class: whether to return at most max_output_size_per_class * classes.
-        clip_boxes: whether corners are clipped to [0, 1].
+        clip_boxes: whether to clip corners to [0, 1].
 
     Returns:
-        Boxes (batch, kept, 4), scores and classes (batch, kept), float32, filled with
-        zeros; and the numbers of boxes that are valid, (batch,), int32.
+        Boxes (batch, kept, 4), scores and classes (batch, kept), float32, padded with
+        zeros; and the numbers of valid boxes, (batch,), int32.
     """
     corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
     wanted = [(*values.shape[:2], count, 4) for count in (1, *values.shape[2:])]

@@ -1,4 +1,4 @@
-"""`tf.GradientTape`: the core's, and the Jacobian of each sample of a batch."""
+"""`tf.GradientTape` with `batch_jacobian`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.errors import GradientError, ShapeError
 
 
 def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method after which `watched_variables` still says what was watched."""
+    """Wrap a method so that it keeps the list of `watched_variables`."""
 
     @wraps(method)
     def call(self: GradientTape, *args: Any, **kwargs: Any) -> Any:
@@ -30,11 +30,11 @@ def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class GradientTape(tape.GradientTape):
-    """Records operations so that gradients can be taken; see `toolkit.GradientTape`.
+    """A tape that records operations for gradients; see `toolkit.GradientTape`.
 
     Args:
-        persistent: whether `gradient` may be called more than once.
-        watch_accessed_variables: whether trainable Variables are watched when read.
+        persistent: whether `gradient` can be called more than once.
+        watch_accessed_variables: whether a read watches trainable Variables.
     """
 
     gradient: Callable[..., Any] = _keeping_variables(tape.GradientTape.gradient)
@@ -49,11 +49,10 @@ class GradientTape(tape.GradientTape):
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
-        """The derivative of each sample of `target` by the same sample of `source`.
+        """Return the derivative of each sample of `target` by its sample of `source`.
 
         Args:
-            target, source: of the same batch size; a sample of the one must not depend
-                on others of the other.
+            target, source: of the same batch size; samples must be independent.
             unconnected_gradients: "none" or "zero".
             parallel_iterations, experimental_use_pfor: have no effect.
 
@@ -82,16 +81,16 @@ class GradientTape(tape.GradientTape):
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function a gradient of its own, that of the Variables it reads included.
+    """Define the gradient of a function, also for the Variables that it reads.
 
     Args:
         f: takes tensors, returns (outputs, grad). `grad(*upstream)` returns the
-            gradients of the inputs. Where f reads trainable Variables, which are no
-            arguments, it is `grad(*upstream, variables=...)`, and also returns theirs,
-            as a list.
+            gradients of the inputs. If f reads trainable Variables, the call is
+            `grad(*upstream, variables=...)`, and the second result is the list of their
+            gradients.
 
     Raises:
-        GradientError: f reads Variables, and grad takes no `variables`.
+        GradientError: f reads Variables, and grad has no parameter `variables`.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -136,7 +135,7 @@ def _takes_variables(grad: Callable[..., Any]) -> bool:
 
 
 def _of_variables(grad: Any, variables: tuple[Any, ...]) -> Callable[..., Any]:
-    """A gradient function of the inputs and the Variables, one after the other."""
+    """Return a gradient function of the inputs, then of the Variables."""
 
     def whole(*upstream: Any) -> tuple[Any, ...]:
         of_inputs, found = grad(*upstream, variables=list(variables))

@@ -1,4 +1,4 @@
-"""`tf.TensorArray`: tensors that are written one by one, and stacked."""
+"""`tf.TensorArray`: tensors that are written individually, and stacked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.errors import ArgumentError, ShapeError, TraceError
 
 
 def _known(size: Any) -> int:
-    """How many tensors there are to be."""
+    """Return the static number of tensors."""
     if size is None:
         return 0
     if isinstance(size, Tensor) and size.known() is None:
@@ -26,15 +26,15 @@ def _known(size: Any) -> int:
 
 
 class TensorArray:
-    """Tensors by their number, each written once.
+    """Tensors by their index, each written once.
 
     Args:
         dtype: of the tensors.
-        size: how many there are, known in a trace, too; 0 by default.
-        dynamic_size: whether writing beyond `size` makes it grow.
+        size: their number, static also in a trace; 0 by default.
+        dynamic_size: whether the array grows for an index beyond `size`.
         clear_after_read: whether a tensor can be read only once; True by default.
         infer_shape: whether all must have one shape.
-        element_shape: that shape, None for any extent.
+        element_shape: this shape, with None for any extent.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -64,7 +64,7 @@ class TensorArray:
         self._tensors: list[Tensor | None] = [None] * _known(size)
 
     def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
-        """Set the tensor of a number, which must be known; returns the array."""
+        """Write the tensor at a static index; return the array."""
         if isinstance(index, Tensor) and index.known() is None:
             raise TraceError(
                 "TensorArray.write: expected a known index; received a traced tensor, "
@@ -94,7 +94,7 @@ class TensorArray:
         return self
 
     def read(self, index: Any, name: Any = None) -> Tensor:
-        """The tensor of a number."""
+        """Return the tensor at an index."""
         x = self._tensors[int(index)]
         if x is None:
             raise ArgumentError(
@@ -106,36 +106,36 @@ class TensorArray:
         return x
 
     def size(self, name: Any = None) -> Tensor:
-        """How many there are."""
+        """Return the number of tensors."""
         return convert(len(self._tensors))
 
     def _all(self) -> list[Tensor]:
         written = [x for x in self._tensors if x is not None]
         if not written:
             raise ArgumentError("TensorArray: expected a tensor to be written first")
-        # What was never written is zeros, as there.
+        # As in TensorFlow, a missing tensor is zero.
         zeros = ops.zeros_like(written[0])
         return [zeros if x is None else x for x in self._tensors]
 
     def stack(self, name: Any = None) -> Tensor:
-        """All in one tensor, by their number."""
+        """Stack all tensors in the order of their indices."""
         return ops.stack(self._all())
 
     def concat(self, name: Any = None) -> Tensor:
-        """All, one after the other."""
+        """Concatenate all tensors."""
         return ops.concatenate(self._all())
 
     def gather(self, indices: Any, name: Any = None) -> Tensor:
-        """Those of some numbers, in one tensor."""
+        """Stack the tensors at some indices."""
         return ops.take(self.stack(), indices, 0)
 
     def unstack(self, value: Any, name: Any = None) -> TensorArray:
-        """The array with the rows of a tensor as its own."""
+        """Return the array with the rows of a tensor."""
         self._tensors = list(ops.unstack(convert(value, self.dtype)))
         return self
 
     def split(self, value: Any, lengths: Any, name: Any = None) -> TensorArray:
-        """The array with the parts of a tensor, of so many rows each, as its own."""
+        """Return the array with the parts of a tensor that have these lengths."""
         sizes = extents(lengths)
         rows = convert(value, self.dtype)
         if sum(sizes) != rows.shape[0]:
@@ -147,14 +147,14 @@ class TensorArray:
         return self
 
     def scatter(self, indices: Any, value: Any, name: Any = None) -> TensorArray:
-        """Write the rows of a tensor under the numbers that indices give them."""
+        """Write the rows of a tensor at indices."""
         for index, row in zip(extents(indices), convert(value), strict=True):
             self.write(index, row)
         return self
 
     def identity(self) -> TensorArray:
-        """The array."""
+        """Return the array."""
         return self
 
     def mark_used(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""`tf.test`: cases of tests that compare tensors, and what devices there are."""
+"""`tf.test`: test cases that compare tensors, and the available devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolkit import tree
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.config import list_physical_devices
 
-# How far apart numbers of a narrow dtype may be.
+# Tolerances of the 16-bit floating-point types.
 _NARROW = {"float16": 1e-3, "bfloat16": 1e-2}
 
 
 class TestCase(unittest.TestCase):
-    """unittest's TestCase, which compares tensors and arrays, and nests of them.
+    """unittest's TestCase with comparisons of tensors and arrays, and nests of them.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -32,7 +32,7 @@ class TestCase(unittest.TestCase):
     """
 
     def evaluate(self, tensors: Any) -> Any:
-        """The values of tensors, and of nests of them, as arrays."""
+        """Return the values of tensors, and of nests of tensors, as arrays."""
         return tree.map_structure(np.asarray, tensors)
 
     @contextmanager
@@ -43,7 +43,7 @@ class TestCase(unittest.TestCase):
         use_gpu: bool = True,
         force_gpu: bool = False,
     ) -> Iterator[Any]:
-        """What is inside runs at once: None stands for the session.
+        """Run the code inside eagerly; the session is None.
 
         Args:
             graph: only None.
@@ -55,13 +55,14 @@ class TestCase(unittest.TestCase):
     cached_session = session
 
     def get_temp_dir(self) -> str:
-        """A folder that is removed after the test; each call returns the same one."""
+        """Return a temporary folder, the same in each call, which is removed after the
+        test."""
         if not hasattr(self, "_folder"):
             self._folder = tempfile.mkdtemp()
             self.addCleanup(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
-    # --- equal and near ---------------------------------------------------------------
+    # --- equal and close --------------------------------------------------------------
 
     def assertAllEqual(self, a: Any, b: Any, msg: Any = None) -> None:
         """Raise unless shapes and all elements are equal."""
@@ -78,7 +79,7 @@ class TestCase(unittest.TestCase):
     ) -> None:
         """Raise unless |a - b| <= atol + rtol * |b| everywhere, in nests too.
 
-        Shapes have to be equal.
+        Shapes must be equal.
         """
         a, b = _as_nest(a), _as_nest(b)
         tree.assert_same_structure(a, b)
@@ -89,7 +90,8 @@ class TestCase(unittest.TestCase):
     def assertAllCloseAccordingToType(
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
     ) -> None:
-        """The same, with 1e-3 for numbers of float16 and 1e-2 for those of bfloat16."""
+        """Call `assertAllClose` with tolerance 1e-3 for float16 and 1e-2 for
+        bfloat16."""
         leaves = [np.asarray(x) for x in (*tree.flatten(a), *tree.flatten(b))]
         least = max((_NARROW.get(x.dtype.name, 0.0) for x in leaves), default=0.0)
         rtol, atol = max(rtol, least), max(atol, least)
@@ -98,7 +100,7 @@ class TestCase(unittest.TestCase):
     def assertNotAllClose(
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
     ) -> None:
-        """Raise if all elements are near each other."""
+        """Raise if all elements are close."""
         try:
             self.assertAllClose(a, b, rtol, atol)
         except AssertionError:
@@ -115,7 +117,7 @@ class TestCase(unittest.TestCase):
         """Raise unless all elements differ by at most `err`."""
         self.assertAllClose(farray1, farray2, rtol=0.0, atol=err, msg=msg)
 
-    # --- what all elements are --------------------------------------------------------
+    # --- conditions for all elements --------------------------------------------------
 
     def assertAllInRange(
         self,
@@ -132,7 +134,7 @@ class TestCase(unittest.TestCase):
         self._all(low & high, f"between {lower_bound} and {upper_bound}", x)
 
     def assertAllInSet(self, target: Any, expected_set: Any) -> None:
-        """Raise unless each element is one of some."""
+        """Raise unless each element is in the expected set."""
         x = np.asarray(target)
         self._all(np.isin(x, list(expected_set)), f"one of {expected_set}", x)
 
@@ -168,24 +170,24 @@ class TestCase(unittest.TestCase):
         self.assertEqual(tuple(np.shape(input_a)), tuple(np.shape(input_b)), msg)
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
-        """Raise unless the dtype is that one."""
+        """Raise unless the dtype is equal."""
         name = getattr(expected_dtype, "name", expected_dtype)
         self.assertEqual(np.asarray(target).dtype, np.dtype(name))
 
     def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
-        """Raise unless there are so many."""
+        """Raise unless the container has this length."""
         self.assertEqual(len(container), expected_len, msg)
 
     def assertEmpty(self, container: Any, msg: Any = None) -> None:
-        """Raise unless there is none."""
+        """Raise unless the container is empty."""
         self.assertEqual(len(container), 0, msg)
 
     def assertNotEmpty(self, container: Any, msg: Any = None) -> None:
-        """Raise if there is none."""
+        """Raise if the container is empty."""
         self.assertNotEqual(len(container), 0, msg)
 
     def assertRaisesOpError(self, expected_err_re_or_predicate: str) -> Any:
-        """A `with` block in which an error with such a message has to be raised."""
+        """Return a context that requires an error with a matching message."""
         manager: AbstractContextManager[Any] = self.assertRaisesRegex(
             Exception, expected_err_re_or_predicate
         )
@@ -193,7 +195,7 @@ class TestCase(unittest.TestCase):
 
 
 def _as_nest(x: Any) -> Any:
-    """Arrays in the place of tensors; lists of numbers are arrays, too."""
+    """Convert tensors in a nest to arrays; a list of numbers is an array, too."""
     if isinstance(x, dict):
         return {key: _as_nest(value) for key, value in x.items()}
     if isinstance(x, (list, tuple)) and any(map(_is_part, x)):
@@ -202,12 +204,13 @@ def _as_nest(x: Any) -> Any:
 
 
 def _is_part(x: Any) -> bool:
-    """Whether a list with it is a nest: of tensors, arrays with axes, or dicts."""
+    """Return whether an item makes a list a nest: a tensor, array with axes, or
+    dict."""
     return isinstance(x, dict) or bool(hasattr(x, "shape") and len(x.shape))
 
 
 def _wide(x: Any) -> Any:
-    """Numbers of a narrow dtype as float32."""
+    """Convert 16-bit floats to float32."""
 
     def widened(leaf: Any) -> Any:
         array = np.asarray(leaf)
@@ -217,31 +220,31 @@ def _wide(x: Any) -> Any:
 
 
 def main(argv: Any = None) -> None:
-    """Run the tests of the program that is running, as `unittest.main`."""
+    """Run the tests of the main program, as `unittest.main`."""
     unittest.main(argv=argv)
 
 
 def gpu_device_name() -> str:
-    """ "/device:GPU:0", or nothing if there is no GPU."""
+    """Return "/device:GPU:0", or "" without a GPU."""
     return "/device:GPU:0" if list_physical_devices("GPU") else ""
 
 
 def is_gpu_available(
     cuda_only: bool = False, min_cuda_compute_capability: Any = None
 ) -> bool:
-    """Whether there is a GPU.
+    """Return whether there is a GPU.
 
-    `cuda_only` and `min_cuda_compute_capability` have no effect: it is NVIDIA's, and
-    one that toolkit can use.
+    `cuda_only` and `min_cuda_compute_capability` have no effect: it is an NVIDIA GPU
+    that toolkit supports.
     """
     return bool(list_physical_devices("GPU"))
 
 
 def is_built_with_cuda() -> bool:
-    """Whether there is a GPU of NVIDIA."""
+    """Return whether there is an NVIDIA GPU."""
     return is_gpu_available()
 
 
 def is_built_with_gpu_support() -> bool:
-    """Whether there is a GPU."""
+    """Return whether there is a GPU."""
     return is_gpu_available()

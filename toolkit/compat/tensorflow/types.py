@@ -1,4 +1,4 @@
-"""TensorFlow's dtypes and shapes: names and tuples that answer more questions."""
+"""TensorFlow's dtypes and shapes: strings and tuples with additional attributes."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class DType(str):
         return self.min, self.max
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` is this dtype's name, or the same one of NumPy's.
+        """Return whether `other` is this dtype's name, or the same dtype of NumPy.
 
-        Python's own types are none: `float` goes with any dtype of floats.
+        Python types are not equal: `float` is compatible with any floating dtype.
         """
         if isinstance(other, str):
             return str.__eq__(self, other)
@@ -101,7 +101,7 @@ class DType(str):
     __hash__ = str.__hash__
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether `other` is the same dtype."""
+        """Return whether `other` is the same dtype."""
         return self == as_dtype(other)
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ complex128: DType = ALL["complex128"]
 half: DType = float16
 double: DType = float64
 string: DType = ALL[dtypes.STRING]
-# `bool` is a name that this file needs.
+# this file uses the built-in `bool`
 boolean: DType = ALL["bool"]
 
 
@@ -145,7 +145,7 @@ _OF_PYTHON = {
 
 
 def as_dtype(type_value: Any) -> DType:
-    """The dtype meant by a name, a Python type, or NumPy's.
+    """Return the dtype for a name, a Python type, or a dtype of NumPy.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -158,7 +158,7 @@ def as_dtype(type_value: Any) -> DType:
 
 
 class TensorShape(tuple[Any, ...]):
-    """The extents of a tensor, None where unknown: a tuple with TensorFlow's methods.
+    """The extents of a tensor, None if dynamic: a tuple with TensorFlow's methods.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -197,41 +197,42 @@ class TensorShape(tuple[Any, ...]):
         return list(self)
 
     def as_list(self) -> list[int | None]:
-        """The extents as a list."""
+        """Return the extents as a list."""
         return list(self)
 
     def is_fully_defined(self) -> bool:
-        """Whether all extents are known."""
+        """Return whether all extents are static."""
         return None not in self
 
     def num_elements(self) -> int | None:
-        """The product of the extents; None if one is unknown."""
+        """Return the product of the extents; None if one is dynamic."""
         return int(np.prod(self, dtype=int)) if self.is_fully_defined() else None
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether the extents that both know are the same."""
+        """Return whether the extents that are static in both shapes are equal."""
         other = TensorShape(other)
         return len(self) == len(other) and all(
             m == n or None in (m, n) for m, n in zip(self, other, strict=True)
         )
 
     def assert_is_compatible_with(self, other: Any) -> None:
-        """Raise a ShapeError unless the extents that both know are the same."""
+        """Raise a ShapeError unless the extents that are static in both shapes are
+        equal."""
         if not self.is_compatible_with(other):
             raise ShapeError(f"Shapes {self} and {other} are incompatible")
 
     def merge_with(self, other: Any) -> TensorShape:
-        """The extents that either knows.
+        """Return the extents that are static in either shape.
 
         Raises:
-            ShapeError: they know different ones.
+            ShapeError: static extents differ.
         """
         self.assert_is_compatible_with(other)
         pairs = zip(self, TensorShape(other), strict=True)
         return TensorShape([n if m is None else m for m, n in pairs])
 
     def with_rank(self, rank: int) -> TensorShape:
-        """The shape itself.
+        """Return the shape.
 
         Raises:
             ShapeError: it has another number of axes.
@@ -241,7 +242,7 @@ class TensorShape(tuple[Any, ...]):
         return self
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
-        """The shape itself.
+        """Return the shape.
 
         Raises:
             ShapeError: it has fewer axes.
@@ -251,7 +252,7 @@ class TensorShape(tuple[Any, ...]):
         return self
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
-        """The shape itself.
+        """Return the shape.
 
         Raises:
             ShapeError: it has more axes.
@@ -261,16 +262,16 @@ class TensorShape(tuple[Any, ...]):
         return self
 
     def assert_has_rank(self, rank: int) -> None:
-        """Raise a ShapeError unless there are so many axes."""
+        """Raise a ShapeError unless there is this number of axes."""
         self.with_rank(rank)
 
     def assert_is_fully_defined(self) -> None:
-        """Raise a ShapeError unless all extents are known."""
+        """Raise a ShapeError unless all extents are static."""
         if not self.is_fully_defined():
             raise ShapeError(f"Shape {self} is not fully defined")
 
     def concatenate(self, other: Any) -> TensorShape:
-        """The extents of both, one after the other."""
+        """Concatenate the extents of two shapes."""
         return TensorShape((*self, *TensorShape(other)))
 
     def __str__(self) -> str:

@@ -27,23 +27,23 @@ _SHORT = {
     "msle": "mean_squared_logarithmic_error",
 }
 _SHORT |= {name.upper(): real for name, real in _SHORT.items() if len(name) < 5}
-# Module -> older names of what is in it.
+# Module -> legacy names and their current names.
 _OLDER = {"losses": _SHORT, "metrics": _SHORT}
-# Functions whose data sets become those of `tf.data`.
+# Functions whose data sets become `tf.data` data sets.
 _DATASETS = (
     *("audio_dataset_from_directory", "image_dataset_from_directory"),
     *("split_dataset", "text_dataset_from_directory", "timeseries_dataset_from_array"),
 )
-# Modules that are not simply those of toolkit.
+# Modules that differ from the modules of toolkit.
 _ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
-# Modules that have more than those of toolkit, and where that is.
+# Modules with further names, and the modules that define these.
 _ADDED = {
     "losses": "older.reductions",
     "preprocessing.image": "older.image_generators",
     "preprocessing.sequence": "older.series",
     "preprocessing.text": "older.texts",
 }
-# What Keras 2 had, and what to use instead.
+# Removed names of Keras 2, and their replacements.
 _INSTEAD = {
     "estimator": "train with `fit`, or see toolkit.wrappers for scikit-learn",
     "experimental": "see the names without it",
@@ -69,7 +69,7 @@ class _Alias(Alias):
 
 
 def _real_of(own: str) -> Any:
-    """What is at a name of `tf.keras`; None if there is nothing."""
+    """Return the module for a name of `tf.keras`, or None."""
     try:
         return toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
     except ModuleNotFoundError:
@@ -92,12 +92,12 @@ def __getattr__(name: str) -> Any:
 
 
 def _shown(found: Any) -> Any:
-    """What stands for a class or function of toolkit here; mostly itself."""
+    """Return the public class for a class of toolkit; most classes do not change."""
     return BASES.get(found, found) if isinstance(found, type) else found
 
 
 def _of_tensors(function: Any) -> Any:
-    """A function of toolkit whose data sets are to be those of `tf.data`."""
+    """Wrap a function of toolkit so that its data sets are `tf.data` data sets."""
 
     def wrapped(dataset: Any) -> Any:
         if not isinstance(dataset, toolkit.data.Dataset):

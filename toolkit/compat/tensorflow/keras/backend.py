@@ -1,4 +1,4 @@
-"""`tf.keras.backend`: that of toolkit, and functions of tensors that Keras 2 had."""
+"""`tf.keras.backend`: toolkit's backend, and tensor functions of Keras 2."""
 
 from __future__ import annotations
 
@@ -89,35 +89,35 @@ elu: Any = vars(nn)["elu"]
 
 @of_tensors
 def flatten(x: Any) -> Tensor:
-    """All elements in one axis."""
+    """Flatten a tensor to one axis."""
     return ops.reshape(x, (-1,))
 
 
 @of_tensors
 def batch_flatten(x: Any) -> Tensor:
-    """All axes but the first in one."""
+    """Flatten all axes but the first."""
     x = convert(x)
     return ops.reshape(x, (x.shape[0], -1))
 
 
 def ndim(x: Any) -> int:
-    """The number of axes."""
+    """Return the number of axes."""
     return len(x.shape)
 
 
 def int_shape(x: Any) -> tuple[Any, ...]:
-    """The extents, None where unknown."""
+    """Return the extents, None for a dynamic extent."""
     return tuple(x.shape)
 
 
 def dtype(x: Any) -> str:
-    """The name of the dtype."""
+    """Return the name of the dtype."""
     return str(x.dtype)
 
 
 @of_tensors
 def cast_to_floatx(x: Any) -> Any:
-    """x in the default floating dtype; an array stays one."""
+    """Cast to the default floating dtype; the result for an array is an array."""
     if isinstance(x, np.ndarray):
         return x.astype(core.floatx())
     return ops.cast(x, core.floatx())
@@ -125,14 +125,14 @@ def cast_to_floatx(x: Any) -> Any:
 
 @of_tensors
 def gather(reference: Any, indices: Any) -> Tensor:
-    """The rows that indices name."""
+    """Gather the rows at the indices."""
     return ops.take(reference, indices, 0)
 
 
 def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
-    """The product of each sample of x with that of y, over one axis of each.
+    """Multiply each sample of x with the sample of y, and sum over one axis of each.
 
-    By default the last of x and the last but one of y, or its only one.
+    The default is the last axis of x and the last but one of y, or its only one.
     """
     x, y = convert(x), convert(y)
     first, second = (axes, axes) if isinstance(axes, int) else axes or (
@@ -149,14 +149,14 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
 
 @of_tensors
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
-    """One of two tensors, or what one of two functions returns."""
+    """Select one of two tensors, or call one of two functions."""
     if callable(then_expression):
         return ops.cond(condition, then_expression, else_expression)
     return ops.where(condition, then_expression, else_expression)
 
 
 def variable(value: Any, dtype: Any = None, name: Any = None) -> Variable:
-    """A Variable."""
+    """Create a Variable."""
     return Variable(value, dtype=dtype or core.floatx(), name=name)
 
 
@@ -166,12 +166,12 @@ def update(x: Any, new_x: Any) -> Any:
 
 
 def count_params(x: Any) -> int:
-    """How many elements there are."""
+    """Return the number of elements."""
     return int(np.prod(x.shape))
 
 
 def get_value(x: Any) -> Any:
-    """The value of a Variable or tensor, as an array."""
+    """Return the value of a Variable or tensor as an array."""
     return convert(x).numpy()
 
 
@@ -187,7 +187,7 @@ def batch_set_value(tuples: Any) -> None:
 
 
 def learning_phase() -> Any:
-    """Refused: whether a model trains is the argument `training` of its call."""
+    """Raise: the argument `training` of a model's call has the learning phase."""
     raise UnsupportedError(
         "backend.learning_phase: pass `training` to the call instead"
     )

@@ -1,7 +1,7 @@
-"""`tf.keras.layers.Layer` and `tf.keras.Model`: their subclasses get `tf.Tensor`s.
+"""`tf.keras.layers.Layer` and `tf.keras.Model`: subclasses receive `tf.Tensor`s.
 
-So `call` is given what it is in TensorFlow where `fit` is given arrays, too. What is
-made is of toolkit's own classes, and all of these count as theirs.
+`call` receives tensors even if `fit` receives arrays. The instances have toolkit's
+classes, and all instances of these pass the type checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from toolkit.models import Model
 
 
 class _OfTensors:
-    """In front of toolkit's class: calls are of `tf.Tensor`s."""
+    """Mixin before toolkit's class: calls convert arguments to `tf.Tensor`s."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with DIALECT.inside():
@@ -34,12 +34,12 @@ _Kind: Any = type(Layer)
 
 
 class _Base(_Kind):
-    """The class of what stands for one of toolkit's classes, its only base."""
+    """Metaclass of a public base class that replaces the toolkit class in its bases."""
 
     def __new__(mcs, name: str, bases: Any, members: Any, **options: Any) -> Any:
         if not any(isinstance(base, _Base) for base in bases):
             return super().__new__(mcs, name, bases, members)
-        made: list[type] = []  # what a subclass has for the class that stands there
+        made: list[type] = []  # the bases that replace the public base class
         for base in bases:
             made += (_OfTensors, *base.__bases__) if type(base) is _Base else (base,)
         return _Kind(name, tuple(dict.fromkeys(made)), members, **options)
@@ -54,7 +54,7 @@ class _Base(_Kind):
         return issubclass(other, cls.__bases__)
 
 
-# What stands for a class of toolkit in `tf.keras`.
+# Class of toolkit -> its public class in `tf.keras`.
 BASES: dict[type, type] = {
     core: _Base(core.__name__, (core,), {"__doc__": core.__doc__})
     for core in (Layer, Model)

@@ -1,4 +1,4 @@
-"""`tf.keras.optimizers`: those of toolkit, which also take `lr` and `decay`."""
+"""`tf.keras.optimizers`: toolkit's optimizers, which also accept `lr` and `decay`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolkit import optimizers as core
 from toolkit.errors import ArgumentError
 from toolkit.optimizers import Optimizer, schedules
 
-# So that `from ...keras.optimizers.schedules import ...` finds toolkit's.
+# `from ...keras.optimizers.schedules import ...` finds toolkit's module.
 __path__: list[str] = []
 
 
@@ -18,7 +18,7 @@ _Kind: Any = type(Optimizer)
 
 
 class _Legacy(_Kind):
-    """Makes the optimizer of toolkit, after it has translated the arguments."""
+    """Wrapper that converts Keras 2 arguments and creates the optimizer of toolkit."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = vars(cls).get("_core", cls)
@@ -31,7 +31,7 @@ class _Legacy(_Kind):
 
 
 def _translated(made: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of today for those of Keras 2.
+    """Convert arguments of Keras 2 to current arguments.
 
     `lr` is the learning rate; with `decay` it is lr / (1 + decay * iterations), and an
     `epsilon` of None is the default.

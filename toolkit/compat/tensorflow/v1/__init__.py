@@ -1,7 +1,7 @@
-"""TensorFlow 1's names: graphs, placeholders, Sessions, Variables in collections.
+"""TensorFlow 1: graphs, placeholders, Sessions, Variables in collections.
 
-What is not there is `toolkit.compat.tensorflow`'s: its functions take the tensors of
-graphs too.
+All other names are from `toolkit.compat.tensorflow`: its functions also accept the
+tensors of graphs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ __all__ = [name for name in globals() if name[0] != "_" and name != "annotations
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported at first use, and the names of TensorFlow 2."""
+    """Import a name on first use, or return the name of TensorFlow 2."""
     if name in ("data", "image", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
     found = import_module(f"{__name__}.functions").FUNCTIONS.get(name)

@@ -1,4 +1,4 @@
-"""The functions of TensorFlow 1 that make graphs: placeholders, scopes, collections."""
+"""Functions of TensorFlow 1 for graphs: placeholders, scopes, collections."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from toolkit.errors import ArgumentError, ShapeError, TraceError, UnsupportedErr
 
 
 def disable_eager_execution() -> None:
-    """Record what is called in a graph from here on, at any time.
+    """Record operations in a graph from now on, at any time.
 
-    What was made before stays what it is: tensors are constants for graphs.
+    Existing tensors do not change: they are constants for graphs.
     """
     mode.is_eager = False
 
@@ -34,7 +34,7 @@ def disable_eager_execution() -> None:
 def enable_eager_execution(
     config: Any = None, device_policy: Any = None, execution_mode: Any = None
 ) -> None:
-    """Compute what is called at once from here on, at any time.
+    """Compute operations eagerly from now on, at any time.
 
     Args:
         config, device_policy, execution_mode: only None.
@@ -51,16 +51,16 @@ disable_v2_behavior = disable_eager_execution
 
 
 def enable_v2_behavior() -> None:
-    """Compute what is called at once: `enable_eager_execution`."""
+    """Call `enable_eager_execution`."""
     enable_eager_execution()
 
 
 def enable_resource_variables() -> None:
-    """Has no effect: Variables are what TensorFlow calls resource variables."""
+    """Do nothing: all Variables are TensorFlow's resource variables."""
 
 
 def resource_variables_enabled() -> bool:
-    """True: Variables are what TensorFlow calls resource variables."""
+    """Return True: all Variables are TensorFlow's resource variables."""
     return True
 
 
@@ -72,17 +72,17 @@ def _check_graph(function: str) -> None:
         )
 
 
-# --- what is fed ----------------------------------------------------------------------
+# --- placeholders ---------------------------------------------------------------------
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> GraphTensor:
-    """A tensor of the graph that must be fed.
+    """Create a tensor of the graph that must be fed.
 
     Args:
-        dtype: of what is fed.
-        shape: its extents, None where unknown. Without a shape anything may be fed;
-            for those that compute shapes from it, it is a number.
-        name: made up if None.
+        dtype: of the fed value.
+        shape: its extents, None if dynamic. Without a shape, any shape can be fed;
+            functions that compute shapes treat it as a number.
+        name: generated if None.
     """
     _check_graph("placeholder")
     if dtypes.standardize(dtype) == dtypes.STRING:
@@ -105,12 +105,12 @@ def _unfed(run: Any) -> Any:
 def placeholder_with_default(
     input: Any, shape: Any, name: str | None = None
 ) -> GraphTensor:
-    """A tensor of the graph that may be fed, and else is `input`.
+    """Create a tensor of the graph that can be fed, with `input` as the default.
 
     Args:
-        input: the value if nothing is fed.
-        shape: extents of what may be fed, None where any is possible.
-        name: made up if None.
+        input: the default value.
+        shape: extents of the fed value, None for any extent.
+        name: generated if None.
     """
     _check_graph("placeholder_with_default")
     input = input if isinstance(input, KerasTensor) else convert(input)
@@ -131,12 +131,12 @@ def placeholder_with_default(
 
 
 class name_scope(scopes.name_scope):
-    """Put a name in front of the names of operations; in eager mode, of Variables.
+    """A scope that prefixes the names of operations; in eager mode, of Variables.
 
     Args:
         name: of the scope; None for `default_name`.
         default_name: used if `name` is None.
-        values: has no effect, as in TensorFlow where the graph is the default one.
+        values: has no effect, as in TensorFlow with the default graph.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class name_scope(scopes.name_scope):
 
 
 def init_scope() -> AbstractContextManager[None]:
-    """A scope without control dependencies."""
+    """Return a scope without control dependencies."""
     return control_dependencies(None)
 
 
@@ -154,45 +154,47 @@ def init_scope() -> AbstractContextManager[None]:
 
 
 def add_to_collection(name: Any, value: Any) -> None:
-    """Put a value at the end of a collection of the default graph."""
+    """Append a value to a collection of the default graph."""
     get_default_graph().add_to_collection(name, value)
 
 
 def add_to_collections(names: Any, value: Any) -> None:
-    """Put a value into several collections of the default graph."""
+    """Append a value to several collections of the default graph."""
     get_default_graph().add_to_collections(names, value)
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """The values of a collection; with `scope`, those whose name it matches."""
+    """Return the values of a collection; with `scope`, only those with a matching
+    name."""
     return get_default_graph().get_collection(key, scope)
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """The collection itself: what is done to the list is done to it."""
+    """Return the collection; changes of the list change the collection."""
     return get_default_graph().get_collection_ref(key)
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
-    """The Variables of the default graph that are saved and initialized by default."""
+    """Return the Variables of the default graph that are saved by default."""
     return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
 def trainable_variables(scope: str | None = None) -> list[Any]:
-    """The Variables of the default graph that optimizers change."""
+    """Return the Variables of the default graph that optimizers update."""
     return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
 def local_variables(scope: str | None = None) -> list[Any]:
-    """The Variables of the default graph that are not saved."""
+    """Return the Variables of the default graph that are not saved."""
     return get_collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
 def model_variables(scope: str | None = None) -> list[Any]:
-    """The Variables of the default graph that its user has put in that collection."""
+    """Return the Variables of the default graph in the collection of model
+    variables."""
     return get_collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
 def moving_average_variables(scope: str | None = None) -> list[Any]:
-    """The moving averages of the default graph."""
+    """Return the moving averages of the default graph."""
     return get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)

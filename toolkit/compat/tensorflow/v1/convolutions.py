@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError
 
 
 def _one(function: str, name: str, given: Any, older: str, as_older: Any) -> Any:
-    """An argument that has two names."""
+    """Return the value of an argument with two names."""
     if (given is None) == (as_older is None):
         raise ArgumentError(f"{function}: expected one of {name} and {older}")
     return as_older if given is None else given
@@ -27,7 +27,7 @@ def convolution(
     filters: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """The convolution over as many spatial axes as the input has.
+    """Compute a convolution over the spatial axes of the input.
 
     `filters` and `dilations` are newer names of filter and dilation_rate.
     """
@@ -49,7 +49,7 @@ def pool(
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """`max_pool` or `avg_pool`, as pooling_type MAX or AVG says.
+    """Compute `max_pool` or `avg_pool`, for the pooling_type MAX or AVG.
 
     `dilations` is a newer name of dilation_rate; only None.
     """
@@ -70,7 +70,7 @@ def conv1d(
     input: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """The convolution over one spatial axis; `use_cudnn_on_gpu` has no effect.
+    """Compute a convolution over one spatial axis; `use_cudnn_on_gpu` has no effect.
 
     `input` is a newer name of value.
     """
@@ -92,7 +92,7 @@ def conv2d_transpose(
     filters: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """The gradient of a convolution; `input` and `filters` are newer names."""
+    """Compute a transposed convolution; `input` and `filters` are newer names."""
     x = _one("conv2d_transpose", "value", value, "input", input)
     kernel = _one("conv2d_transpose", "filter", filter, "filters", filters)
     return nn.conv2d_transpose(
@@ -110,7 +110,7 @@ def depthwise_conv2d(
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """The convolution of each channel; `dilations` is a newer name of rate."""
+    """Convolve each channel; `dilations` is a newer name of rate."""
     holes = rate if dilations is None else dilations
     return nn.depthwise_conv2d(
         input, filter, strides, padding, data_format, holes, name=name
@@ -128,7 +128,8 @@ def separable_conv2d(
     data_format: Any = None,
     dilations: Any = None,
 ) -> Tensor:
-    """A convolution of each channel, then one across; `dilations` is the newer rate."""
+    """Convolve each channel, then across channels; `dilations` is a newer name of
+    rate."""
     return nn.separable_conv2d(
         input,
         depthwise_filter,

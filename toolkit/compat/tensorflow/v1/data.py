@@ -19,11 +19,11 @@ class OutOfRangeError(ToolkitError, StopIteration):
 
 
 class Iterator:
-    """The place in a data set; each session has its own.
+    """A position in a data set, separate for each session.
 
     Args:
         dataset: of `tf.data`.
-        starts_itself: whether it begins at the first element that is fetched.
+        starts_itself: whether the first fetch starts at the first element.
     """
 
     dataset: Any
@@ -31,16 +31,16 @@ class Iterator:
 
     def __init__(self, dataset: Any, starts_itself: bool) -> None:
         self.dataset, self.starts_itself = dataset, starts_itself
-        # By session, as long as it lives.
+        # By session, as long as the session exists.
         self._places: Any = WeakKeyDictionary()
         self._initializer: GraphOperation | None = None
 
     @property
     def initializer(self) -> GraphOperation:
-        """The operation that goes to the first element.
+        """Return the operation that resets to the first element.
 
         Raises:
-            NotBuiltError: of an iterator that starts itself.
+            NotBuiltError: the iterator starts itself.
         """
         if self.starts_itself:
             raise NotBuiltError("Iterator: a one shot iterator has no initializer")
@@ -52,7 +52,8 @@ class Iterator:
         return self._initializer
 
     def get_next(self, name: str | None = None) -> Any:
-        """Tensors that stand for the next element: another one in each run."""
+        """Return symbolic tensors of the next element, which is a new one in each
+        run."""
 
         def symbol(spec: Any) -> KerasTensor:
             return KerasTensor(spec.shape, spec.dtype.name)
@@ -66,10 +67,10 @@ class Iterator:
         self._places[session] = iter(self.dataset.as_numpy_iterator())
 
     def next_of(self, session: Any) -> list[Any]:
-        """The values of the next element in a session.
+        """Return the values of the next element in a session.
 
         Raises:
-            OutOfRangeError: if there is none.
+            OutOfRangeError: if there is no further element.
             NotBuiltError: if the initializer has not run.
         """
         if session not in self._places:
@@ -86,7 +87,7 @@ class Iterator:
 
 
 def make_one_shot_iterator(dataset: Any) -> Iterator:
-    """An iterator that goes through a data set once.
+    """Create an iterator for one pass over a data set.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -102,12 +103,12 @@ def make_one_shot_iterator(dataset: Any) -> Iterator:
 def make_initializable_iterator(
     dataset: Any, shared_name: str | None = None
 ) -> Iterator:
-    """An iterator that its `initializer` sends to the beginning.
+    """Create an iterator that its `initializer` resets to the start.
 
     Args:
         dataset: of `tf.data`.
-        shared_name: has no effect: TensorFlow's servers share iterators by it; here
-            each session has its own place.
+        shared_name: has no effect: in TensorFlow, servers share iterators by it; in
+            toolkit each session has a separate position.
     """
     return Iterator(dataset, False)
 

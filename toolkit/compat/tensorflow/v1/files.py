@@ -1,4 +1,4 @@
-"""What TensorFlow 1 has for files under names of its own: `gfile`, `python_io`."""
+"""File functions with separate names in TensorFlow 1: `gfile`, `python_io`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.compat.tensorflow import io
 
 
 def _walk(top: Any, in_order: bool = True) -> Any:
-    """Yield what `tf.io.gfile.walk` yields; `in_order` is its `topdown`."""
+    """Yield the results of `tf.io.gfile.walk`; `in_order` is its `topdown`."""
     return io.gfile.walk(top, topdown=in_order)
 
 

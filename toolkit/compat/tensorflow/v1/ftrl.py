@@ -11,13 +11,13 @@ from toolkit.compat.tensorflow.v1.optimizers import Optimizer
 class FtrlOptimizer(Optimizer):
     """Follow the regularized leader: n = n + g², z = z + g - (n_new^-k - n^-k)/lr * p.
 
-    With k = learning_rate_power; p = 0 where |z| <= l1, and else
-    (sign(z) * l1 - z) / (n^-k / lr + 2 * l2).
+    With k = learning_rate_power; p = 0 if |z| <= l1, else (sign(z) * l1 - z) / (n^-k /
+    lr + 2 * l2).
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
         learning_rate_power: at most 0.
-        initial_accumulator_value: what n begins with.
+        initial_accumulator_value: the initial value of n.
         l1_regularization_strength, l2_regularization_strength: l1 and l2.
     """
 

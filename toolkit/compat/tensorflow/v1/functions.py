@@ -1,4 +1,4 @@
-"""Functions that TensorFlow 1 has under other names, or with other arguments."""
+"""Functions with other names, or other arguments, in TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
 def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]:
-    """A function that takes arguments by their older names too.
+    """Wrap a function so that it also accepts legacy argument names.
 
     Args:
         function: of TensorFlow 2.
-        older: older name -> name.
+        older: legacy name -> name.
 
     Raises:
         ArgumentTypeError: if an argument is given under both.
@@ -50,7 +50,8 @@ def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]
 
 
 def moved(module: Any, names: str) -> dict[str, Callable[..., Any]]:
-    """Functions of a module that were in `tf` itself: "name" or "older=name"."""
+    """Return functions of a module that were in `tf` directly: "name" or
+    "older=name"."""
     found = {}
     for pair in names.split():
         older, _, name = pair.partition("=")
@@ -111,7 +112,7 @@ FUNCTIONS: dict[str, Any] = {
 
 @recorded
 def div(x: Any, y: Any, name: Any = None) -> Any:
-    """x / y; integers are rounded down."""
+    """Divide x by y; the quotient of integers is rounded down."""
     x = ops.convert_to_tensor(x)
     integers = dtypes.is_integer(str(x.dtype))
     return ops.floor_divide(x, y) if integers else ops.divide(x, y)
@@ -119,7 +120,7 @@ def div(x: Any, y: Any, name: Any = None) -> Any:
 
 @recorded
 def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
-    """x where a condition is true, else y; of a vector, whole rows are chosen.
+    """Select x where a condition is true, else y; a vector selects whole rows.
 
     Raises:
         ShapeError: shapes differ. Only `where_v2` broadcasts.
@@ -139,10 +140,10 @@ def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
-    """x where a condition is true and y elsewhere; without these, where it is true.
+    """Select x where a condition is true, else y; without x and y, return true indices.
 
     Args:
-        condition: booleans of the shape of x, or a vector that chooses whole rows.
+        condition: booleans of the shape of x, or a vector that selects whole rows.
         x, y: of one shape.
         name: of the operation.
     """
@@ -154,14 +155,14 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
 def _depth_to_space(
     input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
 ) -> Any:
-    """Blocks of a picture from its channels."""
+    """Move blocks of channels to height and width."""
     return ops.depth_to_space(input, block_size, _FORMATS[data_format])
 
 
 def _space_to_depth(
     input: Any, block_size: int, name: Any = None, data_format: str = "NHWC"
 ) -> Any:
-    """Channels of a picture from its blocks."""
+    """Move blocks of height and width to channels."""
     return ops.space_to_depth(input, block_size, _FORMATS[data_format])
 
 
@@ -181,18 +182,18 @@ def while_loop(
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
 ) -> Any:
-    """Apply `body` to the variables of the loop as long as `cond` of them holds.
+    """Apply `body` to the loop variables while `cond` holds.
 
     Args:
         cond, body: functions of the variables.
         loop_vars: a list or tuple of (structures of) tensors.
-        shape_invariants: only None: shapes may not change.
+        shape_invariants: only None: shapes cannot change.
         parallel_iterations, swap_memory: have no effect.
         back_prop: False stops gradients at the result.
         name: of the operation.
-        maximum_iterations: a bound on the number of steps; gradients need it.
-        return_same_structure: whether a list with one variable is returned as such,
-            not as the variable.
+        maximum_iterations: a bound on the number of iterations; gradients need it.
+        return_same_structure: whether the result for a list with one variable is a
+            list, or the variable.
     """
     found = _while_loop(
         cond,
@@ -215,14 +216,14 @@ def Print(
     summarize: int = 3,
     name: str | None = None,
 ) -> Any:
-    """`input_`, whose computation prints `data` after the run.
+    """Return `input_`; its computation prints `data` after the run.
 
     Args:
         input_: a tensor.
         data: a list of tensors to print.
-        message: what stands before them.
+        message: before the tensors.
         first_n: only None.
-        summarize: how many elements to show at each end.
+        summarize: the number of elements to show at each end.
         name: of the operation.
     """
     if first_n is not None:
@@ -237,7 +238,7 @@ def Print(
 
 @recorded
 def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
-    """x / keep with the probability `keep`, else 0; `keep` may be a tensor."""
+    """Return x / keep with probability `keep`, else 0; `keep` can be a tensor."""
     x = ops.convert_to_tensor(x)
     shape = x.shape if noise_shape is None else tuple(noise_shape)
     drawn = random_numbers.uniform(shape, seed=random.source(seed))
@@ -253,13 +254,13 @@ def dropout(
     name: str | None = None,
     rate: Any = None,
 ) -> Any:
-    """Keep elements with the probability keep_prob, divided by it; else zeros.
+    """Keep elements with probability keep_prob and divide by it; else return 0.
 
     Args:
         x: of any shape.
         keep_prob: a number or a tensor; 1 - rate.
-        noise_shape: extents of what is drawn; 1 where elements share their fate.
-        seed: an integer, or None for that of the graph.
+        noise_shape: shape of the random numbers; an extent of 1 shares them.
+        seed: an integer, or None for the seed of the graph.
         name: of the operation.
         rate: 1 - keep_prob.
     """
@@ -283,10 +284,10 @@ def conv2d(
     name: str | None = None,
     filters: Any = None,
 ) -> Any:
-    """A convolution over two axes; use_cudnn_on_gpu has no effect.
+    """Compute a convolution over two axes; use_cudnn_on_gpu has no effect.
 
     Args:
-        input: shape (batch, height, width, channels), or as `data_format` says.
+        input: shape (batch, height, width, channels), or by `data_format`.
         filter: shape (height, width, channels, channels of the result); or `filters`.
         strides, dilations: a number, or one for each axis of the input.
         padding: "SAME", "VALID" or pairs.
@@ -303,16 +304,16 @@ def conv2d(
 
 
 class _NN:
-    """`tf.nn`: that of TensorFlow 2, but for what was different."""
+    """`tf.nn` of TensorFlow 2, with the differences of TensorFlow 1."""
 
     @staticmethod
     def in_top_k(predictions: Any, targets: Any, k: int, name: Any = None) -> Any:
-        """Whether targets are among the k highest predictions."""
+        """Return whether targets are among the k highest predictions."""
         return vars(math)["in_top_k"](targets, predictions, k, name=name)
 
     @staticmethod
     def xw_plus_b(x: Any, weights: Any, biases: Any, name: Any = None) -> Any:
-        """x @ weights + biases."""
+        """Return x @ weights + biases."""
         return nn2.bias_add(linalg.matmul(x, weights), biases, name=name)
 
     conv1d = staticmethod(convolutions.conv1d)

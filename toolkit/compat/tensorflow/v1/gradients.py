@@ -1,4 +1,4 @@
-"""Gradients in graphs: one operation, which asks the tape of the run."""
+"""Gradients in graphs: one operation, which uses the tape of the run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def gradients(
     stop_gradients: Any = None,
     unconnected_gradients: str = "none",
 ) -> list[Any]:
-    """The gradients of the sum of `ys` by each of `xs`.
+    """Return the gradients of the sum of `ys` by each of `xs`.
 
     Args:
-        ys, xs: a tensor of the graph or several; `xs` may be Variables.
+        ys, xs: a tensor of the graph or several; `xs` can be Variables.
         grad_ys: weights of the elements of `ys`; ones if None.
         name: a scope for the operation.
-        colocate_gradients_with_ops, gate_gradients, aggregation_method: hints about
-            where and in which order to add up, which have no effect.
+        colocate_gradients_with_ops, gate_gradients, aggregation_method: hints about the
+            device and the order of additions, without effect.
         stop_gradients: only None; use `tf.stop_gradient`.
         unconnected_gradients: "none" or "zero", for xs on which no y depends.
 

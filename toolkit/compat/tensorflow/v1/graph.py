@@ -1,8 +1,8 @@
-"""Graphs as TensorFlow 1 has them: named operations on symbols, recorded to be run.
+"""Graphs of TensorFlow 1: named operations on symbolic tensors, recorded for a run.
 
-A tensor of a graph is a KerasTensor, so every function and every layer takes it and
-records its call as a node. The graph gives the node a name and a number, and keeps the
-order; a Session replays the nodes that its fetches need.
+A tensor of a graph is a KerasTensor, so that every function and every layer accepts it
+and records its call as a node. The graph gives the node a name and an index, and keeps
+the order. A Session replays the nodes for its fetches.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class Graph:
         self.operations: list[GraphOperation] = []
         self.seed: int | None = None
         self.finalized: bool = False
-        self.variables: dict[str, Any] = {}  # those of `get_variable`
+        self.variables: dict[str, Any] = {}  # from `get_variable`
         self.variable_scope: Any = None
         self._by_name: dict[str, GraphOperation] = {}
         self._used: Counter[str] = Counter()
         self._scope = ""
         self._controls: tuple[GraphOperation, ...] = ()
         self._collections: dict[Any, list[Any]] = defaultdict(list)
-        self._name: str | None = None  # asked for by the call that is recorded
+        self._name: str | None = None  # argument `name` of the recorded call
         self._devices: list[Any] = []  # scopes, see `places`
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
-        """Record in this graph what is called inside."""
+        """Record the operations inside in this graph."""
         local.graphs.append(self)
         try:
             yield self
@@ -75,13 +75,13 @@ class Graph:
             local.graphs.remove(self)
 
     def finalize(self) -> None:
-        """Allow no more operations."""
+        """Forbid new operations."""
         self.finalized = True
 
     # --- recording --------------------------------------------------------------------
 
     def add(self, node: Node) -> GraphOperation:
-        """Take a node in; its outputs become tensors of this graph."""
+        """Add a node; its outputs become tensors of this graph."""
         if self.finalized:
             raise TraceError("Graph is finalized and cannot be modified.")
         wanted, self._name = self._name, None
@@ -106,7 +106,7 @@ class Graph:
         return operation
 
     def _collect(self, weights: Iterable[Any]) -> None:
-        """Put the Variables of a layer into the collections, once."""
+        """Add the Variables of a layer to the collections, once."""
         known = set(self._collections["variables"])
         for v in weights:
             if v not in known:
@@ -122,14 +122,13 @@ class Graph:
         name: str | None = None,
         kind: str | None = None,
     ) -> Any:
-        """Record a call of a function of tensors, though no argument is a symbol.
+        """Record a call of a function, even if no argument is symbolic.
 
         Args:
-            function: may call others among its arguments, which may use tensors of the
-                graph.
+            function: can call function arguments, which can use tensors of the graph.
             args, kwargs: its arguments.
-            name: of the operation; made up from its type if None.
-            kind: the type of operation; by default made up from the function's name.
+            name: of the operation; generated from its type if None.
+            kind: the type of operation; generated from the function's name if None.
         """
         trial = Trial(function, args, kwargs)
         with DIALECT.inside():
@@ -151,9 +150,9 @@ class Graph:
         controls: Iterable[GraphOperation] = (),
         used: Iterable[GraphTensor] = (),
     ) -> Any:
-        """Record the call of an operation whose outputs are known symbols.
+        """Record the call of an operation with existing output symbols.
 
-        `used` are tensors that it reads besides its arguments.
+        `used` are further tensors that it reads.
 
         Returns:
             The outputs; without any, the GraphOperation.
@@ -170,7 +169,7 @@ class Graph:
     # --- names ------------------------------------------------------------------------
 
     def unique_name(self, name: str) -> str:
-        """`name` under the open scopes, with a number if it is taken."""
+        """Return `name` in the open scopes, with a number if it is in use."""
         if name.endswith("/"):
             return name[:-1]
         path = self._scope + name
@@ -187,7 +186,7 @@ class Graph:
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Put a name in front of those inside; "a/" opens the scope `a` once more."""
+        """Prefix the names inside with a name; "a/" opens the scope `a` again."""
         if name and not _SCOPE.match(name):
             raise ArgumentError(f"{name!r} is not a valid scope name")
         outer = self._scope
@@ -199,7 +198,8 @@ class Graph:
 
     @contextmanager
     def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
-        """Run what is given before whatever is recorded inside; None for nothing."""
+        """Run the given operations before the operations inside; None for no
+        dependency."""
         outer = self._controls
         given = [] if control_inputs is None else list(control_inputs)
         known = () if control_inputs is None else outer
@@ -211,15 +211,18 @@ class Graph:
 
     @contextmanager
     def device(self, name_or_function: Any) -> Iterator[None]:
-        """Place operations that are made inside.
+        """Set the device of the operations inside.
 
         Args:
             name_or_function: a device, "cpu:0"; a task, "/job:ps/task:0", with or
-                without one; a function from an operation to such a name; or None: what
-                scopes around it say does not hold inside.
+                without a
+                device; a function from an operation to such a name; or None, which
+                    cancels
+                the enclosing scopes.
 
         Raises:
-            DeviceError: if it is no name, or a device that this process lacks.
+            DeviceError: if the name is invalid, or this process does not have the
+                device.
         """
         scope = name_or_function
         if scope is not None and not callable(scope):
@@ -235,7 +238,8 @@ class Graph:
 
     @contextmanager
     def colocate_with(self, op: Any) -> Iterator[None]:
-        """Place operations that are made inside where another one is placed."""
+        """Set the device of the operations inside to the device of another
+        operation."""
         where = operation_of(op, self).device
         if where is None:
             yield
@@ -247,11 +251,11 @@ class Graph:
             self._devices = outer
 
     def get_operations(self) -> list[GraphOperation]:
-        """All operations, in the order in which they were made."""
+        """Return all operations, in the order of creation."""
         return list(self.operations)
 
     def get_operation_by_name(self, name: str) -> GraphOperation:
-        """The operation of this name."""
+        """Return the operation with this name."""
         if name not in self._by_name:
             raise MissingKeyError(
                 f"The name {name!r} refers to an Operation not in the graph."
@@ -259,7 +263,7 @@ class Graph:
         return self._by_name[name]
 
     def get_tensor_by_name(self, name: str) -> GraphTensor:
-        """The tensor of this name, such as "add:0"."""
+        """Return the tensor with this name, such as "add:0"."""
         operation, colon, index = name.partition(":")
         if not colon or not index.isdigit():
             raise ArgumentError(
@@ -274,7 +278,7 @@ class Graph:
         return found.outputs[int(index)]
 
     def as_graph_element(self, obj: Any) -> Any:
-        """The tensor or operation that is meant by a name; they mean themselves."""
+        """Return the tensor or operation for a name, or for itself."""
         if not isinstance(obj, str):
             return obj
         by_name = self.get_tensor_by_name if ":" in obj else self.get_operation_by_name
@@ -283,31 +287,32 @@ class Graph:
     # --- collections ------------------------------------------------------------------
 
     def add_to_collection(self, name: Any, value: Any) -> None:
-        """Put a value at the end of a collection."""
+        """Append a value to a collection."""
         self._collections[name].append(value)
 
     def add_to_collections(self, names: Any, value: Any) -> None:
-        """Put a value into several collections."""
+        """Append a value to several collections."""
         for name in dict.fromkeys((names,) if isinstance(names, str) else names or ()):
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """The values of a collection; with `scope`, those whose name it matches."""
+        """Return the values of a collection; with `scope`, only those with a matching
+        name."""
         values = self._collections.get(name, ())
         if scope is None:
             return list(values)
         return [x for x in values if re.match(scope, getattr(x, "name", "\n"))]
 
     def get_collection_ref(self, name: Any) -> list[Any]:
-        """The collection itself: what is done to the list is done to it."""
+        """Return the collection; changes of the list change the collection."""
         return self._collections[name]
 
     def get_all_collection_keys(self) -> list[Any]:
-        """The names of the collections that are not empty."""
+        """Return the names of the collections that are not empty."""
         return [name for name, values in self._collections.items() if values]
 
     def clear_collection(self, name: Any) -> None:
-        """Empty a collection."""
+        """Clear a collection."""
         self._collections.pop(name, None)
 
 
@@ -315,15 +320,16 @@ _default = Graph()
 
 
 def get_default_graph() -> Graph:
-    """The graph of the innermost `with graph.as_default()`, or that of the process."""
+    """Return the graph of the innermost `with graph.as_default()`, or of the
+    process."""
     return local.graphs[-1] if local.graphs else _default
 
 
 def reset_default_graph() -> None:
-    """Begin a new default graph.
+    """Create a new default graph.
 
     Raises:
-        TraceError: inside of `with graph.as_default()`.
+        TraceError: inside `with graph.as_default()`.
     """
     global _default
     if local.graphs:
@@ -337,7 +343,7 @@ def reset_default_graph() -> None:
 def record(
     function: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 ) -> Any:
-    """Call a function of tensors: recorded where a graph is built, else at once."""
+    """Call a function of tensors: recorded if a graph is active, else eagerly."""
     if not building_graph():
         return function(*args)
     return get_default_graph().record(function, args, {}, name)

@@ -1,4 +1,4 @@
-"""`tf.image` of TensorFlow 1: resizing with corners, not centers, of pixels aligned."""
+"""`tf.image` of TensorFlow 1: resize methods that align pixel corners, not centers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _METHODS = ("bilinear", "nearest", "bicubic", "area")
 
 
 class ResizeMethod:
-    """What `method` of `resize_images` may be: also these words in small letters."""
+    """The values of `method` for `resize_images`; lower-case names are also valid."""
 
     BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = 0, 1, 2, 3
 
 
 def _places(method: str, count: int, wanted: int, corners: bool, half: bool) -> Any:
-    """Where the elements of a resized axis lie on the old one, and the step."""
+    """Return the coordinates of the resized elements on the old axis, and the step."""
     between = corners and wanted > 1
     step = np.float32(
         (count - 1) / np.float32(wanted - 1) if between else count / np.float32(wanted)
@@ -38,7 +38,7 @@ def _places(method: str, count: int, wanted: int, corners: bool, half: bool) -> 
 
 
 def _weights(method: str, count: int, wanted: int, corners: bool, half: bool) -> Any:
-    """How much each old element (column) counts for each new one (row)."""
+    """Return the weight of each old element (column) for each new one (row)."""
     places, step = _places(method, count, wanted, corners, half)
     matrix = np.zeros((wanted, count), "float32")
     rows = np.arange(wanted)
@@ -55,7 +55,7 @@ def _weights(method: str, count: int, wanted: int, corners: bool, half: bool) ->
         add(below + 1, share)
     elif method == "bicubic":
         _add_cubic(add, below, np.round(share * 1024) / 1024, -0.5 if half else -0.75)
-        if half:  # what lies outside does not count
+        if half:  # drop elements outside
             inside = (below[:, None] + [-1, 0, 1, 2] >= 0) & (
                 below[:, None] + [-1, 0, 1, 2] < count
             )
@@ -72,7 +72,7 @@ def _weights(method: str, count: int, wanted: int, corners: bool, half: bool) ->
 
 
 def _add_cubic(add: Any, below: Any, share: Any, a: float, inside: Any = None) -> None:
-    """Keys's cubic kernel over the two elements on each side."""
+    """Add Keys's cubic kernel over the two elements on each side."""
     for i, distance in enumerate((1 + share, share, 1 - share, 2 - share)):
         near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
         far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
@@ -107,17 +107,17 @@ def resize(
     preserve_aspect_ratio: bool = False,
     name: Any = None,
 ) -> Tensor:
-    """Pictures of another size: the corners of pixels are aligned, as in TensorFlow 1.
+    """Resize images: pixel corners are aligned, as in TensorFlow 1.
 
     Args:
         images: (..., height, width, channels), one or a batch.
         size: the new height and width.
         method: a member of `ResizeMethod`, or "bilinear", "nearest", "bicubic", "area".
-        align_corners: whether the centers of the outer pixels stay where they are.
+        align_corners: whether to align the centers of the outer pixels.
         preserve_aspect_ratio: only False.
 
     Returns:
-        float32, but for the nearest pixels: then of the dtype of `images`.
+        float32; for the method "nearest", the dtype of `images`.
     """
     refuse("resize_images", preserve_aspect_ratio=(preserve_aspect_ratio, False))
     word = _METHODS[method] if isinstance(method, int) else str(method)
@@ -156,5 +156,5 @@ resize_nearest_neighbor: Any = _resizing("nearest", "nearest_neighbor")
 
 
 def __getattr__(name: str) -> Any:
-    """The names of TensorFlow 2."""
+    """Return a name of TensorFlow 2."""
     return getattr(image, name)

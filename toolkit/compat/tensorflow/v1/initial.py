@@ -1,4 +1,4 @@
-"""TensorFlow 1's initializers: in a graph, an operation that draws anew in each run."""
+"""Initializers of TensorFlow 1: in a graph, operations with new numbers in each run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolkit.errors import ShapeError
 
 
 class _Initializer:
-    """One of the core's initializers that take a seed, as a function of graphs.
+    """Graph version of a toolkit initializer with a seed.
 
     Args:
-        kind: the class of the core.
-        seed: an integer, or None for that of the graph.
-        dtype: of what it makes unless it is told.
+        kind: the class of toolkit.
+        seed: an integer, or None for the seed of the graph.
+        dtype: the default dtype of the result.
         options: arguments of the class.
     """
 
@@ -29,7 +29,7 @@ class _Initializer:
         self.dtype: str = dtypes.standardize(dtype)
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
-        """A tensor of this shape."""
+        """Return a tensor of this shape."""
         shape, dtype = tuple(shape), dtypes.standardize(dtype or self.dtype)
 
         def draw(seed: Any) -> Any:
@@ -45,7 +45,7 @@ class _Initializer:
 def random_uniform_initializer(
     minval: float = 0.0, maxval: float = 1.0, seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
-    """Uniform between minval and maxval."""
+    """Create an initializer: uniform between minval and maxval."""
     kind = initializers.RandomUniform
     return _Initializer(kind, seed, dtype, minval=minval, maxval=maxval)
 
@@ -53,7 +53,7 @@ def random_uniform_initializer(
 def random_normal_initializer(
     mean: float = 0.0, stddev: float = 1.0, seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
-    """Normal with this mean and standard deviation."""
+    """Create an initializer: normal with this mean and standard deviation."""
     kind = initializers.RandomNormal
     return _Initializer(kind, seed, dtype, mean=mean, stddev=stddev)
 
@@ -61,7 +61,7 @@ def random_normal_initializer(
 def truncated_normal_initializer(
     mean: float = 0.0, stddev: float = 1.0, seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
-    """Normal, without what is further from the mean than two standard deviations."""
+    """Create an initializer: normal within two standard deviations of the mean."""
     kind = initializers.TruncatedNormal
     return _Initializer(kind, seed, dtype, mean=mean, stddev=stddev)
 
@@ -73,7 +73,8 @@ def variance_scaling_initializer(
     seed: Any = None,
     dtype: Any = "float32",
 ) -> _Initializer:
-    """Of variance scale / n, where n is the number of inputs, outputs or their mean."""
+    """Create an initializer with variance scale / n; n: inputs, outputs or their
+    mean."""
     kind = initializers.VarianceScaling
     distribution = "truncated_normal" if distribution == "normal" else distribution
     options = {"scale": scale, "mode": mode, "distribution": distribution}
@@ -83,48 +84,48 @@ def variance_scaling_initializer(
 def glorot_uniform_initializer(
     seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
-    """Uniform within sqrt(6 / (inputs + outputs))."""
+    """Create an initializer: uniform within sqrt(6 / (inputs + outputs))."""
     return _Initializer(initializers.GlorotUniform, seed, dtype)
 
 
 def glorot_normal_initializer(seed: Any = None, dtype: Any = "float32") -> _Initializer:
-    """Truncated normal of variance 2 / (inputs + outputs)."""
+    """Create an initializer: truncated normal with variance 2 / (inputs + outputs)."""
     return _Initializer(initializers.GlorotNormal, seed, dtype)
 
 
 def he_normal(seed: Any = None, dtype: Any = "float32") -> _Initializer:
-    """Truncated normal of variance 2 / inputs."""
+    """Create an initializer: truncated normal with variance 2 / inputs."""
     return _Initializer(initializers.HeNormal, seed, dtype)
 
 
 def he_uniform(seed: Any = None, dtype: Any = "float32") -> _Initializer:
-    """Uniform within sqrt(6 / inputs)."""
+    """Create an initializer: uniform within sqrt(6 / inputs)."""
     return _Initializer(initializers.HeUniform, seed, dtype)
 
 
 def lecun_normal(seed: Any = None, dtype: Any = "float32") -> _Initializer:
-    """Truncated normal of variance 1 / inputs."""
+    """Create an initializer: truncated normal with variance 1 / inputs."""
     return _Initializer(initializers.LecunNormal, seed, dtype)
 
 
 def lecun_uniform(seed: Any = None, dtype: Any = "float32") -> _Initializer:
-    """Uniform within sqrt(3 / inputs)."""
+    """Create an initializer: uniform within sqrt(3 / inputs)."""
     return _Initializer(initializers.LecunUniform, seed, dtype)
 
 
 class _Orthogonal:
-    """The core's `Orthogonal`, in operations that a graph records.
+    """Graph version of toolkit's `Orthogonal`.
 
     Args:
         gain: the factor of the result.
-        seed: where its numbers come from.
+        seed: of the random numbers.
     """
 
     def __init__(self, gain: float, seed: Any) -> None:
         self._gain, self._seed = gain, seed
 
     def __call__(self, shape: Any, dtype: Any) -> Any:
-        """A tensor of this shape; its last axis is that of the columns."""
+        """Return a tensor of this shape; its last axis has the columns."""
         if len(shape) < 2:
             raise ShapeError(
                 f"orthogonal_initializer: expected two axes or more; received {shape}"
@@ -134,7 +135,7 @@ class _Orthogonal:
         tall = max(rows, columns), min(rows, columns)
         drawn = initializers.RandomNormal(0.0, 1.0, seed=self._seed)(tall, dtype=dtype)
         q, r = ops.qr(drawn)
-        q = q * ops.sign(ops.diagonal(r))  # else the signs are not uniform
+        q = q * ops.sign(ops.diagonal(r))  # otherwise the signs are not uniform
         q = ops.transpose(q) if rows < columns else q
         return ops.reshape(self._gain * q, shape)
 
@@ -142,15 +143,15 @@ class _Orthogonal:
 def orthogonal_initializer(
     gain: float = 1.0, seed: Any = None, dtype: Any = "float32"
 ) -> _Initializer:
-    """A matrix with orthogonal rows or columns, times gain."""
+    """Create an initializer: orthogonal rows or columns, times gain."""
     return _Initializer(_Orthogonal, seed, dtype, gain=gain)
 
 
 class _Filled(initializers.Initializer):
-    """A constant of the core's, with a dtype of its own.
+    """A toolkit initializer with a default dtype.
 
     Args:
-        dtype: of what it makes unless it is told.
+        dtype: the default dtype of the result.
     """
 
     def __init__(self, dtype: Any = "float32") -> None:
@@ -161,19 +162,19 @@ class _Filled(initializers.Initializer):
 
 
 class zeros_initializer(_Filled, initializers.Zeros):
-    """Zeros, of `dtype` unless it is told."""
+    """Initializer with zeros, by default of `dtype`."""
 
 
 class ones_initializer(_Filled, initializers.Ones):
-    """Ones, of `dtype` unless it is told."""
+    """Initializer with ones, by default of `dtype`."""
 
 
 class constant_initializer(initializers.Initializer):
-    """One value everywhere, or an array of as many elements as are wanted.
+    """Initializer with a constant value, or with one value per element.
 
     Args:
         value: a number, a list or an array.
-        dtype: of what it makes unless it is told.
+        dtype: the default dtype of the result.
     """
 
     value: Any

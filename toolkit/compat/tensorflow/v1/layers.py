@@ -1,4 +1,4 @@
-"""`tf.layers` of TensorFlow 1: functions whose weights are Variables of the graph."""
+"""`tf.layers` of TensorFlow 1: functions with Variables of the graph as weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from toolkit.errors import ShapeError
 
 
 def _scope(name: str | None, default: str, reuse: Any) -> variable_scope:
-    """The scope of a layer's weights: of its own unless it is named."""
+    """Return the scope of a layer's weights: a new one unless it has a name."""
     return variable_scope(name, default_name=default, reuse=reuse or None)
 
 
 def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any:
-    """The Variables `kernel` and, if wanted, `bias`."""
+    """Return the Variable `kernel`, and `bias` if enabled."""
 
     def variable(name: str, shape: tuple[Any, ...]) -> Any:
         wanted = ("initializer", "regularizer", "constraint")
@@ -33,7 +33,7 @@ def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any
 
 
 def _finished(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) -> Any:
-    """Add the bias, apply the activation, and note its penalty."""
+    """Add the bias, apply the activation, and record the activity penalty."""
     if bias is not None:
         around = (-1, *[1] * (y.ndim - 2)) if axis == 1 else (-1,)
         y = y + (bias if axis == -1 else ops.reshape(bias, around))
@@ -61,18 +61,18 @@ def dense(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """activation(inputs @ kernel + bias).
+    """Compute activation(inputs @ kernel + bias).
 
     Args:
         inputs: shape (..., features).
         units: features of the result.
         activation: a function, a name, or None.
         use_bias: whether there is a bias.
-        kernel_initializer, ...: as of `get_variable`, for each weight.
-        activity_regularizer: a function of the result that returns a penalty.
-        trainable: whether optimizers change the weights.
+        kernel_initializer, ...: as in `get_variable`, for each weight.
+        activity_regularizer: a function from the result to a penalty.
+        trainable: whether optimizers update the weights.
         name: of the scope of the weights; made unique if None.
-        reuse: whether to share the weights of that scope.
+        reuse: whether to share the weights of an existing scope.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -94,7 +94,8 @@ def dense(
 
 
 def _conv(ndim: int, options: dict[str, Any]) -> Any:
-    """A convolution over `ndim` axes; `options` are the arguments of the caller."""
+    """Compute a convolution over `ndim` axes; `options` are the arguments of the
+    caller."""
     x, size, filters = options["inputs"], options["kernel_size"], options["filters"]
     size = (size,) * ndim if isinstance(size, int) else tuple(size)
     axis = 1 if options["data_format"] == "channels_first" else -1
@@ -133,7 +134,7 @@ def conv1d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """A convolution over one axis; see `conv2d`."""
+    """Compute a convolution over one axis; see `conv2d`."""
     return _conv(1, dict(locals()))
 
 
@@ -158,15 +159,15 @@ def conv2d(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """activation(convolution of inputs with kernel + bias), over two axes.
+    """Compute activation(convolution of inputs with kernel + bias), over two axes.
 
     Args:
-        inputs: shape (batch, height, width, channels), or as `data_format` says.
+        inputs: shape (batch, height, width, channels), or by `data_format`.
         filters: channels of the result.
         kernel_size, strides, dilation_rate: a number, or one for each axis.
         padding: "valid" or "same".
         data_format: "channels_last" or "channels_first".
-        activation, use_bias, ...: as of `dense`.
+        activation, use_bias, ...: as in `dense`.
     """
     return _conv(2, dict(locals()))
 
@@ -186,7 +187,7 @@ def max_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    """The largest element of each window, over two axes."""
+    """Return the maximum of each window, over two axes."""
     return _pool(ops.max_pool, name, inputs, pool_size, strides, padding, data_format)
 
 
@@ -198,7 +199,7 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    """The mean of each window, over two axes."""
+    """Return the mean of each window, over two axes."""
     pool = ops.average_pool
     return _pool(pool, name, inputs, pool_size, strides, padding, data_format)
 
@@ -208,7 +209,7 @@ average_pooling1d: Any = average_pooling2d
 
 
 def flatten(inputs: Any, name: str | None = None) -> Any:
-    """Shape (batch, all the rest)."""
+    """Reshape to (batch, -1)."""
 
     def flat(x: Any) -> Any:
         return ops.reshape(x, (x.shape[0], -1))
@@ -224,14 +225,14 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Any:
-    """Zero a part of the elements, and scale up the others, while training.
+    """Set a fraction of the elements to 0, and scale the remaining ones, in training.
 
     Args:
         inputs: of any shape.
-        rate: the part, in [0, 1).
-        noise_shape: extents of what is drawn; 1 where elements share their fate.
-        seed: an integer, or None for that of the graph.
-        training: a bool, or a tensor of the graph that is one.
+        rate: the fraction, in [0, 1).
+        noise_shape: shape of the random numbers; an extent of 1 shares them.
+        seed: an integer, or None for the seed of the graph.
+        training: a bool, or a boolean tensor of the graph.
         name: of the operation.
     """
     graph = get_default_graph()
@@ -268,21 +269,21 @@ def batch_normalization(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """gamma * (inputs - mean) / sqrt(variance + epsilon) + beta.
+    """Compute gamma * (inputs - mean) / sqrt(variance + epsilon) + beta.
 
-    While training, mean and variance are those of the batch, and the operations that
-    update the moving ones are put into the collection `GraphKeys.UPDATE_OPS`.
+    In training, mean and variance are computed from the batch. The operations that
+    update the moving averages are in the collection `GraphKeys.UPDATE_OPS`.
 
     Args:
-        inputs: of any shape with a known extent at `axis`.
+        inputs: of any shape with a static extent at `axis`.
         axis: of the features.
-        momentum: the weight of the old value in the moving ones.
+        momentum: the weight of the old value in the moving averages.
         epsilon: added to the variance.
         center, scale: whether there is a beta, a gamma.
-        beta_initializer, ...: as of `get_variable`, for each weight.
-        training: a bool, or a tensor of the graph that is one.
-        trainable: whether optimizers change beta and gamma.
-        name, reuse: as of `dense`.
+        beta_initializer, ...: as in `get_variable`, for each weight.
+        training: a bool, or a boolean tensor of the graph.
+        trainable: whether optimizers update beta and gamma.
+        name, reuse: as in `dense`.
     """
     axis %= inputs.ndim
     shape = (inputs.shape[axis],)
@@ -319,7 +320,7 @@ def batch_normalization(
 def _statistics(
     x: Any, axis: int, moving: list[Any], training: Any, momentum: float
 ) -> Any:
-    """Mean and variance to normalize with; records the updates of the moving ones."""
+    """Return mean and variance, and record the updates of the moving averages."""
     is_symbol = isinstance(training, KerasTensor)
     if not is_symbol and not training:
         return moving

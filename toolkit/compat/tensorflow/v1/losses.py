@@ -1,4 +1,4 @@
-"""`tf.losses` of TensorFlow 1: weighted losses, kept in a collection of the graph."""
+"""`tf.losses` of TensorFlow 1: weighted losses in a collection of the graph."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 
 class Reduction:
-    """How a loss becomes a number: what weighted elements are divided by."""
+    """Reductions of a loss to a number: the divisor of the weighted sum."""
 
     NONE = "none"
     SUM = "weighted_sum"
-    MEAN = "weighted_mean"  # by the sum of the weights
-    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"  # by the number of elements
+    MEAN = "weighted_mean"  # the sum of the weights
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"  # the number of elements
     SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
     SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
 
     @classmethod
     def all(cls) -> tuple[str, ...]:
-        """All of them."""
+        """Return all reductions."""
         by_weights = cls.SUM_BY_NONZERO_WEIGHTS
         return cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, by_weights
 
@@ -35,7 +35,7 @@ BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
 
 
 def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
-    """Put a loss into a collection, unless that is None."""
+    """Add a loss to a collection, unless that is None."""
     if loss_collection and building_graph():
         get_default_graph().add_to_collection(loss_collection, loss)
 
@@ -43,19 +43,21 @@ def add_loss(loss: Any, loss_collection: Any = GraphKeys.LOSSES) -> None:
 def get_losses(
     scope: str | None = None, loss_collection: Any = GraphKeys.LOSSES
 ) -> list[Any]:
-    """The losses of a collection; with `scope`, those whose name it matches."""
+    """Return the losses of a collection; with `scope`, only those with a matching
+    name."""
     return get_default_graph().get_collection(loss_collection, scope)
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """The penalties of regularizers; with `scope`, those whose name it matches."""
+    """Return the regularization losses; with `scope`, only those with a matching
+    name."""
     return get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
 
 
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Any:
-    """The sum of the penalties of regularizers; 0 if there are none."""
+    """Return the sum of the regularization losses; 0 without any."""
     return _total(get_regularization_losses(scope), name)
 
 
@@ -64,7 +66,7 @@ def get_total_loss(
     name: str = "total_loss",
     scope: str | None = None,
 ) -> Any:
-    """The sum of all losses, and of the penalties of regularizers if wanted."""
+    """Return the sum of all losses, by default with regularization losses."""
     penalties = get_regularization_losses(scope) if add_regularization_losses else []
     return _total(get_losses(scope) + penalties, name)
 
@@ -83,13 +85,13 @@ def compute_weighted_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """Losses times weights, made one number, in a collection.
+    """Multiply losses by weights, reduce them to a number, and add it to a collection.
 
     Args:
         losses: of any shape.
-        weights: a number, or of as many axes as the losses, with extents equal or 1.
+        weights: a number, or a tensor of the same rank, with equal extents or 1.
         scope: a name for the operations.
-        loss_collection: where to put it; None for nowhere.
+        loss_collection: the collection; None for no collection.
         reduction: a member of `Reduction`.
     """
     if reduction not in Reduction.all():
@@ -137,7 +139,7 @@ def _check_weights(losses: Any, weights: Any) -> None:
 
 
 def _same(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
-    """Both as tensors of float32 or the like, of shapes that fit."""
+    """Convert both to floating tensors of compatible shapes."""
     predictions = (
         predictions if isinstance(predictions, KerasTensor) else convert(predictions)
     )
@@ -161,7 +163,7 @@ def mean_squared_error(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """(labels - predictions)², weighted; see `compute_weighted_loss`."""
+    """Return (labels - predictions)², weighted; see `compute_weighted_loss`."""
     y, p = _same("mean_squared_error", labels, predictions)
     losses = ops.square(p - y)
     scope = scope or "mean_squared_error"
@@ -176,7 +178,7 @@ def absolute_difference(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """|labels - predictions|, weighted; see `compute_weighted_loss`."""
+    """Return |labels - predictions|, weighted; see `compute_weighted_loss`."""
     y, p = _same("absolute_difference", labels, predictions)
     losses = ops.abs(p - y)
     scope = scope or "absolute_difference"
@@ -192,7 +194,7 @@ def huber_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """e²/2 up to |e| = delta, and a straight line beyond, with e the difference."""
+    """Return e²/2 up to |e| = delta, and linear beyond, with e the difference."""
     y, p = _same("huber_loss", labels, predictions)
     error = ops.abs(p - y)
     near = ops.minimum(error, delta)
@@ -210,7 +212,7 @@ def log_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """-y log(p + epsilon) - (1 - y) log(1 - p + epsilon), weighted."""
+    """Return -y log(p + epsilon) - (1 - y) log(1 - p + epsilon), weighted."""
     y, p = _same("log_loss", labels, predictions)
     losses = -y * ops.log(p + epsilon) - (1.0 - y) * ops.log(1.0 - p + epsilon)
     scope = scope or "log_loss"
@@ -225,7 +227,7 @@ def hinge_loss(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """max(0, 1 - (2 * labels - 1) * logits), weighted; labels are 0 or 1."""
+    """Return max(0, 1 - (2 * labels - 1) * logits), weighted; labels are 0 or 1."""
     y, p = _same("hinge_loss", labels, logits)
     losses = ops.relu(1.0 - (2.0 * y - 1.0) * p)
     scope = scope or "hinge_loss"
@@ -241,7 +243,7 @@ def cosine_distance(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """1 - the sum of labels * predictions, of length one along `axis`; weighted."""
+    """Return 1 - sum(labels * predictions) of unit vectors along `axis`; weighted."""
     if axis is None:
         raise ArgumentError("cosine_distance: You must specify 'axis'.")
     y, p = _same("cosine_distance", labels, predictions)
@@ -259,12 +261,12 @@ def sigmoid_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """The cross entropy of independent classes, weighted.
+    """Return the cross entropy of independent classes, weighted.
 
     Args:
         multi_class_labels: probabilities, shape as the logits.
         logits: before the sigmoid.
-        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`.
+        weights, scope, loss_collection, reduction: as in `compute_weighted_loss`.
         label_smoothing: the weight of 1/2 in the labels.
     """
     y, x = _same("sigmoid_cross_entropy", multi_class_labels, logits)
@@ -284,12 +286,12 @@ def softmax_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """The cross entropy of exclusive classes, weighted.
+    """Return the cross entropy of exclusive classes, weighted.
 
     Args:
         onehot_labels: probabilities, shape (..., classes).
         logits: before the softmax, of the same shape.
-        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`;
+        weights, scope, loss_collection, reduction: as in `compute_weighted_loss`;
             weights have one element for each example, or one.
         label_smoothing: the weight of equal probabilities in the labels.
     """
@@ -309,12 +311,12 @@ def sparse_softmax_cross_entropy(
     loss_collection: Any = GraphKeys.LOSSES,
     reduction: str = BY_WEIGHTS,
 ) -> Any:
-    """The cross entropy of exclusive classes that are given by number, weighted.
+    """Return the cross entropy of exclusive classes with integer labels, weighted.
 
     Args:
         labels: integers, shape (...).
         logits: before the softmax, shape (..., classes).
-        weights, scope, loss_collection, reduction: as of `compute_weighted_loss`.
+        weights, scope, loss_collection, reduction: as in `compute_weighted_loss`.
     """
     losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     scope = scope or "sparse_softmax_cross_entropy_loss"

@@ -1,1 +1,1 @@
-"""What `tf.keras.preprocessing` has besides `keras.preprocessing`, of older Keras."""
+"""Names of `tf.keras.preprocessing` from Keras 2 that Keras 3 does not have."""

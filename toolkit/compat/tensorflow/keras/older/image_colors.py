@@ -1,4 +1,4 @@
-"""Brightness of one image changed, with NumPy's global random numbers."""
+"""Brightness changes of one image, with NumPy's global random numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Array = NDArray[Any]
 
 
 def apply_channel_shift(x: Any, intensity: float, channel_axis: int = 0) -> Array:
-    """An image, with a number added to it and cut to the range that it had.
+    """Add a number to an image, and clip to the original range.
 
     Args:
         x: an image, three axes.
-        intensity: what is added.
-        channel_axis: has no effect: all channels get the same.
+        intensity: the number.
+        channel_axis: has no effect: all channels receive the same number.
 
     Returns:
         An image of the shape of x.
@@ -39,12 +39,12 @@ def apply_channel_shift(x: Any, intensity: float, channel_axis: int = 0) -> Arra
 def random_channel_shift(
     x: Any, intensity_range: float, channel_axis: int = 0
 ) -> Array:
-    """An image, with a random number added to it and cut to the range that it had.
+    """Add a random number to an image, and clip to the original range.
 
     Args:
         x: an image, three axes.
-        intensity_range: the most that is added or taken away.
-        channel_axis: has no effect: all channels get the same.
+        intensity_range: the maximum absolute value of the number.
+        channel_axis: has no effect: all channels receive the same number.
 
     Returns:
         An image of the shape of x.
@@ -61,19 +61,19 @@ def random_channel_shift(
 
 
 def apply_brightness_shift(x: Any, brightness: float, scale: bool = True) -> Array:
-    """An image, made brighter or darker in 8 bits for each channel.
+    """Multiply the brightness of an image, with 8 bits per channel.
 
     Args:
         x: an image, three axes in the global data format.
-        brightness: the factor; 0 makes it black.
-        scale: whether to bring the values to [0, 255] before. If not, that is done
-            only where they are outside of this range, and undone after.
+        brightness: the factor; 0 gives a black image.
+        scale: whether to scale the values to [0, 255]. If False, only values outside of
+            this range are scaled, and the result is scaled back.
 
     Returns:
         An image of the shape of x, in the global floating dtype.
 
     Raises:
-        ImportError: there is no Pillow.
+        ImportError: Pillow is not installed.
 
     Example:
         >>> import numpy as np
@@ -88,7 +88,7 @@ def apply_brightness_shift(x: Any, brightness: float, scale: bool = True) -> Arr
 def brightened(
     x: Any, brightness: float, scale: bool, data_format: str | None
 ) -> Array:
-    """`apply_brightness_shift` of an image in any data format."""
+    """Apply `apply_brightness_shift` to an image in any data format."""
     pillow("apply_brightness_shift")
     from PIL import ImageEnhance
 
@@ -102,11 +102,11 @@ def brightened(
 
 
 def random_brightness(x: Any, brightness_range: Any, scale: bool = True) -> Array:
-    """An image, made brighter or darker by a random factor.
+    """Multiply the brightness of an image by a random factor.
 
     Args:
         x: an image, three axes in the global data format.
-        brightness_range: (least, largest) factor.
+        brightness_range: (minimum, maximum) factor.
         scale: as for `apply_brightness_shift`.
 
     Returns:
@@ -114,7 +114,7 @@ def random_brightness(x: Any, brightness_range: Any, scale: bool = True) -> Arra
 
     Raises:
         ArgumentError: if `brightness_range` is not a pair.
-        ImportError: there is no Pillow.
+        ImportError: Pillow is not installed.
 
     Example:
         >>> import numpy as np

@@ -11,14 +11,14 @@ from toolkit.errors import ArgumentError
 
 
 def pair_of(what: str, value: Any) -> Any:
-    """The value, if it is a pair."""
+    """Return the value, or raise if it is not a pair."""
     if np.ndim(value) != 1 or len(value) != 2:
         raise ArgumentError(f"{what} must be two numbers; received {value!r}")
     return value
 
 
 def drawn_zoom(zoom_range: Any) -> tuple[float, float]:
-    """Random factors for the two axes; nothing is drawn where both can only be 1."""
+    """Draw factors for the two axes; the range (1, 1) uses no random numbers."""
     if zoom_range[0] == 1 and zoom_range[1] == 1:
         return 1, 1
     zx, zy = np.random.uniform(zoom_range[0], zoom_range[1], 2)
@@ -26,12 +26,12 @@ def drawn_zoom(zoom_range: Any) -> tuple[float, float]:
 
 
 def drawn(limit: float) -> float:
-    """A random number between -limit and limit."""
+    """Draw a number between -limit and limit."""
     return np.random.uniform(-limit, limit)
 
 
 def drawn_shift(shift_range: Any, extent: int) -> Any:
-    """How many pixels an image moves along an axis of this extent."""
+    """Draw the shift in pixels along an axis of this extent."""
     if not shift_range:
         return 0
     if np.ndim(shift_range) or (is_int(shift_range) and shift_range > 0):
@@ -42,7 +42,7 @@ def drawn_shift(shift_range: Any, extent: int) -> Any:
 
 
 def checked_shift(name: str, value: Any) -> Any:
-    """A number or a list."""
+    """Return the validated number or list."""
     if np.ndim(value) > 1:
         raise ArgumentError(
             f"ImageDataGenerator: {name} must be a number or a list; received {value!r}"
@@ -51,7 +51,7 @@ def checked_shift(name: str, value: Any) -> Any:
 
 
 def checked_zoom(value: Any) -> list[float]:
-    """[least, largest] factor."""
+    """Return the validated [minimum, maximum] factor."""
     if is_real(value):
         return [1 - value, 1 + value]
     if np.ndim(value) == 1 and len(value) == 2 and all(map(is_real, value)):
@@ -62,7 +62,7 @@ def checked_zoom(value: Any) -> list[float]:
 
 
 def checked_brightness(value: Any) -> Any:
-    """Two numbers, or None."""
+    """Return the validated pair of numbers, or None."""
     if value is not None and (np.ndim(value) != 1 or len(value) != 2):
         raise ArgumentError(
             "ImageDataGenerator: brightness_range must be two numbers or None; "
@@ -72,7 +72,7 @@ def checked_brightness(value: Any) -> Any:
 
 
 def checked_split(value: float | None) -> float:
-    """A part of the data, which is not all of it."""
+    """Return the validated fraction of the data, below 1."""
     if value and not 0 < value < 1:
         raise ArgumentError(
             f"ImageDataGenerator: validation_split must be in [0, 1); received {value}"

@@ -1,4 +1,4 @@
-"""Batches of images in files, from a folder for each class."""
+"""Batches of images in files, with one folder per class."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MODES = ("categorical", "binary", "sparse", "input", None)
 
 
 class FileIterator(Iterator):
-    """Base of iterators over files: how images and labels become a batch."""
+    """Base of iterators over files: conversion of images and labels to a batch."""
 
     class_mode: str | None
     filenames: list[str]
-    # An index, or for several classes a list of them, for each file.
+    # The class index, or a list of class indices, of each file.
     classes: Any = None
     class_indices: dict[str, int]
     num_classes: int = 0
@@ -45,7 +45,7 @@ class FileIterator(Iterator):
         keep_aspect_ratio: bool,
         dtype: Any,
     ) -> None:
-        """Set how files are read."""
+        """Set the options for the read of files."""
         caller = type(self).__name__
         if color_mode not in _CHANNELS:
             raise unknown_choice(f"{caller}: color_mode", color_mode, _CHANNELS)
@@ -68,7 +68,8 @@ class FileIterator(Iterator):
         self.split = self._bounds(subset)
 
     def _bounds(self, subset: str | None) -> tuple[float, float] | None:
-        """Between which parts of the files a subset is; those for validation first."""
+        """Return the bounds of a subset as fractions of the files; validation files are
+        first."""
         if subset is None:
             return None
         border = self.image_data_generator._validation_split or 0.0
@@ -83,21 +84,21 @@ class FileIterator(Iterator):
 
     @property
     def filepaths(self) -> list[str]:
-        """The path of each file."""
+        """Return the path of each file."""
         return self._filepaths
 
     @property
     def labels(self) -> Any:
-        """What each file is labelled with."""
+        """Return the label of each file."""
         return self.classes
 
     @property
     def sample_weight(self) -> Array | None:
-        """The weight of each file, if they have any."""
+        """Return the weight of each file, or None."""
         return self._weights
 
     def _image(self, path: str) -> Array:
-        """The image in a file, transformed."""
+        """Read and transform the image in a file."""
         image = load_img(
             path,
             color_mode=self.color_mode,
@@ -121,7 +122,7 @@ class FileIterator(Iterator):
         return (batch, y) if weights is None else (batch, y, weights[index_array])
 
     def _targets(self, batch: Array, rows: Array) -> Any:
-        """What goes with the images of a batch."""
+        """Return the targets of a batch."""
         if self.class_mode == "input":
             return batch.copy()
         if self.class_mode == "multi_output":
@@ -141,30 +142,30 @@ class DirectoryIterator(FileIterator):
     """Batches of the images in a folder; `ImageDataGenerator.flow_from_directory`.
 
     Args:
-        directory: has a folder for each class; images may be in folders below.
-        image_data_generator: what transforms each image; None: nothing does.
-        target_size: (height, width) that images are brought to.
+        directory: has a folder for each class, which can have subfolders.
+        image_data_generator: transforms each image; None for no transformation.
+        target_size: (height, width) of the resized images.
         color_mode: "rgb", "rgba" or "grayscale".
-        classes: the folders that count, in the order of their indices; None: all, in
+        classes: the class folders, in the order of their indices; None: all, in
             alphabetical order.
         class_mode: "categorical": targets (batch, classes) with 1 at the class;
             "binary" or "sparse": its index; "input": the images; None: no targets.
         batch_size: images in a batch.
-        shuffle: whether each pass has a new order.
+        shuffle: whether to shuffle in each pass.
         seed: of order and transformations.
         data_format: "channels_last", "channels_first", or None for the global default.
         save_to_dir: a folder for the images of each batch; None: they are not saved.
-        save_prefix: what the names of these files begin with.
-        save_format: what they end in, such as "png".
+        save_prefix: the prefix of these file names.
+        save_format: the suffix of these file names, for example "png".
         follow_links: whether to visit folders that are links.
         subset: "training" or "validation": the part of each class by the generator's
             `validation_split`, whose first files are for validation.
         interpolation: "nearest", "bilinear", "bicubic", "hamming", "box" or "lanczos".
-        keep_aspect_ratio: whether to cut sides instead of stretching.
+        keep_aspect_ratio: whether to crop instead of stretching.
         dtype: of batches; None: floatx.
 
     Raises:
-        ArgumentError: if an argument is none of those above.
+        ArgumentError: if an argument has an invalid value.
 
     Example:
         >>> import os, tempfile
@@ -223,7 +224,7 @@ class DirectoryIterator(FileIterator):
         super().__init__(self.samples, batch_size, shuffle, seed)
 
     def _files(self, name: str, follow_links: bool) -> list[str]:
-        """The images of a class, relative to the directory."""
+        """Return the images of a class, relative to the directory."""
         folder = os.path.join(self.directory, name)
         walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda at: at[0])
         found = [
@@ -236,12 +237,12 @@ class DirectoryIterator(FileIterator):
 
 
 def _folders(directory: Any) -> list[str]:
-    """The names of the folders in one, sorted."""
+    """Return the names of the subfolders, sorted."""
     return sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
 
 
 def part_of(rows: list[Any], bounds: tuple[float, float] | None) -> list[Any]:
-    """Those between two parts of the whole."""
+    """Return the rows between two fractions of all rows."""
     if bounds is None:
         return rows
     start, stop = (int(bound * len(rows)) for bound in bounds)

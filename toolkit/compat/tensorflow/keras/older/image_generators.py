@@ -1,7 +1,7 @@
-"""`ImageDataGenerator`: images changed at random and standardized while training.
+"""`ImageDataGenerator`: random transformation and standardization of training images.
 
-Random numbers are those of NumPy's global generator, drawn in the order of Keras: with
-the same seed a script gets the same images.
+Random numbers are from NumPy's global generator, in the order of Keras: with the same
+seed a script gets the same images.
 """
 
 from __future__ import annotations
@@ -59,48 +59,52 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-# A transformation that changes no place.
+# The identity transformation.
 _NEUTRAL = {"theta": 0, "tx": 0, "ty": 0, "shear": 0, "zx": 1, "zy": 1}
-# Arguments of Keras before 2.2, which Keras 3 still takes.
+# Arguments from before Keras 2.2, which Keras 3 still accepts.
 _GONE = ("drop_duplicates", "has_ext", "sort")
 
 
 class ImageDataGenerator(Standardizer):
-    """Changes images at random, standardizes them and makes batches of them.
+    """A generator that transforms images at random, standardizes them and batches them.
 
     Args:
-        featurewise_center: whether to subtract the mean of each channel that `fit` saw.
+        featurewise_center: whether to subtract the channel means from `fit`.
         samplewise_center: whether to subtract the mean of each image.
-        featurewise_std_normalization: whether to divide by the standard deviation of
-            each channel that `fit` saw.
-        samplewise_std_normalization: whether to divide by that of each image.
-        zca_whitening: whether to whiten by the covariance that `fit` saw.
-        zca_epsilon: what is added to singular values before dividing by them.
-        rotation_range: the largest angle, in degrees.
-        width_shift_range: how far images move at most: below 1 a part of the width,
-            otherwise pixels; an integer n: one of 0, ..., n - 1 pixels either way; a
-            list: one of its elements either way.
+        featurewise_std_normalization: whether to divide by the channel standard
+            deviations from `fit`.
+        samplewise_std_normalization: whether to divide by the standard deviation of
+            each
+            image.
+        zca_whitening: whether to whiten by the covariance from `fit`.
+        zca_epsilon: added to the singular values in the divisor.
+        rotation_range: the maximum angle, in degrees.
+        width_shift_range: the maximum shift: below 1 a fraction of the width, otherwise
+            pixels; an integer n: one of 0, ..., n - 1 pixels with a random sign; a
+                list:
+            one of its elements with a random sign.
         height_shift_range: the same for the height.
-        brightness_range: (least, largest) factor; None: brightness stays.
-        shear_range: the largest angle of shearing, in degrees.
-        zoom_range: (least, largest) factor, above 1 the image becomes smaller; or a
+        brightness_range: (minimum, maximum) factor; None: no change.
+        shear_range: the maximum shear angle, in degrees.
+        zoom_range: (minimum, maximum) factor, above 1 the image becomes smaller; or a
             number z for (1 - z, 1 + z).
-        channel_shift_range: the most that is added to, or taken from, all values.
-        fill_mode: what is outside of an image: "constant", "nearest", "reflect",
+        channel_shift_range: the maximum absolute value of the number that is added to
+            all values.
+        fill_mode: fills the outside of an image: "constant", "nearest", "reflect",
             "wrap", or another mode of `scipy.ndimage`.
-        cval: what is outside in mode "constant".
-        horizontal_flip: whether half of the images are mirrored left to right.
-        vertical_flip: whether half of the images are turned upside down.
-        rescale: a factor for all values; None or 0: they stay.
-        preprocessing_function: gets each image after the changes above, and returns one
-            of the same shape.
+        cval: the fill value in mode "constant".
+        horizontal_flip: whether to flip half of the images left to right.
+        vertical_flip: whether to flip half of the images upside down.
+        rescale: a factor for all values; None or 0: no change.
+        preprocessing_function: receives each image after the changes above, and returns
+            an image of the same shape.
         data_format: "channels_last", "channels_first", or None for the global default.
-        validation_split: the part of the data for `subset="validation"`, in [0, 1).
-        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        validation_split: the fraction of the data for `subset="validation"`, in [0, 1).
+        interpolation_order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
         dtype: of images; None: floatx.
 
     Raises:
-        ArgumentError: if an argument is none of those above.
+        ArgumentError: if an argument has an invalid value.
 
     Example:
         >>> import numpy as np
@@ -181,9 +185,10 @@ class ImageDataGenerator(Standardizer):
         ignore_class_split: bool = False,
         subset: str | None = None,
     ) -> NumpyArrayIterator:
-        """Batches of images in an array, changed and standardized; without an end.
+        """Return infinite batches of images from an array, transformed and
+        standardized.
 
-        Arguments are those of `NumpyArrayIterator`.
+        Arguments are as in `NumpyArrayIterator`.
         """
         given = self._given(locals())
         return NumpyArrayIterator(image_data_generator=self, **given)
@@ -206,9 +211,9 @@ class ImageDataGenerator(Standardizer):
         interpolation: str = "nearest",
         keep_aspect_ratio: bool = False,
     ) -> DirectoryIterator:
-        """Batches of the images in folders, one for each class; without an end.
+        """Return infinite batches of images from folders, one per class.
 
-        Arguments are those of `DirectoryIterator`.
+        Arguments are as in `DirectoryIterator`.
         """
         given = self._given(locals())
         return DirectoryIterator(image_data_generator=self, **given)
@@ -235,9 +240,9 @@ class ImageDataGenerator(Standardizer):
         validate_filenames: bool = True,
         **kwargs: Any,
     ) -> DataFrameIterator:
-        """Batches of images that a pandas DataFrame names; without an end.
+        """Return infinite batches of images whose paths are in a pandas DataFrame.
 
-        Arguments are those of `DataFrameIterator`. `drop_duplicates`, `has_ext` and
+        Arguments are as in `DataFrameIterator`. `drop_duplicates`, `has_ext` and
         `sort`, from before Keras 2.2, have no effect.
         """
         given = self._given(locals())
@@ -251,18 +256,19 @@ class ImageDataGenerator(Standardizer):
         return DataFrameIterator(image_data_generator=self, **given)
 
     def _given(self, names: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of an iterator: those of a method, and what is known here."""
+        """Return the arguments of an iterator: from a method, and from the
+        generator."""
         given = {k: v for k, v in names.items() if k not in ("self", "kwargs")}
         return given | {"data_format": self.data_format, "dtype": self.dtype}
 
     def get_random_transform(
         self, img_shape: Any, seed: int | None = None
     ) -> dict[str, Any]:
-        """What one image is to be changed by, drawn at random.
+        """Draw the transformation of one image at random.
 
         Args:
             img_shape: the shape of the image.
-            seed: for NumPy's global generator; None: it goes on.
+            seed: for NumPy's global generator; None does not set it.
 
         Returns:
             A dict for `apply_transform`: theta, tx, ty, shear, zx, zy, flip_horizontal,
@@ -271,7 +277,8 @@ class ImageDataGenerator(Standardizer):
         if seed is not None:
             np.random.seed(seed)
         height, width = img_shape[self.row_axis - 1], img_shape[self.col_axis - 1]
-        # The calls of Keras in its order: what a seed gives depends on each.
+        # Random numbers are drawn in the order of Keras: the result of a seed depends
+        # on it.
         theta = drawn(self.rotation_range) if self.rotation_range else 0
         tx = drawn_shift(self.height_shift_range, height)
         ty = drawn_shift(self.width_shift_range, width)
@@ -297,14 +304,15 @@ class ImageDataGenerator(Standardizer):
         }
 
     def apply_transform(self, x: Any, transform_parameters: dict[str, Any]) -> Array:
-        """An image, changed by what `get_random_transform` gave, or by a part of it.
+        """Transform an image with parameters from `get_random_transform`, or some of
+        them.
 
         Args:
             x: (height, width, channels), or channels first.
-            transform_parameters: what is not in it stays as it is.
+            transform_parameters: a missing parameter causes no change.
 
         Returns:
-            An image of the shape of x; x itself where nothing changes.
+            An image of the shape of x; x itself without a change.
         """
         given = transform_parameters.get
         row, column = self.row_axis - 1, self.col_axis - 1
@@ -329,11 +337,11 @@ class ImageDataGenerator(Standardizer):
         return y
 
     def random_transform(self, x: Any, seed: int | None = None) -> Array:
-        """An image, changed at random.
+        """Transform an image at random.
 
         Args:
             x: (height, width, channels), or channels first.
-            seed: for NumPy's global generator; None: it goes on.
+            seed: for NumPy's global generator; None does not set it.
 
         Returns:
             An image of the shape of x.

@@ -1,7 +1,7 @@
-"""Batches of images without an end, as older Keras makes them.
+"""Infinite batches of images, as in Keras 2.
 
-Random numbers are those of NumPy's global generator, drawn in the order of Keras: with
-the same seed a script gets the same batches.
+Random numbers are from NumPy's global generator, in the order of Keras: with the same
+seed a script gets the same batches.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SUBSETS = ("training", "validation")
 
 
 class Iterator(PyDataset):
-    """Base of the iterators over images: batches by their number, or one after another.
+    """Base of the iterators over images: batches by index, or in sequence.
 
     A subclass defines `_get_batches_of_transformed_samples(index_array)`, which returns
     the batch of some samples.
 
     Args:
-        n: how many samples there are.
-        batch_size: samples in a batch; the last of a pass may have fewer.
-        shuffle: whether each pass has a new order.
-        seed: of order and transformations; None: NumPy's global generator goes on.
+        n: the number of samples.
+        batch_size: samples in a batch; the last batch of a pass can be smaller.
+        shuffle: whether to shuffle in each pass.
+        seed: of order and transformations; None does not set NumPy's global generator.
         **kwargs: `workers`, `use_multiprocessing`, `max_queue_size` of `PyDataset`.
 
     Raises:
-        ArgumentError: if n or batch_size are no such numbers.
+        ArgumentError: if n or batch_size are invalid.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -83,7 +83,7 @@ class Iterator(PyDataset):
         self.index_generator = self._flow_index()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Of what a process for batches gets, these cannot be pickled.
+        # These attributes cannot be pickled for a worker process.
         left_out = ("lock", "index_generator")
         return {k: v for k, v in vars(self).items() if k not in left_out}
 
@@ -96,7 +96,7 @@ class Iterator(PyDataset):
         return -(-self.n // self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
-        """The batch of this number in the order of this pass."""
+        """Return the batch with this index in the order of the current pass."""
         if not 0 <= index < len(self):
             raise OutOfRangeError(
                 f"{type(self).__name__}: expected the number of a batch, at least 0 "
@@ -114,21 +114,21 @@ class Iterator(PyDataset):
         return self
 
     def __next__(self) -> Any:
-        """The next batch; after the last of a pass the first of another."""
+        """Return the next batch; after the last batch a new pass starts."""
         with self.lock:
             rows = next(self.index_generator)
         return self._get_batches_of_transformed_samples(rows)
 
     def next(self) -> Any:
-        """The next batch, as `next(self)`."""
+        """Return the next batch, as `next(self)`."""
         return next(self)
 
     def reset(self) -> None:
-        """Begin a new pass with the next batch."""
+        """Start a new pass with the next batch."""
         self.batch_index = 0
 
     def on_epoch_end(self) -> None:
-        """Take a new order, if there is shuffling."""
+        """Shuffle again, if enabled."""
         self._set_index_array()
 
     def _set_index_array(self) -> None:
@@ -142,13 +142,13 @@ class Iterator(PyDataset):
             np.random.seed(self.seed + self.total_batches_seen)
 
     def _flow_index(self) -> Generator[Array]:
-        """The samples of one batch after another."""
+        """Yield the sample indices of each batch."""
         self.reset()
         while True:
             self._seed_batch()
             if self.batch_index == 0:
                 self._set_index_array()
-            # `reset`, and a smaller n, may come between two batches.
+            # `reset`, or a smaller n, is possible between two batches.
             first = self.batch_index * self.batch_size % self.n if self.n else 0
             is_last = first + self.batch_size >= self.n
             self.batch_index = 0 if is_last else self.batch_index + 1
@@ -156,13 +156,13 @@ class Iterator(PyDataset):
             yield self.index_array[first : first + self.batch_size]
 
     def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
-        """The batch of the samples with these numbers; a subclass defines it."""
+        """Return the batch of the samples with these indices; a subclass defines it."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define _get_batches_of_transformed_samples"
         )
 
     def _transformed(self, x: Array) -> Any:
-        """An image, changed at random and standardized by the generator."""
+        """Transform an image at random and standardize it with the generator."""
         generator = self.image_data_generator
         if generator is None:
             return x
@@ -170,9 +170,9 @@ class Iterator(PyDataset):
         return generator.standardize(generator.apply_transform(x, changes))
 
     def _save(self, batch: Array, rows: Array, numbers: int) -> None:
-        """Write the images of a batch, if there is a folder for them.
+        """Save the images of a batch, if there is a folder for them.
 
-        `numbers` is how many there are for the part of a name that is drawn.
+        `numbers` is the range of the random part of a file name.
         """
         if not self.save_to_dir:
             return
@@ -184,31 +184,33 @@ class Iterator(PyDataset):
 
 
 class NumpyArrayIterator(Iterator):
-    """Batches of the images in an array; `ImageDataGenerator.flow` makes one.
+    """Batches of the images in an array, see `ImageDataGenerator.flow`.
 
     Args:
         x: images (samples, height, width, channels), channels second if
-            "channels_first"; or a pair of these and one or a list of arrays that go
-            with them unchanged.
-        y: an array with a target for each; None: batches have none.
-        image_data_generator: what transforms each image; None: nothing does.
+            "channels_first"; or a pair of images and one or a list of further arrays,
+            which do not change.
+        y: an array with one target per image; None: batches have no targets.
+        image_data_generator: transforms each image; None for no transformation.
         batch_size: images in a batch.
-        shuffle: whether each pass has a new order.
-        sample_weight: an array with a weight for each, which needs y. Of a subset it is
-            cut as x is, while Keras gives the weights of the first rows to both parts.
+        shuffle: whether to shuffle in each pass.
+        sample_weight: an array with one weight per image, which needs y. A subset uses
+            the weights of its images, while Keras gives the weights of the first rows
+                to
+            both parts.
         seed: of order and transformations.
         data_format: "channels_last", "channels_first", or None for the global default.
         save_to_dir: a folder for the images of each batch; None: they are not saved.
-        save_prefix: what the names of these files begin with.
-        save_format: what they end in, such as "png".
+        save_prefix: the prefix of these file names.
+        save_format: the suffix of these file names, for example "png".
         subset: "training" or "validation": the part by the generator's
             `validation_split`, whose first images are for validation.
-        ignore_class_split: whether both parts may have different targets.
+        ignore_class_split: whether both parts can have different targets.
         dtype: of the images; None: floatx.
 
     Raises:
         ArgumentError: if lengths or the classes of both parts differ.
-        ShapeError: if x has not four axes.
+        ShapeError: if x does not have four axes.
 
     Example:
         >>> import numpy as np
@@ -266,7 +268,7 @@ class NumpyArrayIterator(Iterator):
         super().__init__(len(self.x), batch_size, shuffle, seed)
 
     def _split(self, subset: str, count: int) -> tuple[slice, slice]:
-        """Where the images for training and for validation are."""
+        """Return the slices of the training images and of the validation images."""
         if subset not in SUBSETS:
             raise unknown_choice("NumpyArrayIterator: subset", subset, SUBSETS)
         border = int(count * self.image_data_generator._validation_split)
@@ -295,7 +297,7 @@ class NumpyArrayIterator(Iterator):
 
 
 def warn_of_channels(caller: str, shape: Sequence[int], data_format: str) -> None:
-    """Warn where the axis of channels does not look like one."""
+    """Warn if the extent of the channel axis is unusual."""
     axis = 3 if data_format == "channels_last" else 1
     if shape[axis] not in (1, 3, 4):
         warn(
@@ -305,7 +307,7 @@ def warn_of_channels(caller: str, shape: Sequence[int], data_format: str) -> Non
 
 
 def _images_and_others(x: Any) -> tuple[Array, list[Array]]:
-    """The images, and the arrays that go with them."""
+    """Return the images, and the further arrays."""
     if not isinstance(x, (tuple, list)):
         return np.asarray(x), []
     if len(x) != 2:
@@ -327,7 +329,7 @@ def _check_lengths(images: Array, others: list[Array | None]) -> None:
 
 
 def _check_classes(targets: Array, split: tuple[slice, slice]) -> None:
-    """Raise where validation would meet other targets than training."""
+    """Raise if validation has other targets than training."""
     training, validation = (np.unique(targets[rows]) for rows in split)
     if not np.array_equal(training, validation):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""The classes that the rows of a table have: one for each row, or a list."""
+"""Class labels of table rows: one per row, or a list."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from toolkit.errors import ArgumentError, ArgumentTypeError
 
 @record
 class Labels:
-    """What is in the column of classes.
+    """The labels in the class column.
 
     Args:
         rows: a class, or a list of classes, for each row.
-        classes: those that count; empty: all.
+        classes: the selected classes; empty: all.
 
     Example:
         >>> from toolkit.compat.tensorflow.keras.older.image_labels import Labels
@@ -30,21 +30,22 @@ class Labels:
     classes: list[Any]
 
     def _of(self, row: int) -> list[Any]:
-        """The classes of a row that count."""
+        """Return the selected classes of a row."""
         label = self.rows[row]
         several = label if isinstance(label, (list, tuple)) else [label]
         return [one for one in several if not self.classes or one in self.classes]
 
     def has_class(self, row: int) -> bool:
-        """Whether a row has a class that counts."""
+        """Return whether a row has a selected class."""
         return not self.classes or bool(self._of(row))
 
     def found(self, rows: Iterable[int]) -> list[Any]:
-        """All classes of some rows, sorted."""
+        """Return all classes of some rows, sorted."""
         return sorted({one for row in rows for one in self._of(row)})
 
     def indices(self, rows: Iterable[int], numbers: dict[str, int]) -> list[Any]:
-        """The index of each row's class; a list where it has a list."""
+        """Return the class index of each row; a list of indices for a list of
+        classes."""
         found = []
         for row in rows:
             several = [numbers[one] for one in self._of(row)]
@@ -56,17 +57,17 @@ class Labels:
 def checked_labels(
     class_mode: str, column: Any, values: Iterable[Any], classes: Any
 ) -> Labels:
-    """The labels in a column, if they fit the mode.
+    """Return the labels in a column, after a check against the mode.
 
     Args:
         class_mode: "categorical", "binary" or "sparse".
-        column: what the column is called.
-        values: what is in it.
-        classes: those that count; None: all.
+        column: the name of the column.
+        values: its values.
+        classes: the selected classes; None: all.
 
     Raises:
-        ArgumentTypeError: if a value is no class.
-        ArgumentError: if there are not two classes for "binary".
+        ArgumentTypeError: if a value is not a class.
+        ArgumentError: if "binary" does not have two classes.
     """
     rows, chosen = list(values), list(dict.fromkeys(classes or ()))
     types = (str, list, tuple) if class_mode == "categorical" else (str,)

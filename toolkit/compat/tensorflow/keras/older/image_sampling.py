@@ -1,7 +1,7 @@
-"""Images read between their pixels, with the numbers of `scipy.ndimage`.
+"""Interpolation of images, with the results of `scipy.ndimage`.
 
-`toolkit.ops.image` reads them too, but there "wrap" has a period of n pixels instead of
-n - 1, and "constant" blends with the fill value within a pixel of the border.
+`toolkit.ops.image` differs: its "wrap" has a period of n pixels instead of n - 1, and
+its "constant" blends with the fill value within a pixel of the border.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ Array = NDArray[Any]
 
 
 def _reflected(place: Array, n: int) -> Array:
-    """Back and forth, with the outermost pixel twice: b a | a b c | c b."""
+    """Reflect a coordinate with the edge pixel repeated: b a | a b c | c b."""
     place = np.mod(place, 2 * n)
     return np.where(place < n, place, 2 * n - 1 - place)
 
 
 def _mirrored(place: Array, n: int) -> Array:
-    """Back and forth, with the outermost pixel once: c b | a b c | b a."""
+    """Reflect a coordinate with the edge pixel not repeated: c b | a b c | b a."""
     if n == 1:
         return np.zeros_like(place)
     folded = np.mod(place, 2 * n - 2)
-    # Between n - 1 and n, SciPy turns back later: it matters halfway between pixels.
+    # Between n - 1 and n, SciPy reflects later, which affects rounding at half pixels.
     last = np.where(place < 0, n - 1, n)
     return np.where(folded < last, folded, 2 * n - 2 - folded)
 
 
 def _wrapped(place: Array, n: int) -> Array:
-    """Again and again, where the last pixel stands in the place of the first."""
+    """Wrap a coordinate; the last pixel is also the first pixel of the next period."""
     period = n - 1
     if not period:
         return np.zeros_like(place)
-    # Not `mod`: what is a multiple of the period below 0 is the last pixel.
+    # Not `mod`: a negative multiple of the period maps to the last pixel.
     below = place + period * (np.trunc(-place / period) + 1)
     above = place - period * np.trunc(place / period)
     return np.where(place < 0, below, np.where(place > period, above, place))
@@ -47,7 +47,7 @@ def _clipped(place: Array, n: int) -> Array:
     return np.clip(place, 0, n - 1)
 
 
-# Where in the image a place outside of it is read.
+# Mode -> map from a coordinate outside of the image to one inside.
 _PLACES: dict[str, Callable[[Array, int], Array]] = {
     "constant": _clipped,
     "nearest": _clipped,
@@ -58,7 +58,7 @@ _PLACES: dict[str, Callable[[Array, int], Array]] = {
     "grid-wrap": np.mod,
     "grid-constant": lambda place, n: np.clip(place, -2, n + 1),
 }
-# The pixel that stands for one outside of the image, where it is not the outermost.
+# Mode -> map of a pixel index outside of the image, if it is not the edge pixel.
 _PIXELS: dict[str, Callable[[Array, int], Array]] = {
     "grid-wrap": np.mod,
     "mirror": _mirrored,
@@ -70,18 +70,18 @@ ORDERS = range(6)
 def affine_sampled(
     x: Array, matrix: Array, offset: Array, order: int, mode: str, value: float
 ) -> Array:
-    """Pixel p of the result is what x has at `matrix @ p + offset`.
+    """Resample x: pixel p of the result is the value of x at `matrix @ p + offset`.
 
     Args:
         x: (rows, columns, channels).
         matrix: (2, 2).
         offset: (2,).
-        order: of the splines between pixels, in `ORDERS`.
-        mode: what is outside of the image, one of `FILL_MODES`.
-        value: what is there in mode "constant".
+        order: of the interpolating splines, in `ORDERS`.
+        mode: the fill mode outside of the image, one of `FILL_MODES`.
+        value: the fill value in mode "constant".
 
     Returns:
-        As x; integers are rounded.
+        An image as x; integers are rounded.
     """
     if order > 1:
         function = _scipy().affine_transform
@@ -112,7 +112,8 @@ def _scipy() -> Any:
 def _blended(
     x: Array, places: list[Array], order: int, mode: str, value: float
 ) -> Array:
-    """(rows, columns, channels) in float64, of the pixels around each place."""
+    """Return the interpolated values at coordinates, (rows, columns, channels),
+    float64."""
     pixels = x.reshape(-1, x.shape[-1]).astype("float64")
     sides = [
         _neighbours(_PLACES[mode](place, n), n, order, mode)
@@ -139,10 +140,10 @@ def _outside(place: Array, n: int) -> Array:
 def _neighbours(
     place: Array, n: int, order: int, mode: str
 ) -> list[tuple[Array, Array, Array | None]]:
-    """(index, share, where it has the fill value) of those that are blended."""
+    """Return (index, weight, mask of fill values) of the interpolated neighbours."""
     low = np.floor(place if order else place + 0.5)
     share = place - low
-    # Of order 0 there is one neighbour, whose share is the whole.
+    # Order 0 has one neighbour with weight 1.
     nodes = [(low, 1 - share), (low + 1, share)] if order else [(low, np.ones(()))]
     found = []
     for index, weight in nodes:
@@ -153,7 +154,7 @@ def _neighbours(
 
 
 def _as_pixels(y: Array, dtype: np.dtype[Any]) -> Array:
-    """Numbers in the dtype of an image, integers rounded with halves away from 0."""
+    """Cast to the dtype of an image; integers round half away from zero."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         y = np.clip(np.trunc(y + np.copysign(0.5, y)), limits.min, limits.max)

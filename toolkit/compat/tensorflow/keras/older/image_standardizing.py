@@ -1,4 +1,4 @@
-"""What `ImageDataGenerator` does to the values of images: centre, scale and whiten."""
+"""Standardization of `ImageDataGenerator`: center, scale and whiten."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import DTypeError, ShapeError
 
 Array = NDArray[Any]
-# (what is asked for, what it settles, how).
+# (argument, other argument that it sets, value).
 _SETTLED = (
     ("zca_whitening", "featurewise_center", True),
     ("zca_whitening", "featurewise_std_normalization", False),
@@ -29,7 +29,7 @@ _STEPS = (
 
 
 class Standardizer(Checked):
-    """Base of `ImageDataGenerator`: what it does to the values of images."""
+    """Base of `ImageDataGenerator`: standardization of images."""
 
     featurewise_center: bool
     samplewise_center: bool
@@ -43,24 +43,25 @@ class Standardizer(Checked):
     row_axis: int
     col_axis: int
     dtype: str
-    # What `fit` finds; a user may set them.
+    # Results of `fit`; a user can also set them.
     mean: Any = None
     std: Any = None
     zca_whitening_matrix: Any = None
 
     def random_transform(self, x: Any, seed: int | None = None) -> Array:
-        """An image, changed at random; a subclass defines it."""
+        """Transform an image at random; a subclass defines it."""
         raise NotImplementedError
 
     def _settle(self) -> None:
-        """Set what other arguments need, and tell where that was not asked for."""
+        """Set the required values of other arguments, with a warning for each
+        change."""
         for asked, other, value in _SETTLED:
             if getattr(self, asked) and bool(getattr(self, other)) != value:
                 setattr(self, other, value)
                 warn(f"ImageDataGenerator: {asked} sets {other} to {value}")
 
     def standardize(self, x: Any) -> Any:
-        """An image or a batch, standardized; arrays of floats are changed in place.
+        """Standardize an image or a batch; float arrays are modified in place.
 
         Args:
             x: (..., height, width, channels), or channels before height.
@@ -88,7 +89,7 @@ class Standardizer(Checked):
         return x
 
     def _writable(self, x: Any) -> Array:
-        """An array of floats that may be changed: x itself, if it is one."""
+        """Return a writable float array: x itself, if possible."""
         is_float = dtypes.is_float(dtypes.standardize(x.dtype))
         if isinstance(x, np.ndarray) and is_float and x.flags.writeable:
             return x
@@ -100,7 +101,7 @@ class Standardizer(Checked):
         return np.array(x, None if is_float else dtypes.numpy_dtype(self.dtype))
 
     def _has(self, name: str, found: Any) -> bool:
-        """Whether something is to be done with what `fit` found, and it has."""
+        """Return whether a step is enabled and has its statistics from `fit`."""
         if getattr(self, name) and found is None:
             warn(f"ImageDataGenerator: {name} does nothing before `fit(images)`")
         return bool(getattr(self, name)) and found is not None
@@ -108,16 +109,16 @@ class Standardizer(Checked):
     def fit(
         self, x: Any, augment: bool = False, rounds: int = 1, seed: int | None = None
     ) -> None:
-        """Find the mean, standard deviation and whitening of images.
+        """Compute the mean, standard deviation and whitening matrix of images.
 
         Args:
             x: (samples, height, width, channels), or channels second.
-            augment: whether to change the images at random before.
-            rounds: how often each image is changed, if they are.
-            seed: for NumPy's global generator; None: it goes on.
+            augment: whether to transform the images at random first.
+            rounds: the number of random transformations of each image.
+            seed: for NumPy's global generator; None does not set it.
 
         Raises:
-            ShapeError: if x has not four axes.
+            ShapeError: if x does not have four axes.
         """
         images = np.array(x, dtypes.numpy_dtype(self.dtype))
         if images.ndim != 4:
@@ -145,7 +146,7 @@ class Standardizer(Checked):
 
 
 def _whitening(images: Array, epsilon: float) -> Array:
-    """The matrix that makes the values of images independent, with variance 1.
+    """Return the ZCA matrix: whitened values are uncorrelated, with variance 1.
 
     Reference: https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf
     """

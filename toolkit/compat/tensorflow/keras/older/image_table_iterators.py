@@ -1,4 +1,4 @@
-"""Batches of images that a table names."""
+"""Batches of images whose paths are in a table."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ _MODES = (*_OF_CLASSES, "input", "multi_output", "raw", None)
 
 
 class DataFrameIterator(FileIterator):
-    """Batches of images that a table names; `ImageDataGenerator.flow_from_dataframe`.
+    """Batches of images from a table, see `ImageDataGenerator.flow_from_dataframe`.
 
     Args:
-        dataframe: a pandas DataFrame, or anything that has columns by their names.
-        directory: what paths in the table start at; None: the working directory.
-        image_data_generator: what transforms each image; None: nothing does.
+        dataframe: a pandas DataFrame, or any object with columns by their names.
+        directory: the base of relative paths; None: the working directory.
+        image_data_generator: transforms each image; None for no transformation.
         x_col: the column of paths.
         y_col: the column of targets, or a list of columns.
-        weight_col: the column of weights; None: samples have none.
-        target_size: (height, width) that images are brought to.
+        weight_col: the column of weights; None: samples have no weights.
+        target_size: (height, width) of the resized images.
         color_mode: "rgb", "rgba" or "grayscale".
-        classes: those that count, in the order of their indices; None: all, sorted.
-            Other rows are left out.
+        classes: the selected classes, in the order of their indices; None: all, sorted.
+            Rows of other classes are dropped.
         class_mode: "categorical": targets (batch, classes) with 1 at each class of a
-            row, which has one or a list; "binary" or "sparse": its index; "raw": what
-            is in the columns; "multi_output": a list with the values of each column;
-            "input": the images; None: no targets.
+            row, which has one or a list; "binary" or "sparse": its index; "raw": the
+            values of the columns; "multi_output": a list with the values of each
+            column; "input": the images; None: no targets.
         batch_size: images in a batch.
-        shuffle: whether each pass has a new order.
+        shuffle: whether to shuffle in each pass.
         seed: of order and transformations.
         data_format: "channels_last", "channels_first", or None for the global default.
         save_to_dir: a folder for the images of each batch; None: they are not saved.
-        save_prefix: what the names of these files begin with.
-        save_format: what they end in, such as "png".
+        save_prefix: the prefix of these file names.
+        save_format: the suffix of these file names, for example "png".
         subset: "training" or "validation": the part of rows by the generator's
             `validation_split`, whose first rows are for validation.
         interpolation: "nearest", "bilinear", "bicubic", "hamming", "box" or "lanczos".
-        keep_aspect_ratio: whether to cut sides instead of stretching.
+        keep_aspect_ratio: whether to crop instead of stretching.
         dtype: of batches.
-        validate_filenames: whether rows without such an image file are left out.
+        validate_filenames: whether to drop rows without an image file.
 
     Raises:
-        ArgumentError: if an argument is none of those above, or a column does not fit.
+        ArgumentError: if an argument or a column is invalid.
 
     Example:
         >>> import os, tempfile
@@ -129,11 +129,11 @@ class DataFrameIterator(FileIterator):
 
     @property
     def labels(self) -> Any:
-        """What each file is labelled with."""
+        """Return the label of each file."""
         return self.classes if self._outputs is None else self._outputs
 
     def _of_files(self, names: list[str], column: Any) -> list[int]:
-        """The rows whose path is that of an image."""
+        """Return the rows whose path is an image file."""
         found = [row for row, name in enumerate(names) if self._is_image(name)]
         if len(found) < len(names):
             warn(
@@ -147,14 +147,14 @@ class DataFrameIterator(FileIterator):
         return path.lower().endswith(self.white_list_formats) and os.path.isfile(path)
 
     def _of_classes(self, labels: Labels, rows: list[int]) -> list[int]:
-        """Those of some rows that have a class."""
+        """Return the rows that have a class."""
         names = labels.classes or labels.found(rows)
         self.num_classes = len(names)
         self.class_indices = {name: index for index, name in enumerate(names)}
         return [row for row in rows if labels.has_class(row)]
 
     def _columns(self, dataframe: Any, y_col: Any) -> Any:
-        """The targets that are taken as they are; None where there are none."""
+        """Return the raw targets, or None."""
         if self.class_mode == "raw":
             return np.asarray(dataframe[y_col])[self._rows]
         if self.class_mode != "multi_output":
@@ -168,7 +168,7 @@ class DataFrameIterator(FileIterator):
         return [np.array([values[row] for row in self._rows]) for values in columns]
 
     def _numbers(self, dataframe: Any, column: Any) -> Array | None:
-        """The weights, if there is a column of them."""
+        """Return the weights, or None without a weight column."""
         if not column:
             return None
         values = np.asarray(dataframe[column])
@@ -188,7 +188,7 @@ class DataFrameIterator(FileIterator):
 
 
 def _texts(column: Any, values: Iterable[Any]) -> list[str]:
-    """A column of paths."""
+    """Return a validated column of paths."""
     found = list(values)
     for value in found:
         if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Places in one image changed, with NumPy's global random numbers as in older Keras.
+"""Geometric transformations of one image, with NumPy's global random numbers.
 
 Images are arrays of three axes: rows, columns, and channels first or last.
 """
@@ -31,17 +31,17 @@ def random_rotation(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> Array:
-    """An image, turned by a random angle.
+    """Rotate an image by a random angle.
 
     Args:
         x: an image, three axes.
-        rg: the largest angle, in degrees.
+        rg: the maximum angle, in degrees.
         row_axis: the axis of rows.
         col_axis: the axis of columns.
         channel_axis: the axis of channels, 0 or 2.
-        fill_mode: what is outside of the image, as for `apply_affine_transform`.
-        cval: what is outside in mode "constant".
-        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        fill_mode: the fill mode outside of the image, see `apply_affine_transform`.
+        cval: the fill value in mode "constant".
+        interpolation_order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
 
     Returns:
         An image of the shape and dtype of x.
@@ -71,18 +71,18 @@ def random_shift(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> Array:
-    """An image, moved at random.
+    """Shift an image at random.
 
     Args:
         x: an image, three axes.
-        wrg: how far at most, as a part of the width.
-        hrg: how far at most, as a part of the height.
+        wrg: the maximum shift, as a fraction of the width.
+        hrg: the maximum shift, as a fraction of the height.
         row_axis: the axis of rows.
         col_axis: the axis of columns.
         channel_axis: the axis of channels, 0 or 2.
-        fill_mode: what is outside of the image, as for `apply_affine_transform`.
-        cval: what is outside in mode "constant".
-        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        fill_mode: the fill mode outside of the image, see `apply_affine_transform`.
+        cval: the fill value in mode "constant".
+        interpolation_order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
 
     Returns:
         An image of the shape and dtype of x.
@@ -112,17 +112,17 @@ def random_shear(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> Array:
-    """An image, sheared by a random angle.
+    """Shear an image by a random angle.
 
     Args:
         x: an image, three axes.
-        intensity: the largest angle, in degrees.
+        intensity: the maximum angle, in degrees.
         row_axis: the axis of rows.
         col_axis: the axis of columns.
         channel_axis: the axis of channels, 0 or 2.
-        fill_mode: what is outside of the image, as for `apply_affine_transform`.
-        cval: what is outside in mode "constant".
-        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        fill_mode: the fill mode outside of the image, see `apply_affine_transform`.
+        cval: the fill value in mode "constant".
+        interpolation_order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
 
     Returns:
         An image of the shape and dtype of x.
@@ -151,17 +151,17 @@ def random_zoom(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> Array:
-    """An image, made smaller or larger by two random factors.
+    """Zoom an image by two random factors.
 
     Args:
         x: an image, three axes.
-        zoom_range: (least, largest) factor; those above 1 make it smaller.
+        zoom_range: (minimum, maximum) factor; above 1 the image becomes smaller.
         row_axis: the axis of rows.
         col_axis: the axis of columns.
         channel_axis: the axis of channels, 0 or 2.
-        fill_mode: what is outside of the image, as for `apply_affine_transform`.
-        cval: what is outside in mode "constant".
-        interpolation_order: 0 takes the nearest pixel, 1 blends; up to 5 with SciPy.
+        fill_mode: the fill mode outside of the image, see `apply_affine_transform`.
+        cval: the fill value in mode "constant".
+        interpolation_order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
 
     Returns:
         An image of the shape and dtype of x.
@@ -198,31 +198,32 @@ def apply_affine_transform(
     cval: float = 0.0,
     order: int = 1,
 ) -> Array:
-    """An image, turned, moved, sheared and zoomed.
+    """Rotate, shift, shear and zoom an image.
 
     Args:
         x: an image, three axes.
-        theta: the angle that it is turned by, in degrees.
-        tx: how many pixels it is moved along one axis.
-        ty: how many pixels it is moved along the other axis.
-        shear: the angle of shearing, in degrees.
+        theta: the rotation angle, in degrees.
+        tx: the shift along one axis, in pixels.
+        ty: the shift along the other axis, in pixels.
+        shear: the shear angle, in degrees.
         zx: the factor along one axis; above 1 the image becomes smaller.
         zy: the factor along the other axis.
         row_axis: the axis of rows.
         col_axis: the axis of columns.
         channel_axis: the axis of channels, 0 or 2.
-        fill_mode: what is outside of the image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "wrap" continues with the other
-            side; or another mode of `scipy.ndimage`.
-        cval: what is outside in mode "constant".
-        order: 0 takes the nearest pixel, 1 blends those around; up to 5 with SciPy.
+        fill_mode: the fill mode outside of the image: "constant"; "nearest" repeats the
+            edge pixel, "reflect" reflects with the edge pixel repeated, "wrap"
+                continues
+            at the opposite side; or another mode of `scipy.ndimage`.
+        cval: the fill value in mode "constant".
+        order: 0: nearest pixel, 1: linear; up to 5 with SciPy.
 
     Returns:
-        An image of the shape and dtype of x; x itself where nothing changes.
+        An image of the shape and dtype of x; x itself without a change.
 
     Raises:
-        ArgumentError: if axes, mode or order are not among those above.
-        ShapeError: if x has not three axes.
+        ArgumentError: if axes, mode or order are invalid.
+        ShapeError: if x does not have three axes.
 
     Example:
         >>> import numpy as np
@@ -269,7 +270,7 @@ def check_sampling(what: str, fill_mode: str, order: int) -> None:
 def _matrix(
     theta: float, tx: float, ty: float, shear: float, zx: float, zy: float
 ) -> Array | None:
-    """(3, 3): from places in the result to those in the image; None: all the same."""
+    """Return the (3, 3) map from result to image coordinates; None for the identity."""
     turn, slant = np.deg2rad(theta), np.deg2rad(shear)
     sine, cosine = np.sin(turn), np.cos(turn)
     factors = (
@@ -287,7 +288,7 @@ def _matrix(
 
 
 def _centred(matrix: Array, height: int, width: int) -> Array:
-    """A matrix that acts around the middle of the image instead of its first pixel."""
+    """Return a matrix that acts around the center of the image, not its first pixel."""
     x, y = height / 2 - 0.5, width / 2 - 0.5
     there = np.array([[1, 0, x], [0, 1, y], [0, 0, 1]])
     back = np.array([[1, 0, -x], [0, 1, -y], [0, 0, 1]])

@@ -1,10 +1,10 @@
-"""`tf.keras.losses.Reduction`: the names of reductions, of older Keras."""
+"""`tf.keras.losses.Reduction`: the names of reductions in Keras 2."""
 
 __all__ = ["Reduction"]
 
 
 class Reduction:
-    """How losses of samples become one number.
+    """Reductions of the losses of samples to one number.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -13,7 +13,7 @@ class Reduction:
         10.0
     """
 
-    AUTO = "auto"  # which losses of today refuse, as in Keras 3
+    AUTO = "auto"  # current losses reject it, as in Keras 3
     NONE = "none"
     SUM = "sum"
     SUM_OVER_BATCH_SIZE = "sum_over_batch_size"

@@ -1,4 +1,4 @@
-"""`tf.keras.preprocessing.sequence`: windows of series, pairs of words."""
+"""`tf.keras.preprocessing.sequence`: windows of time series, and pairs of words."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from toolkit.utils import PyDataset
 
 __all__ = ["TimeseriesGenerator", "make_sampling_table", "skipgrams"]
 
-_GAMMA = 0.577  # Euler's constant, as exactly as word2vec takes it
+_GAMMA = 0.577  # Euler's constant, with the precision of word2vec
 
 
 class TimeseriesGenerator(PyDataset):
-    """Batches of windows of a series, each with the target of the step behind it.
+    """Batches of windows of a series, each with the target of the next step.
 
-    A sample is `data[i - length : i : sampling_rate]` with `targets[i]`. For new code
-    there is `keras.utils.timeseries_dataset_from_array`.
+    A sample is `data[i - length : i : sampling_rate]` with `targets[i]`. New code uses
+    `keras.utils.timeseries_dataset_from_array`.
 
     Args:
         data: (steps, ...), an array or a list.
         targets: (steps, ...).
-        length: steps that a window spans.
-        sampling_rate: steps between two that a window takes.
-        stride: steps between the starts of two windows.
-        start_index: the first step that is used.
+        length: the span of a window, in steps.
+        sampling_rate: the period between the steps of a window.
+        stride: the period between the starts of windows.
+        start_index: the first step to use.
         end_index: the last step that is a target; None: the last of all.
-        shuffle: whether targets are drawn at random, by `np.random`, with repeats.
-        reverse: whether windows run backwards.
+        shuffle: whether to draw targets at random, by `np.random`, with repeats.
+        reverse: whether windows are in reverse order.
         batch_size: windows in a batch.
         **kwargs: of PyDataset: `workers`, `use_multiprocessing`, `max_queue_size`.
 
@@ -91,7 +91,7 @@ class TimeseriesGenerator(PyDataset):
         return (self.end_index - self.start_index + spanned) // spanned
 
     def _rows(self, batch: int) -> NDArray[Any]:
-        """The steps whose targets are in a batch."""
+        """Return the steps whose targets are in a batch."""
         if self.shuffle:
             low, high = self.start_index, self.end_index + 1
             return np.random.randint(low, high, size=self.batch_size)
@@ -100,7 +100,7 @@ class TimeseriesGenerator(PyDataset):
         return np.arange(first, min(first + spanned, self.end_index + 1), self.stride)
 
     def __getitem__(self, index: int) -> Any:
-        """A batch: windows (batch, steps, ...) and targets (batch, ...)."""
+        """Return a batch: windows (batch, steps, ...) and targets (batch, ...)."""
         rows, length = self._rows(index), self.length
         windows = [self.data[i - length : i : self.sampling_rate] for i in rows]
         samples = np.array(windows)
@@ -111,14 +111,14 @@ class TimeseriesGenerator(PyDataset):
 def make_sampling_table(
     size: int, sampling_factor: float = 1e-5
 ) -> NDArray[np.float64]:
-    """How likely each word is to be kept, as word2vec thins out frequent ones.
+    """Return the probability to keep each word, by word2vec's subsampling.
 
-    min(1, sqrt(factor / f)), where f = 1 / (r (log(r) + 0.577) + 1/2 - 1 / (12 r)) is
-    about the frequency of the word of rank r.
+    The formula is min(1, sqrt(factor / f)). f = 1 / (r (log(r) + 0.577) + 1/2 - 1 / (12
+    r)) approximates the frequency of the word of rank r.
 
     Args:
-        size: how many words there are, the most frequent first.
-        sampling_factor: a smaller one thins out more words.
+        size: the number of words, the most frequent first.
+        sampling_factor: a smaller factor removes more words.
 
     Returns:
         (size,): probabilities.
@@ -149,20 +149,20 @@ def skipgrams(
     sampling_table: Any = None,
     seed: int | None = None,
 ) -> tuple[list[list[int]], list[Any]]:
-    """Pairs of words that are near each other, and pairs with words drawn at random.
+    """Return pairs of neighbouring words, and pairs with random words.
 
     Args:
-        sequence: the numbers of words; 0 is none.
-        vocabulary_size: one more than the largest number.
-        window_size: how far apart near words are, at most.
-        negative_samples: how many random pairs there are for each pair of near words.
-        shuffle: whether pairs are mixed.
+        sequence: word indices; 0 is not a word.
+        vocabulary_size: the largest index plus 1.
+        window_size: the maximum distance of neighbouring words.
+        negative_samples: the number of random pairs per pair of neighbours.
+        shuffle: whether to shuffle the pairs.
         categorical: whether labels are [0, 1] and [1, 0] instead of 1 and 0.
-        sampling_table: how likely each word is to be kept; None: all are.
-        seed: of the mixing; Python's generator is seeded with it.
+        sampling_table: the probability to keep each word; None keeps all.
+        seed: of the shuffle; it seeds Python's generator.
 
     Returns:
-        Pairs, and their labels: 1 for words that are near each other.
+        Pairs, and their labels: 1 for neighbouring words.
 
     Reference:
         https://arxiv.org/abs/1301.3781
@@ -193,7 +193,7 @@ def skipgrams(
 
 
 def _near(sequence: Sequence[int], window_size: int, table: Any) -> list[list[int]]:
-    """Each word that is kept, with each of those around it."""
+    """Return the pairs of each kept word and its neighbours."""
     couples = []
     for i, word in enumerate(sequence):
         if not word or (table is not None and table[word] < random.random()):

@@ -1,4 +1,4 @@
-"""`tf.keras.preprocessing.text`: texts as rows of numbers of words."""
+"""`tf.keras.preprocessing.text`: texts as sequences of word indices."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = [
 
 FILTERS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~\t\n'
 MODES = ("binary", "count", "freq", "tfidf")
-# What a config has as JSON texts of its own.
+# Entries of a config that are JSON texts.
 _TABLES = ("word_counts", "word_docs", "index_docs", "index_word", "word_index")
 
 
 def text_to_word_sequence(
     input_text: str, filters: str = FILTERS, lower: bool = True, split: str = " "
 ) -> list[str]:
-    """The words of a text.
+    """Split a text into words.
 
     Args:
         input_text: the text.
-        filters: characters that stand for the space between words.
-        lower: whether to take the letters as lower-case ones.
-        split: what is between words.
+        filters: characters that are replaced by the separator.
+        lower: whether to convert to lower case.
+        split: the separator of words.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -55,14 +55,15 @@ def hashing_trick(
     split: str = " ",
     analyzer: Callable[[str], Iterable[str]] | None = None,
 ) -> list[int]:
-    """A number in [1, n) for each word of a text: its hash, modulo n - 1, plus 1.
+    """Return an index in [1, n) for each word of a text: its hash, modulo n - 1, plus
+    1.
 
     Args:
         text: the text.
-        n: one more than the largest number.
+        n: the largest index plus 1.
         hash_function: from a word to an integer; "md5", which is the same in all
             processes; None: Python's `hash`, which is not.
-        filters, lower, split: as of `text_to_word_sequence`.
+        filters, lower, split: as in `text_to_word_sequence`.
         analyzer: from a text to its words, instead of `text_to_word_sequence`.
 
     Example:
@@ -87,7 +88,7 @@ def one_hot(
     split: str = " ",
     analyzer: Callable[[str], Iterable[str]] | None = None,
 ) -> list[int]:
-    """`hashing_trick` with Python's `hash`: other numbers in each process."""
+    """Apply `hashing_trick` with Python's `hash`, which differs in each process."""
     return hashing_trick(input_text, n, None, filters, lower, split, analyzer)
 
 
@@ -102,25 +103,26 @@ def _words(text: Any, filters: str, lower: bool, split: str, analyzer: Any) -> A
 
 
 class Tokenizer:
-    """Numbers words by how often they occur, and makes texts rows of these numbers.
+    """Tokenizer with word indices by frequency, from texts to index sequences.
 
-    The most frequent word is 1, or 2 where words that are not known have a token: that
-    is 1. For new code there is `TextVectorization`.
+    The most frequent word has index 1, or 2 if there is a token for unknown words,
+    which then has index 1. New code uses `TextVectorization`.
 
     Args:
-        num_words: only words with a number below it are kept; None: all.
-        filters, lower, split: as of `text_to_word_sequence`.
+        num_words: keep only words with an index below it; None: all.
+        filters, lower, split: as in `text_to_word_sequence`.
         char_level: whether each character is a word.
-        oov_token: what stands for words that are not known; None: they are left out.
+        oov_token: the replacement of unknown words; None: they are dropped.
         analyzer: from a text to its words, instead of `text_to_word_sequence`.
-        **kwargs: `document_count`, of texts seen so far; and `nb_words`, the older name
-            of `num_words`.
+        **kwargs: `document_count`, of previous texts; and `nb_words`, the legacy name
+            of
+            `num_words`.
 
     Attributes:
-        word_index, index_word: the number of each word, and the word of each number.
-        word_counts: how often each word occurs, in the order of their first occurrence.
-        word_docs, index_docs: in how many texts a word occurs, by word and by number.
-        document_count: how many texts there were.
+        word_index, index_word: the index of each word, and the word of each index.
+        word_counts: the count of each word, in the order of first occurrence.
+        word_docs, index_docs: the number of texts with a word, by word and by index.
+        document_count: the number of texts.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -161,7 +163,7 @@ class Tokenizer:
         self.index_word: dict[int, Any] = {}
 
     def _words(self, text: Any) -> Any:
-        """The words of a text, which may be a list of them already."""
+        """Return the words of a text, which can also be a list of words."""
         if not self.char_level and not isinstance(text, list):
             return _words(text, self.filters, self.lower, self.split, self.analyzer)
         if not self.lower:
@@ -171,7 +173,7 @@ class Tokenizer:
         return text.lower()
 
     def fit_on_texts(self, texts: Iterable[Any]) -> None:
-        """Count the words of texts, and number them.
+        """Count the words of texts, and assign indices.
 
         Args:
             texts: texts, or lists of words.
@@ -183,34 +185,34 @@ class Tokenizer:
                 self.word_counts[word] = self.word_counts.get(word, 0) + 1
             for word in set(words):
                 self.word_docs[word] = self.word_docs.get(word, 0) + 1
-        # Words that are as frequent stay in the order of their first occurrence.
+        # Words of equal frequency stay in the order of their first occurrence.
         known = sorted(self.word_counts, key=lambda word: -self.word_counts[word])
         known = known if self.oov_token is None else [self.oov_token, *known]
-        # Of a word that is there twice, as that of unknown ones, the last place counts.
+        # If a text contains the token for unknown words, its last index counts.
         self.word_index = {word: number for number, word in enumerate(known, 1)}
         self.index_word = {number: word for word, number in self.word_index.items()}
         for word, count in self.word_docs.items():
             self.index_docs[self.word_index[word]] = count
 
     def fit_on_sequences(self, sequences: Sequence[Iterable[int]]) -> None:
-        """Count in how many rows each number occurs, as `mode="tfidf"` needs it."""
+        """Count the sequences that contain each index, for `mode="tfidf"`."""
         self.document_count += len(sequences)
         for sequence in sequences:
             for number in set(sequence):
                 self.index_docs[number] = self.index_docs.get(number, 0) + 1
 
     def texts_to_sequences(self, texts: Iterable[Any]) -> list[list[int]]:
-        """The numbers of the words of each text."""
+        """Return the word indices of each text."""
         return list(self.texts_to_sequences_generator(texts))
 
     def texts_to_sequences_generator(self, texts: Iterable[Any]) -> Iterator[list[int]]:
-        """The same, one text after the other."""
+        """Yield the word indices of each text."""
         for text in texts:
             numbers = (self._kept(self.word_index.get(w)) for w in self._words(text))
             yield [number for number in numbers if number is not None]
 
     def _kept(self, number: int | None) -> int | None:
-        """A number, or that of unknown words where it is None or not kept."""
+        """Return the index of a kept word, else the index of unknown words."""
         is_kept = number is not None and not (
             self.num_words and number >= self.num_words
         )
@@ -219,13 +221,13 @@ class Tokenizer:
         return self.word_index.get(self.oov_token)
 
     def sequences_to_texts(self, sequences: Iterable[Iterable[int]]) -> list[str]:
-        """The words of each row of numbers, with spaces between them."""
+        """Return the words of each sequence, separated by spaces."""
         return list(self.sequences_to_texts_generator(sequences))
 
     def sequences_to_texts_generator(
         self, sequences: Iterable[Iterable[int]]
     ) -> Iterator[str]:
-        """The same, one row after the other."""
+        """Yield the words of each sequence, separated by spaces."""
         for sequence in sequences:
             numbers = (
                 self._kept(n if n in self.index_word else None) for n in sequence
@@ -235,26 +237,27 @@ class Tokenizer:
     def texts_to_matrix(
         self, texts: Iterable[Any], mode: str = "binary"
     ) -> NDArray[np.float64]:
-        """A row for each text; see `sequences_to_matrix`."""
+        """Return one row per text; see `sequences_to_matrix`."""
         return self.sequences_to_matrix(self.texts_to_sequences(texts), mode)
 
     def sequences_to_matrix(
         self, sequences: Sequence[Sequence[int]], mode: str = "binary"
     ) -> NDArray[np.float64]:
-        """A row for each row of numbers, with a column for each number.
+        """Return one row per sequence, with a column for each index.
 
         Args:
-            sequences: rows of numbers.
-            mode: "binary": 1 for numbers that occur; "count": how often; "freq": that
-                over the length of the row; "tfidf": (1 + log(count)) * log(1 +
-                document_count / (1 + in how many texts the number occurs)).
+            sequences: sequences of word indices.
+            mode: "binary": 1 for an index that occurs; "count": its count; "freq": the
+                count divided by the sequence length; "tfidf": (1 + log(count)) * log(1
+                    +
+                document_count / (1 + the number of texts with the index)).
 
         Returns:
-            (rows, num_words), or one more than there are words.
+            (sequences, num_words), or the number of words plus 1.
 
         Raises:
-            ArgumentError: it is not known how many words there are, or for "tfidf" in
-                how many texts they occur.
+            ArgumentError: the number of words is unknown, or for "tfidf" the number of
+                texts with each word.
         """
         if mode not in MODES:
             raise unknown_choice("Tokenizer: mode", mode, MODES)
@@ -282,23 +285,24 @@ class Tokenizer:
         return {"binary": 1.0, "count": float(count), "freq": count / length}[mode]
 
     def get_config(self) -> dict[str, Any]:
-        """What `tokenizer_from_json` needs; an `analyzer` is not in it."""
+        """Return the config for `tokenizer_from_json`; it does not include an
+        `analyzer`."""
         plain = ("num_words", "filters", "lower", "split", "char_level", "oov_token")
         config = {name: getattr(self, name) for name in (*plain, "document_count")}
         return config | {name: json.dumps(getattr(self, name)) for name in _TABLES}
 
     def to_json(self, **kwargs: Any) -> str:
-        """The config as JSON.
+        """Return the config as JSON.
 
         Args:
-            **kwargs: given to `json.dumps`.
+            **kwargs: passed to `json.dumps`.
         """
         config = {"class_name": type(self).__name__, "config": self.get_config()}
         return json.dumps(config, **kwargs)
 
 
 def tokenizer_from_json(json_string: str) -> Tokenizer:
-    """The Tokenizer whose `to_json` made a text.
+    """Restore a Tokenizer from its `to_json` text.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf

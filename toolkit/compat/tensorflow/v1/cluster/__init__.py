@@ -1,1 +1,1 @@
-"""Graphs on several processes: a master cuts them, the tasks of a cluster run them."""
+"""Distributed graphs: a master partitions them, and the tasks of a cluster run them."""

@@ -1,7 +1,7 @@
-"""Messages between the tasks of a cluster: a header of JSON, then arrays as raw bytes.
+"""Messages between the tasks of a cluster: a JSON header, then arrays as raw bytes.
 
-Nothing that arrives can run code. What is announced is compared with limits before
-anything is made of it, and whatever is no message raises a FrameError.
+A message cannot run code. Declared sizes are checked against limits before any
+allocation, and an invalid message raises a FrameError.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from toolkit.errors import CommunicationError
 _PREFIX = struct.Struct("<4sI")
 _MAGIC = b"TKT1"
 LONGEST_HEADER = 64 << 20  # bytes
-DEEPEST = 64  # lists and objects inside of each other
+DEEPEST = 64  # nesting depth of lists and objects
 MOST_ARRAYS = 100_000
 LARGEST = 8 << 30  # bytes of all arrays of a message
 MOST_AXES = 32
 
 
 class FrameError(CommunicationError):
-    """What arrived is no message, or one beyond the limits."""
+    """Error of an invalid message, or of one beyond the limits."""
 
 
 class CutOffError(FrameError, EOFError):
-    """The other side has gone in the midst of a message."""
+    """Error of a connection that closes within a message."""
 
 
 def send(
@@ -41,12 +41,12 @@ def send(
     """Send a message.
 
     Args:
-        connection: to where.
-        header: what JSON can hold.
+        connection: the connection.
+        header: JSON data.
         arrays: of numbers, in host memory.
 
     Raises:
-        FrameError: if it is beyond the limits.
+        FrameError: if it exceeds the limits.
     """
     arrays = [np.asarray(x) for x in arrays]
     specs = [[dtypes.NAMES[x.dtype], list(x.shape)] for x in arrays]
@@ -60,7 +60,7 @@ def send(
         )
     connection.sendall(_PREFIX.pack(_MAGIC, len(text)) + text)
     for x in arrays:
-        if x.nbytes:  # bytes whatever the dtype: bfloat16 has no buffer of its own
+        if x.nbytes:  # as bytes: bfloat16 does not support the buffer protocol
             flat = np.ascontiguousarray(x).reshape(-1)
             connection.sendall(flat.view(np.uint8).data)
 
@@ -68,16 +68,16 @@ def send(
 def receive(
     connection: socket.socket, patience: float | None = None
 ) -> tuple[dict[str, Any], list[Any]]:
-    """The next message.
+    """Receive the next message.
 
     Args:
-        connection: from where.
-        patience: seconds in which the rest of a message that has begun must go on.
+        connection: the connection.
+        patience: the timeout in seconds between the parts of a message.
 
     Raises:
-        EOFError: the other side has closed the connection between two messages.
-        CutOffError: it has closed it in the midst of one.
-        FrameError: what arrives is none.
+        EOFError: the peer closed the connection between two messages.
+        CutOffError: the peer closed it within a message.
+        FrameError: the message is invalid.
     """
     first = connection.recv(1)
     if not first:
@@ -111,7 +111,7 @@ def _parsed(text: bytearray) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects are inside of each other, without recursion."""
+    """Return the nesting depth of lists and objects, without recursion."""
     depth, level = 0, [value]
     while level := [x for x in level if isinstance(x, (list, dict))]:
         depth += 1
@@ -128,7 +128,7 @@ def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
         raise FrameError(f"expected arrays of at most {LARGEST:,} bytes")
     found = []
     for name, shape in checked:
-        try:  # memory is used as far as bytes arrive
+        try:  # memory grows with the received bytes
             array = np.empty(shape, dtypes.numpy_dtype(name))
         except (MemoryError, ValueError) as error:
             raise FrameError(f"no memory for {name}{list(shape)} ({error})") from None
@@ -139,7 +139,7 @@ def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
 
 
 def checked_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
-    """The dtype and shape that a list says, if it says them."""
+    """Return the validated dtype and shape from a list."""
     if isinstance(spec, list) and len(spec) == 2:
         name, shape = spec
         if name in dtypes.DTYPES and isinstance(shape, list):
@@ -153,7 +153,7 @@ def _is_extent(n: Any) -> bool:
 
 
 def _gradually(connection: socket.socket, count: int) -> bytearray:
-    """Return the next bytes; memory is used as far as bytes arrive."""
+    """Receive the next bytes; memory grows with the received bytes."""
     found = bytearray()
     while len(found) < count:
         part = connection.recv(min(count - len(found), 1 << 18))
@@ -164,7 +164,7 @@ def _gradually(connection: socket.socket, count: int) -> bytearray:
 
 
 def _exactly(connection: socket.socket, buffer: Any) -> Any:
-    """Fill a buffer with what arrives."""
+    """Fill a buffer with received bytes."""
     view, at = memoryview(buffer), 0
     while at < len(view):
         count = connection.recv_into(view[at:])

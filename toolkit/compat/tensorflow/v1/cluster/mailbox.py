@@ -1,4 +1,4 @@
-"""What tasks send each other during a run: values by run and number."""
+"""Values that tasks exchange during a run, by run and value number."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
 
 MOST = 100_000
-# Runs that have ended are remembered, as what was sent for them may come late.
+# Number of ended runs to remember, because a value can arrive late.
 _REMEMBERED = 256
 
 
 class Mailbox:
-    """The values that came for one session."""
+    """The received values of one session."""
 
     def __init__(self) -> None:
         self._arrived = threading.Condition()
@@ -23,7 +23,7 @@ class Mailbox:
         self._ended: deque[int] = deque(maxlen=_REMEMBERED)
 
     def put(self, run: int, number: int, array: Any) -> None:
-        """Take in what came."""
+        """Store a received value."""
         with self._arrived:
             if run in self._ended:
                 return
@@ -36,8 +36,8 @@ class Mailbox:
         """Wait for a value.
 
         Args:
-            run, number: whose.
-            check: called now and then, to raise what ends the waiting.
+            run, number: the keys of the value.
+            check: called repeatedly; raises to stop the wait.
         """
         key = run, number
         while True:
@@ -49,7 +49,7 @@ class Mailbox:
             check()
 
     def end(self, run: int) -> None:
-        """Forget what came for a run, and what may come yet."""
+        """Discard the values of a run, also future ones."""
         with self._arrived:
             self._ended.append(run)
             for key in [key for key in self._values if key[0] == run]:

@@ -1,4 +1,4 @@
-"""The master: a session's side of a cluster, which sends parts and asks for runs."""
+"""The master: the client side of a cluster, which sends graph parts and starts runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from toolkit.errors import (
     ToolkitError,
 )
 
-# So many programs of a session does each task keep: those that were used last.
+# Each task keeps this number of most recently used programs of a session.
 MOST_PROGRAMS = 512
-# How often a task that does not answer is asked whether it lives, in seconds.
+# Interval in seconds between liveness checks of a silent task.
 PING = 2.0
 Message = tuple[dict[str, Any], Sequence[Any]]
 _KINDS: dict[str, type[ToolkitError]] = {
@@ -40,15 +40,15 @@ _KINDS: dict[str, type[ToolkitError]] = {
 
 
 class Master:
-    """What a session knows of its cluster.
+    """The connections of a session to its cluster.
 
     Args:
-        target: of the server that is asked who the others are, "tcp://host:port".
-        deadline: seconds that a run may take; None: any.
+        target: of the server that reports the cluster, "tcp://host:port".
+        deadline: the maximum seconds of a run; None: unlimited.
 
     Attributes:
         cluster: the tasks.
-        default: the task of what is placed nowhere: that of the target.
+        default: the task of operations without a device: the task of the target.
     """
 
     cluster: ClusterSpec
@@ -67,15 +67,15 @@ class Master:
         self._lock = threading.Lock()
         self._idle: list[dict[Task, socket.socket]] = []
         self._met: set[Task] = set()
-        # The programs that a task knows, in the order of their use.
+        # The registered programs of a task, in the order of their use.
         self._told: defaultdict[Task, dict[int, None]] = defaultdict(dict)
         self.cluster, self.default = _asked(address)
 
     def task_of(self, device: str | None, what: str) -> tuple[Task, str | None]:
-        """The task of a place, and the device there.
+        """Return the task and the local device of a device name.
 
         Raises:
-            ArgumentError: if there is no such task.
+            ArgumentError: if the task does not exist.
         """
         place = Place() if device is None else parse(device)
         job = self.default.job if place.job is None else place.job
@@ -96,12 +96,13 @@ class Master:
         parts: Mapping[Task, Message],
         feeds: Mapping[Task, Sequence[Any]],
     ) -> dict[int, Any]:
-        """Run the parts of a program on all its tasks; what they fetch, by number.
+        """Run the parts of a program on all its tasks; return the fetched values by
+        number.
 
         Args:
-            program: its number; a task is told its part when it does not know it.
-            parts: what each task is told.
-            feeds: what each is sent now.
+            program: its number; a part is registered at a task that does not have it.
+            parts: the message with the part of each task.
+            feeds: the values to send to each task.
         """
         run = next(self._runs)
         header = {"type": "run", "program": program, "run": run}
@@ -114,7 +115,7 @@ class Master:
         self._exchange(channels, register, None)
         for task in parts:
             known = self._told[task]
-            known.pop(program, None)  # the last is the one used last
+            known.pop(program, None)  # moves it to the end: most recently used
             known[program] = None
         messages = {task: (header, feeds[task]) for task in parts}
         replies = self._exchange(channels, messages, run)
@@ -128,7 +129,7 @@ class Master:
     def _registering(
         self, task: Task, program: int, told: dict[str, Any]
     ) -> dict[str, Any]:
-        """The message that tells a task a program, and which ones to forget."""
+        """Return the message that registers a program, and removes the oldest ones."""
         known = self._told[task]
         old = list(known)[: max(0, len(known) + 1 - MOST_PROGRAMS)]
         for number in old:
@@ -138,14 +139,14 @@ class Master:
     def ask(
         self, task: Task, header: dict[str, Any], arrays: Sequence[Any] = ()
     ) -> Any:
-        """The answer of one task."""
+        """Send a message to one task, and return the reply."""
         channels = self._take([task])
         reply = self._exchange(channels, {task: (header, arrays)}, None)[task]
         self._give_back(channels)
         return reply[0]
 
     def known(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
-        """Which Variables have a value."""
+        """Return for each Variable whether it has a value."""
         wanted = list(variables)
         found: dict[tuple[Task, str], bool] = {}
         for task in dict.fromkeys(task for task, _ in wanted):
@@ -156,21 +157,21 @@ class Master:
         return [found[each] for each in wanted]
 
     def assign(self, task: Task, name: str, array: Any) -> None:
-        """Give a Variable a value."""
+        """Assign a value to a Variable."""
         self.ask(task, {"type": "assign", "name": name}, [array])
 
     def wait_above(self, task: Task, names: list[str], value: int) -> None:
         """Wait until all of some Variables are above a number.
 
         Raises:
-            StalledError: one was not for too long.
+            StalledError: the wait timed out.
         """
         seconds = self._deadline or patience()
         header = {"type": "wait", "names": names, "above": value, "patience": seconds}
         self.ask(task, header)
 
     def close(self) -> None:
-        """End all connections: tasks forget the session, but not its Variables."""
+        """Close all connections: tasks discard the session, but not its Variables."""
         with self._lock:
             idle, self._idle = self._idle, []
         for channels in idle:
@@ -179,13 +180,14 @@ class Master:
     # --- connections ------------------------------------------------------------------
 
     def _take(self, tasks: Iterable[Task]) -> dict[Task, socket.socket]:
-        """Connections that no other thread uses, at least to these tasks."""
+        """Take connections to at least these tasks, which no other thread uses."""
         with self._lock:
             channels = self._idle.pop() if self._idle else {}
         try:
             for task in tasks:
                 if task in channels and ready([channels[task]]):
-                    channels.pop(task).close()  # it says nothing unasked: it has ended
+                    # a task sends only replies: the connection is closed
+                    channels.pop(task).close()
                 if task not in channels:
                     channels[task] = self._connected(task)
         except BaseException:
@@ -200,7 +202,8 @@ class Master:
     def _connected(self, task: Task) -> socket.socket:
         address = self.cluster.task_address(*task)
         seconds = patience()
-        try:  # tasks start in any order, but one that was there need not come back
+        # at the start tasks appear in any order, but a known task is not waited for
+        try:
             found = connect(address, seconds, wait=task not in self._met)
         except OSError as error:
             raise lost(task, address, error) from error
@@ -212,7 +215,7 @@ class Master:
         return found
 
     def _greet(self, found: socket.socket, task: Task, address: str) -> None:
-        """Make sure who this is, and open the session there."""
+        """Verify the identity of a task, and open the session."""
         try:
             found.settimeout(patience())
             frames.send(found, {"type": "hello"})
@@ -224,7 +227,7 @@ class Master:
             raise lost(task, address, str(error) or "it has ended") from error
         with _understood(task):
             cluster, found_task = _who(reply)
-            known = set(opened["programs"])  # none, if it was started again
+            known = set(opened["programs"])  # empty after a restart of the task
         if (cluster, found_task) != (self.cluster, task):
             raise CommunicationError(
                 f"{task} at {address}: expected this task of {self.cluster}; there is "
@@ -240,14 +243,15 @@ class Master:
         messages: Mapping[Task, Message],
         run: int | None,
     ) -> dict[Task, Any]:
-        """Send each task its message, and wait for the answers.
+        """Send a message to each task, and wait for the replies.
 
-        An error of one ends the run on the others.
+        An error of one task aborts the run on all other tasks.
         """
         exchange = _Exchange(self.cluster, channels, self._deadline)
         try:
             found = exchange(messages)
-        except BaseException:  # Ctrl-C too: answers that come later belong to nobody
+        # also for Ctrl-C: late replies would be read by the next run
+        except BaseException:
             _close(channels)
             raise
         if exchange.error is not None:
@@ -260,7 +264,7 @@ class Master:
 
 
 class _Exchange:
-    """Messages to several tasks, and their answers."""
+    """Messages to several tasks, and their replies."""
 
     def __init__(
         self,
@@ -318,7 +322,7 @@ class _Exchange:
         found[task] = reply, arrays
 
     def _look_after(self) -> None:
-        """Ask the tasks that are silent whether they live."""
+        """Check whether silent tasks are alive."""
         for task in list(self._waiting):
             address = self._cluster.task_address(*task)
             if _lives(address):
@@ -333,7 +337,7 @@ class _Exchange:
         return lost(task, address, reason or "it has ended")
 
     def _fail(self, error: ToolkitError, broken: bool) -> None:
-        """Keep the first error, and end the run on the others."""
+        """Store the first error, and abort the run on all other tasks."""
         self.broken |= broken
         if self.error is not None:
             return
@@ -344,7 +348,7 @@ class _Exchange:
                     self._channels[task], {"type": "abort", "reason": str(error)[:1000]}
                 )
             except OSError:
-                pass  # its own answer tells
+                pass  # its own reply has the error
 
 
 def _lives(address: str) -> bool:
@@ -359,7 +363,7 @@ def _lives(address: str) -> bool:
 
 
 def _asked(address: str) -> tuple[ClusterSpec, Task]:
-    """The cluster that a server says, and which task it is."""
+    """Request the cluster and the task of a server."""
     try:
         with connect(address, patience(), wait=True) as connection:
             connection.settimeout(patience())
@@ -374,17 +378,17 @@ def _asked(address: str) -> tuple[ClusterSpec, Task]:
 
 
 def _who(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
-    """The cluster and the task that a server says it is of."""
+    """Parse the cluster and the task from a server's reply."""
     jobs = reply["cluster"].items()
     numbered = {job: {int(i): x for i, x in tasks.items()} for job, tasks in jobs}
     cluster, task = ClusterSpec(numbered), Task(*reply["task"])
-    cluster.task_address(*task)  # raises if there is none
+    cluster.task_address(*task)  # raises if the task does not exist
     return cluster, task
 
 
 @contextmanager
 def _understood(who: object) -> Iterator[None]:
-    """Raise a clear error where an answer is not what was asked for."""
+    """Raise a clear error for an invalid reply."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Graphs of runs, cut by task: what each computes, takes, gives, reads and writes."""
+"""Partition of a run's graph by task: inputs, outputs, and Variables of each part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.ir import Graph, Node, Value
 
 @dataclass
 class Part:
-    """What a task does without waiting in between; Variables change all at its end."""
+    """Work of a task without a wait; all Variables are written at its end."""
 
     nodes: list[Node] = field(default_factory=list)
     takes: dict[Value, None] = field(default_factory=dict)
@@ -28,14 +28,14 @@ class Part:
 
 @record
 class Run:
-    """A graph to be cut.
+    """A graph to partition.
 
     Attributes:
         graph: pruned.
         where: the task of each node.
-        feeds: values that the master sends to whoever reads them.
+        feeds: values that the master sends to the tasks that read them.
         variables: of inputs that are Variables: their name and task.
-        fetches: values that the master wants.
+        fetches: values to return to the master.
         writes: of Variables that change: name, task and new value.
         names: of the operations of nodes, for errors.
     """
@@ -50,10 +50,10 @@ class Run:
 
 
 class Cut:
-    """The parts of a run by task, in their order.
+    """The parts of a run by task, in order.
 
-    A part is as early as what it reads allows, but what only changes Variables is as
-    late as all on its task: it starts from values that are as new as possible.
+    A part starts as soon as its inputs exist. Nodes that only update Variables are in
+    the last part of their task, so that they read the newest values.
     """
 
     def __init__(self, run: Run) -> None:
@@ -92,7 +92,7 @@ class Cut:
         return found
 
     def _late(self) -> list[Node]:
-        """The nodes that compute nothing but new values of Variables of their task."""
+        """Return the nodes that only compute new values of Variables of their task."""
         run = self.run
         changes: defaultdict[Value, set[Task]] = defaultdict(set)
         for _, owner, value in run.writes:
@@ -117,7 +117,7 @@ class Cut:
         return task, stage + (where != task)
 
     def _connect(self) -> None:
-        """Say of each part what it takes, reads, gives and writes."""
+        """Set the received, read, sent and written values of each part."""
         for place, part in list(self._parts.items()):
             made = {y for node in part.nodes for y in node.outputs}
             for node in part.nodes:
@@ -135,7 +135,7 @@ class Cut:
                 self._parts[place].fetches[value] = None
 
     def _need(self, x: Value, place: tuple[Task, int]) -> None:
-        """Let a part have a value."""
+        """Make a value available to a part."""
         if x not in self._at:
             if x.constant is not None:
                 self._parts[place].results[x] = None
@@ -148,7 +148,7 @@ class Cut:
             self._parts[place].takes[x] = None
         elif x in self.run.variables:
             name, _ = self.run.variables[x]
-            # After the run has changed it, what it read before holds.
+            # A read after the write of this run must return the old value.
             _, last = self._written.get(name, place)
             self._parts[task, min(stage, last)].reads[x] = None
         else:
@@ -157,7 +157,7 @@ class Cut:
     # --- as data ----------------------------------------------------------------------
 
     def messages(self) -> dict[Task, tuple[dict[str, Any], list[Any]]]:
-        """For each task, what it needs to know: data, and the constants."""
+        """Return for each task the description of its parts, and the constants."""
         ids: dict[Value, int] = {}
         found = {}
         for task, parts in self.parts.items():

@@ -1,4 +1,4 @@
-"""Connections to other tasks: made when they are needed, kept, and their failures."""
+"""Connections to other tasks, opened on demand and cached, and their failures."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_an
 from toolkit.compat.tensorflow.v1.cluster.token import token
 from toolkit.errors import CommunicationError, RankLostError
 
-# Seconds after which a task that does not answer at all counts as lost.
+# Seconds without any answer after which a task counts as lost.
 PATIENCE = 60.0
 
 
 def patience() -> float:
-    """How long a task may not answer, in seconds: TOOLKIT_TIMEOUT, or 60."""
+    """Return the timeout for answers of a task in seconds: TOOLKIT_TIMEOUT, or 60."""
     return settings.timeout(PATIENCE)
 
 
 def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
-    """A connection to an address.
+    """Connect to an address.
 
     Args:
         address: "host:port".
-        seconds: how long to try.
-        wait: whether to try again while nobody listens there.
+        seconds: the timeout.
+        wait: whether to retry while no server listens.
 
     Raises:
-        OSError: if there is none.
-        CommunicationError: if the task there has another token.
+        OSError: if the connection fails.
+        CommunicationError: if the task has another token.
     """
     secret = token()
     end = time.monotonic() + seconds
@@ -65,16 +65,16 @@ def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
 
 
 def lost(task: Task, address: str, reason: object) -> RankLostError:
-    """The error of a task that is not there."""
+    """Return the error of a lost task."""
     return RankLostError(f"{task} at {address} is lost: {reason}")
 
 
 def ready(
     connections: Iterable[socket.socket], seconds: float = 0.0
 ) -> list[socket.socket]:
-    """Those at which something has arrived, or that have ended.
+    """Return the connections with received data, or closed ones.
 
-    Not by `select`, which knows the first 1,024 files of a process only.
+    `select` is not used, because it supports only the first 1,024 files of a process.
     """
     with selectors.DefaultSelector() as selector:
         for connection in connections:
@@ -83,10 +83,10 @@ def ready(
 
 
 class Peers:
-    """Where a task sends values to.
+    """Connections for values that a task sends to other tasks.
 
     Args:
-        cluster: who there is.
+        cluster: the cluster.
     """
 
     def __init__(self, cluster: ClusterSpec) -> None:
@@ -95,10 +95,10 @@ class Peers:
         self._peers: dict[Task, tuple[threading.Lock, list[socket.socket]]] = {}
 
     def send(self, task: Task, header: dict[str, Any], arrays: list[Any]) -> None:
-        """Send a message to a task, which does not answer.
+        """Send a message to a task, without a reply.
 
         Raises:
-            RankLostError: if the task is not there, or takes nothing.
+            RankLostError: if the task does not exist, or does not receive.
         """
         address = self._cluster.task_address(*task)
         with self._lock:
@@ -117,7 +117,7 @@ class Peers:
                 raise lost(task, address, error) from error
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         with self._lock:
             for _, kept in self._peers.values():
                 while kept:
@@ -125,7 +125,7 @@ class Peers:
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether the other side, which never sends anything, has closed it."""
+    """Return whether the peer, which never sends data, has closed the connection."""
     connection.setblocking(False)
     try:
         return not connection.recv(1)

@@ -1,7 +1,7 @@
-"""Graphs of the representation as data: names, attributes, specs, raw constants.
+"""Serialized graphs: names, attributes, specs, raw constants.
 
-Who reads one knows the primitives by their names, and computes the specs of all values
-by their rules: neither code nor specs are taken from what was sent.
+The decoder looks up primitives by their names, and computes the specs of all values by
+their rules. It accepts neither code nor specs from the message.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from toolkit.errors import ToolkitError, UnsupportedError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.ir.scalars import arity
 
-# Their primitives are registered where they are imported.
+# The import of these modules registers their primitives.
 REGISTERED: tuple[Any, ...] = (branches, loops, toolkit.random.draws)
 MOST_NODES = 200_000
 LARGEST_VALUE = 16 << 30  # bytes
 
 
 class Encoder:
-    """Writes graphs as data.
+    """Encoder of graphs as data.
 
     Args:
-        arrays: to which the constants are appended.
-        names: who a node is of, for errors.
+        arrays: the list for the constants.
+        names: the operation names of nodes, for errors.
 
     Attributes:
         ids: the number of each value.
@@ -42,14 +42,14 @@ class Encoder:
     ) -> None:
         self.arrays, self.names = arrays, names or {}
         self.ids: dict[Value, int] = {}
-        self._places: dict[Value, int] = {}  # of constants among the arrays
+        self._places: dict[Value, int] = {}  # indices of constants in the arrays
 
     def id(self, value: Value) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         return self.ids.setdefault(value, len(self.ids))
 
     def graph(self, graph: Graph) -> dict[str, Any]:
-        """A graph as what JSON can hold."""
+        """Encode a graph as JSON data."""
         return {
             "inputs": [[self.id(x), *_spec(x)] for x in graph.inputs],
             "nodes": [self._node(node) for node in graph.nodes],
@@ -72,7 +72,7 @@ class Encoder:
         return UnsupportedError(f"operation {whose!r} cannot run on a task: {reason}")
 
     def _read(self, value: Value) -> Any:
-        """What a node reads: a value's number, or the place of a constant."""
+        """Encode an operand: the number of a value, or the index of a constant."""
         if value.constant is None:
             return self.id(value)
         if value not in self._places:
@@ -83,7 +83,7 @@ class Encoder:
     def _attribute(self, node: Node, key: str, value: Any) -> Any:
         if value is None or type(value) in (bool, int):
             return value
-        if isinstance(value, str):  # dtypes of TensorFlow are subclasses
+        if isinstance(value, str):  # TensorFlow's dtypes are subclasses of str
             return str.__str__(value)
         if type(value) is float:
             return value if math.isfinite(value) else {"float": repr(value)}
@@ -112,10 +112,10 @@ def _spec(x: Value) -> tuple[str, list[int]]:
 
 
 class Decoder:
-    """Makes graphs of data, checked.
+    """Decoder of graphs, with validation.
 
     Args:
-        arrays: that came with them.
+        arrays: of the message.
 
     Attributes:
         values: by number.
@@ -127,16 +127,17 @@ class Decoder:
         self._count = 0
 
     def graph(self, data: Any) -> Graph:
-        """The graph that was written.
+        """Decode a graph.
 
         Raises:
-            FrameError: what came is none.
+            FrameError: the data are invalid.
         """
         try:
             return self._graph(data)
         except (ToolkitError, MemoryError):
             raise
-        except Exception as error:  # what a rule makes of arguments that do not fit
+        # a rule can raise any exception for invalid arguments
+        except Exception as error:
             raise FrameError(
                 f"expected a graph ({type(error).__name__}: {error})"
             ) from error
@@ -200,7 +201,7 @@ class Decoder:
 
 
 def primitive_named(name: Any) -> Primitive:
-    """A primitive that tasks may compute."""
+    """Return a primitive that tasks can compute."""
     found = PRIMITIVES.get(name) if isinstance(name, str) else None
     if found is None or found.kind is Kind.COLLECTIVE:
         raise FrameError(f"{name!r} is no primitive that a task knows")
@@ -208,7 +209,8 @@ def primitive_named(name: Any) -> Primitive:
 
 
 def _fits(rule: Any, count: int, attrs: Mapping[str, Any]) -> bool:
-    """Whether a scalar rule takes so many inputs, besides attributes by name."""
+    """Return whether a scalar rule accepts this number of inputs, and named
+    attributes."""
     names = rule.__code__.co_varnames[1 : 1 + arity(rule)]
     return len([name for name in names if name not in attrs]) == count
 

@@ -1,4 +1,5 @@
-"""Plans of sessions on a cluster: traced here, cut by task, computed there."""
+"""Plans of sessions on a cluster: traced by the client, partitioned, run by the
+tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from toolkit.errors import TraceError, UnsupportedError
 from toolkit.ir import Node
 from toolkit.thread_state import restored
 
-# Steps that only touch what the client has: done before each run.
+# Steps with only client-side effects: they run before each run.
 _CLIENTS = ("MakeIterator",)
 _WHY_NOT = {
     "Assert": "whether it raises depends on values, which a program does not look at",
@@ -32,14 +33,14 @@ _WHY_NOT = {
 
 @record
 class Prepared:
-    """A plan for arguments of some shapes, as tasks know it.
+    """A plan for arguments of some shapes, registered at tasks.
 
     Attributes:
         number: of the program.
-        parts: what each task is told.
-        feeds: for each task, which of the arguments it is sent.
+        parts: the message with the part of each task.
+        feeds: for each task, the indices of the arguments to send.
         results: of each fetch: None, an array, or the number of a value; or ("fed", i).
-        awaited: a value, as in results, and by task the Variables to be above it.
+        awaited: a value, as in results, and by task the Variables that must exceed it.
     """
 
     number: int
@@ -50,7 +51,7 @@ class Prepared:
 
 
 class RemotePlan(Plan):
-    """What a set of fetches needs, computed by the tasks of a cluster."""
+    """The operations for a set of fetches, computed by the tasks of a cluster."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -67,7 +68,7 @@ class RemotePlan(Plan):
                 raise _refused(op, why)
 
     def _check_places(self) -> None:
-        """Every task may be named."""
+        """Do nothing: every task name is valid."""
 
     def __call__(self, values: Any) -> Any:
         for op in self._clients:
@@ -98,14 +99,14 @@ class RemotePlan(Plan):
         return self.pack(results[: len(self.fetches)])
 
     def place(self, variable: GraphVariable) -> tuple[Task, str]:
-        """The task of a Variable, and its name there."""
+        """Return the task of a Variable, and its name on the task."""
         master: Master = self.session.master
         task, _ = master.task_of(variable.device, f"variable {variable.path}")
         return task, variable.path
 
 
 def _result(wanted: Any, found: dict[int, Any], fed: list[Any]) -> Any:
-    """What `session.run` returns for a fetch."""
+    """Return the result of `session.run` for a fetch."""
     if isinstance(wanted, int):
         wanted = found[wanted]
     elif isinstance(wanted, tuple):
@@ -120,7 +121,7 @@ def _refused(operation: GraphOperation, why: str) -> UnsupportedError:
 
 
 class Tracing(Run):
-    """A run in a trace: nodes know their operation and where they are to run."""
+    """A traced run: nodes have their operation and their task."""
 
     plan: RemotePlan
 
@@ -142,7 +143,7 @@ class Tracing(Run):
                     (self._before(v), variables) for v, *variables in found
                 ]
 
-    # --- while it is traced -----------------------------------------------------------
+    # --- during the trace -------------------------------------------------------------
 
     def perform(self, operation: GraphOperation) -> None:
         self._operation = operation.name
@@ -169,10 +170,10 @@ class Tracing(Run):
     def is_initialized(self, variable: Any) -> bool:
         return self._initialized.get(variable, False)
 
-    # --- after it ---------------------------------------------------------------------
+    # --- after the trace --------------------------------------------------------------
 
     def prepare(self) -> Prepared:
-        """The parts of what was traced."""
+        """Partition the traced graph."""
         trace, session = self._trace, self.session
         tensors = [x for x in self._values if isinstance(x, Tensor)]
         read = [x for x, _ in self._awaited]
@@ -232,7 +233,8 @@ class Tracing(Run):
         return Prepared(number, messages, sent, results, awaited)
 
     def _before(self, variable: Any) -> Tensor:
-        """The value of a Variable as the run begins: what is fed for it, or its own."""
+        """Return the value of a Variable at the start of the run: the fed one or its
+        own."""
         if variable in self.known:
             return self.known[variable]
         return self._trace.capture(self.session.cell(variable))
@@ -244,7 +246,7 @@ class Tracing(Run):
         return found
 
     def _place(self, cell: Variable) -> tuple[str, Task]:
-        """The name and the task of what holds the value of a Variable here."""
+        """Return the name and the task of the Variable for a local cell."""
         variable = self.session.variable_of(cell)
         if variable is None:
             raise UnsupportedError(
@@ -255,7 +257,7 @@ class Tracing(Run):
         return name, task
 
     def _states(self, graph: Any, where: Any) -> dict[Variable, tuple[str, Task]]:
-        """The states of random numbers, each on the task that draws them."""
+        """Return the states of random numbers, each on the task that draws them."""
         captures: dict[Any, Any] = dict(self._trace.captures)
         found: dict[Variable, tuple[str, Task]] = {}
         for v, value in captures.items():
@@ -268,7 +270,7 @@ class Tracing(Run):
 
 
 def _known(x: Any, ids: dict[Any, int], feeds: dict[Any, int]) -> Any:
-    """A fetch: an array that is known, what is fed, or the number of a value."""
+    """Return a fetch: a constant array, a feed, or the number of a value."""
     if x.constant is not None:
         return x.constant
     return ("fed", feeds[x]) if x in feeds else ids[x]
@@ -279,10 +281,10 @@ def _awaited(operation: GraphOperation) -> tuple[Any, ...]:
 
 
 def master_of(target: str, config: Any) -> Master:
-    """The master of a session.
+    """Create the master of a session.
 
     Raises:
-        RankLostError: if nobody answers at the target.
+        RankLostError: if no server answers at the target.
     """
     milliseconds = getattr(config, "operation_timeout_in_ms", 0) or 0
     return Master(target, milliseconds / 1000 or None)

@@ -1,4 +1,4 @@
-"""Server: a task of a cluster, in threads of this process."""
+"""Server: a task of a cluster, in threads of the current process."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ PROTOCOL = "tcp"
 
 
 class Server:
-    """A task of a cluster: it holds Variables and runs parts of graphs for Sessions.
+    """A task of a cluster: it stores Variables and runs parts of graphs for Sessions.
 
-    It listens at its address in the ClusterSpec and there alone. It answers processes
-    that prove that they have the same token: the value of TOOLKIT_CLUSTER_TOKEN, or the
-    content of a file that only this account can read and that the first one makes.
-    Nothing is encrypted. The messages are data, with limits, and no code.
+    It listens only at its address in the ClusterSpec. It answers only processes with
+    the same token: the value of TOOLKIT_CLUSTER_TOKEN, or the content of a file that is
+    private to the account and that the first process creates. There is no encryption.
+    The messages are data, with limits, and contain no code.
 
     Args:
-        server_or_cluster_def: a ClusterSpec, or what makes one.
-        job_name: of this task; may be left out if there is one job.
-        task_index: of this task; may be left out if the job has one.
+        server_or_cluster_def: a ClusterSpec, or its argument.
+        job_name: of this task; optional for a cluster with one job.
+        task_index: of this task; optional for a job with one task.
         protocol: None or "tcp".
-        config: a `ConfigProto`; kept, and has no effect.
-        start: whether to begin at once.
+        config: a `ConfigProto`; stored, without effect.
+        start: whether to start immediately.
 
     Raises:
-        ArgumentError: if there is no such task.
-        CommunicationError: if its address cannot be listened at, or there is no token.
+        ArgumentError: if the task does not exist.
+        CommunicationError: if it cannot listen at its address, or there is no token.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -74,19 +74,19 @@ class Server:
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:
-        """A cluster of one task in this process, at a free port of this machine."""
+        """Create a cluster of one task in this process, at a free local port."""
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
         return Server({"local": [f"127.0.0.1:{port}"]}, config=config, start=start)
 
     @property
     def target(self) -> str:
-        """What a Session takes to run on this cluster."""
+        """Return the target for a Session on this cluster."""
         return f"{PROTOCOL}://{self.cluster.task_address(*self.task)}"
 
     @property
     def server_def(self) -> dict[str, Any]:
-        """The cluster and this task, as plain data."""
+        """Return the cluster and this task as plain data."""
         cluster = self.cluster.as_cluster_def()
         return {
             "cluster": cluster,
@@ -95,7 +95,7 @@ class Server:
         }
 
     def start(self) -> None:
-        """Listen, and serve in threads; a second time it does nothing."""
+        """Listen, and serve in threads; a second call does nothing."""
         if self._socket is not None:
             return
         address = self.cluster.task_address(*self.task)
@@ -117,12 +117,12 @@ class Server:
         ).start()
 
     def join(self) -> None:
-        """Serve until the process ends, or `stop` is called."""
+        """Serve until the process ends, or another thread calls `stop`."""
         while not self._ended.wait(3600):
             pass
 
     def stop(self) -> None:
-        """End all connections, and forget the Variables."""
+        """Close all connections, and discard the Variables."""
         self._ended.set()
         with self._lock:
             sockets = list(self._open)
@@ -130,7 +130,7 @@ class Server:
             sockets.append(self._socket)
             self.service.peers.close()
         for each in sockets:
-            try:  # closing alone does not wake a thread that waits in it
+            try:  # `close` does not wake a thread that waits in `accept`
                 each.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
@@ -159,7 +159,7 @@ class Server:
             while self._answer(client, connection):
                 pass
         except (OSError, EOFError):
-            pass  # whoever it was has gone
+            pass  # the peer has closed the connection
         finally:
             client.close()
             with self._lock:
@@ -167,19 +167,19 @@ class Server:
             connection.close()
 
     def _answer(self, client: Client, connection: socket.socket) -> bool:
-        """Answer one message; whether there may be more."""
+        """Answer one message; return whether further messages are possible."""
         try:
             header, arrays = frames.receive(connection, patience())
         except FrameError as error:
             self._tell(connection, error)
-            return False  # where the next message begins is not known
+            return False  # the start of the next message is unknown
         try:
             reply = client.answer(header, arrays)
         except (OSError, EOFError) as error:
             if not isinstance(error, ToolkitError):
                 raise
             self._tell(connection, error)
-        except Exception as error:  # of data that do not fit: the task lives on
+        except Exception as error:  # for invalid data: the task must survive
             self._tell(connection, error)
         else:
             if reply is not None:
@@ -206,5 +206,5 @@ def _chosen(cluster: ClusterSpec, job: str | None, index: int | None) -> Task:
                 f"Server: expected task_index, one of {cluster.task_indices(job)}"
             )
         (index,) = cluster.task_indices(job)
-    cluster.task_address(job, index)  # raises if there is none
+    cluster.task_address(job, index)  # raises if the task does not exist
     return Task(job, index)

@@ -1,4 +1,4 @@
-"""What a task does for its sessions: it keeps parts of graphs, and runs them."""
+"""The service of a task for its sessions: it stores parts of graphs, and runs them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_PROGRAMS = 1024  # of a session
 
 
 class Aborted(CommunicationError):
-    """The master has given a run up."""
+    """Error of a run that the master has aborted."""
 
 
 @record
@@ -45,7 +45,7 @@ class Step:
     fetches: Sequence[int]
 
     def compute(self, values: dict[int, Any]) -> None:
-        """Read Variables, compute, and write them: nothing comes in between."""
+        """Read Variables, compute, and write them, atomically."""
         if not self.writes:
             with locked(cell for cell, _ in self.reads):
                 values.update((number, cell.read()) for cell, number in self.reads)
@@ -60,7 +60,7 @@ class Step:
     def _run(self, values: dict[int, Any]) -> None:
         if self.run is not None:
             arrays = [values[number] for number, _ in self.inputs]
-            # Programs are machine code for these shapes, and look at none.
+            # Programs are machine code for these shapes, and do not check them.
             for x, (_, spec) in zip(arrays, self.inputs, strict=True):
                 if tuple(x.shape) != spec.shape or x.dtype.name != spec.dtype:
                     raise ShapeError(
@@ -73,7 +73,7 @@ class Step:
 
 @dataclass
 class SessionState:
-    """What a task knows of one session of a client."""
+    """The state of one session of a client."""
 
     mailbox: Mailbox = field(default_factory=Mailbox)
     programs: dict[int, tuple[list[int], list[Step]]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class SessionState:
 
 
 class Service:
-    """Answers messages.
+    """The handlers of messages.
 
     Args:
         cluster: all tasks.
@@ -96,11 +96,11 @@ class Service:
         self._lock = threading.Lock()
 
     def connected(self, connection: socket.socket) -> Client:
-        """Who talks over a new connection."""
+        """Return the client of a new connection."""
         return Client(self, connection)
 
     def open(self, name: str) -> SessionState:
-        """Count one more connection of a session."""
+        """Add a connection to a session."""
         with self._lock:
             if len(self._sessions) >= MOST_SESSIONS and name not in self._sessions:
                 raise FrameError(f"a task has at most {MOST_SESSIONS:,} sessions")
@@ -109,12 +109,12 @@ class Service:
             return found
 
     def session(self, name: Any) -> SessionState | None:
-        """The session of this name, if there is one."""
+        """Return the session with this name, or None."""
         with self._lock:
             return self._sessions.get(name) if isinstance(name, str) else None
 
     def close(self, name: str) -> None:
-        """Count one connection less; a session without any is forgotten."""
+        """Remove a connection; a session without connections is discarded."""
         with self._lock:
             state = self._sessions[name]
             state.connections -= 1
@@ -124,11 +124,11 @@ class Service:
 
 
 class Client:
-    """One connection: the client's, or that of another task, which sends values.
+    """One connection: from the client, or from another task that sends values.
 
     Args:
         service: of this task.
-        connection: over which messages come.
+        connection: the connection.
     """
 
     def __init__(self, service: Service, connection: socket.socket) -> None:
@@ -138,7 +138,7 @@ class Client:
         self._number = -1  # of the run
 
     def answer(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """The answer to a message: a header, and arrays; None if it gets none."""
+        """Return the reply to a message: a header, and arrays; None for no reply."""
         kind = header.get("type")
         handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if handler is None:
@@ -146,14 +146,14 @@ class Client:
         return handler(self, header, arrays)
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Handle the end of the connection."""
         if self._state is not None:
             self.service.close(self._name)
 
-    # --- what is asked ----------------------------------------------------------------
+    # --- handlers ---------------------------------------------------------------------
 
     def _hello(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Who this is, and who the others are."""
+        """Return this task and the cluster."""
         service = self.service
         jobs = {
             job: {str(i): address for i, address in tasks.items()}
@@ -162,7 +162,7 @@ class Client:
         return {"task": list(service.task), "cluster": jobs}, []
 
     def _open(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Which programs of a session are here."""
+        """Open a session, and return its registered programs."""
         name = header.get("session")
         if not isinstance(name, str) or not 16 <= len(name) <= 64 or self._state:
             raise FrameError("open: expected the name of a session, once")
@@ -170,18 +170,18 @@ class Client:
         return {"programs": list(self._state.programs)}, []
 
     def _give(self, header: dict[str, Any], arrays: list[Any]) -> None:
-        """A value from another task."""
+        """Receive a value from another task."""
         session = self.service.session(header.get("session"))
         run, number = _number(header, "run"), _number(header, "value")
         if session is not None and len(arrays) == 1:
             session.mailbox.put(run, number, arrays[0])
 
     def _known(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Which Variables have a value."""
+        """Return for each Variable whether it has a value."""
         return {"known": self.service.store.known(_names(header))}, []
 
     def _assign(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Give a Variable a value."""
+        """Assign a value to a Variable."""
         (array,) = arrays
         cell = self._cell(header.get("name"), [array.dtype.name, list(array.shape)])
         with locked([cell]):
@@ -189,7 +189,7 @@ class Client:
         return {}, []
 
     def _wait(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Answer as soon as Variables are above a number."""
+        """Reply as soon as Variables are above a number."""
         seconds = float(header.get("patience", 0))
         for name in _names(header):
             cell = self.service.store.existing(name)
@@ -197,7 +197,7 @@ class Client:
         return {}, []
 
     def _register(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Take in a part of a graph."""
+        """Register a part of a graph."""
         state = self._session()
         for number in header.get("forget", []):
             state.programs.pop(number, None)
@@ -215,7 +215,7 @@ class Client:
         return {}, []
 
     def _run(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """Run a part that was taken in; the answer has what the master wants."""
+        """Run a registered part; the reply has the fetched values."""
         state = self._session()
         program = state.programs.get(_number(header, "program"))
         if program is None:
@@ -252,11 +252,11 @@ class Client:
                 self.service.peers.send(task, header, [_out(values[number])])
 
     def _ping(self, header: dict[str, Any], arrays: list[Any]) -> Any:
-        """A sign of life."""
+        """Reply to a liveness check."""
         return {}, []
 
     def _abort(self, header: dict[str, Any], arrays: list[Any]) -> None:
-        """Too late: the run that is given up has ended here."""
+        """Do nothing: the aborted run has already ended on this task."""
 
     # --- helpers ----------------------------------------------------------------------
 
@@ -266,16 +266,17 @@ class Client:
         return self._state
 
     def _check(self) -> None:
-        """Raise if the master has gone, or has given up the run."""
+        """Raise if the master has closed the connection, or has aborted the run."""
         if ready([self.connection]):
-            header, _ = frames.receive(self.connection, 5.0)  # EOFError: it has gone
+            # EOFError: the connection is closed
+            header, _ = frames.receive(self.connection, 5.0)
             raise Aborted(f"given up: {header.get('reason', '')}")
 
     def _cell(self, name: Any, spec: Any) -> Cell:
         dtype, shape = checked_spec(spec)
         if not isinstance(name, str) or not 0 < len(name) < 4096:
             raise FrameError(f"expected the name of a Variable; received {name!r}")
-        if name.startswith("//"):  # the session's own
+        if name.startswith("//"):  # local to the session
             name = f"{self._name}{name[1:]}"
         return self.service.store.cell(name, Spec(shape, dtype))
 
@@ -298,7 +299,7 @@ class Client:
 
     def _task(self, data: Any) -> Task:
         task = Task(*data)
-        self.service.cluster.task_address(*task)  # raises if there is none
+        self.service.cluster.task_address(*task)  # raises if the task does not exist
         return task
 
 
@@ -317,12 +318,12 @@ def _names(header: dict[str, Any]) -> list[str]:
 
 
 def _in(array: Any) -> Any:
-    """What came, as an array of the backend that computes."""
+    """Convert a received array to an array of the active backend."""
     return backend().asarray(array, None)
 
 
 def _out(array: Any) -> Any:
-    """An array of the backend as one in host memory."""
+    """Convert an array of the backend to one in host memory."""
     return np.asarray(backend().to_numpy(array))
 
 

@@ -1,4 +1,4 @@
-"""ClusterSpec: which tasks of which jobs there are, and where they listen."""
+"""ClusterSpec: the tasks of each job, and their addresses."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class ClusterSpec:
 
     Args:
         cluster: the addresses, "host:port", of each job's tasks: a list, or a dict by
-            the number of the task; or another ClusterSpec.
+            task number; or another ClusterSpec.
 
     Raises:
-        ArgumentError: if a name or an address is none, or two tasks have one address.
+        ArgumentError: if a name or an address is invalid, or two tasks have one
+            address.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -62,11 +63,11 @@ class ClusterSpec:
 
     @property
     def jobs(self) -> list[str]:
-        """The names of the jobs."""
+        """Return the names of the jobs."""
         return list(self._tasks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The addresses by job: a list where tasks have the numbers 0, 1, ..."""
+        """Return the addresses by job: a list if tasks have the numbers 0, 1, ..."""
         return {
             job: list(tasks.values())
             if list(tasks) == list(range(len(tasks)))
@@ -75,19 +76,19 @@ class ClusterSpec:
         }
 
     def as_cluster_def(self) -> dict[str, dict[int, str]]:
-        """The addresses by job and number, as plain data."""
+        """Return the addresses by job and number as plain data."""
         return {job: dict(tasks) for job, tasks in self._tasks.items()}
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks a job has."""
+        """Return the number of tasks in a job."""
         return len(self._job(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
-        """The numbers of a job's tasks."""
+        """Return the numbers of a job's tasks."""
         return list(self._job(job_name))
 
     def task_address(self, job_name: str, task_index: int) -> str:
-        """Where a task listens."""
+        """Return the address of a task."""
         tasks = self._job(job_name)
         if task_index not in tasks:
             raise MissingKeyError(
@@ -97,7 +98,7 @@ class ClusterSpec:
         return tasks[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """The addresses of a job's tasks by number, None for those that are missing."""
+        """Return the addresses of a job's tasks by number, None for missing tasks."""
         tasks = self._job(job_name)
         return [tasks.get(i) for i in range(max(tasks) + 1)]
 
@@ -122,7 +123,7 @@ class ClusterSpec:
 
 
 def _numbered(job: str, tasks: Any) -> dict[int, str]:
-    """The addresses of a job by the number of the task, checked."""
+    """Return the validated addresses of a job by task number."""
     if isinstance(tasks, str) or not isinstance(tasks, (Sequence, Mapping)):
         raise ArgumentTypeError(
             f"ClusterSpec: job {job!r}: expected a list of addresses, or a dict by "
@@ -143,10 +144,10 @@ def _numbered(job: str, tasks: Any) -> dict[int, str]:
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """The parts of an address.
+    """Split an address into host and port.
 
     Raises:
-        ArgumentError: if it is none.
+        ArgumentError: if it is invalid.
     """
     host, _, port = str(address).rpartition(":")
     if not isinstance(address, str) or not host or not port.isdecimal():

@@ -1,4 +1,4 @@
-"""The values of Variables on a task, which all its sessions share."""
+"""The values of Variables on a task, shared by all its sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 1_000_000
 
 
 class Cell:
-    """The value of one Variable: an array that nobody changes, or None.
+    """The value of one Variable: an immutable array, or None.
 
     Args:
         name: of the Variable.
@@ -30,10 +30,10 @@ class Cell:
         self.changed: threading.Condition = threading.Condition(threading.RLock())
 
     def read(self) -> Any:
-        """The value.
+        """Return the value.
 
         Raises:
-            FailedPreconditionError: if there is none.
+            FailedPreconditionError: if there is no value.
         """
         if self.array is None:
             raise FailedPreconditionError(
@@ -43,7 +43,7 @@ class Cell:
         return self.array
 
     def write(self, array: Any) -> None:
-        """Replace the value, inside of `locked`."""
+        """Replace the value, within `locked`."""
         found = Spec(array.shape, array.dtype.name)
         if found != self.spec:
             raise ShapeError(
@@ -56,15 +56,15 @@ class Cell:
     def wait_above(
         self, value: int, patience: float, check: Callable[[], None]
     ) -> None:
-        """Return as soon as its number is above another one.
+        """Wait until the value is above a number.
 
         Args:
-            value: that one.
-            patience: seconds to wait for it.
-            check: called now and then, to raise what ends the waiting.
+            value: the number.
+            patience: the timeout in seconds.
+            check: called repeatedly; raises to stop the wait.
 
         Raises:
-            StalledError: it did not come.
+            StalledError: the wait timed out.
         """
         end = time.monotonic() + patience
         while True:
@@ -88,10 +88,10 @@ class Store:
         self._lock = threading.Lock()
 
     def cell(self, name: str, spec: Spec) -> Cell:
-        """The Variable of this name, made if there is none.
+        """Return the Variable with this name; create it if it does not exist.
 
         Raises:
-            ShapeError: if there is one of another shape or dtype.
+            ShapeError: if the existing one has another shape or dtype.
         """
         with self._lock:
             if len(self._cells) >= MOST and name not in self._cells:
@@ -105,22 +105,22 @@ class Store:
         return found
 
     def existing(self, name: str) -> Cell:
-        """The Variable of this name.
+        """Return the Variable with this name.
 
         Raises:
-            FailedPreconditionError: if there is none.
+            FailedPreconditionError: if it does not exist.
         """
         if name not in self._cells:
             raise FailedPreconditionError(f"there is no Variable {name}")
         return self._cells[name]
 
     def known(self, names: Iterable[str]) -> list[bool]:
-        """Which Variables have a value."""
+        """Return for each Variable whether it has a value."""
         cells = [self._cells.get(name) for name in names]
         return [cell is not None and cell.array is not None for cell in cells]
 
     def forget(self, prefix: str) -> None:
-        """Let go of the Variables whose names begin so."""
+        """Remove the Variables whose names have a prefix."""
         with self._lock:
             for name in [name for name in self._cells if name.startswith(prefix)]:
                 del self._cells[name]
@@ -128,7 +128,7 @@ class Store:
 
 @contextmanager
 def locked(cells: Iterable[Cell]) -> Iterator[None]:
-    """Hold Variables, in one order, so that no two threads block each other."""
+    """Lock Variables in a fixed order, to prevent deadlocks."""
     taken = []
     try:
         for cell in sorted(set(cells), key=lambda cell: cell.name):

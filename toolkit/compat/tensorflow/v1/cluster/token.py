@@ -1,4 +1,4 @@
-"""The token of a cluster: who has it may read and change the Variables of its tasks."""
+"""The token of a cluster: its owner can read and change the Variables of the tasks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from toolkit.files.private import writable_folder
 
 FILE = "cluster_token"  # in TOOLKIT_HOME
 LEAST = 16  # characters
-_MOST = 4096  # bytes of the file that are read
+_MOST = 4096  # maximum bytes to read of the file
 
 
 def token() -> bytes:
     """Return the token of the clusters of this account.
 
     It is the value of TOOLKIT_CLUSTER_TOKEN. If that is not set, it is the content of a
-    private file in TOOLKIT_HOME, which is made at the first use. So processes of one
-    account on one machine, or with one home folder, have the same token.
+    private file in TOOLKIT_HOME, which the first use creates. Processes of one account
+    on one machine, or with one home folder, have the same token.
 
     Raises:
-        ArgumentError: if the variable has a value that is too short to be a secret.
-        CommunicationError: if the file cannot be made, or others may read or change it.
+        ArgumentError: if the value of the variable is too short for a secret.
+        CommunicationError: if the file cannot be created, or other accounts can read or
+            change it.
     """
     given = settings.environment("CLUSTER_TOKEN")
     if given is not None:
@@ -53,7 +54,7 @@ def _checked(text: str, source: str) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Write a new token, unless another process has done so."""
+    """Write a new token, unless another process has written one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")
     try:
@@ -77,7 +78,7 @@ def _read(path: Path) -> str:
 
 
 def _is_secret(status: os.stat_result, folder: Path) -> bool:
-    """Whether only this account can read the file, or put another one in its place."""
+    """Return whether only this account can read or replace the file."""
     if not hasattr(os, "getuid"):
         return True
     is_own = status.st_uid == os.getuid() and not status.st_mode & 0o077
