@@ -75,7 +75,7 @@ class PlanDevice(Device):
         raise NotImplementedError("a device that is only planned for runs nothing")
 
 
-# Planning needs no other method of a device.
+# Planning calls only these methods of a device.
 PlanDevice.__abstractmethods__ = frozenset()
 
 

@@ -1,4 +1,4 @@
-"""Run all GPU-only checks and measurements, in as many calls as necessary.
+"""Run all GPU-only checks and measurements, in one or more calls.
 
 The first minute inspects the machine and installs missing requirements, if possible.
 Then the steps run in order, the most informative first. The result folder has four

@@ -44,7 +44,7 @@ def facts(save):
     return found, isinstance(found["cudnn"], int)
 
 
-# --- the first things that are computed -----------------------------------------------
+# --- first checks ---------------------------------------------------------------------
 
 
 def first(save):

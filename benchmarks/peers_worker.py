@@ -26,7 +26,7 @@ def with_keras(name, workload):
 
 
 def with_keras_on_torch(name, workload):
-    """Run the same on torch, with calls under `no_grad` for a fair comparison."""
+    """Run the same on torch, without gradient recording in calls."""
     if workload.kind == "call":
         import_module("torch").set_grad_enabled(False)
     return with_keras(name, workload)

@@ -64,7 +64,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-# --- pipelines of the tf.data kind, for both of them --------------------------------
+# --- pipelines that toolkit and tf.data share -----------------------------------------
 
 
 def like_tf_data(job, module):
@@ -149,7 +149,7 @@ def blocking(dataset, module):
     return seconds(lambda: [None for _ in calls]) / CALLS
 
 
-# --- what only we have ----------------------------------------------------------------
+# --- features of toolkit only ---------------------------------------------------------
 
 
 def ours(job, data):
@@ -226,7 +226,7 @@ def position(dataset, job):
     return seconds(lambda: iterator.set_state(state), 20)
 
 
-# --- the others -----------------------------------------------------------------------
+# --- other libraries ------------------------------------------------------------------
 
 
 def with_numpy(job):

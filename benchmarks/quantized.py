@@ -25,7 +25,7 @@ CASES = (
     "mobilenet_v2 1",
     "mobilenet_v2 16",
 )
-# Models with static quantization, whose ranges come from calibration images.
+# Models with static quantization, whose ranges are from calibration images.
 CALIBRATED = "mobilenet_v2"
 IMAGES = 4
 

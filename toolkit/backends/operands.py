@@ -32,8 +32,8 @@ class Operand:
     def rows_kept_of(self, whole: Operand, offset: int) -> int:
         """Return the number of rows of this view that are inside rows of `whole`.
 
-        Each row is inside the same row of `whole`. Rows have as many leading axes as
-        possible. The result is 0 if not even the first axis qualifies.
+        Each row is inside the same row of `whole`. Rows have the maximum possible
+        number of leading axes. The result is 0 if not even the first axis qualifies.
 
         Args:
             whole: the base array of this view.

@@ -28,7 +28,7 @@ Where = tuple[int | None, int]
 
 
 def operand(place: Place, inputs: int) -> tuple[str, int]:
-    """Return a place in the compiler's notation."""
+    """Return a location in the compiler's notation."""
     if isinstance(place, Scratch):
         return "work", place.offset
     if place.index < inputs:

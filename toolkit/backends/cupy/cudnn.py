@@ -1,7 +1,7 @@
 """cuDNN through NVIDIA's frontend; the only module that uses it.
 
-Operands are addresses, as Python ints, so the frontend needs no other library to
-resolve them. Plans are cached in memory, and on disk by graph, versions and device.
+Operands are addresses, as Python ints, so that the frontend does not import a library
+to resolve them. Plans are cached in memory, and on disk by graph, versions and device.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class Plans:
 
         Args:
             keys: of the graphs.
-            make: a function that returns serialized plans, for as many keys as it can.
+            make: a function that returns serialized plans, as far as possible.
         """
         missing = [key for key in dict.fromkeys(keys) if not self.has(key)]
         for key, content in make(missing).items():

@@ -305,7 +305,7 @@ class Device(ABC):
         """Return a number as a kernel argument."""
         return SCALARS[ctype](value)
 
-    # --- what went wrong --------------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------
 
     def failing(self) -> Failing:
         """Return the context of calls that can report errors of earlier launches.

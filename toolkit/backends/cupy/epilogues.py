@@ -62,7 +62,7 @@ def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
 
 
 def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
-    """Return a node's step ("" for none) and its operand besides `value`."""
+    """Return a node's step ("" for none) and its second operand, if any."""
     others = [x for x in node.inputs if x is not value]
     spec = node.outputs[0].spec
     if not others and len(node.inputs) == 1:

@@ -29,7 +29,7 @@ COPIED_PER_BYTE, STARTED = 1e-12, 2e-5
 
 
 class Matrix:
-    """Operand of a product: its place, and its strides in elements."""
+    """Operand of a product: its location, and its strides in elements."""
 
     def __init__(self, place: Place, operand: Operand) -> None:
         self.place = place

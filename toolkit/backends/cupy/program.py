@@ -124,7 +124,7 @@ class GpuProgram:
         """Bind the program to memory.
 
         Args:
-            resolve: a function that returns the place of an operand, by the index of
+            resolve: a function that returns the location of an operand, by the index of
                 its node.
             objects: the table in which the caller stores the address of each numbered
                 array before a run.
@@ -299,7 +299,7 @@ class Runner:
         )
 
     def address(self, where: Where) -> int:
-        """Return the address of a place."""
+        """Return the address of a location."""
         number, offset = where
         if number is None:
             return offset

@@ -40,7 +40,7 @@ class DnnNode:
         op: the method of the frontend's graph.
         inputs, outputs: positions of its tensors.
         names: of the inputs, if they are keyword arguments.
-        arguments: all others, by name.
+        arguments: the remaining ones, by name.
     """
 
     op: str

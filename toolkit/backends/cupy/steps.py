@@ -116,7 +116,7 @@ class Pieces:
         specs: Sequence[Spec],
         **attrs: Any,
     ) -> None:
-        """Append the launches of a primitive on places of this node's operands."""
+        """Append the launches of a primitive on locations of this node's operands."""
         inputs = [Value(x.spec) for x in sources]
         node = Node(PRIMITIVES[name], inputs, attrs, [Value(spec) for spec in specs])
         launches = generate(node, sources, [contiguous(spec) for spec in specs], False)

@@ -193,7 +193,7 @@ class Body:
             self.is_spread = prod(self.extents) % lanes == 0
             self.lanes = lanes if self.is_spread else self.lanes
 
-    # --- places -----------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------
 
     def split(self, index: str, extents: Sequence[int], prefix: str) -> list[str]:
         """Return the names of the loop indices that a flat index decomposes into."""

@@ -139,7 +139,7 @@ def _threads_of_row(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
 
 
 def only_reduces_rows(plan: LoopNest) -> bool:
-    """Return whether rows only produce reductions that depend on no other reduction."""
+    """Return whether rows only produce reductions that are mutually independent."""
     reductions = [i for i, s in enumerate(plan.steps) if s.role == ROW and s.reduces]
     return (
         not plan.picks

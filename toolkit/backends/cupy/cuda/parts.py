@@ -1,7 +1,7 @@
 """Bodies that need too many registers, split into several that do not.
 
 The work of an output stays together: a part is the work of some outputs, so that few
-values go through memory between parts.
+values are in memory between parts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Channels-last pooling: one thread per window forward, one per pixel backward.
 
-A thread handles as many adjacent channels as one memory access holds. A pixel sums over
-the windows that contain it, in their order. No element has several writers, so results
-are deterministic.
+A thread handles the adjacent channels of one memory access. A pixel sums over the
+windows that contain it, in their order. No element has several writers, so results are
+deterministic.
 """
 
 from __future__ import annotations

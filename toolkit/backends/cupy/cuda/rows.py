@@ -97,7 +97,7 @@ class _Rows:
         """Return whether rows are too long for threads to hold sums of columns."""
         return self.plan.writes[k].role == COLUMN and not self.shape.held
 
-    # --- what is collected over rows --------------------------------------------------
+    # --- accumulators over rows -------------------------------------------------------
 
     def _reducer(self, k: int) -> Reducer:
         write = self.plan.writes[k]

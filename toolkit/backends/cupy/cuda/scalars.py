@@ -23,7 +23,7 @@ _INTEGERS = {
     "left_shift": "shift_left",
     "right_shift": "shift_right",
 }
-# The names that `__getattr__` resolves besides functions.
+# The names that `__getattr__` resolves in addition to functions.
 _NAMES = {*_COMPARE, *_ARITHMETIC, *_INTEGERS}
 _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _BITWISE}
 

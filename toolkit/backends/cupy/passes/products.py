@@ -265,7 +265,7 @@ class _Joining:
                 break
         return []
 
-    # --- what stands instead ----------------------------------------------------------
+    # --- replacements -----------------------------------------------------------------
 
     def _gradient(
         self, nodes: list[Node], name: str, kept: Any
