@@ -20,10 +20,10 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 
 
 class _AnyVariable(type):
-    """Variables that layers and optimizers make are `tf.Variable`s too."""
+    """Metaclass: the Variables of layers and optimizers are `tf.Variable`s, too."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """In a graph, Variables are symbols: their values are in sessions."""
+        """Create a symbolic Variable in a graph, whose value is in sessions."""
         in_graph = cls is Variable and building_graph()
         return type.__call__(mode.variable if in_graph else cls, *args, **kwargs)
 
@@ -45,11 +45,11 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         caching_device: only None.
         name: part of its path; "Variable" if None.
         variable_def: only None.
-        dtype: by default that of the value.
+        dtype: by default the dtype of the value.
         import_scope: only None.
-        constraint: what optimizers apply to its value after each update.
-        synchronization, aggregation: as the core's; kept, for one device needs none.
-        shape: that of the value; no extent may be None.
+        constraint: a function that optimizers apply to its value after each update.
+        synchronization, aggregation: stored, without effect on one device.
+        shape: of the value; no extent can be None.
 
     Example:
         >>> import toolkit.compat.tensorflow as tf
@@ -115,13 +115,12 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Replace the value; returns the Variable.
+        """Replace the value; return the Variable.
 
         Args:
             value: a tensor of its shape.
-            use_locking: has no effect: threads that update a Variable have to take
-                turns.
-            name: as everywhere here, has no effect.
+            use_locking: has no effect: concurrent updates need a lock in user code.
+            name: has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
         views.Variable.assign(self, fitting(value, self.dtype, "Variable.assign"))
@@ -134,13 +133,12 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Add to the value; returns the Variable.
+        """Add to the value; return the Variable.
 
         Args:
             delta: a tensor of its shape.
-            use_locking: has no effect: threads that update a Variable have to take
-                turns.
-            name: as everywhere here, has no effect.
+            use_locking: has no effect: concurrent updates need a lock in user code.
+            name: has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
         return self.assign(self.read() + self._delta(delta), read_value=read_value)
@@ -152,23 +150,23 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """Subtract from the value; returns the Variable.
+        """Subtract from the value; return the Variable.
 
         Args:
             delta: a tensor of its shape.
-            use_locking: has no effect: threads that update a Variable have to take
-                turns.
-            name: as everywhere here, has no effect.
+            use_locking: has no effect: concurrent updates need a lock in user code.
+            name: has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
         return self.assign(self.read() - self._delta(delta), read_value=read_value)
 
     def _delta(self, delta: Any) -> Any:
-        """A change as a tensor of the Variable's shape and dtype."""
+        """Convert a change to a tensor of the Variable's shape and dtype."""
         return self.convert(fitting(delta, self.dtype, "Variable.assign"))
 
     def __getitem__(self, key: Any) -> Any:
-        """What is at some indices; `assign` of that replaces it in the Variable."""
+        """Return the values at some indices; `assign` on the result updates the
+        Variable."""
         value = self.value
         with views.DIALECT.inside():
             found: Any = value[key]
@@ -178,11 +176,11 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         return found
 
     def sparse_read(self, indices: Any, name: Any = None) -> Tensor:
-        """The rows of these numbers: `tf.gather`."""
+        """Gather rows by their indices: `tf.gather`."""
         return indexing.gather(self.read(), indices)
 
     def gather_nd(self, indices: Any, name: Any = None) -> Tensor:
-        """What index vectors name: `tf.gather_nd`."""
+        """Gather slices by index vectors: `tf.gather_nd`."""
         return indexing.gather_nd(self.read(), indices)
 
 
@@ -229,5 +227,5 @@ for _how in ("add", "max", "min", "sub", "update"):
 
 
 def _lower(choice: Any) -> Any:
-    """TensorFlow spells these as members of an enumeration: VariableAggregation.SUM."""
+    """TensorFlow uses members of an enumeration: VariableAggregation.SUM."""
     return choice if choice is None else str(getattr(choice, "name", choice)).lower()

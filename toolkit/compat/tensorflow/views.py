@@ -1,10 +1,9 @@
-"""`tf.Tensor`, and Variables as TensorFlow shows them: subclasses of the core's.
+"""`tf.Tensor` and `tf.Variable` as subclasses of toolkit's classes.
 
-They answer what TensorFlow's do: a Variable's `name` is its path, `numpy()` of a 0-d
-tensor is a number of NumPy's, shapes have `as_list()`, and what is printed looks as
-there. `DIALECT` names them to the core, which makes results of them where it computes
-with such tensors, or inside of a function of this package; its own classes stay as
-they are.
+They have TensorFlow's attributes: a Variable's `name` is its path, `numpy()` of a 0-d
+tensor is a NumPy scalar, shapes have `as_list()`, and the printed form is TensorFlow's.
+`DIALECT` registers them in the core. Its results have these classes if an operand has
+them, or inside a function of this package. The core classes do not change.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from toolkit.functions import function as functions
 
 
 class Reference:
-    """A tensor as a key: compared by identity."""
+    """A hashable reference to a tensor, compared by identity."""
 
     def __init__(self, x: Any) -> None:
         self._x = x
 
     def deref(self) -> Any:
-        """The tensor."""
+        """Return the tensor."""
         return self._x
 
     def __eq__(self, other: Any) -> bool:
@@ -47,7 +46,8 @@ class Reference:
 
 
 class _AnyTensor(type):
-    """The core's tensors are `tf.Tensor`s too: those of models that get arrays, say."""
+    """Metaclass: core tensors are `tf.Tensor`s, too, for example in models with array
+    inputs."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, core.Tensor)
@@ -65,7 +65,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
 
     __slots__ = ()
 
-    # Each operation asks for shapes: they go by the shortest way.
+    # Each operation reads shapes, so this is a fast path.
     @property
     def shape(self) -> TensorShape:
         array = self._array
@@ -78,17 +78,18 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
 
     @property
     def device(self) -> str:
-        """Where the data is, by TensorFlow's name of the device."""
+        """Return the device of the data, by TensorFlow's name."""
         return _device_name(self)
 
     def numpy(self) -> Any:
-        """The data as a NumPy array, those of a 0-d tensor as a number of NumPy's."""
+        """Return the data as a NumPy array, or a NumPy scalar for a 0-d tensor."""
         return core.Tensor.numpy(self)[()]
 
-    # --- operators that differ from NumPy's -------------------------------------------
+    # --- operators that differ from NumPy
+    # -----------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        """As in NumPy; a list of indices stands for a tuple of them, as there."""
+        """Index as NumPy; as in TensorFlow, a list of indices means a tuple."""
         key = tuple(key) if type(key) is list else key
         return core.Tensor.__getitem__(self, key)
 
@@ -101,15 +102,15 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     __hash__ = core.Tensor.__hash__
 
     def get_shape(self) -> TensorShape:
-        """The extents."""
+        """Return the extents."""
         return self.shape
 
     def set_shape(self, shape: Any) -> None:
-        """Check the shape, which is known: None and wrong extents are told apart."""
+        """Check the shape, which is static: None matches any extent."""
         self.shape.assert_is_compatible_with(shape)
 
     def ref(self) -> Reference:
-        """What stands for it as a key of a dictionary."""
+        """Return a hashable reference to the tensor."""
         return Reference(self)
 
     def __bool__(self) -> bool:
@@ -126,13 +127,13 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return index(self.numpy())
 
     def __iter__(self) -> Iterator[Any]:
-        """The rows; of integers that a trace knows, such as a range, known ones."""
+        """Iterate over rows; static integers, such as a range, have static rows."""
         array = self.known() if is_integer(self._dtype) else None
         if array is not None and array.ndim:
             return (Tensor(np.asarray(row)) for row in array)
         return core.Tensor.__iter__(self)
 
-    # --- how it prints ----------------------------------------------------------------
+    # --- printed form -----------------------------------------------------------------
 
     def __repr__(self) -> str:
         if self.constant is None:
@@ -153,7 +154,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
 
 
 def _compared(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
-    """What a comparison says, and False or True if the shapes do not go together."""
+    """Return the comparison, or `otherwise` if the shapes do not broadcast."""
     try:
         return compare(x, y)
     except ShapeError:
@@ -172,26 +173,26 @@ def _shown(x: Any) -> str:
 
 
 class Value(Tensor):
-    """What a Variable holds: `v.value` to Keras, `v.value()` to TensorFlow."""
+    """The tensor of a Variable: `v.value` in Keras, `v.value()` in TensorFlow."""
 
     __slots__ = ()
 
     def __call__(self) -> Tensor:
-        """The tensor itself."""
+        """Return the tensor."""
         return self
 
 
 class Part(Tensor):
-    """What was taken from a Variable by indices: that part of it can be assigned."""
+    """A slice of a Variable, which can be assigned."""
 
     __slots__ = ()
-    _part: Any  # the Variable, and the indices; a slot of the core's class
+    _part: Any  # the Variable, and the indices; a slot of the core class
 
     def assign(self, value: Any) -> Any:
-        """Replace that part of the Variable; returns the Variable.
+        """Replace this slice of the Variable; return the Variable.
 
         Args:
-            value: what broadcasts to the shape of the part.
+            value: broadcasts to the shape of the slice.
         """
         variable, key = self._part
         old = variable.read()
@@ -199,7 +200,7 @@ class Part(Tensor):
             places = core_convert(np.arange(old.size, dtype="int32").reshape(old.shape))
             places = ops.reshape(ops.get_item(places, key), (-1, 1))
             value = core_convert(value, old._dtype)
-            if value.ndim > self.ndim:  # axes of one element in front
+            if value.ndim > self.ndim:  # leading axes of one element
                 value = ops.reshape(value, value.shape[value.ndim - self.ndim :])
             value = ops.reshape(ops.broadcast_to(value, self.shape), (-1,))
             new = ops.scatter_update(ops.reshape(old, (-1,)), places, value)
@@ -207,11 +208,11 @@ class Part(Tensor):
 
 
 class Variable(CoreVariable):
-    """A Variable with TensorFlow's attributes, one of a layer say."""
+    """A Variable with TensorFlow's attributes, for example of a layer."""
 
     @property
     def value(self) -> Any:
-        """The tensor that it holds now; to call that changes nothing."""
+        """Return the current tensor; a call of it returns the same tensor."""
         tensor = CoreVariable.value.fget(self)  # type: ignore[attr-defined]
         if type(tensor) is Tensor:
             tensor.__class__ = Value
@@ -219,8 +220,8 @@ class Variable(CoreVariable):
 
     @property
     def name(self) -> str:
-        """`path:0`, as TensorFlow prints it; the name itself is kept as it was."""
-        members = self.__dict__  # without a path while it is being made
+        """Return `path:0`, as TensorFlow; the stored name does not change."""
+        members = self.__dict__  # without a path during construction
         return f"{members['path']}:0" if "path" in members else members["name"]
 
     @name.setter
@@ -237,11 +238,11 @@ class Variable(CoreVariable):
 
     @property
     def device(self) -> str:
-        """Where the value is, by TensorFlow's name of the device."""
+        """Return the device of the value, by TensorFlow's name."""
         return _device_name(self._tensor)
 
     def __getitem__(self, key: Any) -> Any:
-        """As of its value."""
+        """Index the value."""
         return self.value[key]
 
     def __eq__(self, other: Any) -> Any:
@@ -253,29 +254,29 @@ class Variable(CoreVariable):
     __hash__ = CoreVariable.__hash__
 
     def get_shape(self) -> TensorShape:
-        """The extents."""
+        """Return the extents."""
         return self.shape
 
     def ref(self) -> Reference:
-        """What stands for it as a key of a dictionary."""
+        """Return a hashable reference to the Variable."""
         return Reference(self)
 
     def read_value(self) -> Any:
-        """The tensor that it holds now."""
+        """Return the current tensor."""
         return viewed(self.read())
 
     def assign(self, value: Any) -> Any:
-        """Replace the value; returns the new one."""
+        """Replace the value; return the new one."""
         with DIALECT.inside():
             return viewed(super().assign(value))
 
     def assign_add(self, value: Any) -> Any:
-        """Add to the value; returns the new one."""
+        """Add to the value; return the new one."""
         with DIALECT.inside():
             return super().assign_add(value)
 
     def assign_sub(self, value: Any) -> Any:
-        """Subtract from the value; returns the new one."""
+        """Subtract from the value; return the new one."""
         with DIALECT.inside():
             return super().assign_sub(value)
 
@@ -289,7 +290,7 @@ for _kind in (Tensor, Variable):
 
 
 def viewed(found: Any) -> Any:
-    """A result with `tf.Tensor`s for the core's tensors in it."""
+    """Convert the core tensors in a result to `tf.Tensor`s."""
     if type(found) is core.Tensor:
         return _view(found)
     if isinstance(found, (list, tuple, dict)):
@@ -300,7 +301,7 @@ def viewed(found: Any) -> Any:
 
 
 def _view(x: core.Tensor) -> core.Tensor:
-    """The same value as a tensor of its own; tapes and traces know where it is from."""
+    """Return the same value as a `tf.Tensor`, which tapes and traces can follow."""
     if state.tapes or x._array is None:
         with DIALECT.inside():
             new = alias(x)
@@ -316,9 +317,9 @@ Tensor.dialect = Variable.dialect = DIALECT
 
 
 def convert(x: Any, dtype: str | None = None) -> Any:
-    """`x` as a `tf.Tensor`, cast to `dtype` if that is given.
+    """Convert `x` to a `tf.Tensor`, cast to `dtype` if that is given.
 
-    A number of NumPy's has its own dtype, also float64, whose class is a `float`.
+    A NumPy scalar keeps its dtype, also float64, whose class is a `float`.
     """
     if type(x) is not np.ndarray:
         x = numbers(x)
@@ -326,10 +327,10 @@ def convert(x: Any, dtype: str | None = None) -> Any:
 
 
 def numbers(x: Any) -> Any:
-    """An array for a number of NumPy's, or for a list that begins with one.
+    """Convert a NumPy scalar, or a list that starts with one, to an array.
 
-    The array has the dtype that TensorFlow gives it, where the first number in a list
-    decides: integers are int32 if they fit. Anything else is returned as it is.
+    The array has TensorFlow's dtype, which depends on the first number of a list:
+    integers are int32 if they fit. Any other value is unchanged.
     """
     if isinstance(x, np.generic):
         return np.asarray(x)
@@ -348,10 +349,10 @@ _PYTHONS = (bool, int, float, complex)
 
 
 def _array(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Lists as an array of what is like a dtype; as they are if it cannot be."""
+    """Convert lists to an array with a dtype of this kind, or return them unchanged."""
     try:
         array = np.array(values)
-    except ValueError:  # of different lengths, which is told where they are converted
+    except ValueError:  # ragged lists, which raise an error at their conversion
         return values
     if dtype.kind not in "iu":
         return array.astype(dtype) if array.dtype.kind not in "OSU" else values
@@ -365,7 +366,7 @@ def _array(values: Any, dtype: np.dtype[Any]) -> Any:
 
 
 class Function(functions.Function):
-    """A function whose traces are of `tf.Tensor`s."""
+    """A function whose traces contain `tf.Tensor`s."""
 
     quick_types: frozenset[type] = functions.Function.quick_types | {Tensor, Value}
 

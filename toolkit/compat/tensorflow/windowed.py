@@ -1,4 +1,4 @@
-"""Functions of `tf.nn` over windows of pictures: maxima with places, dilation."""
+"""Window functions of `tf.nn` on images: maxima with indices, dilation, erosion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _places(extent: int, size: int, step: int, rate: int, padding: str) -> Array
 
 
 class _Windows:
-    """The windows of a batch of pictures, NHWC."""
+    """The windows of a batch of images, NHWC."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class _Windows:
     def values(self) -> Tensor:
         """Return (batch, rows, columns, positions of a window, channels).
 
-        Positions outside of a picture hold the lowest number.
+        Positions outside of an image have the lowest number.
         """
         _, height, width, channels = self.x.shape
         rows, columns = self.rows, self.columns
@@ -89,7 +89,7 @@ class _Windows:
         return ops.reshape(x, (*x.shape[:3], -1, channels))
 
     def numbers(self) -> Array:
-        """Return the number of each position in its picture: row * width + column."""
+        """Return the index of each position in its image: row * width + column."""
         rows, columns = self.rows[:, None, :, None], self.columns[None, :, None, :]
         numbers = rows * self.x.shape[2] + columns
         return numbers.reshape(len(self.rows), len(self.columns), -1)
@@ -105,19 +105,19 @@ def max_pool_with_argmax(
     include_batch_in_index: bool = False,
     name: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the largest values of windows, and where they are.
+    """Return the maxima of windows, and their indices.
 
     Args:
         input: (batch, height, width, channels).
         ksize, strides: one number, two, or four with 1 for batch and channels.
         padding: SAME or VALID.
         data_format: only NHWC.
-        output_dtype: of the places.
-        include_batch_in_index: whether places are counted over the whole batch.
+        output_dtype: of the indices.
+        include_batch_in_index: whether an index refers to the whole batch.
 
     Returns:
-        Both (batch, rows, columns, channels). A place is
-        (row * width + column) * channels + channel; the first of equal values counts.
+        Both (batch, rows, columns, channels). An index is
+        (row * width + column) * channels + channel; for equal values it is the first.
     """
     if data_format != "NHWC":
         raise unknown_choice(
@@ -147,7 +147,7 @@ def dilation2d(
     dilations: Any,
     name: Any = None,
 ) -> Tensor:
-    """Return the largest sums of a window and a filter, for each channel.
+    """Return the maximum of window plus filter, for each channel.
 
     Args:
         input: (batch, height, width, channels).
@@ -193,11 +193,11 @@ def erosion2d(
     dilations: Any,
     name: Any = None,
 ) -> Tensor:
-    """Return the smallest differences of a window and a filter, for each channel.
+    """Return the minimum of window minus filter, for each channel.
 
     Args:
         value: (batch, height, width, channels).
-        filters, strides, padding, data_format, dilations: those of `dilation2d`.
+        filters, strides, padding, data_format, dilations: as in `dilation2d`.
     """
     turned = ops.flip(convert(filters), (0, 1))
     negative = ops.negative(value)

@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError
 
 
 def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
-    """Return the window at_zero - (1 - at_zero) * cos(2 pi n / period)."""
+    """Create the window function at_zero - (1 - at_zero) * cos(2 pi n / period)."""
 
     def window(
         window_length: Any,
@@ -25,7 +25,7 @@ def _window(name: str, at_zero: float) -> Callable[..., Tensor]:
         name: Any = None,
     ) -> Tensor:
         count = int(window_length)
-        # As in TensorFlow, an odd window is the same, periodic or not.
+        # As in TensorFlow, an odd window is equal for periodic True and False.
         period = count if periodic and count % 2 == 0 else count - 1
         angles = 2 * np.pi * np.arange(count) / max(period, 1)
         values = at_zero - (1 - at_zero) * np.cos(angles)
@@ -41,7 +41,7 @@ hamming_window: Callable[..., Any] = _window("hamming_window", 0.54)
 
 
 def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
-    """Return the window in float64 or float32, as asked for."""
+    """Return the window in the dtype."""
     if count < 1:
         raise ArgumentError(f"kaiser_window: expected a length >= 1; received {count}")
     dtype = dtype_name(dtype)
@@ -57,14 +57,14 @@ def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
 def kaiser_window(
     window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
 ) -> Tensor:
-    """Return the Kaiser window; a larger beta makes it narrower."""
+    """Return the Kaiser window; a larger beta gives a narrower window."""
     return _kaiser(int(window_length), beta, dtype)
 
 
 def kaiser_bessel_derived_window(
     window_length: Any, beta: Any = 12.0, dtype: Any = "float32", name: Any = None
 ) -> Tensor:
-    """Return the window whose squares add up to 1 with a half of it apart.
+    """Return the window w with w[n] ** 2 + w[n + half] ** 2 = 1.
 
     An odd length is rounded down.
     """

@@ -98,7 +98,7 @@ def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
 
 
 def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[Any]:
-    """Those xs on which a y depends through floating values."""
+    """Return the xs on which a y depends through floating values."""
     wanted, stack = set(xs), list(ys)
     seen: set[Any] = set()
     while stack:

@@ -1,4 +1,4 @@
-"""`tf.metrics` of TensorFlow 1: running values in local Variables."""
+"""`tf.metrics` of TensorFlow 1: running metrics in local Variables."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _ratio(
     inputs: tuple[Any, ...],
     collections: tuple[Any, Any],
 ) -> tuple[Any, Any]:
-    """One running sum divided by another.
+    """Create a metric as the quotient of two running sums.
 
     Args:
         name, default: of the scope.
         totals: the names of the Variables.
-        counted: from the inputs to what is added to each of them.
+        counted: maps the inputs to the increments of the Variables.
         inputs: tensors, or None.
-        collections: where to put the value, and the update.
+        collections: collections for the value, and for the update.
     """
     graph = get_default_graph()
 
@@ -78,17 +78,17 @@ def mean(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The weighted mean of all values so far.
+    """Return the weighted running mean of all values.
 
     Args:
         values: of any shape.
-        weights: that broadcast to the values; ones if None.
-        metrics_collections: names of those to put the value in.
-        updates_collections: names of those to put the update in.
+        weights: broadcast to the values; ones if None.
+        metrics_collections: names of collections for the value.
+        updates_collections: names of collections for the update.
         name: of the scope.
 
     Returns:
-        The value, and the operation that adds to it, whose result is the new value.
+        The value, and the update operation, whose result is the new value.
     """
     totals = ("total", "count")
     keys = (metrics_collections, updates_collections)
@@ -103,7 +103,7 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """How often predictions are the labels; see `mean`."""
+    """Return the fraction of predictions that equal the labels; see `mean`."""
 
     def counted(y: Any, p: Any, w: Any) -> Any:
         return _weighted(ops.equal(ops.cast(p, y.dtype), y), w)
@@ -121,7 +121,7 @@ def mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """The mean of (labels - predictions)²; see `mean`."""
+    """Return the mean of (labels - predictions)²; see `mean`."""
 
     def counted(y: Any, p: Any, w: Any) -> Any:
         return _weighted(ops.square(p - ops.cast(y, p.dtype)), w)
@@ -139,7 +139,7 @@ def precision(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """True positives divided by what is predicted to be positive; see `mean`."""
+    """Return true positives divided by predicted positives; see `mean`."""
 
     def counted(y: Any, p: Any, w: Any) -> Any:
         y, p = ops.cast(y, "bool"), ops.cast(p, "bool")
@@ -159,7 +159,7 @@ def recall(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """True positives divided by what is labelled positive; see `mean`."""
+    """Return true positives divided by labelled positives; see `mean`."""
 
     def counted(y: Any, p: Any, w: Any) -> Any:
         y, p = ops.cast(y, "bool"), ops.cast(p, "bool")

@@ -1,10 +1,10 @@
-"""How TensorFlow calls what a node does: `a * b` is `mul`, `tf.reduce_sum` is `Sum`."""
+"""TensorFlow's operation types of nodes: `a * b` is `mul`, `tf.reduce_sum` is `Sum`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What operators are called, whose names are those of the core's functions.
+# Operator types, by the names of toolkit's functions.
 _OPERATORS = {
     "add": "add",
     "divide": "truediv",
@@ -16,7 +16,7 @@ _OPERATORS = {
     "power": "pow",
     "subtract": "sub",
 }
-# Functions that do not go by their own name.
+# Functions whose type is not their name.
 _KINDS = {
     "absolute": "Abs",
     "argmax": "ArgMax",
@@ -35,7 +35,7 @@ _KINDS = {
     "where": "SelectV2",
     "while_loop": "while",
 }
-# Small letters, as in TensorFlow: those that are made of several operations there.
+# Lower-case types: as in TensorFlow, functions of several operations.
 _SMALL = frozenset(
     "case clip_by_norm clip_by_value concat cond dropout embedding_lookup eye floordiv "
     "foldl foldr map mod moments mul one_hot ones ones_like range scan sequence_mask "
@@ -44,7 +44,7 @@ _SMALL = frozenset(
 
 
 def kind_of(function: str) -> str:
-    """TensorFlow's name of what a function of this name does."""
+    """Return TensorFlow's operation type for a function of this name."""
     if function in _KINDS or function in _SMALL:
         return _KINDS.get(function, function)
     if "cross_entropy" in function:
@@ -54,8 +54,8 @@ def kind_of(function: str) -> str:
 
 
 def type_of(operation: Any) -> str:
-    """TensorFlow's name of a type of operation, from which names are made up."""
-    if hasattr(operation, "kind"):  # a step, or a function of this package
+    """Return TensorFlow's operation type, from which names are generated."""
+    if hasattr(operation, "kind"):  # a step, or a TensorFlow function
         return str(operation.kind)
     if not hasattr(operation, "function"):  # a layer
         return str(operation.name)

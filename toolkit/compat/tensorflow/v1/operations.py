@@ -1,4 +1,4 @@
-"""Operations that only graphs have: groups, assignments, prints, Python code."""
+"""Operations that exist only in graphs: groups, assignments, prints, Python code."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from toolkit.errors import UnsupportedError
 
 
 def group(*inputs: Any, name: str | None = None) -> GraphOperation:
-    """The operation that runs all of these.
+    """Return the operation that runs all inputs.
 
     Args:
         inputs: tensors and operations, or nests of them.
-        name: made up if None.
+        name: generated if None.
     """
     graph = get_default_graph()
     controls = [operation_of(x, graph) for x in tree.flatten(inputs) if x is not None]
@@ -39,14 +39,14 @@ def group(*inputs: Any, name: str | None = None) -> GraphOperation:
 
 
 def no_op(name: str | None = None) -> GraphOperation:
-    """The operation that does nothing: to hang control dependencies on."""
+    """Return an operation without effect, as a target of control dependencies."""
     return group(name=name or "NoOp")
 
 
 def variables_initializer(var_list: Any, name: str = "init") -> GraphOperation:
-    """The operation that gives Variables their first values.
+    """Return the operation that initializes Variables.
 
-    Those of layers have them from the start, in every session.
+    The Variables of layers are always initialized, in every session.
     """
     return group(
         *(v.initializer for v in var_list if isinstance(v, GraphVariable)), name=name
@@ -54,12 +54,12 @@ def variables_initializer(var_list: Any, name: str = "init") -> GraphOperation:
 
 
 def global_variables_initializer() -> GraphOperation:
-    """The operation that gives the global variables their first values."""
+    """Return the operation that initializes the global variables."""
     return variables_initializer(global_variables())
 
 
 def local_variables_initializer() -> GraphOperation:
-    """The operation that gives the local variables their first values."""
+    """Return the operation that initializes the local variables."""
     return variables_initializer(local_variables())
 
 
@@ -67,12 +67,12 @@ initialize_all_variables = global_variables_initializer
 
 
 def tables_initializer(name: str = "init_all_tables") -> GraphOperation:
-    """The operation that does nothing, because there are no tables."""
+    """Return an operation without effect, because there are no tables."""
     return no_op(name)
 
 
 def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
-    """A bool: whether a Variable had a value in the session before the run."""
+    """Return whether a Variable had a value in the session before the run."""
 
     def check(run: Any, v: Any) -> Any:
         return convert(run.is_initialized(v))
@@ -84,7 +84,7 @@ def is_variable_initialized(variable: GraphVariable) -> GraphTensor:
 def report_uninitialized_variables(
     var_list: Any = None, name: str = "report_uninitialized_variables"
 ) -> GraphTensor:
-    """The names, as bytes, of the Variables that have no value in the session.
+    """Return the names, as bytes, of the Variables without a value in the session.
 
     Args:
         var_list: by default the global and the local Variables.
@@ -109,9 +109,9 @@ def assign(
     use_locking: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The operation that replaces the value of a Variable; as a tensor, the new one.
+    """Assign a value to a Variable; the result is an operation, or the new value.
 
-    `validate_shape` may be None or True: the shape of a Variable is fixed.
+    `validate_shape` can be None or True: the shape of a Variable is fixed.
     `use_locking` has no effect: a run changes the Variables of a task together.
     """
     if validate_shape is False:
@@ -122,7 +122,7 @@ def assign(
 def assign_add(
     ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
 ) -> Any:
-    """The operation that adds to a Variable; as a tensor, the new value.
+    """Add to a Variable; the result is an operation, or the new value.
 
     `use_locking` has no effect: a run changes the Variables of a task together.
     """
@@ -132,7 +132,7 @@ def assign_add(
 def assign_sub(
     ref: GraphVariable, value: Any, use_locking: Any = None, name: str | None = None
 ) -> Any:
-    """The operation that subtracts from a Variable; as a tensor, the new value.
+    """Subtract from a Variable; the result is an operation, or the new value.
 
     `use_locking` has no effect: a run changes the Variables of a task together.
     """
@@ -140,7 +140,7 @@ def assign_sub(
 
 
 def set_random_seed(seed: int) -> None:
-    """Make random numbers repeatable: those of the default graph, or of eager mode."""
+    """Set the seed of the default graph, or of eager mode."""
     if building_graph():
         get_default_graph().seed = seed
     else:
@@ -148,11 +148,11 @@ def set_random_seed(seed: int) -> None:
 
 
 def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOperation:
-    """The operation that prints values after the run in which they were computed.
+    """Return the operation that prints values after the run that computed them.
 
     Args:
-        inputs, options: those of `tf.print`.
-        name: made up if None.
+        inputs, options: as in `tf.print`.
+        name: generated if None.
     """
 
     def show(*values: Any) -> None:
@@ -174,18 +174,18 @@ def py_func(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """The operation that calls a Python function; what runs with it is not compiled.
+    """Return the operation that calls a Python function; its run is not compiled.
 
     Args:
         func: takes NumPy arrays, returns one or several.
         inp: a list of tensors.
-        Tout: the dtype of what it returns, or a list of them.
-        stateful: it is called in each run in any case.
-        name: made up if None.
+        Tout: the dtype of the result, or a list of dtypes.
+        stateful: has no effect: each run calls the function.
+        name: generated if None.
 
     Returns:
-        A tensor, or a list of them, whose shapes are unknown until `set_shape`; for
-        those that compute shapes from them they are numbers.
+        A tensor, or a list of tensors, with unknown shapes until `set_shape`. Functions
+        that compute shapes treat them as numbers.
     """
     several = isinstance(Tout, (list, tuple))
     kinds = [dtypes.standardize(t) for t in (Tout if several else [Tout])]

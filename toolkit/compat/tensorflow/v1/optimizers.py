@@ -1,7 +1,7 @@
-"""TensorFlow 1's optimizers: an operation that changes Variables and their slots.
+"""Optimizers of TensorFlow 1: operations that update Variables and their slots.
 
-The state of an optimizer is in Variables of the graph, initialized and saved with the
-others; their names are TensorFlow's.
+The state of an optimizer is in Variables of the graph. They are initialized and saved
+with all Variables; their names are TensorFlow's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Optimizer:
         name: of the operations, and of the slots.
     """
 
-    # Names of the slots; what each, and each Variable shared by all, begins with.
+    # Names of the slots; initial values of the slots and of the shared Variables.
     slots: tuple[str, ...] = ()
     shared: dict[str, float] = {}
 
@@ -46,31 +46,31 @@ class Optimizer:
         slots: list[Tensor],
         shared: list[Tensor],
     ) -> tuple[Tensor, ...]:
-        """The new value of a Variable, then those of its slots."""
+        """Return the new value of a Variable, then of its slots."""
         raise NotImplementedError
 
     def update_shared(self, shared: list[Tensor]) -> list[Tensor]:
-        """The new values of what all Variables share."""
+        """Return the new values of the shared Variables."""
         return shared
 
     def first(self, slot: str) -> float:
-        """What a slot begins with."""
+        """Return the initial value of a slot."""
         return 0.0
 
     def get_name(self) -> str:
-        """The name given."""
+        """Return the name."""
         return self._name
 
     def get_slot_names(self) -> list[str]:
-        """The names of the slots."""
+        """Return the names of the slots."""
         return list(self.slots)
 
     def get_slot(self, var: Any, name: str) -> GraphVariable | None:
-        """The slot of a Variable, None before `apply_gradients`."""
+        """Return the slot of a Variable, None before `apply_gradients`."""
         return self._slots.get(name, {}).get(var)
 
     def variables(self) -> list[GraphVariable]:
-        """The state of the optimizer."""
+        """Return the state of the optimizer."""
         slots = [
             v for by_variable in self._slots.values() for v in by_variable.values()
         ]
@@ -87,7 +87,8 @@ class Optimizer:
         name: str | None = None,
         grad_loss: Any = None,
     ) -> GraphOperation:
-        """The operation of one step: `compute_gradients`, then `apply_gradients`.
+        """Return the operation of one step: `compute_gradients`, then
+        `apply_gradients`.
 
         `gate_gradients`, `aggregation_method` and `colocate_gradients_with_ops` have
         no effect.
@@ -113,13 +114,14 @@ class Optimizer:
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[tuple[Any, Any]]:
-        """Pairs of a gradient, or None, and its Variable.
+        """Return pairs of a gradient, or None, and its Variable.
 
         Args:
             loss: a tensor of the graph.
             var_list: by default all trainable Variables.
-            gate_gradients, aggregation_method, colocate_gradients_with_ops: hints to
-                TensorFlow about where and in which order to compute.
+            gate_gradients, aggregation_method, colocate_gradients_with_ops:
+                TensorFlow's
+                hints about the device and the order of computation.
             grad_loss: weights of the elements of the loss.
         """
         if not isinstance(loss, KerasTensor):
@@ -138,11 +140,11 @@ class Optimizer:
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
     ) -> GraphOperation:
-        """The operation that changes each Variable by its gradient.
+        """Return the operation that updates each Variable by its gradient.
 
         Args:
             grads_and_vars: pairs, as from `compute_gradients`.
-            global_step: a Variable to add one to.
+            global_step: a Variable to increment.
             name: of the operation.
         """
         pairs = [(g, v) for g, v in grads_and_vars if g is not None]
@@ -160,14 +162,15 @@ class Optimizer:
         return train
 
     def rate(self) -> Any:
-        """The learning rate as of now."""
+        """Return the current learning rate."""
         given = self._learning_rate
         return given() if callable(given) else given
 
     def make_state(
         self, graph: Any, variables: Sequence[Any]
     ) -> list[list[GraphVariable]]:
-        """The slots of each Variable; they and what is shared are made if missing."""
+        """Return the slots of each Variable; create missing slots and shared
+        Variables."""
         with graph.as_default(), graph.control_dependencies(None):
             with graph.name_scope(None):
                 slots = [self._slots_of(v) for v in variables]
@@ -224,7 +227,7 @@ class GradientDescentOptimizer(Optimizer):
     """p = p - lr * g.
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -253,9 +256,9 @@ class MomentumOptimizer(Optimizer):
     """a = momentum * a + g;  p = p - lr * a, with Nesterov p - lr * (g + momentum * a).
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
         momentum: a number.
-        use_nesterov: whether to look ahead.
+        use_nesterov: whether to use Nesterov momentum.
     """
 
     slots: tuple[str, ...] = ("momentum",)
@@ -279,10 +282,10 @@ class MomentumOptimizer(Optimizer):
 class AdamOptimizer(Optimizer):
     """m = m + (1-b1)(g-m);  v = v + (1-b2)(g²-v);  p = p - rate * m / (sqrt(v) + e).
 
-    With rate = lr * sqrt(1 - b2^t) / (1 - b1^t).
+    rate = lr * sqrt(1 - b2^t) / (1 - b1^t).
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
         beta1, beta2: decays of the averages.
         epsilon: e.
     """
@@ -316,13 +319,13 @@ class AdamOptimizer(Optimizer):
 class RMSPropOptimizer(Optimizer):
     """s = d * s + (1-d) * g²;  a = momentum * a + lr * g / sqrt(s + e);  p = p - a.
 
-    With d the decay. If centered, the square of the average of g is subtracted from s.
+    d is the decay. If centered, the square of the average of g is subtracted from s.
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
         decay, momentum: numbers.
         epsilon: e.
-        centered: whether the variance is estimated instead of the second moment.
+        centered: whether to use the variance instead of the second moment.
     """
 
     def __init__(
@@ -359,8 +362,8 @@ class AdagradOptimizer(Optimizer):
     """s = s + g²;  p = p - lr * g / sqrt(s).
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
-        initial_accumulator_value: what s begins with, > 0.
+        learning_rate, use_locking, name: as in `Optimizer`.
+        initial_accumulator_value: the initial value of s, > 0.
     """
 
     slots: tuple[str, ...] = ("accumulator",)
@@ -391,10 +394,10 @@ class AdagradOptimizer(Optimizer):
 class AdadeltaOptimizer(Optimizer):
     """s = rho * s + (1-rho) * g²;  d = g * sqrt((u + e) / (s + e));  p = p - lr * d.
 
-    With u = rho * u + (1-rho) * d² afterwards.
+    Then u = rho * u + (1-rho) * d².
 
     Args:
-        learning_rate, use_locking, name: as of `Optimizer`.
+        learning_rate, use_locking, name: as in `Optimizer`.
         rho: decay of the averages.
         epsilon: e.
     """

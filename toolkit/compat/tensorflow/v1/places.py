@@ -1,4 +1,4 @@
-"""Where operations of graphs run: "/job:ps/task:0/cpu:0", and what is left open."""
+"""Devices of graph operations: "/job:ps/task:0/cpu:0", also partial names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from toolkit import dtypes
 from toolkit.errors import DeviceError
 
-# Of a scope: a place, a function of an operation, or None: nothing from outside.
+# A device scope: a place, a function of an operation, or None to ignore outer scopes.
 Scope = Any
 
 
 class Place(NamedTuple):
-    """A task of a cluster and a device there; None where it is left open.
+    """A task of a cluster and a device of the task; None for an open field.
 
     Example:
         >>> from toolkit.compat.tensorflow.v1.places import parse
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     device: str | None = None
 
     def within(self, outer: Place) -> Place:
-        """This place, where it is left open as the other says."""
+        """Fill the open fields from the outer place."""
         return Place(
             outer.job if self.job is None else self.job,
             outer.task if self.task is None else self.task,
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """Whether it names a task of a cluster."""
+        """Return whether it names a task of a cluster."""
         return self.job is not None or self.task is not None
 
     def __str__(self) -> str:
@@ -48,10 +48,10 @@ class Place(NamedTuple):
 
 
 def parse(name: str | Place | None) -> Place:
-    """What a device string says.
+    """Parse a device string.
 
     Raises:
-        DeviceError: if it is none.
+        DeviceError: if it is invalid.
     """
     if isinstance(name, Place):
         return name
@@ -71,17 +71,17 @@ def parse(name: str | Place | None) -> Place:
                 f"device {name!r}: expected a name such as '/job:worker/task:1/cpu:0'; "
                 f"received {part!r}"
             )
-    if found.get("job") == "localhost":  # this process, wherever that is
+    if found.get("job") == "localhost":  # always the current process
         found.pop("job")
         found.pop("task", None)
     return Place(**found)
 
 
 def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | None:
-    """Where an operation runs that is made within scopes, the last one innermost.
+    """Return the device of an operation within scopes, the last one innermost.
 
     Args:
-        operation: whose `device` functions of scopes may ask for.
+        operation: the operation, whose `device` the functions of scopes can read.
         scopes: of the graph.
         outermost: the device of the process's scope.
     """
@@ -100,28 +100,28 @@ def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | 
 
 
 class RoundRobin:
-    """A strategy that gives one operation after the other to the next task."""
+    """A strategy that assigns operations to tasks cyclically."""
 
     def __init__(self, num_tasks: int) -> None:
         self._count, self._next = num_tasks, 0
 
     def __call__(self, operation: Any) -> int:
-        """The next task, which the operation has no effect on."""
+        """Return the next task; the operation has no effect."""
         task, self._next = self._next, (self._next + 1) % self._count
         return task
 
 
 def byte_size_load_fn(op: Any) -> int:
-    """The bytes of a Variable: how much its task has to hold and to send."""
+    """Return the size of a Variable in bytes: the memory and traffic of its task."""
     (x,) = op.outputs
     return prod(x.shape) * dtypes.itemsize(str(x.dtype))
 
 
 class GreedyLoadBalancingStrategy:
-    """A strategy that gives each operation to the task with the least load so far.
+    """A strategy that assigns each operation to the task with the smallest load.
 
     Args:
-        num_tasks: how many tasks there are.
+        num_tasks: the number of tasks.
         load_fn: from an operation to its load, such as `byte_size_load_fn`.
 
     Example:
@@ -141,7 +141,7 @@ class GreedyLoadBalancingStrategy:
         self._loads, self._load_of = [0.0] * num_tasks, load_fn
 
     def __call__(self, operation: Any) -> int:
-        """The task of an operation."""
+        """Return the task of an operation."""
         task = self._loads.index(min(self._loads))
         self._loads[task] += self._load_of(operation)
         return task
@@ -156,17 +156,16 @@ def replica_device_setter(
     ps_ops: Any = None,
     ps_strategy: Callable[[Any], int] | None = None,
 ) -> Callable[[Any], str] | None:
-    """A function for `tf.device`: Variables on parameter servers, the rest on a worker.
+    """Return a function for `tf.device` that puts Variables on parameter servers.
 
     Args:
-        ps_tasks: the number of parameter servers; without any there is nothing to do.
-        ps_device, worker_device: where these are; with `ps_device` without a task, the
-            strategy chooses one.
-        merge_devices: only True: what inner scopes say holds, the rest is set here.
-        cluster: a `ClusterSpec`, whose job of `ps_device` says how many there are.
-        ps_ops: types of operations that go there; by default those of Variables.
-        ps_strategy: from an operation to the number of a task; by default one after
-            the other.
+        ps_tasks: the number of parameter servers; 0 gives None.
+        ps_device, worker_device: the devices; if `ps_device` has no task, the strategy
+            selects one.
+        merge_devices: only True: inner scopes have priority.
+        cluster: a `ClusterSpec`, whose job of `ps_device` has the number of tasks.
+        ps_ops: types of operations for the parameter servers; by default Variables.
+        ps_strategy: from an operation to a task number; cyclic by default.
 
     Returns:
         The function; None if there are no parameter servers.

@@ -1,4 +1,4 @@
-"""Plans: what a set of fetches needs, replayed as one compiled function."""
+"""Plans: the operations for a set of fetches, replayed as one compiled function."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from toolkit.ir import Node
 
 
 class FailedPreconditionError(NotBuiltError, RuntimeError):
-    """A Variable is read in a session where it has no value yet."""
+    """Error of a read of a Variable that has no value in the session."""
 
 
 class Plan:
-    """What a set of fetches needs, in order, as one function of what is fed."""
+    """The operations for a set of fetches, in order, as one function of the feeds."""
 
     session: Any
     fetches: list[Any]
@@ -75,7 +75,7 @@ class Plan:
         )
 
     def _with(self, part: str) -> list[GraphOperation]:
-        """The operations whose step has a `source`, say."""
+        """Return the operations whose step has a part, for example a `source`."""
         return [op for op in self.operations if _step(op, part)]
 
     def __call__(self, values: Any) -> Any:
@@ -93,32 +93,32 @@ class Plan:
         return self.pack(found[: len(self.fetches)])
 
     def fed(self, values: Any) -> list[Tensor]:
-        """What is fed, and what the sources give, as tensors that were checked."""
+        """Return the feeds, and the values of sources, as validated tensors."""
         if self.sources:
             values = [*values, *self._draw()]
         pairs = zip(self.arguments, values, strict=True)
         return [_as_fed(*wanted, x) for wanted, x in pairs]
 
     def _results(self, fed: list[Tensor]) -> list[Any]:
-        """The values of the fetches, and what sinks see."""
+        """Return the values of the fetches, and of the sinks."""
         if self._compiles:
             try:
                 return self._compute(*fed)
             except TraceError:
                 if self._ready:
                     raise
-                # An operation asks for values: no program can hold it.
+                # An operation needs concrete values: no program can contain it.
                 self._compiles, self._compute = False, self.session_run
-        # There is no program that copies what it keeps and returns.
+        # Without a program, nothing else copies the feeds.
         return self._compute(*(convert(np.array(x)) for x in fed))
 
     def _draw(self) -> list[Any]:
-        """What the sources give this time, but for what is fed in its place."""
+        """Return the values of the sources that are not fed."""
         drawn = [x for op in self.sources for x in op.node.op.source(self.session)]
         return [x for x, wanted in zip(drawn, self._drawn, strict=True) if wanted]
 
     def _tell(self, values: list[Any]) -> None:
-        """Give the sinks what they were to see."""
+        """Call the sinks with their values."""
         rest = iter(values)
         for op in self.sinks:
             known: dict[Any, Any] = {x: next(rest) for x in op.inputs}
@@ -149,7 +149,7 @@ class Plan:
                 )
 
     def _check_variables(self) -> None:
-        """Raise if a Variable is read before it has a value."""
+        """Raise if a Variable is read before its initialization."""
         known = self.session.initialized | {
             x for x in self.feeds if isinstance(x, GraphVariable)
         }
@@ -162,14 +162,14 @@ class Plan:
         _check_known(self.fetches, known, "Session.run")
 
     def session_run(self, *fed: Tensor) -> list[Any]:
-        """Run all operations: in Python, or, to be compiled, in a trace."""
+        """Run all operations: in Python, or in a trace for compilation."""
         run = Run(self, fed)
         with running(run):
             return run.results()
 
 
 class Run:
-    """One replay: the values of symbols as far as they are known."""
+    """One replay: the values of symbols, in the order of computation."""
 
     plan: Plan
     session: Any
@@ -177,7 +177,7 @@ class Run:
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
         self.known: dict[Any, Any] = {}
-        self._seen: list[Any] = []  # by sinks
+        self._seen: list[Any] = []  # values of the sinks
         self.tape: Any = None
         self.watched: set[Any] = set(plan.watched)
         if plan.watched:
@@ -186,7 +186,7 @@ class Run:
             self.know(symbol, value)
 
     def results(self) -> list[Any]:
-        """Run all operations; the values of the fetches."""
+        """Run all operations; return the values of the fetches."""
         if self.tape is None:
             return self._results()
         with self.tape:
@@ -200,7 +200,7 @@ class Run:
             return self._results()
 
     def _results(self) -> list[Any]:
-        # A Variable that is fetched has the value from before the run.
+        # A fetched Variable has its value from before the run.
         early = {
             x: self.value(x)
             for x in self.plan.fetches
@@ -215,7 +215,7 @@ class Run:
         ]
 
     def perform(self, operation: GraphOperation) -> None:
-        """Run one operation, where it was placed."""
+        """Run one operation on its device."""
         with self.on(operation.device):
             self._perform(operation)
 
@@ -243,14 +243,14 @@ class Run:
         return node.op(*nest[0], **nest[1])
 
     def know(self, symbol: Any, value: Any) -> None:
-        """Take in the value of a symbol."""
+        """Store the value of a symbol."""
         if symbol in self.watched and dtypes.is_float(value.dtype):
-            value = alias(value)  # other symbols may have the same value
+            value = alias(value)  # several symbols can share a value
             self.tape.watch(value)
         self.known.setdefault(symbol, value)
 
     def value(self, x: Any) -> Any:
-        """The value of a symbol, of a Variable as of now; others stay as they are."""
+        """Return the value of a symbol, or the current value of a Variable."""
         if isinstance(x, KerasTensor):
             if x not in self.known and isinstance(x, GraphVariable):
                 return self.session.cell(x).read()
@@ -262,34 +262,34 @@ class Run:
         return x
 
     def values(self, nest: Any) -> Any:
-        """`value` of each in a nest."""
+        """Return a nest with the `value` of each leaf."""
         return tree.map_structure(self.value, nest)
 
     def cell(self, variable: Any) -> Variable:
-        """What holds the value of a Variable in the session."""
+        """Return the cell of a Variable in the session."""
         return self.session.cell(variable)
 
     def at(self, variable: Any) -> AbstractContextManager[None]:
-        """Where a Variable is: for what changes it."""
+        """Return a device context for updates of a Variable."""
         where = variable.device if isinstance(variable, GraphVariable) else None
         return self.on(where)
 
     def on(self, where: str | None) -> AbstractContextManager[None]:
-        """A device, for what is computed inside; None: any."""
+        """Return a device context for computations inside; None: any device."""
         return nullcontext() if where is None else device(where)
 
     def is_initialized(self, variable: Any) -> bool:
-        """Whether a Variable had a value before the run."""
+        """Return whether a Variable had a value before the run."""
         return variable in self.session.initialized
 
 
 def _step(operation: GraphOperation, name: str) -> Any:
-    """An attribute of a step; None of other operations."""
+    """Return an attribute of a step; None for other operations."""
     return getattr(operation.node.op, name, None)
 
 
 def needed(fetches: list[Any], fed: set[Any]) -> list[GraphOperation]:
-    """The operations that the fetches need when some values are fed, in order."""
+    """Return the operations for the fetches with some values fed, in order."""
     found: dict[GraphOperation, None] = {}
     stack = list(fetches)
     while stack:
@@ -315,7 +315,7 @@ def _check_known(symbols: Any, known: set[Any], what: str) -> None:
 
 
 def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tensor:
-    """What is fed as a tensor of the symbol's dtype, checked."""
+    """Return a validated feed as a tensor of the symbol's dtype."""
     if isinstance(value, KerasTensor):
         raise ArgumentTypeError(
             f"{symbol.name}: the value of a feed cannot be a tensor of a graph; "
@@ -353,6 +353,6 @@ def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tens
 
 
 def _as_array(x: Any, copy: bool) -> Any:
-    """The value as an array of its own, a 0-d one as a scalar."""
+    """Return the value as a separate array, or a 0-d one as a scalar."""
     array = np.array(x) if copy else backend().to_numpy(x._array)
     return array if array.ndim else array[()]

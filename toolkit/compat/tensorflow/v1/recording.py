@@ -1,6 +1,6 @@
-"""TensorFlow 2's functions in graphs: each call becomes one operation.
+"""TensorFlow 2's functions in graphs: each call is one operation.
 
-`boundary.recorded` functions call `record` where a graph is built.
+In graph mode, functions with `boundary.recorded` call `record`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def record(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Record a call, or make it, if its arguments are not those of a graph.
+    """Record a call, or call eagerly if no argument belongs to a graph.
 
     Args:
-        function: what is recorded.
-        eager: what is called else.
-        args, kwargs: the arguments; a seed becomes that of the operation.
+        function: the function to record.
+        eager: the function to call otherwise.
+        args, kwargs: the arguments; a seed becomes the seed of the operation.
     """
     if function in _OWN:
         return _OWN[function](*args, **kwargs)
@@ -68,21 +68,21 @@ def record(
 
 @cache
 def _takes_seed(function: Callable[..., Any]) -> bool:
-    """Whether a function draws numbers from a sequence of its own."""
+    """Return whether a function draws numbers from a separate sequence."""
     code = function.__code__
     takes_seed = "seed" in code.co_varnames[: code.co_argcount]
     return takes_seed and not function.__name__.startswith("stateless_")
 
 
 def _is_eager(leaves: list[Any]) -> bool:
-    """Whether a call without symbols is that of a model that runs eagerly."""
+    """Return whether a call without symbols is part of an eager model."""
     of_layers = any(type(x) in (Variable, views.Variable) for x in leaves)
     of_tensors = any(isinstance(x, Tensor) for x in leaves) and not of_layers
     return context.layer is not None or of_tensors or bool(state.tapes)
 
 
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one of a step."""
+    """Wrap a function as the function of a step."""
     return lambda run, *args, **kwargs: function(
         *run.values(args), **run.values(kwargs)
     )
@@ -104,7 +104,7 @@ def _masked(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
     return _symbol((*tensor.shape[:start], None, *rest), tensor)
 
 
-# Functions whose results have extents that depend on values: name -> their symbols.
+# Functions with value-dependent extents: name -> their output symbols.
 _BY_VALUES: dict[str, Callable[..., Any]] = {
     "boolean_mask": _masked,
     "unique": lambda x, out_idx="int32": (
@@ -116,12 +116,12 @@ _BY_VALUES: dict[str, Callable[..., Any]] = {
 
 
 def _py_function(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
-    """`operations.py_func` of a function that takes tensors."""
+    """Call `operations.py_func` with a function of tensors."""
     called = lambda *xs: func(*map(views.convert, xs))  # noqa: E731
     return operations.py_func(called, inp, Tout, name=name)
 
 
-# Functions that are others in graphs.
+# Functions with a different implementation in graphs.
 _OWN: dict[Any, Callable[..., Any]] = {
     inspect.unwrap(function): own
     for function, own in (

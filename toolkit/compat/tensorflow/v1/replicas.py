@@ -1,4 +1,4 @@
-"""SyncReplicasOptimizer: steps of the mean of several workers' gradients."""
+"""SyncReplicasOptimizer: steps with the mean gradient of several workers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from toolkit.errors import ArgumentError, UnsupportedError
 
 
 class SyncReplicasOptimizer(Optimizer):
-    """Steps of another optimizer, by the mean of the first gradients that come.
+    """Steps of another optimizer with the mean of the first gradients to arrive.
 
-    Each worker runs the operation once for each step. Where a Variable is, gradients
-    are added up; when there are `replicas_to_aggregate`, it changes once by their mean,
-    and the count begins anew. A gradient that was begun before that, by a worker that
-    is late, is dropped. In a session on a cluster a run ends when the step has been
-    made, and begins the next; no queues, hooks or tokens are needed. With more workers
-    than gradients to wait for, the slowest, or lost, ones hold nobody up.
+    Each worker runs the operation once per step. The task of each Variable adds up the
+    gradients. After `replicas_to_aggregate` gradients it updates the Variable once by
+    their mean, and the count restarts. A late gradient of a previous step is dropped.
+    In a session on a cluster, a run ends after the step; no queues, hooks or tokens are
+    needed. With more workers than required gradients, slow or lost workers do not delay
+    a step.
 
     Args:
         opt: the optimizer.
-        replicas_to_aggregate: how many gradients make a step.
-        total_num_replicas: how many workers there are, as many if None.
+        replicas_to_aggregate: the number of gradients per step.
+        total_num_replicas: the number of workers; replicas_to_aggregate if None.
         variable_averages, variables_to_average: only None; use
             `tf.train.ExponentialMovingAverage.apply`.
-        use_locking: has no effect: a task changes its Variables together in any case.
-        name: of the operation, and of what counts.
+        use_locking: has no effect: a task always changes its Variables together.
+        name: of the operation, and of the counters.
 
     Raises:
-        ArgumentError: if there are fewer workers than gradients to wait for.
+        ArgumentError: if there are fewer workers than required gradients.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -90,11 +90,11 @@ class SyncReplicasOptimizer(Optimizer):
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
     ) -> GraphOperation:
-        """The operation that gives gradients in, and waits for the step.
+        """Return the operation that contributes gradients, and waits for the step.
 
         Args:
             grads_and_vars: pairs, as from `compute_gradients`.
-            global_step: the Variable that counts steps; needed.
+            global_step: the Variable that counts steps; required.
             name: of the operation.
         """
         if not isinstance(global_step, GraphVariable):
@@ -121,7 +121,8 @@ class SyncReplicasOptimizer(Optimizer):
         return graph.append(step, arguments, None, name=name or self._name)
 
     def _counts_of(self, v: GraphVariable, sums: bool = False) -> list[GraphVariable]:
-        """How many gradients came, for which step; and their sum."""
+        """Return the counters of a Variable: number of gradients, step, and their
+        sum."""
         if v not in self._counts:
             path = f"{v.path}/{self._name}"
             with colocated(v):
@@ -145,8 +146,8 @@ class SyncReplicasOptimizer(Optimizer):
         steps: list[Any],
     ) -> None:
         variables, slots, sums, shared, rounds = state
-        # The step that this worker has seen. It is a value of its own, so that the
-        # task of the Variable does not take the one of the moment when it arrives.
+        # The step of this worker's gradient. It is a separate value, so that the task
+        # of the Variable does not read the current step when the gradient arrives.
         begun = ops.cast(ops.stop_gradient(run.value(global_step)), "int64")
         common = [run.cell(v).read() for v in shared]
         for g, v, own, counts in zip(gs, variables, slots, sums, strict=True):
@@ -177,13 +178,14 @@ class SyncReplicasOptimizer(Optimizer):
     def _counted(
         self, run: Any, begun: Tensor, counts: list[Any]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Whether a gradient counts, whether it makes a step, and how many came."""
+        """Return whether a gradient is current, whether it completes a step, and the
+        count."""
         count, step = map(run.cell, counts[:2])
         is_new = begun >= step.read()
         found = count.read() + ops.cast(is_new, "int64")
         is_full = found >= self._wanted
         count.assign(ops.where(is_full, 0, found))
-        # A worker that was lost half way may have left this Variable a step behind.
+        # After the loss of a worker, this Variable can be one step late.
         after = ops.maximum(step.read(), begun) + 1
         step.assign(ops.where(is_full, after, step.read()))
         return is_new, is_full, found

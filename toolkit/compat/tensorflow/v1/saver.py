@@ -1,4 +1,4 @@
-"""Values of a session's Variables in files, and which of the files is the latest."""
+"""Values of a session's Variables in files, and the record of the latest file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE = "checkpoint"
 
 
 class CheckpointState:
-    """The checkpoints of a folder: the latest one, and all that are kept."""
+    """The checkpoints of a folder: the latest one, and all existing ones."""
 
     def __init__(self, paths: list[str]) -> None:
         self.all_model_checkpoint_paths = paths
@@ -31,13 +31,14 @@ class CheckpointState:
 
 
 class Saver:
-    """Writes the values of Variables to HDF5 files, by name, and reads them.
+    """A saver that writes the values of Variables to HDF5 files, by name, and reads
+    them.
 
     Args:
-        var_list: a list of Variables, or a dict of them by the names to use in files;
+        var_list: a list of Variables, or a dict of Variables by their names in files;
             by default all global variables.
         max_to_keep: the number of files to keep; None or 0 for all.
-        name: kept.
+        name: only stored.
 
     Example:
         >>> import tempfile, toolkit.compat.tensorflow.v1 as tf
@@ -75,20 +76,20 @@ class Saver:
         latest_filename: str | None = None,
         write_state: bool = True,
     ) -> str:
-        """Write a file, in one step, and note that it is the latest of its folder.
+        """Write a file atomically, and record it as the latest of its folder.
 
         Args:
-            sess: whose values to write.
-            save_path: the file without its ending; its folder must exist.
-            global_step: a number, or a tensor, to put at the end of the name.
-            latest_filename: of the note; "checkpoint" by default.
-            write_state: whether to write the note.
+            sess: the session with the values.
+            save_path: the file without its suffix; its folder must exist.
+            global_step: a number, or a tensor, to append to the name.
+            latest_filename: of the record; "checkpoint" by default.
+            write_state: whether to write the record.
 
         Returns:
-            The path to give to `restore`.
+            The path for `restore`.
 
         Raises:
-            ModelFileError: if a file that is no note of ours has the note's name.
+            ModelFileError: if a file that is not a record has the record's name.
         """
         path = os.fspath(save_path)
         if global_step is not None:
@@ -98,7 +99,7 @@ class Saver:
             raise ArgumentError(
                 f"Saver.save: the parent directory of {path!r} doesn't exist"
             )
-        if write_state:  # not over a note of another program
+        if write_state:  # do not overwrite a record of another program
             get_checkpoint_state(Path(path).parent, latest_filename)
         values = sess.run(self._variables)
         groups = {
@@ -111,18 +112,16 @@ class Saver:
         older, self.last_checkpoints = [*kept, path][:-most], [*kept, path][-most:]
         if write_state:
             _write_state(Path(path).parent, self.last_checkpoints, latest_filename)
-        for (
-            each
-        ) in older:  # not before the note: it must never name a file that is gone
+        for each in older:  # after the record: it must never refer to a deleted file
             with suppress(OSError):
                 os.remove(each + SUFFIX)
         return path
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
-        """Give the session's Variables the values of a file; they need no initializer.
+        """Restore the session's Variables from a file; they need no initializer.
 
         Raises:
-            MissingFileError: if there is no such file.
+            MissingFileError: if the file does not exist.
             ModelFileError: if it lacks a Variable, or has one of another shape.
         """
         path = os.fspath(save_path)
@@ -152,17 +151,17 @@ def _write_state(folder: Path, paths: list[str], name: str | None) -> None:
 
 
 def checkpoint_exists(checkpoint_prefix: str | os.PathLike[str]) -> bool:
-    """Whether `Saver.save` has written this path."""
+    """Return whether `Saver.save` has written this path."""
     return os.path.isfile(os.fspath(checkpoint_prefix) + SUFFIX)
 
 
 def get_checkpoint_state(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """The checkpoints of a folder; None if nothing was saved there.
+    """Return the checkpoints of a folder; None without a record.
 
     Raises:
-        ModelFileError: if the note of them is damaged.
+        ModelFileError: if the record is corrupt.
     """
     folder = Path(checkpoint_dir)
     file = folder / (latest_filename or STATE)
@@ -181,7 +180,7 @@ def get_checkpoint_state(
 def latest_checkpoint(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> str | None:
-    """The path of the checkpoint that was saved last in a folder, or None."""
+    """Return the path of the latest checkpoint in a folder, or None."""
     state = get_checkpoint_state(checkpoint_dir, latest_filename)
     if state is None or not checkpoint_exists(state.model_checkpoint_path):
         return None

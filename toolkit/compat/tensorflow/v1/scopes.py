@@ -1,4 +1,4 @@
-"""Variable scopes, and `get_variable`: Variables by name, made or shared."""
+"""Variable scopes, and `get_variable`: Variables by name, created or shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from toolkit.errors import ArgumentError, TraceError, UnsupportedError
 
 
 class _AutoReuse:
-    """What `reuse` is when Variables are made at their first use and shared after."""
+    """Value of `reuse` that creates Variables on first use and shares them
+    afterwards."""
 
     def __repr__(self) -> str:
         return "AUTO_REUSE"
@@ -27,13 +28,13 @@ AUTO_REUSE = _AutoReuse()
 
 
 class VariableScope:
-    """What `get_variable` takes from the scopes that are open.
+    """The settings of the open scopes for `get_variable`.
 
     Args:
         reuse: True: Variables must exist; None or False: they must not; AUTO_REUSE:
-            they are made if they do not.
-        name: the path that is put in front of names.
-        initializer, regularizer, constraint, dtype: defaults of those arguments.
+            missing Variables are created.
+        name: the path that is the prefix of names.
+        initializer, regularizer, constraint, dtype: default arguments.
     """
 
     name: str
@@ -58,22 +59,22 @@ class VariableScope:
         self.constraint, self.dtype = constraint, dtype
 
     def reuse_variables(self) -> None:
-        """Share Variables from here on."""
+        """Share Variables from now on."""
         self.reuse = True
 
     def global_variables(self) -> list[Any]:
-        """The global variables of this scope."""
+        """Return the global variables of this scope."""
         return get_default_graph().get_collection("variables", f"{self.name}/")
 
     def trainable_variables(self) -> list[Any]:
-        """The trainable variables of this scope."""
+        """Return the trainable variables of this scope."""
         return get_default_graph().get_collection(
             "trainable_variables", f"{self.name}/"
         )
 
 
 def get_variable_scope() -> VariableScope:
-    """The scope that is open."""
+    """Return the current scope."""
     graph = get_default_graph()
     if graph.variable_scope is None:
         graph.variable_scope = VariableScope(None)
@@ -81,15 +82,15 @@ def get_variable_scope() -> VariableScope:
 
 
 class variable_scope:
-    """Open a scope for the names of Variables and operations, and whether to share.
+    """A scope for the names and the reuse of Variables.
 
     Args:
         name_or_scope: a name, a VariableScope to open again, or None.
-        default_name: used if that is None; made unique.
-        values: has no effect, as in TensorFlow when graphs are built in order.
+        default_name: used if name_or_scope is None; made unique.
+        values: has no effect, as in TensorFlow for graphs built in order.
         initializer, regularizer, constraint, dtype: defaults of `get_variable`.
-        reuse: True, AUTO_REUSE, or None: as the scope outside.
-        auxiliary_name_scope: whether operations get the name too.
+        reuse: True, AUTO_REUSE, or None: as the outer scope.
+        auxiliary_name_scope: whether the name also applies to operations.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -154,7 +155,7 @@ class variable_scope:
 
 
 def _unused(graph: Graph, name: Any) -> str:
-    """The name with a number, if Variables of a scope of this name exist."""
+    """Return the name with a number, if a scope of this name has Variables."""
     outer = get_variable_scope().name
     prefix = f"{outer}/" if outer else ""
     count, found = 0, name
@@ -181,27 +182,26 @@ def get_variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """The Variable of this name in the open scope: made, or shared if that says so.
+    """Create or share the Variable with this name in the open scope.
 
     Args:
         name: after the path of the scope.
-        shape: needed unless the initializer has one.
-        dtype: by default that of the scope, float32.
-        initializer: an array or tensor, or a function (shape, dtype=...) returning it;
-            that of the scope, or glorot uniform, if None.
-        regularizer: a function of the Variable; what it returns goes to the
-            regularization losses.
-        trainable: whether optimizers change it.
-        collections: names of those to put it in.
-        constraint: what optimizers apply to its value after each update.
-        use_resource: has no effect: Variables are "resources" in any case.
+        shape: required unless the initializer has one.
+        dtype: by default the dtype of the scope, float32.
+        initializer: an array or tensor, or a function (shape, dtype=...) that returns
+            one; if None, the initializer of the scope, or glorot uniform.
+        regularizer: a function of the Variable; its result is a regularization loss.
+        trainable: whether optimizers update it.
+        collections: names of its collections.
+        constraint: a function that optimizers apply to its value after each update.
+        use_resource: has no effect: all Variables are resource variables.
         synchronization, aggregation: have no effect: there are no copies.
         others: only their defaults.
 
-    In eager mode a new Variable is made at each call, as in TensorFlow.
+    In eager mode each call creates a new Variable, as in TensorFlow.
 
     Raises:
-        ArgumentError: if it exists and is not to be shared, or the other way round.
+        ArgumentError: if it exists and `reuse` is false, or vice versa.
     """
     if not validate_shape or any((caching_device, partitioner, custom_getter)):
         raise UnsupportedError(
@@ -227,7 +227,7 @@ def get_variable(
     dtype = dtypes.standardize(dtype or getattr(initializer, "dtype", 0) or scope.dtype)
     if not building_graph():
         return _eager(path, initializer, shape, dtype, trainable, regularizer)
-    with graph.name_scope(None):  # the path of Variables, not that of operations
+    with graph.name_scope(None):  # the path of Variables, not of operations
         v = GraphVariable(
             _first_value(path, initializer, shape, dtype),
             trainable,
@@ -253,7 +253,7 @@ def _as_shape(shape: Any) -> tuple[int | None, ...]:
 def _eager(
     path: str, initializer: Any, shape: Any, dtype: str, trainable: Any, penalty: Any
 ) -> Any:
-    """A new Variable that has its value at once."""
+    """Create a Variable with an immediate value."""
     if penalty is not None:
         raise TraceError(
             f"get_variable: the regularizer of {path} needs a graph; with eager "
@@ -278,7 +278,7 @@ def _shared(v: GraphVariable, path: str, shape: Any, dtype: Any) -> GraphVariabl
 
 
 def _first_value(path: str, initializer: Any, shape: Any, dtype: str) -> Any:
-    """The value of a new Variable, or a function that records it."""
+    """Return the value of a new Variable, or a function that records it."""
     if isinstance(initializer, type):
         initializer = initializer()
     if isinstance(initializer, str):
@@ -305,7 +305,7 @@ def _first_value(path: str, initializer: Any, shape: Any, dtype: str) -> Any:
 
 
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """`get_variable` of one that is neither saved nor trained."""
+    """Call `get_variable` for a Variable that is neither saved nor trained."""
     local_ones = [GraphKeys.LOCAL_VARIABLES]
     return get_variable(
         name, *args, **{"trainable": False, "collections": local_ones, **kwargs}

@@ -1,4 +1,5 @@
-"""Random numbers of graphs: each operation has a seed, each session its sequences."""
+"""Random numbers of graphs: each operation has a seed, each session separate
+sequences."""
 
 from __future__ import annotations
 
@@ -7,19 +8,19 @@ from typing import Any
 from toolkit.compat.tensorflow.v1.graph import Graph
 from toolkit.random import SeedGenerator, make_default_seed
 
-# Keeps the seeds of operations apart that differ by one in seed or number.
+# Separates the seeds of operations that differ by 1 in seed or number.
 _STRIDE = 1_000_003
 
 
 class GraphSeed(SeedGenerator):
-    """The seed of one operation; a session begins its own sequence from it.
+    """The seed of one operation; each session starts a separate sequence from it.
 
-    As in TensorFlow, with the graph's seed or one of its own the sequence is the same
-    in each session, and without either it is new.
+    As in TensorFlow, with a graph seed or an operation seed each session has the same
+    sequence; without a seed, each session has a new one.
 
     Args:
-        graph: whose operation it is.
-        seed: that of the operation, or None.
+        graph: the graph of the operation.
+        seed: of the operation, or None.
     """
 
     def __init__(self, graph: Graph, seed: int | None) -> None:
@@ -31,9 +32,9 @@ class GraphSeed(SeedGenerator):
 
     @property
     def first_seed(self) -> int:
-        """The seed that a session begins with."""
+        """Return the initial seed of a session."""
         return make_default_seed() if self._fixed is None else self._fixed
 
     def get_config(self) -> dict[str, Any]:
-        """Not possible: it belongs to a graph."""
+        """Raise: the seed belongs to a graph."""
         raise NotImplementedError("the seed of a graph's operation has no config")

@@ -1,4 +1,4 @@
-"""Sessions: what is fetched is replayed as one compiled function, and nothing else."""
+"""Sessions: fetches are replayed as one compiled function."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ from toolkit.random import SeedGenerator
 
 
 class Summary:
-    """Tensors to fetch by kind and tag; what is fetched is a dict of their values."""
+    """Tensors to fetch by kind and tag; the fetched result is a dict of their
+    values."""
 
     def __init__(self, tensors: dict[tuple[str, str], Any]) -> None:
         self.tensors = tensors
 
 
 class Session:
-    """Runs parts of a graph, and holds the values of its Variables.
+    """A session that runs parts of a graph, and stores the values of its Variables.
 
     Args:
-        target: "" to run in this process, or `target` of a `tf.train.Server`: then the
-            tasks of its cluster run the operations that are placed on them, and that
-            server those that are placed nowhere. Variables stay there when the session
-            ends.
-        graph: what to run; the default graph if None.
-        config: a `ConfigProto`; kept. Of a session on a cluster,
-            `operation_timeout_in_ms` limits each run; else it has no effect: threads
-            and devices are settings of the process, `TOOLKIT_NUM_THREADS` and
+        target: "" to run in this process, or `target` of a `tf.train.Server`. Then the
+            tasks of its cluster run the operations that are placed on them. This server
+            runs operations without a device. Variables stay on the tasks after the
+            session.
+        graph: the graph; the default graph if None.
+        config: a `ConfigProto`; stored. In a session on a cluster,
+            `operation_timeout_in_ms` limits each run; otherwise it has no effect:
+            threads and devices are settings of the process, `TOOLKIT_NUM_THREADS` and
             `toolkit.device`.
 
     Example:
@@ -72,7 +73,7 @@ class Session:
         self._plans: dict[Any, Plan] = {}
         self._closed = False
         self._entered: list[Any] = []
-        # Of a session on a cluster: what programs call Variables and random numbers.
+        # For a session on a cluster: names of Variables and random states in programs.
         self.lock: threading.RLock = threading.RLock()
         self._of_cells: dict[Variable, Any] = {}
         self._of_states: dict[Variable, str] = {}
@@ -85,20 +86,20 @@ class Session:
         options: Any = None,
         run_metadata: Any = None,
     ) -> Any:
-        """The values of what is fetched; only what they need is run.
+        """Return the values of the fetches; only the necessary operations run.
 
         Args:
             fetches: a nest of tensors, Variables, operations or their names.
-            feed_dict: values by the tensor that they stand for; any may be given.
+            feed_dict: tensor -> value; any tensor can be fed.
             options, run_metadata: only None.
 
         Returns:
             A nest like `fetches` of arrays; None for operations.
 
         Raises:
-            FailedPreconditionError: if a Variable is read that has no value yet.
-            ArgumentError: if a placeholder is needed and not fed.
-            ShapeError: if what is fed has another shape than the tensor.
+            FailedPreconditionError: if a Variable is read before its initialization.
+            ArgumentError: if a required placeholder is not fed.
+            ShapeError: if a fed value has another shape than the tensor.
         """
         if self._closed:
             raise TraceError("Attempted to use a closed Session.")
@@ -112,7 +113,7 @@ class Session:
         key = _key(fetches, feeds)
         try:
             plan = self._plans.get(key)
-        except TypeError:  # what cannot be part of a key is no fetch
+        except TypeError:  # an unhashable value is not a fetch
             plan = self._plan(fetches, feeds)
         if plan is None:
             plan = self._plans[key] = self._plan(fetches, feeds)
@@ -160,7 +161,8 @@ class Session:
     # --- state ------------------------------------------------------------------------
 
     def cell(self, variable: Any) -> Variable:
-        """What holds the value of a Variable here; those of layers are global."""
+        """Return the cell of a Variable in this session; Variables of layers are
+        global."""
         if isinstance(variable, Variable):
             return variable
         if variable not in self._cells:
@@ -174,26 +176,26 @@ class Session:
         return self._cells[variable]
 
     def generator(self, seed: GraphSeed) -> SeedGenerator:
-        """The random numbers of an operation here: new ones at each run."""
+        """Return the random number generator of an operation in this session."""
         if seed not in self._generators:
             found = self._generators[seed] = SeedGenerator(seed.first_seed)
             self._of_states[found.state] = f"random/{len(self._of_states)}"
         return self._generators[seed]
 
     def variable_of(self, cell: Variable) -> Any:
-        """The Variable of the graph whose value this would hold; None: of no graph."""
+        """Return the Variable of the graph for a cell, or None."""
         return self._of_cells.get(cell)
 
     def state_name(self, cell: Variable) -> str | None:
-        """What programs call the state of random numbers; None of other Variables."""
+        """Return the name of a random state in programs; None for other Variables."""
         return self._of_states.get(cell)
 
     def next_program(self) -> int:
-        """A number for a program."""
+        """Return the number of a new program."""
         return next(self._programs)
 
     def set_value(self, variable: Any, value: Any) -> None:
-        """Give a Variable a value here."""
+        """Assign a value to a Variable in this session."""
         if self.master is not None and isinstance(variable, GraphVariable):
             task, device = self.master.task_of(variable.device, variable.path)
             dtype = dtypes.numpy_dtype(variable.dtype)
@@ -203,7 +205,7 @@ class Session:
         self.initialized.add(variable)
 
     def close(self) -> None:
-        """Forget all values; no more can be run."""
+        """Discard all values; a closed session cannot run."""
         self._closed = True
         if self.master is not None:
             self.master.close()
@@ -212,7 +214,8 @@ class Session:
 
     @contextmanager
     def as_default(self) -> Iterator[Session]:
-        """Let `tensor.eval()` and `operation.run()` use this session inside."""
+        """Make this session the default for `tensor.eval()` and `operation.run()`
+        inside."""
         local.sessions.append(self)
         try:
             yield self
@@ -233,7 +236,7 @@ class Session:
 
 
 class InteractiveSession(Session):
-    """A Session that is the default one from the start, until it is closed."""
+    """A Session that is the default one from its creation until it is closed."""
 
     def __init__(
         self, target: str = "", graph: Graph | None = None, config: Any = None
@@ -242,21 +245,21 @@ class InteractiveSession(Session):
         local.sessions.append(self)
 
     def close(self) -> None:
-        """Be no longer the default session, and forget all values."""
+        """Close the session, which is no longer the default."""
         if self in local.sessions:
             local.sessions.remove(self)
         super().close()
 
 
 def get_default_session() -> Session | None:
-    """The session of the innermost `with session:`, None outside."""
+    """Return the session of the innermost `with session:`, None outside."""
     found = local.sessions
     return found[-1] if found else None
 
 
 def _key(fetches: Any, feeds: Any) -> tuple[Any, ...]:
-    """What is fetched and fed, in which structure."""
-    if type(fetches) is list:  # mostly without others inside, which this tells quickly
+    """Return the cache key of fetches and feeds, with their structure."""
+    if type(fetches) is list:  # fast path: usually without nested fetches
         for x in fetches:
             if isinstance(x, (list, tuple, dict)):
                 break

@@ -1,4 +1,4 @@
-"""Settings of TensorFlow 1's runtime that scripts make, and its logging."""
+"""Settings of TensorFlow 1's runtime in scripts, and its logging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _logger = python_logging.getLogger("toolkit")
 
 
 class _Settings:
-    """Fields that scripts set; nothing here depends on them, and unknown ones fail."""
+    """Fields without effect that scripts set; an unknown field raises an error."""
 
     _fields: dict[str, Any] = {}
 
@@ -31,7 +31,7 @@ class _Settings:
 
 
 class GPUOptions(_Settings):
-    """How memory of a GPU grows: kept, and without effect, as the backend decides."""
+    """Memory settings of a GPU: stored, without effect."""
 
     _fields = {
         "allow_growth": False,
@@ -41,10 +41,10 @@ class GPUOptions(_Settings):
 
 
 class ConfigProto(_Settings):
-    """Settings of a Session: hints for TensorFlow's runtime, kept without effect.
+    """Settings of a Session: hints for TensorFlow's runtime, stored without effect.
 
-    Only `operation_timeout_in_ms` has one, in sessions on a cluster: a run that takes
-    longer is an error; 0: it may take any time while the tasks live.
+    Only `operation_timeout_in_ms` has an effect, in sessions on a cluster: a longer run
+    raises an error. 0 means no limit while the tasks are alive.
 
     Example:
         >>> import toolkit.compat.tensorflow.v1 as tf
@@ -73,7 +73,7 @@ def set_verbosity(v: Any) -> None:
 
 
 def get_verbosity() -> int:
-    """The level from which on messages are shown."""
+    """Return the minimum level of shown messages."""
     return _logger.getEffectiveLevel()
 
 
@@ -96,11 +96,11 @@ logging: SimpleNamespace = SimpleNamespace(
 
 
 def run(main: Any = None, argv: Any = None) -> None:
-    """Call `main`, by default that of the script, with the arguments, and exit.
+    """Call `main`, by default of the script, with the arguments, and exit.
 
     Args:
         main: takes a list of arguments, the script's name first.
-        argv: the arguments; those of the process if None.
+        argv: the arguments; None for the arguments of the process.
     """
     main = main or sys.modules["__main__"].main
     sys.exit(main(sys.argv if argv is None else argv))

@@ -1,4 +1,4 @@
-"""`tf.summary` of TensorFlow 1: what to note of a run, and files for TensorBoard."""
+"""`tf.summary` of TensorFlow 1: summaries of a run, and files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
 
 
 def scalar(name: str, tensor: Any, collections: Any = None) -> Summary:
-    """Note a number.
+    """Add a scalar summary.
 
     Args:
         name: its tag, made unique.
         tensor: of the graph, with one element.
-        collections: names of those to put it in; by default the summaries.
+        collections: names of its collections; by default the summaries.
     """
     return _summary("scalar", name, tensor, collections)
 
 
 def histogram(name: str, values: Any, collections: Any = None) -> Summary:
-    """Note how the elements of a tensor are distributed."""
+    """Add a histogram summary of a tensor's elements."""
     return _summary("histogram", name, values, collections)
 
 
 def merge(inputs: Any, name: str | None = None) -> Summary:
-    """Several summaries as one."""
+    """Merge several summaries."""
     tensors: dict[Any, Any] = {}
     for summary in inputs:
         tensors |= summary.tensors
@@ -54,7 +54,7 @@ def merge(inputs: Any, name: str | None = None) -> Summary:
 def merge_all(
     key: Any = GraphKeys.SUMMARIES, scope: str | None = None
 ) -> Summary | None:
-    """All summaries of the default graph as one, to be fetched; None if there are none.
+    """Merge all summaries of the default graph; None without any.
 
     Args:
         key: the collection.
@@ -67,11 +67,11 @@ def merge_all(
 
 
 class FileWriter:
-    """Writes fetched summaries to a file that TensorBoard shows.
+    """A writer of fetched summaries to a file for TensorBoard.
 
     Args:
-        logdir: the folder, which is made.
-        graph: its operations are listed in the file, as a text.
+        logdir: the folder, which is created.
+        graph: a graph whose operations are listed in the file, as a text.
 
     Example:
         >>> import tempfile, toolkit.compat.tensorflow.v1 as tf
@@ -92,7 +92,7 @@ class FileWriter:
             self.add_graph(graph)
 
     def get_logdir(self) -> str:
-        """The folder."""
+        """Return the folder."""
         return self._logdir
 
     def add_graph(self, graph: Graph) -> None:
@@ -101,21 +101,21 @@ class FileWriter:
         self._events.text("graph", "\n\n".join(lines), 0)
 
     def add_summary(self, summary: dict[Any, Any], global_step: Any = 0) -> None:
-        """Add what was fetched of a summary.
+        """Write a fetched summary.
 
         Args:
-            summary: what `Session.run` has returned for it.
+            summary: the result of `Session.run` for it.
             global_step: the number of the step.
         """
         for (kind, tag), value in summary.items():
             getattr(self._events, kind)(tag, value, int(global_step or 0))
 
     def flush(self) -> None:
-        """Let readers see what was added."""
+        """Flush the summaries to the file."""
         self._events.flush()
 
     def close(self) -> None:
-        """Add nothing any more."""
+        """Close the file."""
         self._events.close()
 
     def __enter__(self) -> FileWriter:

@@ -1,4 +1,4 @@
-"""What graphs are made of: tensors, operations, and steps that only graphs have."""
+"""Parts of graphs: tensors, operations, and steps that exist only in graphs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 
 class GraphOperation:
-    """A node of a graph: its name, and what must have run before.
+    """A node of a graph: its name, and the operations that must run before it.
 
     Args:
-        graph: whose it is.
-        node: what was recorded.
+        graph: its graph.
+        node: the recorded node.
         name: unique in the graph.
-        controls: operations that run before it though it does not read their results.
+        controls: operations that run before it, although it does not read their
+            results.
     """
 
     graph: Graph
@@ -44,12 +45,12 @@ class GraphOperation:
         self.graph, self.node, self.name = graph, node, name
         self.control_inputs: list[GraphOperation] = list(controls)
         self.number: int = len(graph.operations)
-        # Of the scopes in which it was made; the graph asks its own, too.
+        # From the process's scopes; the graph also applies its device scopes.
         self.device: str | None = state.device
 
     @property
     def type(self) -> str:
-        """What it does, such as "MatMul"."""
+        """Return its operation type, such as "MatMul"."""
         return type_of(self.node.op)
 
     @property
@@ -61,7 +62,7 @@ class GraphOperation:
         return list(self.node.outputs)
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
-        """Run it in a session, by default the one whose `with` block this is."""
+        """Run it in a session, by default the session of the current `with` block."""
         session_of(session, f"operation {self.name!r}").run(self, feed_dict)
 
     def __repr__(self) -> str:
@@ -69,11 +70,11 @@ class GraphOperation:
 
 
 class GraphTensor(KerasTensor):
-    """A symbol with a name in a graph: `add:0`."""
+    """A symbolic tensor with a name in a graph: `add:0`."""
 
     dialect = DIALECT
     op: GraphOperation
-    any_shape: bool = False  # whether what is fed may have another one
+    any_shape: bool = False  # whether a feed can have any shape
 
     @property
     def graph(self) -> Any:
@@ -81,7 +82,7 @@ class GraphTensor(KerasTensor):
 
     @property
     def device(self) -> str | None:
-        """Where its operation runs; None: anywhere."""
+        """Return the device of its operation; None: any."""
         return self.op.device
 
     @property
@@ -94,25 +95,26 @@ class GraphTensor(KerasTensor):
 
     @property
     def value(self) -> Any:
-        """What it stands for while a session runs, for functions that are called then.
+        """Return its value in a running session, for functions that run calls.
 
         Raises:
-            AttributeError: at other times.
+            AttributeError: outside of a run.
         """
         if local.run is None:
             raise AttributeError(f"{self.name}: use Session.run to get the value")
         return local.run.value(self)
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
-        """Its value in a session, by default the one whose `with` block this is."""
+        """Return its value in a session, by default the session of the current `with`
+        block."""
         return session_of(session, f"tensor {self.name!r}").run(self, feed_dict)
 
     def get_shape(self) -> TensorShape:
-        """The extents, None where unknown."""
+        """Return the extents, None if dynamic."""
         return self.shape
 
     def set_shape(self, shape: Iterable[int | None]) -> None:
-        """Say what is known of its shape besides what is inferred."""
+        """Set static extents that are not inferred."""
         shape = tuple(shape)
         if self.any_shape:
             self._shape, self.any_shape = shape, False
@@ -162,14 +164,15 @@ class GraphTensor(KerasTensor):
 
 
 class GraphExtents(GraphTensor, Extents):
-    """Integers that depend on shapes only: known when a run is compiled.
+    """Integers that depend only on shapes: static when a run is compiled.
 
-    So they can be used as shapes; what is computed from them alone is the same.
+    They can be used as shapes, and so can values that are computed only from them.
     """
 
 
 def _on_extents(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The operator as a function of arrays, or of tensors where other symbols are."""
+    """Return the operator as a function of arrays, or of tensors if other symbols
+    occur."""
     of_tensors = getattr(KerasTensor, name)
 
     def method(self: Any, *others: Any) -> Any:
@@ -190,17 +193,17 @@ for _name in ("add", "sub", "mul", "floordiv", "mod", "getitem", "neg"):
 
 
 class GraphStep(Operation):
-    """An operation that only graphs have: it is given symbols and asks for values.
+    """An operation that exists only in graphs: its function reads symbols from the run.
 
     Args:
-        function: (run, *args) -> the value or values; `run` knows those of symbols.
+        function: (run, *args) -> the value or values; `run` has the values of symbols.
         name: of the type of operation.
-        sets: Variables that have a value after it, whether or not they had before.
-        asks: Variables that need no value; it asks whether they have one.
-        watched: symbols and Variables by which it differentiates.
-        source: session -> the outputs, asked for before each run.
-        sink: takes the arguments after each run, with arrays for symbols.
-        compiles: whether a program can hold it; else all that runs with it is not
+        sets: Variables that have a value after it.
+        asks: Variables whose initialization it checks; they need no value.
+        watched: symbols and Variables for its derivatives.
+        source: session -> the outputs, called before each run.
+        sink: called with the arguments after each run, with arrays for symbols.
+        compiles: whether a program can contain it; if not, the whole run is not
             compiled.
     """
 
@@ -211,8 +214,8 @@ class GraphStep(Operation):
     asks: tuple[Any, ...]
     source: Callable[..., Any] | None
     sink: Callable[..., Any] | None
-    # A Variable, and such that others change, too: a run on a cluster ends when those
-    # are above the value of the first as the run saw it.
+    # A Variable, and related Variables: a run on a cluster ends when the related values
+    # exceed the first value that the run read.
     awaits: tuple[Any, ...] = ()
 
     def __init__(
@@ -234,7 +237,8 @@ class GraphStep(Operation):
 
 
 def session_of(given: Any, what: str) -> Any:
-    """The session that is given, or else the default one, for a method of `what`."""
+    """Return the given session, or the default one; `what` names the method in
+    errors."""
     if given is None and not local.sessions:
         raise ArgumentError(
             f"{what}: cannot run without a session; use `with session:` or pass one "
@@ -244,7 +248,7 @@ def session_of(given: Any, what: str) -> Any:
 
 
 def operation_of(x: Any, graph: Graph) -> GraphOperation:
-    """The operation that a tensor comes from; operations mean themselves."""
+    """Return the operation of a tensor, or an operation itself."""
     x = graph.as_graph_element(x)
     if isinstance(x, GraphOperation):
         return x

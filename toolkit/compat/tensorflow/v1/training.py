@@ -1,4 +1,4 @@
-"""`tf.train` besides the optimizers: the global step, decays, moving averages."""
+"""`tf.train` without the optimizers: the global step, decays, moving averages."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from toolkit.optimizers import schedules
 
 
 def get_global_step(graph: Graph | None = None) -> GraphVariable | None:
-    """The Variable that counts steps; None if there is none."""
+    """Return the Variable that counts steps; None if it does not exist."""
     graph = graph or get_default_graph()
     found = graph.get_collection(GraphKeys.GLOBAL_STEP)
     return found[0] if found else None
 
 
 def create_global_step(graph: Graph | None = None) -> GraphVariable:
-    """Make the Variable that counts steps: `global_step`, an int64.
+    """Create the Variable that counts steps: `global_step`, an int64.
 
     Raises:
-        ArgumentError: if there is one.
+        ArgumentError: if it exists.
     """
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
@@ -36,17 +36,17 @@ def create_global_step(graph: Graph | None = None) -> GraphVariable:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> GraphVariable:
-    """The Variable that counts steps; made at the first call."""
+    """Return the Variable that counts steps; the first call creates it."""
     return get_global_step(graph) or create_global_step(graph)
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
-    """The number of steps in a session."""
+    """Return the number of steps in a session."""
     return int(sess.run(global_step_tensor))
 
 
 def _decayed(schedule: Any, global_step: Any, name: str | None) -> Any:
-    """The rate at a step, as an operation of a name."""
+    """Return the rate at a step, as an operation with a name."""
 
     def decay(step: Any) -> Any:
         return schedule(step)
@@ -64,7 +64,7 @@ def exponential_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Any:
-    """learning_rate * decay_rate ** (step / decay_steps); whole steps if staircase."""
+    """Return learning_rate * decay_rate ** (step / decay_steps); staircase: floor."""
     schedule = schedules.ExponentialDecay(
         learning_rate, decay_steps, decay_rate, staircase
     )
@@ -79,7 +79,7 @@ def inverse_time_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Any:
-    """learning_rate / (1 + decay_rate * step / decay_steps)."""
+    """Return learning_rate / (1 + decay_rate * step / decay_steps)."""
     schedule = schedules.InverseTimeDecay(
         learning_rate, decay_steps, decay_rate, staircase
     )
@@ -94,7 +94,7 @@ def natural_exp_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Any:
-    """learning_rate * exp(-decay_rate * step / decay_steps)."""
+    """Return learning_rate * exp(-decay_rate * step / decay_steps)."""
     rate = float(ops.exp(-float(decay_rate)))
     return exponential_decay(
         learning_rate,
@@ -115,7 +115,7 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Any:
-    """From learning_rate to end_learning_rate within decay_steps."""
+    """Decay from learning_rate to end_learning_rate within decay_steps."""
     schedule = schedules.PolynomialDecay(
         learning_rate, decay_steps, end_learning_rate, power, cycle
     )
@@ -125,7 +125,7 @@ def polynomial_decay(
 def piecewise_constant(
     x: Any, boundaries: Any, values: Any, name: str | None = None
 ) -> Any:
-    """values[0] while x <= boundaries[0], then values[1], and so on."""
+    """Return values[0] while x <= boundaries[0], then values[1], and so on."""
     schedule = schedules.PiecewiseConstantDecay(list(boundaries), list(values))
     return _decayed(schedule, x, name or "PiecewiseConstant")
 
@@ -140,13 +140,13 @@ def cosine_decay(
     alpha: float = 0.0,
     name: str | None = None,
 ) -> Any:
-    """From learning_rate to alpha * learning_rate along half a cosine."""
+    """Decay from learning_rate to alpha * learning_rate along half a cosine."""
     schedule = schedules.CosineDecay(learning_rate, decay_steps, alpha)
     return _decayed(schedule, global_step, name or "CosineDecay")
 
 
 class ExponentialMovingAverage:
-    """Averages of Variables: average = decay * average + (1 - decay) * value.
+    """Moving averages of Variables: average = decay * average + (1 - decay) * value.
 
     Args:
         decay: of the averages, in [0, 1).
@@ -169,7 +169,7 @@ class ExponentialMovingAverage:
         self._averages: dict[Any, GraphVariable] = {}
 
     def apply(self, var_list: Any = None) -> Any:
-        """The operation that updates the averages, made at the first call.
+        """Return the operation that updates the averages, which the first call creates.
 
         Args:
             var_list: by default the trainable Variables.
@@ -201,9 +201,9 @@ class ExponentialMovingAverage:
                 run.cell(average).assign_sub(change)
 
     def average(self, var: Any) -> GraphVariable | None:
-        """The average of a Variable, None before `apply`."""
+        """Return the average of a Variable, None before `apply`."""
         return self._averages.get(var)
 
     def average_name(self, var: Any) -> str:
-        """The name of the average of a Variable."""
+        """Return the name of the average of a Variable."""
         return f"{var.path}/{self._name}"

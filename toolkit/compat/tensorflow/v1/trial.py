@@ -1,4 +1,4 @@
-"""Trials: what a function would return, found by calling it for made-up shapes."""
+"""Trials: shape inference of a function by a call with example shapes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from toolkit.random import SeedGenerator
 
 
 class Extents(KerasTensor):
-    """A symbol of integers that depend on shapes only.
+    """A symbol of integers that depend only on shapes.
 
     Args:
         shape, dtype: of the symbol.
-        at: the integers by the extent that unknown extents were taken for.
+        at: the integers by the example extent that replaces dynamic extents.
     """
 
     def __init__(self, shape: Any, dtype: Any, at: dict[int, Any]) -> None:
@@ -32,7 +32,7 @@ class Extents(KerasTensor):
 
 
 def from_extents(function: Callable[..., Any], nest: Any) -> Any:
-    """The function's value for arrays of extents, as arrays."""
+    """Return the function's value for arrays of extents, as arrays."""
     args, kwargs = nest
     with no_trace():
         found = function(*args, **kwargs)
@@ -42,17 +42,17 @@ def from_extents(function: Callable[..., Any], nest: Any) -> Any:
 
 
 def are_extents(leaves: Iterable[Any]) -> bool:
-    """Whether there are leaves, all arrays of integers."""
+    """Return whether there are leaves, all arrays of integers."""
     kinds = {leaf.dtype.kind if isinstance(leaf, np.ndarray) else "" for leaf in leaves}
     return bool(kinds) and kinds <= {"i", "u", "b"}
 
 
 class Trial:
-    """A function to be called with stand-ins inside of a probe, for its outputs.
+    """A function for a call with stand-ins in a probe trace, to infer its outputs.
 
     Args:
-        function: of tensors; it may use tensors of the graph besides its arguments.
-        args, kwargs: what it is to be recorded with.
+        function: of tensors; it can also use other tensors of the graph.
+        args, kwargs: the recorded arguments.
     """
 
     function: Callable[..., Any]
@@ -61,7 +61,7 @@ class Trial:
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
         self.function, self.nest = function, (args, kwargs)
         self.__name__: str = function.__name__
-        self.used: list[Any] = []  # symbols besides the arguments
+        self.used: list[Any] = []  # symbols that are not arguments
         self._found: dict[int, list[Any]] = {}
         self._probe: Any = None
         self._stand_ins: dict[Any, Any] = {}
@@ -89,16 +89,18 @@ class Trial:
         return found
 
     def _at(self, x: Extents) -> Any:
-        """The extents in this probe; another one is to be made where they differ."""
+        """Return the extents in this probe; request a second probe where they can
+        differ."""
         self._probe.probed |= len(x.at) > 1
         if self._probe.extent in x.at:
             return x.at[self._probe.extent]
-        if len(x.at) == 1:  # they depend on no extent that is unknown
+        if len(x.at) == 1:  # static: independent of dynamic extents
             return next(iter(x.at.values()))
         raise ShapeError(f"{x.name}: unknown for extents of {self._probe.extent}")
 
     def symbol(self, leaf: Any) -> Any:
-        """The symbol for an output: arrays that are no tensors come from extents."""
+        """Return the symbol of an output; an array that is not a tensor depends on
+        extents."""
         if not isinstance(leaf, (np.ndarray, np.generic)):
             return leaf
         (index,) = (
@@ -111,17 +113,17 @@ class Trial:
         shapes = [array.shape for array in at.values()]
         if len({len(shape) for shape in shapes}) > 1:
             raise ShapeError(f"{self.__name__}: the rank depends on an unknown extent")
-        if len(set(shapes)) > 1:  # too many to be a shape themselves
+        if len(set(shapes)) > 1:  # value-dependent extents cannot be a static shape
             extents = zip(*shapes, strict=True)
             return KerasTensor(
                 [n if len({n, *m}) == 1 else None for n, *m in extents], dtype
             )
         return Extents(leaf.shape, dtype, at)
 
-    # --- what a run is asked for ------------------------------------------------------
+    # --- interface of a run -----------------------------------------------------------
 
     def value(self, x: Any) -> Any:
-        """The stand-in of a tensor of the graph that is no argument."""
+        """Return the stand-in of a tensor of the graph that is not an argument."""
         if not isinstance(x, KerasTensor):
             return x
         if x not in self._stand_ins:
@@ -134,11 +136,11 @@ class Trial:
         return self._stand_ins[x]
 
     def values(self, nest: Any) -> Any:
-        """`value` of each in a nest."""
+        """Return a nest with the `value` of each leaf."""
         return tree.map_structure(self.value, nest)
 
     def cell(self, variable: Any) -> Variable:
-        """A Variable to assign to in the place of one of the graph."""
+        """Return a temporary Variable that replaces one of the graph in assignments."""
         if isinstance(variable, Variable):
             return variable
         if variable not in self._cells:
@@ -149,5 +151,5 @@ class Trial:
         return self._cells[variable]
 
     def is_initialized(self, variable: Any) -> bool:
-        """Whether a Variable has a value: it does not matter."""
+        """Return True: the shape does not depend on it."""
         return True

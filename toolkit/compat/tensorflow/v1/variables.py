@@ -1,4 +1,4 @@
-"""Variables of graphs: their values live in Sessions, and begin with an initializer."""
+"""Variables of graphs: their values are in Sessions, and start with an initializer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolkit.errors import ShapeError, UnsupportedError
 
 
 class GraphKeys:
-    """The names of the collections that functions here fill or read."""
+    """The names of the standard collections."""
 
     GLOBAL_VARIABLES = VARIABLES = "variables"
     TRAINABLE_VARIABLES = "trainable_variables"
@@ -42,21 +42,21 @@ class GraphKeys:
 
 
 class GraphVariable(GraphTensor):
-    """A Variable of a graph; each Session holds a value of its own for it.
+    """A Variable of a graph; each Session has a separate value for it.
 
-    In sessions on a cluster a task holds the value, by name, for all of them.
+    In sessions on a cluster, a task stores the value, by name, for all of them.
 
     Args:
         initial_value: an array, a tensor of the graph, or a function without arguments
             that returns one.
-        trainable: whether optimizers change it.
-        collections: names of those to put it in; by default the global variables.
+        trainable: whether optimizers update it.
+        collections: names of its collections; by default the global variables.
         name: made unique; "Variable" if None.
-        dtype: by default that of the value.
-        constraint: what optimizers apply to its value after each update.
-        shape: that of the value.
-        use_resource, synchronization, aggregation: have no effect: ways of TensorFlow
-            to hold copies of Variables; here there are none.
+        dtype: by default the dtype of the value.
+        constraint: a function that optimizers apply to its value after each update.
+        shape: of the value.
+        use_resource, synchronization, aggregation: have no effect: there are no copies
+            of Variables.
         validate_shape, caching_device, variable_def, import_scope: only their
             defaults.
 
@@ -115,7 +115,8 @@ class GraphVariable(GraphTensor):
                 )
             super().__init__(value.shape, dtype or value.dtype)
             graph.append(GraphStep(_no_value, "VariableV2"), (), self, name=f"{path}/")
-            for operation in graph.operations[first:]:  # its first value is made there
+            # the operations of its initial value
+            for operation in graph.operations[first:]:
                 operation.device = self.op.device
             self.initial_value, self.constraint = value, constraint
             self.trainable: bool = trainable is not False
@@ -128,11 +129,11 @@ class GraphVariable(GraphTensor):
 
     @property
     def path(self) -> str:
-        """Its name without ":0"."""
+        """Return its name without ":0"."""
         return self.op.name
 
     def read_value(self) -> Any:
-        """Its value as of this point among the operations."""
+        """Return its value at this point in the order of operations."""
         if local.run is not None:
             return local.run.value(self)
         return self.graph.append(
@@ -144,11 +145,11 @@ class GraphVariable(GraphTensor):
 
     @property
     def value(self) -> Any:
-        """`read_value`, to be called; while a session runs, the value itself."""
+        """Return the callable `read_value`; while a session runs, the value."""
         return self.read_value if local.run is None else self.read_value()
 
     def initialized_value(self) -> GraphTensor:
-        """Its value; the first one if the session has none yet."""
+        """Return its value, or the initial value if the session has none."""
         return self.graph.append(
             GraphStep(_known_or_initial, "cond", asks=(self,), compiles=False),
             (self, self.initial_value),
@@ -162,7 +163,7 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that replaces the value; as a tensor, the new one.
+        """Replace the value; the result is an operation, or the new value.
 
         `use_locking` has no effect: a run changes the Variables of a task together.
         """
@@ -175,7 +176,7 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that adds to the value; as a tensor, the new one.
+        """Add to the value; the result is an operation, or the new value.
 
         `use_locking` has no effect: a run changes the Variables of a task together.
         """
@@ -188,14 +189,15 @@ class GraphVariable(GraphTensor):
         name: Any = None,
         read_value: Any = True,
     ) -> Any:
-        """The operation that subtracts from the value; as a tensor, the new one.
+        """Subtract from the value; the result is an operation, or the new value.
 
         `use_locking` has no effect: a run changes the Variables of a task together.
         """
         return _change(self, "assign_sub", delta, name, read_value)
 
     def load(self, value: Any, session: Any = None) -> None:
-        """Set the value in a session, by default the one whose `with` block this is."""
+        """Set the value in a session, by default the session of the current `with`
+        block."""
         session_of(session, f"variable {self.path}").set_value(self, value)
 
     def __repr__(self) -> str:
@@ -205,7 +207,7 @@ class GraphVariable(GraphTensor):
 
 
 def colocated(v: Any) -> AbstractContextManager[None]:
-    """Where a Variable is: for what is made for it."""
+    """Return a device context for operations that belong to a Variable."""
     return v.graph.colocate_with(v.op) if hasattr(v, "op") else nullcontext()
 
 
@@ -225,7 +227,7 @@ def _assign(
     def assign(run: Any, variable: Any, value: Any) -> Any:
         return run.cell(variable).assign(run.values(value))
 
-    # First values are made once: that is not worth compiling.
+    # Initialization runs once, so that compilation is not worthwhile.
     step = GraphStep(assign, kind, sets=(v,), compiles=kind != "Assign")
     return _stateful(v, step, value, name, read_value)
 
@@ -241,7 +243,7 @@ def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
 
 
 def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -> Any:
-    if local.run is not None:  # called by a function that runs
+    if local.run is not None:  # called by a running function
         return step.function(local.run, v, value)
     symbol = KerasTensor(v.shape, v.dtype)
     with v.graph.colocate_with(v.op):
@@ -253,7 +255,7 @@ def _check_shape(v: GraphVariable, value: Any) -> None:
     is_tensor = isinstance(value, KerasTensor) or hasattr(value, "shape")
     leaves = [] if is_tensor else tree.flatten(value)
     if any(isinstance(x, KerasTensor) for x in leaves):
-        return  # a list that is to be stacked
+        return  # a list that becomes a stacked tensor
     shape = tuple(value.shape) if is_tensor else np.shape(value)
     fits = not shape or (
         len(shape) == v.ndim
