@@ -25,54 +25,60 @@ TUNED = f"{OURS}/tuned"
 PAGE = """\
 # GPU benchmarks
 
-Steps of training on one GPU, each library in a process of its own, data on the device.
-Written by `benchmarks/gpu_page.py` from what `scripts/gpu_session` found; do not edit.
+Time of training steps on one GPU in toolkit, torch and JAX. Each library runs in a
+separate process, with data on the device. `benchmarks/gpu_page.py` writes this page
+from the results of `scripts/gpu_session`; do not edit it.
 
 {machine}
 
-## A step of training, in milliseconds
+## Training step, in milliseconds
 
 {steps}
 
-Adam; batch normalization, dropout and random numbers as in training. *tuned*: with
-`toolkit.config.set_autotune(True)`. Ours is Keras code; torch and JAX are written by
-hand: channels last, fused Adam and `cudnn.benchmark` in torch, one `jit` with donated
-buffers in JAX, whose batch normalization keeps no averages. Medians of 5 rounds of 20
-steps. *Ratio*: our better figure divided by the best peer's of the row.
+- The optimizer is Adam, with batch normalization, dropout and random numbers as in
+  training.
+- *tuned*: with `toolkit.config.set_autotune(True)`.
+- toolkit runs Keras code. The code for torch and JAX is hand-written.
+- torch uses channels last, fused Adam and `cudnn.benchmark`. JAX uses one `jit` with
+  donated buffers, and its batch normalization has no moving averages.
+- The figures are medians of 5 rounds of 20 steps.
+- *Ratio*: the better figure of toolkit divided by the best of the other libraries.
 
 ## From the start of the process to the end of the first step, in seconds
 
 {first}
 
-With nothing compiled before, not by the driver either, and with the files of each
-library read by a step of it before (`read`); imports count. `torch.compile` is left
-out here, as all cases were compiled at once. The bar is {bar} of the best peer's:
-{first_met} of {cases} rows meet it.
+All compilation caches are empty, including the cache of the driver. A step before
+(`read`) has read the files of each library. The time includes imports. `torch.compile`
+is not included, because all cases were compiled together.
 
-## How exact
+The bar is a ratio of {bar}: {first_met} of {cases} rows meet it.
+
+## Precision
 
 {exact}
 
-The largest relative errors of a convolutional network against float64 on the
-processor: of outputs and loss, of all gradients as one vector, of the worst single
-gradient; in brackets what is allowed. In each precision, and in float16, a run of `fit`
-gave the same bits for the same seed, and the same ones with steps captured as with
-steps started one by one; its losses differ from the processor's by {losses} at most,
-relatively.
+The table has the largest relative errors of a convolutional network, compared with
+float64 on the CPU. The columns are the outputs and the loss, all gradients as one
+vector, and the worst single gradient. The limits are in parentheses.
 
-{cores}## What ran
+In each precision, and in float16, a run of `fit` gave the same bits for the same seed.
+Steps in a captured graph and steps that were launched one by one gave the same bits.
+The losses differ from the losses on the CPU by {losses} at most (relative).
+
+{cores}## Tests and benchmarks of this session
 
 {ran}
 {note}"""
 
 
 CORES = """\
-## On the processor of that machine, in milliseconds for a step of `fit`
+## Training step on the CPU of that machine, in milliseconds
 
 {rows}
 
-Without the GPU, by `benchmarks/peers.py`: medians of {rounds} rounds. *Ratio*: our time
-divided by the better one of torch's.
+`benchmarks/peers.py` without the GPU; medians of {rounds} rounds. *Ratio*: the time of
+toolkit divided by the better time of torch.
 
 """
 

@@ -18,21 +18,21 @@ FOLDER = Path(__file__).resolve().parent
 PAGE = """\
 # More benchmarks
 
-What toolkit costs beside libraries that are made for one thing: inference, small
-numbers, large tables, text. Written by `benchmarks/page.py`; do not edit.
-[Benchmarks](benchmarks.md) has the networks of everyday training. Here too, each
-library has a process of its own, and they take turns.
+Time and memory of inference, quantization, bfloat16, embeddings and text generation,
+compared with specialized libraries. `benchmarks/page.py` writes this page; do not edit
+it. [Benchmarks](benchmarks.md) compares training. Each library runs in a separate
+process, and the processes alternate.
 
-There are two of these pages: for [a processor of AMD's](more_benchmarks.md) with
-AVX-512, VNNI and dot products of bfloat16, and for
-[one of Intel's](more_benchmarks_amx.md) with AMX as well.
+There are two pages: for [a processor of AMD](more_benchmarks.md) with AVX-512, VNNI and
+dot products of bfloat16, and for [a processor of Intel](more_benchmarks_amx.md) with
+AMX too.
 
 {machine}
 
 {tables}
-Medians; ± is half of the range that the middle half of the runs has, in percent of
-the median. *Ratio*: the first column divided by the best peer's: below 1 we are ahead.
-Times are in milliseconds; memory is as a multiple of weights and moments.
+The figures are medians; ± is half of the interquartile range, in percent of the median.
+*Ratio*: the first column divided by the best of the other libraries. Below 1 toolkit is
+better. Times are in milliseconds. Memory is a multiple of the weights and moments.
 """
 
 

@@ -11,8 +11,8 @@ COLUMNS = (
 PAGE = """\
 # Benchmarks
 
-What training and prediction cost beside other libraries, on one machine and in one run.
-Written by `benchmarks/peers.py`; do not edit.
+Time and memory of training and inference in toolkit, Keras, TensorFlow, torch and JAX,
+from one run on one machine. `benchmarks/peers.py` writes this page; do not edit it.
 
 ## Machine
 
@@ -22,55 +22,61 @@ Written by `benchmarks/peers.py`; do not edit.
 
 {workloads}
 
-Medians of {rounds} rounds; ± is half of the range that the middle half of the rounds
-has, in percent of the median. *Ratio*: our figure divided by the best peer's: below 1
-we are ahead. *To Keras*: the same, with the best of Keras's three. *Bar*: what the
-ratio should reach.
+The figures are medians of {rounds} rounds.
+
+- *±*: half of the interquartile range, in percent of the median.
+- *Ratio*: the figure of toolkit divided by the best figure of the other libraries.
+  Below 1 toolkit is better.
+- *To Keras*: the same, with the best backend of Keras.
+- *Bar*: the target of the ratio.
 
 ## Growth
 
-A stack of convolutions, {base}: how much longer a step takes with twice the batch,
-width or depth, divided by how many more FLOPs it has. Bar: {growth_bar}.
+This table shows how the time of a step grows with the batch, width or depth of a
+network. The network is a stack of convolutions, {base}. The third column is the growth
+of the time divided by the growth of the FLOPs. The bar is {growth_bar}.
 
 {growth}
 
 ## Threads
 
-A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on two:
-{gain:.2f} times as fast (bar: {speed_up_bar}).
+A step of the CIFAR-10 CNN takes {one:.1f} ms on one thread and {two:.1f} ms on two. The
+speed-up is {gain:.2f} (bar: {speed_up_bar}).
 
 ## Convolutions
 
-Ours of 3 × 3 with strides of 1 use Winograd's transforms where they are faster, and so
-do the gradients of their kernels: most of those of the CIFAR-10 CNN, of the residual
-blocks and of the stacks above.
-[Training](guides/training.md) says how exact they are, and how to do without.
+In toolkit, 3 × 3 convolutions with strides of 1 use Winograd transforms where these are
+faster, as do the gradients of their kernels. This applies to most convolutions of the
+CIFAR-10 CNN, of the residual blocks and of the stacks above.
+[Training](guides/training.md) describes their precision, and how to disable them.
 
 ## GPU
 
-[GPU benchmarks](gpu_benchmarks.md) has steps of training on an H200 beside torch and
-JAX. `scripts/gpu_session` measures them, and checks all that only a GPU can show;
-`benchmarks/gpu_programs.py` lists what such a step does there, without a GPU.
+[GPU benchmarks](gpu_benchmarks.md) compares training steps on an H200 with torch and
+JAX. `scripts/gpu_session` runs these benchmarks and the tests that need a GPU.
+`benchmarks/gpu_programs.py` lists the calls of such a step, without a GPU.
 
-## How it is measured
+## Method
 
-- The first table says what each environment holds. For each workload each library has a
-  process of its own. They take turns, and each round begins with another. All may use
-  {threads} threads.
+- The first table lists the packages of each environment. For each workload, each
+  library runs in a separate process. The processes alternate, and each round starts
+  with another library. Each process may use {threads} threads.
 - *Keras* runs the same code as toolkit, `toolkit/bench/networks.py`, with its defaults.
-- *torch* is written by hand: channels last, fused optimizers, losses of logits, batches
-  shuffled in memory, loss and accuracy kept. *torch.compile* compiles forward pass and
-  loss. tf.function and jax.jit are written by hand too.
-- `fit`: the seconds of an epoch, from its first callback to its last, over its steps,
-  after an epoch that compiles and warms up. The data are made up, and in memory.
-- `predict`: from NumPy array to NumPy array. `model(x)`: nothing records gradients.
-- Start: from before the import to the end of the first step, in a fresh process. *Cold*
-  is an empty cache of compiled code, *warm* one that a process before has filled, the
-  peers' own caches too; Python's bytecode is there in both. torch.compile takes half a
-  minute to start, and is left out.
-- Memory: the most bytes that a process had resident in two epochs, 25 MB of them data.
+- *torch* is hand-written: channels last, fused optimizers, losses of logits, batches
+  shuffled in memory, loss and accuracy computed. *torch.compile* compiles the forward
+  pass and the loss. tf.function and jax.jit are hand-written too.
+- `fit`: the time of an epoch, from its first callback to its last, divided by its
+  number of steps. An epoch before it compiles and warms up. The data is synthetic and
+  in memory.
+- `predict`: from NumPy array to NumPy array. `model(x)`: without a gradient tape.
+- Start: from before the import to the end of the first step, in a new process. *Cold*
+  is an empty compilation cache. *Warm* is a cache that an earlier process has filled,
+  also for the other libraries. Python bytecode is cached in both cases. torch.compile
+  needs half a minute to start, and is not included.
+- Memory: the peak resident memory of a process in two epochs, which includes 25 MB of
+  data.
 
-To repeat it:
+To repeat the run:
 
 <!-- not run: it installs other libraries and takes an hour -->
 ```sh
@@ -79,7 +85,7 @@ python benchmarks/peers.py --peers ../peers --rounds {rounds} --threads {threads
   --write docs/benchmarks.md
 ```
 
-`python -m toolkit bench` runs toolkit's side alone.
+`python -m toolkit bench` runs only the workloads of toolkit.
 """
 
 
@@ -125,7 +131,7 @@ def machine(record, note):
 
 def workload_lines(rows):
     """Return the table of workloads."""
-    heads = ("workload", "unit", *COLUMNS, "others", "ratio", "to Keras", "bar", "")
+    heads = ("workload", "unit", *COLUMNS, "other", "ratio", "to Keras", "bar", "")
     yield f"| {' | '.join(heads)} |"
     yield f"|---|---|{'---:|' * (len(heads) - 3)}---|"
     for name, workload in WORKLOADS.items():
