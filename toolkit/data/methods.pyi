@@ -11,7 +11,7 @@ class Methods:
     def assert_cardinality(
         self, expected_cardinality: int, *, name: str | None = None
     ) -> Dataset:
-        """The same elements, whose number is known: as of a generator it cannot be."""
+        """The same elements with a known cardinality, for example after a generator."""
     def batch(
         self,
         batch_size: int,
@@ -21,7 +21,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements in batches: values of equal shapes are stacked along a new first axis."""
+        """Batches of consecutive elements, stacked along a new first axis."""
     def bucket_by_sequence_length(
         self,
         element_length_func: Callable[..., int],
@@ -35,11 +35,11 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Batches of elements of similar lengths, so that little is padded."""
+        """Batches of elements of similar lengths, to reduce padding."""
     def cache(
         self, filename: str | os.PathLike[str] = "", *, name: str | None = None
     ) -> Dataset:
-        """The elements, kept when they come for the first time."""
+        """A cache of the elements, filled in the first pass."""
     @staticmethod
     def choose_from_datasets(
         datasets: Sequence[Dataset],
@@ -48,24 +48,24 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Each element from the data set that another one names."""
+        """Elements of the datasets selected by a dataset of indices."""
     def concatenate(self, dataset: Dataset, *, name: str | None = None) -> Dataset:
-        """The elements of this data set, then those of another."""
+        """The elements of this dataset followed by the elements of another."""
     @staticmethod
     def counter(
         start: int = 0, step: int = 1, dtype: Any = "int64", *, name: str | None = None
     ) -> Dataset:
-        """Numbers that follow each other, without end."""
+        """An infinite sequence of numbers with a constant step."""
     def enumerate(self, start: int = 0, *, name: str | None = None) -> Dataset:
-        """Each element with its number: (number, element)."""
+        """Each element with its index: (index, element)."""
     def filter(
         self, predicate: Callable[..., Any], *, name: str | None = None
     ) -> Dataset:
-        """The elements for which a function is true."""
+        """The elements for which a predicate is true."""
     def flat_map(
         self, map_func: Callable[..., Dataset], *, name: str | None = None
     ) -> Dataset:
-        """The elements of the data sets that a function makes of each element."""
+        """Elements of the datasets that a function returns for each element."""
     @staticmethod
     def from_generator(
         generator: Callable[..., Iterable[Any]],
@@ -76,10 +76,10 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """What a generator yields; each pass calls it anew."""
+        """The elements of a generator; each pass calls its function again."""
     @staticmethod
     def from_hdf5(path: Path_, keys: Any = None, *, name: str | None = None) -> Dataset:
-        """The rows of data sets in an HDF5 file; whole chunks are read, and kept a while."""
+        """The rows of HDF5 datasets, read in whole chunks with a small cache."""
     @staticmethod
     def from_image_folder(
         directory: Path_,
@@ -88,22 +88,22 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """(pixels, label) of the images in a folder that has a folder for each class."""
+        """(pixels, label) of the images in a folder with one subfolder for each class."""
     @staticmethod
     def from_items(items: Any, *, name: str | None = None) -> Dataset:
-        """The items of any object with `__getitem__` and `__len__`."""
+        """The items of an object with `__getitem__` and `__len__`."""
     @staticmethod
     def from_npy(paths: Any, *, name: str | None = None) -> Dataset:
-        """The rows of arrays in .npy files, which stay on disk: they are memory-mapped."""
+        """The rows of memory-mapped arrays in .npy files."""
     @staticmethod
     def from_npz(path: Path_, keys: Any = None, *, name: str | None = None) -> Dataset:
-        """The rows of the arrays of an .npz file, as dicts; the arrays are read at once."""
+        """The rows of the arrays of an .npz file, as dicts; the arrays are loaded at once."""
     @staticmethod
     def from_tensor_slices(tensors: Any, *, name: str | None = None) -> Dataset:
-        """The rows of arrays: an element is a row of each; nothing is copied."""
+        """The rows of arrays, without a copy: an element is a row of each array."""
     @staticmethod
     def from_tensors(tensors: Any, *, name: str | None = None) -> Dataset:
-        """One element: what is given."""
+        """One element: the given value."""
     def group_by_window(
         self,
         key_func: Callable[..., Any],
@@ -113,7 +113,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements gathered by a key; of each full group a function makes a data set."""
+        """Results of a reduction of each group of elements with the same key."""
     def ignore_errors(
         self,
         log_warning: bool = False,
@@ -121,7 +121,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """The elements without those whose functions, in the stages before, raise."""
+        """The elements without those whose computation in earlier stages raises an error."""
     def interleave(
         self,
         map_func: Callable[..., Dataset],
@@ -132,7 +132,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements of the data sets that a function makes of each element, by turns."""
+        """Interleaved elements of the datasets that a function returns for each element."""
     @staticmethod
     def list_files(
         file_pattern: str | Iterable[str],
@@ -152,7 +152,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """The elements that `save` has written; they are read where they are needed."""
+        """The elements of a dataset written by `save`, read on demand."""
     def map(
         self,
         map_func: Callable[..., Any],
@@ -164,7 +164,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Each element as a function makes it."""
+        """Results of a function for each element."""
     def padded_batch(
         self,
         batch_size: int,
@@ -174,11 +174,11 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements in batches, with values filled up to equal shapes."""
+        """Batches of consecutive elements, with values padded to equal shapes."""
     def prefetch(
         self, buffer_size: int | None = -1, *, name: str | None = None
     ) -> Dataset:
-        """The same elements, made while the ones before are used."""
+        """The same elements, computed while the consumer uses earlier ones."""
     def ragged_batch(
         self,
         batch_size: int,
@@ -187,7 +187,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements in batches whose rows may differ in length."""
+        """Batches of consecutive elements whose rows can differ in length."""
     @staticmethod
     def random(
         seed: int | None = None,
@@ -195,12 +195,12 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Random integers of 64 bits, without end."""
+        """An infinite sequence of random 64-bit integers."""
     @staticmethod
     def range(
         *args: int, output_type: Any = "int64", name: str | None = None
     ) -> Dataset:
-        """The integers of a range, as Python's `range` gives them."""
+        """The integers of a range, as in Python's `range`."""
     def rebatch(
         self,
         batch_size: int | Sequence[int],
@@ -208,7 +208,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Batches of other sizes with the same rows."""
+        """Batches of a different size with the same rows."""
     def rejection_resample(
         self,
         class_func: Callable[..., Any],
@@ -218,9 +218,9 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """(class, element) of some of the elements, so that classes have wanted shares."""
+        """(class, element) pairs, resampled to a target distribution of classes."""
     def repeat(self, count: int | None = None, *, name: str | None = None) -> Dataset:
-        """The elements several times; what is shuffled before is shuffled anew each time."""
+        """The elements, repeated; earlier shuffle stages reshuffle for each repetition."""
     @staticmethod
     def sample_from_datasets(
         datasets: Sequence[Dataset],
@@ -231,7 +231,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Each element from one of several data sets, drawn at random."""
+        """Elements sampled at random from several datasets."""
     def scan(
         self,
         initial_state: Any,
@@ -239,7 +239,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements that a function makes with a state, which it hands on."""
+        """Outputs of a function with a running state."""
     def shard(self, num_shards: int, index: int, *, name: str | None = None) -> Dataset:
         """Every n-th element, for one of n workers."""
     def shuffle(
@@ -262,17 +262,17 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """The elements, kept in a folder that other data sets may use too."""
+        """A snapshot of the elements in a folder that datasets can share."""
     def take(self, count: int, *, name: str | None = None) -> Dataset:
         """The first elements."""
     def take_while(
         self, predicate: Callable[..., Any], *, name: str | None = None
     ) -> Dataset:
-        """The elements before the first for which a function is false."""
+        """The elements before the first for which a predicate is false."""
     def unbatch(self, *, name: str | None = None) -> Dataset:
-        """The rows of each element, one after the other."""
+        """The rows of each element as separate elements."""
     def unique(self, *, name: str | None = None) -> Dataset:
-        """Each value once, where it comes first; the values must be single ones."""
+        """The distinct values in order of first occurrence; elements must be scalars."""
     def window(
         self,
         size: int,
@@ -282,9 +282,9 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Data sets of elements that follow each other."""
+        """Datasets of consecutive elements."""
     def with_options(self, options: Options, *, name: str | None = None) -> Dataset:
-        """The same elements, under other options."""
+        """The same elements with other options."""
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Elements of several data sets side by side, until one of them ends."""
+        """Tuples of elements of several datasets, up to the end of the shortest."""

@@ -1,7 +1,7 @@
 """Public tensor functions, with the names and signatures of `keras.ops`.
 
-One block of names per file. At the end, Tensor, KerasTensor and Variable get their
-operators: `x + y` is `ops.add(x, y)`.
+One block of names per file. At the end, operators are installed on Tensor, KerasTensor
+and Variable: `x + y` is `ops.add(x, y)`.
 """
 
 from toolkit.definitions.namespaces import on_first_use
@@ -422,7 +422,7 @@ from toolkit.ops.windows import (
 
 from toolkit.ops import image, linalg, nn, numpy, operators, quantize  # isort: skip
 
-# Functions of `keras.ops` that are defined on higher levels.
+# Functions of `keras.ops` that modules of higher levels define.
 __getattr__, __dir__ = on_first_use(
     __name__,
     {

@@ -1,8 +1,9 @@
 """Activation functions, elementwise and along an axis.
 
-At a kink the gradient is that of the flat side, as in Keras, and a NaN stays a NaN:
-hence the conditions of `where` hold on the flat side. Where a branch that is not taken
-could overflow, its argument is replaced, since 0 times infinity in a gradient is NaN.
+At a kink the gradient is the gradient of the flat side, as in Keras, and a NaN stays a
+NaN: the conditions of `where` are true on the flat side. If a branch that is not
+selected could overflow, its argument is replaced, because 0 times infinity in a
+gradient is NaN.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ def _limited_vjp(
     return g if high is None else where(less(y, high), g, zero_like(g))
 
 
-# A composite with a gradient of its own: that of the body is one half at a limit, and
-# takes three times as long.
+# A composite with a custom gradient: the gradient of the body is one half at a limit,
+# and takes three times as long.
 limit_p: Primitive = decomposable("limit", _limited, _limited_vjp)
 
 
 def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
-    """x limited to [low, high], with gradient 0 at both ends."""
+    """Limit x to [low, high], with gradient 0 at both ends."""
     if low is not None and low < 0 and x.dtype.startswith("u"):
         low = None
     return bind(limit_p, x, low=low, high=high)
@@ -67,26 +68,26 @@ def _limit(x: Tensor, low: float | None, high: float | None) -> Tensor:
 
 @operation
 def relu(x: Any) -> Tensor:
-    """max(x, 0), elementwise; the gradient at 0 is 0."""
+    """Compute max(x, 0), elementwise; the gradient at 0 is 0."""
     return _limit(convert(x), 0, None)
 
 
 @operation
 def relu6(x: Any) -> Tensor:
-    """min(max(x, 0), 6), elementwise."""
+    """Compute min(max(x, 0), 6), elementwise."""
     return _limit(convert(x), 0, 6)
 
 
 @operation
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Tensor:
-    """x where it is positive, negative_slope * x elsewhere."""
+    """Return x where it is positive, negative_slope * x elsewhere."""
     (x,) = floating(x)
     return where(greater(x, 0), x, x * negative_slope)
 
 
 @operation
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Return x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Reference:
         https://arxiv.org/abs/1511.07289
@@ -97,7 +98,7 @@ def elu(x: Any, alpha: float = 1.0) -> Tensor:
 
 @operation
 def selu(x: Any) -> Tensor:
-    """scale * elu(x, alpha), with the constants that keep mean 0 and variance 1.
+    """Compute scale * elu(x, alpha), which preserves mean 0 and variance 1.
 
     Reference:
         https://arxiv.org/abs/1706.02515
@@ -108,7 +109,7 @@ def selu(x: Any) -> Tensor:
 
 @operation
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)): an elu of slope 1 at 0.
+    """Compute max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)): an elu of slope 1 at 0.
 
     Reference:
         https://arxiv.org/abs/1704.07483
@@ -120,7 +121,7 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
 
 
 def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
-    """x where it is positive, alpha * (exp(x / width) - 1) elsewhere."""
+    """Return x where it is positive, alpha * (exp(x / width) - 1) elsewhere."""
     positive = greater(x, 0)
     below = where(positive, zero_like(x), x)
     below = below if width == 1 else below / width
@@ -129,7 +130,7 @@ def _exponential_below_zero(x: Tensor, alpha: float, width: float) -> Tensor:
 
 @operation
 def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
-    """x where it is above the threshold, default_value elsewhere."""
+    """Return x where it is above the threshold, default_value elsewhere."""
     x = convert(x)
     return where(less_equal(x, threshold), convert(default_value, x.dtype), x)
 
@@ -139,14 +140,14 @@ def threshold(x: Any, threshold: float, default_value: float) -> Tensor:
 
 @operation
 def hard_sigmoid(x: Any) -> Tensor:
-    """x / 6 + 1 / 2, limited to [0, 1]."""
+    """Compute x / 6 + 1 / 2, limited to [0, 1]."""
     (x,) = floating(x)
     return _limit(x + 3, 0, 6) / 6
 
 
 @operation
 def hard_silu(x: Any) -> Tensor:
-    """x * hard_sigmoid(x).
+    """Compute x * hard_sigmoid(x).
 
     Reference:
         https://arxiv.org/abs/1905.02244
@@ -160,27 +161,27 @@ hard_swish = hard_silu
 
 @operation
 def hard_tanh(x: Any) -> Tensor:
-    """x limited to [-1, 1]."""
+    """Limit x to [-1, 1]."""
     return _limit(convert(x), -1, 1)
 
 
 @operation
 def sparse_sigmoid(x: Any) -> Tensor:
-    """(x + 1) / 2, limited to [0, 1]."""
+    """Compute (x + 1) / 2, limited to [0, 1]."""
     (x,) = floating(x)
     return 0.5 * (_limit(x, -1, 1) + 1)
 
 
 @operation
 def hard_shrink(x: Any, threshold: float = 0.5) -> Tensor:
-    """x where abs(x) > threshold, 0 elsewhere."""
+    """Return x where abs(x) > threshold, 0 elsewhere."""
     x = convert(x)
     return where(less_equal(abs(x), threshold), zero_like(x), x)
 
 
 @operation
 def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
-    """x moved towards 0 by the threshold, and 0 if it is closer."""
+    """Move x towards 0 by the threshold, but not past 0."""
     (x,) = floating(x)
     outside = where(greater(x, 0), x - threshold, x + threshold)
     return where(less_equal(abs(x), threshold), zero_like(x), outside)
@@ -190,12 +191,12 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
 
 
 def _softplus(x: Tensor) -> Tensor:
-    # exp(-|x|) cannot overflow, and is added to a large x without being rounded away.
+    # exp(-|x|) cannot overflow, and the sum with a large x is not rounded to 0.
     return maximum(x, 0) + log1p(exp(negative(abs(x))))
 
 
-# A composite with a gradient of its own: that of the body is wrong to second order at
-# 0, where |x| and max(x, 0) have kinks, and takes a dozen passes.
+# A composite with a custom gradient. The gradient of the body is wrong to second order
+# at 0, where |x| and max(x, 0) have kinks, and takes a dozen passes.
 softplus_p: Primitive = decomposable(
     "softplus", _softplus, lambda g, y, x: g * sigmoid(x)
 )
@@ -203,26 +204,26 @@ softplus_p: Primitive = decomposable(
 
 @operation
 def softplus(x: Any) -> Tensor:
-    """log(1 + exp(x)), elementwise."""
+    """Compute log(1 + exp(x)), elementwise."""
     return bind(softplus_p, *floating(x))
 
 
 @operation
 def log_sigmoid(x: Any) -> Tensor:
-    """log(sigmoid(x)), elementwise."""
+    """Compute log(sigmoid(x)), elementwise."""
     return -softplus(-convert(x))
 
 
 @operation
 def softsign(x: Any) -> Tensor:
-    """x / (1 + abs(x)), elementwise."""
+    """Compute x / (1 + abs(x)), elementwise."""
     (x,) = floating(x)
     return x / (abs(x) + 1)
 
 
 @operation
 def silu(x: Any) -> Tensor:
-    """x * sigmoid(x), elementwise, also known as swish."""
+    """Compute x * sigmoid(x), elementwise, also called swish."""
     (x,) = floating(x)
     return x * sigmoid(x)
 
@@ -236,7 +237,7 @@ def _tanh_of_gelu(z: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """x in float32 at least: in float16 the cube of 41 overflows already."""
+    """Convert x to float32 at least: in float16 the cube of 41 overflows."""
     return convert(x, dtypes.result_type(x.dtype, "float32"))
 
 
@@ -253,19 +254,19 @@ def _gelu_grad(g: Tensor, x: Tensor) -> Tensor:
     return convert(_wide(g) * slope, x.dtype)
 
 
-# Composites of which libraries make a part of products.
+# Composites, because libraries fuse them into matrix products.
 gelu_grad_p: Primitive = decomposable("gelu_grad", _gelu_grad)
 gelu_p: Primitive = decomposable("gelu", _gelu, lambda g, y, x: bind(gelu_grad_p, g, x))
 
 
 @operation
 def gelu(x: Any, approximate: bool = True) -> Tensor:
-    """x times the probability that a standard normal variable is below x.
+    """Multiply x by the probability that a standard normal variable is below x.
 
     Args:
         x: any shape.
-        approximate: whether to use tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)) in
-            place of erf(x / sqrt(2)); the difference is below 0.001.
+        approximate: whether to use tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)) instead
+            of erf(x / sqrt(2)); the difference is below 0.001.
 
     Reference:
         https://arxiv.org/abs/1606.08415
@@ -280,14 +281,14 @@ def gelu(x: Any, approximate: bool = True) -> Tensor:
 
 @operation
 def tanh_shrink(x: Any) -> Tensor:
-    """x - tanh(x), elementwise."""
+    """Compute x - tanh(x), elementwise."""
     (x,) = floating(x)
     return x - tanh(x)
 
 
 @operation
 def squareplus(x: Any, b: float = 4) -> Tensor:
-    """(x + sqrt(x ** 2 + b)) / 2, elementwise: a relu rounded with parabolas.
+    """Compute (x + sqrt(x ** 2 + b)) / 2, elementwise: a smooth relu.
 
     Reference:
         https://arxiv.org/abs/2112.11687
@@ -302,7 +303,7 @@ def squareplus(x: Any, b: float = 4) -> Tensor:
 
 @operation
 def sparse_plus(x: Any) -> Tensor:
-    """0 up to -1, (x + 1) ** 2 / 4 up to 1, x above."""
+    """Return 0 up to -1, (x + 1) ** 2 / 4 up to 1, and x above."""
     (x,) = floating(x)
     middle = _limit(x, -1, 1) + 1
     return where(less(x, 1), 0.25 * middle * middle, x)
@@ -310,7 +311,7 @@ def sparse_plus(x: Any) -> Tensor:
 
 @operation
 def glu(x: Any, axis: int = -1) -> Tensor:
-    """The first half of x along `axis` times the sigmoid of the second half.
+    """Multiply the first half of x along `axis` by the sigmoid of the second half.
 
     Reference:
         https://arxiv.org/abs/1612.08083

@@ -1,4 +1,4 @@
-"""The same elements in another arrangement: repeated, rolled, rotated, padded."""
+"""Rearrangement of elements: repeat, roll, rotate, diagonals, join, split."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element of x repeated along `axis`; None repeats those of the flattened x.
+    """Repeat each element of x along `axis`; None repeats the flattened x.
 
     Args:
         x: a tensor.
-        repeats: how often: a number, or one for each element along the axis.
-        axis: which axis becomes longer.
+        repeats: number of repetitions: one integer, or one for each element along the
+            axis.
+        axis: the axis to extend.
     """
     x = convert(x)
     if axis is None:
@@ -64,9 +65,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def tile(x: Any, repeats: Any) -> Tensor:
-    """x repeated as a whole, `repeats[i]` times along the i-th axis.
+    """Repeat the whole x, `repeats[i]` times along the i-th axis.
 
-    The shorter of x.shape and `repeats` is extended by ones in front.
+    Leading ones extend the shorter of x.shape and `repeats`.
     """
     x = convert(x)
     counts = list(extents_of(repeats))
@@ -81,15 +82,15 @@ def tile(x: Any, repeats: Any) -> Tensor:
 
 @operation
 def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
-    """Coordinates of the points of a grid, from those along its axes.
+    """Return the coordinates of grid points, from the coordinates along the axes.
 
     Args:
         x: one 1-D tensor per axis.
         indexing: "ij": the i-th result varies along axis i; "xy": the first two axes
-            are exchanged.
+            are swapped.
 
     Returns:
-        One tensor for each of x, all of the grid's shape.
+        One tensor for each of x, all with the grid's shape.
     """
     if indexing not in ("xy", "ij"):
         raise unknown_choice("meshgrid: indexing", indexing, ("xy", "ij"))
@@ -109,11 +110,11 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 @operation
 def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
-    """x moved by `shift` places along `axis`; what leaves at the end enters in front.
+    """Move x by `shift` positions along `axis`, cyclically.
 
     Args:
         x: a tensor.
-        shift: an integer, which may be a tensor, or one for each axis.
+        shift: an integer (also as a tensor), or one for each axis.
         axis: an axis or a tuple of them; None rolls the flattened x.
     """
     x = convert(x)
@@ -144,7 +145,7 @@ def _roll(x: Tensor, places: Any, axis: int) -> Tensor:
 
 @operation
 def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
-    """`array` rotated by k quarter turns, from the first of `axes` to the second."""
+    """Rotate `array` by k quarter turns, from the first of `axes` to the second."""
     x = convert(array)
     if x.ndim < 2:
         raise ShapeError(f"rot90: expected at least 2 axes; received {x.shape}")
@@ -162,7 +163,7 @@ def rot90(array: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
 
 @operation
 def fliplr(x: Any) -> Tensor:
-    """x with its second axis reversed."""
+    """Reverse the second axis of x."""
     x = convert(x)
     if x.ndim < 2:
         raise ShapeError(f"fliplr: expected at least 2 axes; received {x.shape}")
@@ -171,7 +172,7 @@ def fliplr(x: Any) -> Tensor:
 
 @operation
 def flipud(x: Any) -> Tensor:
-    """x with its first axis reversed."""
+    """Reverse the first axis of x."""
     return flip(x, 0)
 
 
@@ -180,11 +181,11 @@ def flipud(x: Any) -> Tensor:
 
 @operation
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The diagonals of the matrices along two axes, as the last axis of the result.
+    """Return the diagonals of matrices along two axes, as the last axis.
 
     Args:
         x: a tensor of at least 2 axes.
-        offset: how far above (or, if negative, below) the main diagonal.
+        offset: distance above (or, if negative, below) the main diagonal.
         axis1: the axis of the rows.
         axis2: the axis of the columns.
     """
@@ -211,7 +212,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
 
 @operation
 def diag(x: Any, k: int = 0) -> Tensor:
-    """A matrix's k-th diagonal; or the matrix with a vector on its k-th diagonal."""
+    """Return the k-th diagonal of a matrix, or a matrix with that diagonal."""
     x = convert(x)
     if x.ndim == 2:
         return diagonal(x, k)
@@ -228,7 +229,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
 
 @operation
 def diagflat(x: Any, k: int = 0) -> Tensor:
-    """The matrix with the elements of x, flattened, on its k-th diagonal."""
+    """Return a matrix with the elements of x, flattened, on its k-th diagonal."""
     return diag(reshape(x, (-1,)), k)
 
 
@@ -237,7 +238,7 @@ def diagflat(x: Any, k: int = 0) -> Tensor:
 
 @operation
 def vstack(xs: Sequence[Any]) -> Tensor:
-    """Tensors joined along their first axis; vectors count as rows."""
+    """Join tensors along their first axis; vectors count as rows."""
     return concatenate([_rows(x) for x in operands(*xs)[0]], 0)
 
 
@@ -247,21 +248,21 @@ def _rows(x: Tensor) -> Tensor:
 
 @operation
 def hstack(xs: Sequence[Any]) -> Tensor:
-    """Tensors joined along their second axis; vectors along their only one."""
+    """Join tensors along their second axis; vectors along their only axis."""
     tensors = [x if x.ndim else reshape(x, (1,)) for x in operands(*xs)[0]]
     return concatenate(tensors, 0 if tensors[0].ndim == 1 else 1)
 
 
 @operation
 def dstack(xs: Sequence[Any]) -> Tensor:
-    """Tensors joined along their third axis, which they get if they lack it."""
+    """Join tensors along their third axis, which is added if missing."""
     tensors = [_rows(x) for x in operands(*xs)[0]]
     return concatenate([expand_dims(x, 2) if x.ndim == 2 else x for x in tensors], 2)
 
 
 @operation
 def append(x1: Any, x2: Any, axis: int | None = None) -> Tensor:
-    """x1 followed by x2 along `axis`; None flattens both."""
+    """Append x2 to x1 along `axis`; None flattens both."""
     x1, x2 = convert(x1), convert(x2)
     if axis is None:
         x1, x2, axis = reshape(x1, (x1.size,)), reshape(x2, (x2.size,)), 0
@@ -270,9 +271,9 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """x cut along an axis into parts whose sizes differ by at most one.
+    """Split x along an axis into parts whose sizes differ by at most one.
 
-    Given indices instead of a number of parts, it cuts there, as `split`.
+    Indices instead of a number of parts are split points, as in `split`.
     """
     x = convert(x)
     axis = normalize_axis("array_split", axis, x.ndim)
@@ -289,20 +290,20 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]
 
 @operation
 def hsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
-    """x cut along its second axis; a vector along its only one."""
+    """Split x along its second axis; a vector along its only axis."""
     x = convert(x)
     return split(x, indices_or_sections, 0 if x.ndim == 1 else 1)
 
 
 @operation
 def vsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
-    """x, of at least 2 axes, cut along its first axis."""
+    """Split x, of at least 2 axes, along its first axis."""
     return _split_deep("vsplit", x, indices_or_sections, 0, 2)
 
 
 @operation
 def dsplit(x: Any, indices_or_sections: Any) -> list[Tensor]:
-    """x, of at least 3 axes, cut along its third axis."""
+    """Split x, of at least 3 axes, along its third axis."""
     return _split_deep("dsplit", x, indices_or_sections, 2, 3)
 
 
@@ -315,12 +316,12 @@ def _split_deep(op: str, x: Any, where: Any, axis: int, ndim: int) -> list[Tenso
 
 @operation
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
-    """The powers of a vector as columns: x ** (N - 1), ..., x, 1.
+    """Return the powers of a vector as columns: x ** (N - 1), ..., x, 1.
 
     Args:
         x: (n,).
         N: the number of columns, n if None.
-        increasing: whether the powers go up: 1, x, ...
+        increasing: whether the powers increase: 1, x, ...
 
     Returns:
         (n, N), in the dtype of x.

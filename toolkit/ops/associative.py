@@ -18,14 +18,14 @@ from toolkit.ops.symbolic import operation
 def associative_scan(
     f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:
-    """f of the first i elements along `axis`, for every i, in about log2(n) steps.
+    """Apply f to the first i elements along `axis` for every i, in log2(n) steps.
 
     Args:
         f: an associative function of two structures like elems, elementwise along
             `axis`: f(f(a, b), c) = f(a, f(b, c)).
         elems: a structure of tensors of the same extent n along `axis`.
-        reverse: whether to begin at the end.
-        axis: along which to scan.
+        reverse: whether to start at the end.
+        axis: the axis to scan.
 
     Returns:
         A structure like elems, of the same shapes.
@@ -60,7 +60,7 @@ def associative_scan(
 
 
 def _scan(combine: Any, xs: list[Tensor], axes: list[int]) -> list[Tensor]:
-    """Scan pairs of neighbours, then complete what lies between them."""
+    """Scan pairs of adjacent elements, then complete the elements in between."""
     n = xs[0].shape[axes[0]]
     if n < 2:
         return xs

@@ -1,7 +1,7 @@
 """Scaled dot-product attention.
 
-Its core is a composite: a backend may compute it a block at a time, without ever having
-all weights in memory; its gradient computes them again. The body is the definition.
+Its core is a composite: a backend may compute it in blocks, without all weights in
+memory at once; the gradient recomputes them. The body is the definition.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from toolkit.ops.shape import expand_dims, reshape, sum_to, transpose
 from toolkit.ops.softmax import softmax_p
 from toolkit.ops.symbolic import operation
 
-# What masked logits become: finite, so that a row that is masked as a whole has equal
-# weights and no NaN; small enough for exp(MASKED - maximum) to be 0.
+# Value of masked logits. It is finite, so that a row that is masked entirely has equal
+# weights and no NaN, and so small that exp(MASKED - maximum) is 0.
 MASKED = -2.0e38
 
 
 def _grouped(x: Tensor, heads: int) -> Tensor:
-    """(batch, n, h, f) as (batch, heads, h / heads, n, f)."""
+    """Reshape (batch, n, h, f) to (batch, heads, h / heads, n, f)."""
     batch, n, h, f = x.shape
     return transpose(reshape(x, (batch, n, heads, h // heads, f)), (0, 2, 3, 1, 4))
 
 
 def _logits(query: Tensor, key: Tensor) -> Tensor:
-    """query @ key of each head: (batch, heads, targets, sources)."""
+    """Compute query @ key of each head: (batch, heads, targets, sources)."""
     batch, targets, heads, _ = query.shape
     sources, key_heads = key.shape[1:3]
     columns = transpose(_grouped(key, key_heads), (0, 1, 2, 4, 3))
@@ -46,7 +46,7 @@ def _logits(query: Tensor, key: Tensor) -> Tensor:
 
 
 def _mix(weights: Tensor, value: Tensor) -> Tensor:
-    """weights @ value of each head: (batch, targets, heads, features)."""
+    """Compute weights @ value of each head: (batch, targets, heads, features)."""
     batch, heads, targets, sources = weights.shape
     key_heads, features = value.shape[2:]
     shape = (batch, key_heads, heads // key_heads, targets, sources)
@@ -56,7 +56,7 @@ def _mix(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _collect(weights: Tensor, x: Tensor, key_heads: int) -> Tensor:
-    """What `_mix` does, backwards: (batch, sources, key_heads, features).
+    """Apply the transpose of `_mix`: (batch, sources, key_heads, features).
 
     x: (batch, targets, heads, features).
     """
@@ -72,7 +72,7 @@ def _collect(weights: Tensor, x: Tensor, key_heads: int) -> Tensor:
 def _allowed(
     mask: Tensor | None, is_causal: bool, shape: tuple[int, ...]
 ) -> Tensor | None:
-    """Where attention is allowed, or None: everywhere."""
+    """Return where attention is allowed, or None: everywhere."""
     if not is_causal:
         return mask
     earlier = tril(ones(shape[2:], "bool"))
@@ -82,7 +82,7 @@ def _allowed(
 def _limited(
     logits: Tensor, bias: Tensor | None, mask: Tensor | None, is_causal: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits with their bias, and MASKED where attention is not allowed; and where."""
+    """Return logits with bias, or MASKED where attention is not allowed; and where."""
     if bias is not None:
         logits = logits + bias
     allowed = _allowed(mask, is_causal, logits.shape)
@@ -92,7 +92,7 @@ def _limited(
 
 
 def _named(given: tuple[str, ...], extras: tuple[Tensor, ...]) -> dict[str, Any]:
-    """The optional inputs by name, `bias` and `mask`; None where not given."""
+    """Return the optional inputs by name, `bias` and `mask`; None if absent."""
     found = dict(zip(given, extras, strict=True))
     return {name: found.get(name) for name in ("bias", "mask")}
 
@@ -106,10 +106,12 @@ def _attention(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """softmax(query @ key * scale + bias) @ value; of each row of logits, the maximum
-    and the sum of exp(logits - maximum): (batch, heads, targets).
+    """Compute softmax(query @ key * scale + bias) @ value.
 
-    given: which of "bias" and "mask" the extras are.
+    Also return, for each row of logits, the maximum and the sum of exp(logits -
+    maximum): (batch, heads, targets).
+
+    given: the names, "bias" or "mask", of the extras.
     """
     dtype = query.dtype
     logits = _logits(query * convert(scale, dtype), key)
@@ -136,7 +138,7 @@ def _changes(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of the logits, (batch, heads, targets, sources), and the weights."""
+    """Return the gradient of the logits, and the weights."""
     dtype = query.dtype
     logits = _logits(query * convert(scale, dtype), key)
     logits = convert(logits, peak.dtype)
@@ -163,11 +165,11 @@ def _attention_grad(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value.
+    """Return the gradients of query, key and value.
 
-    g: that of the output. delta: (batch, heads, targets), the sum over a row of
-    weights times their gradients. peak, total: as `_attention` returns them, for
-    kernels to begin with; so no gradient flows through them.
+    g: gradient of the output. delta: (batch, heads, targets), the sum over a row of
+    weights times their gradients. peak, total: the results of `_attention`, which
+    kernels start from; no gradient flows through them.
     """
     change, weights = _changes(
         g,
@@ -193,14 +195,14 @@ def _attention_grad(
 
 
 def _delta(g: Tensor, out: Tensor, dtype: str) -> Tensor:
-    """The sum over a row of weights times their gradients: that over g * out."""
+    """Return the sum over a row of weights times gradients: the sum over g * out."""
     return transpose(sum(convert(g, dtype) * convert(out, dtype), axis=3), (0, 2, 1))
 
 
 def _attention_grad_of(
     g: Tensor, out: Tensor, peak: Tensor, *inputs: Tensor, **attrs: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`_attention_grad` from the output; peak: log of the sums of exp of the logits."""
+    """Compute `_attention_grad` from the output; peak: log of sums of exp(logits)."""
     delta, total = _delta(g, out, peak.dtype), exp(peak - peak)
     return _attention_grad(g, delta, peak, total, *inputs, **attrs)
 
@@ -236,9 +238,9 @@ def _only_value_grad(
     extras: tuple[Tensor, ...],
     given: tuple[str, ...],
 ) -> tuple[Tensor | None, ...]:
-    """The gradients where there is one source: its weight is 1, whatever logits are.
+    """Return the gradients for one source: its weight is always 1.
 
-    Differences of sums that are equal but for rounding would not be exactly 0.
+    Differences of sums that are equal except for rounding would not be exactly 0.
     """
     batch, targets, heads, _ = query.shape
     weights = ones((batch, heads, targets, 1), g.dtype)
@@ -250,7 +252,7 @@ def _only_value_grad(
 
 attention_p: Primitive = decomposable("attention", _attention, _attention_vjp)
 attention_grad_p: Primitive = decomposable("attention_grad", _attention_grad)
-# The same from what attention gave, for libraries on GPUs that ask for that.
+# The same gradient from the output of attention, for GPU libraries that need this form.
 decomposable("attention_grad_of", _attention_grad_of)
 
 
@@ -266,20 +268,20 @@ def dot_product_attention(
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Tensor:
-    """softmax(query @ key * scale + bias) @ value, for each head.
+    """Compute softmax(query @ key * scale + bias) @ value, for each head.
 
     Args:
         query: (batch, targets, heads, features).
-        key: (batch, sources, key_heads, features); each key head serves
-            heads / key_heads neighbouring query heads.
-        value: of the shape of key; it may have other features.
+        key: (batch, sources, key_heads, features); each key head serves heads /
+            key_heads adjacent query heads.
+        value: has the shape of key; the number of features may differ.
         bias: added to the logits; broadcasts to (batch, heads, targets, sources).
         mask: booleans, True where attention is allowed; broadcasts like bias.
-        scale: of the logits, 1 / sqrt(features) if None.
-        is_causal: whether a target sees only the sources up to its own position.
-        flash_attention: must not be True; there is one way to compute it.
-        attn_logits_soft_cap: a limit c that the logits x approach as c * tanh(x / c),
-            or None.
+        scale: scale of the logits, 1 / sqrt(features) if None.
+        is_causal: whether a target attends only to sources up to its own position.
+        flash_attention: must not be True; there is only one algorithm.
+        attn_logits_soft_cap: a bound c; logits x become c * tanh(x / c); None: no
+            bound.
 
     Returns:
         (batch, targets, heads, features of value). The weights are computed in float32

@@ -1,7 +1,7 @@
 """Bessel functions of orders 0 and 1, elementwise, computed in float64.
 
-Up to a border they are sums over nodes of an integral over a period, where the
-trapezoidal rule is exact to rounding. Above it they are asymptotic series.
+Below a threshold they are sums over nodes of an integral over a period, for which the
+trapezoidal rule is exact up to rounding. Above it they are asymptotic series.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from toolkit.ops.symbolic import operation
 Array = np.ndarray[Any, Any]
 
 _BORDER = 25.0
-_NODES = 40  # in a quarter of a period
+_NODES = 40  # nodes in a quarter of a period
 _K_BORDER = 2.0  # below, K is a power series
 _K_STEPS = 36
 
@@ -68,7 +68,7 @@ _TERMS = {order: _hankel(order) for order in (0, 1)}
 
 
 def _split(x: Tensor, border: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return which numbers are above a border, and safe arguments for both sides."""
+    """Return which numbers are above a threshold, and safe arguments for both sides."""
     is_far = greater(x, border)
     return is_far, where(is_far, border, x), where(is_far, x, border)
 
@@ -175,7 +175,7 @@ def bessel_k0(x: Any) -> Tensor:
     """Return the modified Bessel function of the second kind of order 0.
 
     Args:
-        x: positive numbers; others give infinity.
+        x: positive numbers; all other numbers give infinity.
     """
     return _k(0, x, False)
 
@@ -191,7 +191,7 @@ def bessel_k1(x: Any) -> Tensor:
     """Return the modified Bessel function of the second kind of order 1.
 
     Args:
-        x: positive numbers; others give infinity.
+        x: positive numbers; all other numbers give infinity.
     """
     return _k(1, x, False)
 
@@ -273,7 +273,7 @@ def bessel_y0(x: Any) -> Tensor:
     """Return the Bessel function of the second kind of order 0.
 
     Args:
-        x: positive numbers; others give minus infinity.
+        x: positive numbers; all other numbers give minus infinity.
     """
     return _second_kind(0, x)
 
@@ -283,6 +283,6 @@ def bessel_y1(x: Any) -> Tensor:
     """Return the Bessel function of the second kind of order 1.
 
     Args:
-        x: positive numbers; others give minus infinity.
+        x: positive numbers; all other numbers give minus infinity.
     """
     return _second_kind(1, x)

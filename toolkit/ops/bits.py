@@ -1,4 +1,4 @@
-"""The bits of numbers: combined, read as another dtype by `view`, counted on."""
+"""Bits of numbers: bitwise operations, reinterpretation by `view`, next number."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Bitwise(Protocol):
 
 
 def _bitwise(record: Primitive, doc: str) -> Bitwise:
-    """The public function of a primitive on the bits of two integers."""
+    """Return the public function of a bitwise primitive on two integers."""
 
     def function(x: Any, y: Any) -> Tensor:
         (x, y), dtype = operands(x, y)
@@ -82,12 +82,12 @@ bitwise_right_shift: Bitwise = right_shift
 
 @operation
 def view(x: Any, dtype: Any = None) -> Tensor:
-    """The bits of x as numbers of another dtype; no gradient flows through it.
+    """Reinterpret the bits of x as another dtype; no gradient flows through it.
 
     Args:
         x: (..., n).
-        dtype: of the result; that of x if None. If its elements are larger or smaller,
-            the last axis shrinks or grows accordingly.
+        dtype: dtype of the result; None: the dtype of x. If the element size changes,
+            the extent of the last axis changes accordingly.
 
     Example:
         >>> import toolkit
@@ -101,10 +101,10 @@ def view(x: Any, dtype: Any = None) -> Tensor:
 
 @operation
 def nextafter(x1: Any, x2: Any) -> Tensor:
-    """The next number after x1, in the direction of x2, that its dtype can hold."""
+    """Return the next representable number after x1, in the direction of x2."""
     x1, x2 = floating(*tensors(x1, x2))
     integers = f"int{8 * dtypes.itemsize(x1.dtype)}"
-    # Numbers of one sign are ordered as their bits are, away from zero.
+    # Numbers with the same sign are ordered like their bits, away from zero.
     outwards = equal(less(x1, x2), less(0, x1))
     step = convert(where(outwards, 1, -1), integers)
     moved = view(view(x1, integers) + step, x1.dtype)

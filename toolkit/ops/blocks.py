@@ -1,4 +1,4 @@
-"""Images cut into blocks, and put together again."""
+"""Images split into blocks, and images assembled from blocks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from toolkit.settings import standardize_data_format
 
 
 def window_places(count: int, size: int, stride: int, dilation: int) -> Tensor:
-    """(count, size), int32: where each element of each window is along an axis."""
+    """Return the index of each element of each window along an axis:
+
+    (count, size), int32.
+    """
     starts = index_range(count, dtype="int32", rows=size)[:, None] * stride
     return convert(starts + np.arange(size, dtype="int32") * dilation)
 
 
 class _Blocks:
-    """The checked geometry of `unfold` and `fold`."""
+    """Checked geometry of `unfold` and `fold`."""
 
     def __init__(
         self,
@@ -61,14 +64,14 @@ class _Blocks:
 def unfold(
     x: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """The windows of images as columns, which convolutions are products with.
+    """Return the windows of images as columns, for convolutions as matrix products.
 
     Args:
         x: (batch, channels, height, width), whatever the global data format.
         kernel_size: extents of a window, an integer or two.
-        dilation: distance of the elements in a window, an integer or two.
+        dilation: distance between the elements of a window, an integer or two.
         padding: zeros at each end of the spatial axes, an integer or two.
-        stride: distance of the windows, an integer or two.
+        stride: distance between the windows, an integer or two.
 
     Returns:
         (batch, channels * elements of a window, windows).
@@ -96,7 +99,7 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Tensor:
-    """Images from the columns that `unfold` makes; where windows overlap, their sum.
+    """Return images from the columns of `unfold`; overlapping windows are added.
 
     Args:
         x: (batch, channels * elements of a window, windows).
@@ -145,7 +148,7 @@ def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:
 def depth_to_space(
     x: Any, block_size: int, data_format: str | None = "channels_last"
 ) -> Tensor:
-    """Channels laid out as blocks of pixels (pixel shuffle).
+    """Rearrange channels as blocks of pixels (pixel shuffle).
 
     Args:
         x: (batch, height, width, channels), or (batch, channels, height, width).
@@ -153,7 +156,7 @@ def depth_to_space(
         data_format: "channels_last" or "channels_first".
 
     Returns:
-        r times as high and wide, with channels / r ** 2 channels.
+        r times the height and width, with channels / r ** 2 channels.
     """
     x, r = _check_blocks("depth_to_space", x, block_size), block_size
     first = standardize_data_format(data_format) == "channels_first"
@@ -177,7 +180,7 @@ def depth_to_space(
 def space_to_depth(
     x: Any, block_size: int, data_format: str | None = "channels_last"
 ) -> Tensor:
-    """Blocks of pixels laid out as channels: the inverse of `depth_to_space`.
+    """Rearrange blocks of pixels as channels: the inverse of `depth_to_space`.
 
     Args:
         x: (batch, height, width, channels), or (batch, channels, height, width).
@@ -201,5 +204,5 @@ def space_to_depth(
 
 
 def _axes(first: bool) -> tuple[int, int, int, int]:
-    """Where batch, height, width and channels are."""
+    """Return the axes of batch, height, width and channels."""
     return (0, 2, 3, 1) if first else (0, 1, 2, 3)

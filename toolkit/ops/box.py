@@ -1,4 +1,4 @@
-"""Boxes of a tensor at positions that may be computed: `slice` and `slice_update`."""
+"""Boxes of a tensor at computed positions: `slice` and `slice_update`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def _box_spec(op: str, x: Spec, sizes: Shape, starts: Sequence[Any]) -> None:
-    """Check that a box of `sizes` lies inside x."""
+    """Check that a box of `sizes` fits inside x."""
     fits = len(starts) == len(sizes) == x.ndim and builtins.all(
         0 <= size <= n for size, n in zip(sizes, x.shape, strict=True)
     )
@@ -59,7 +59,7 @@ def _dynamic_update_vjp(
 
 
 def _box_axes(shape: Shape, sizes: Shape, rule: str) -> str:
-    """An axis that the box fills may be cut; the starts have no axes."""
+    """Return the axis rule: an axis that the box fills may be split."""
     pairs = zip(shape, sizes, letters(len(shape)), strict=True)
     return rule.format("".join(a if n == size else "_" for n, size, a in pairs))
 
@@ -81,7 +81,10 @@ dynamic_update_slice_p: Primitive = primitive(
 
 
 def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
-    """The starts of a box: Python integers as they are, all else as 0-d tensors."""
+    """Return the starts of a box:
+
+    Python integers unchanged, all else as 0-d tensors.
+    """
     if isinstance(start_indices, np.ndarray):
         start_indices = start_indices.tolist()
     elif not isinstance(start_indices, (list, tuple)):
@@ -99,12 +102,12 @@ def _starts(op: str, start_indices: Any, ndim: int) -> list[Any]:
 
 @operation
 def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
-    """The box of `shape` at `start_indices`; starts are moved so that it fits.
+    """Return the box of `shape` at `start_indices`; starts are clamped so that it fits.
 
     Args:
         inputs: a tensor of n axes.
         start_indices: n integers, which may be tensors.
-        shape: of the result; -1 stands for all that follows a start that is known.
+        shape: shape of the result; -1 means all elements after a known start.
     """
     inputs = convert(inputs)
     starts = _starts("slice", start_indices, inputs.ndim)
@@ -131,12 +134,12 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> Tensor:
 
 @operation
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Tensor:
-    """A copy of `inputs` with the box `updates` at `start_indices`.
+    """Return a copy of `inputs` with the box `updates` at `start_indices`.
 
     Args:
         inputs: a tensor of n axes.
-        start_indices: n integers, which may be tensors; moved so that the box fits.
-        updates: a tensor of n axes, no longer than those of inputs.
+        start_indices: n integers, which may be tensors; clamped so that the box fits.
+        updates: a tensor of n axes, with extents no larger than those of inputs.
     """
     inputs = convert(inputs)
     updates = convert(updates, inputs.dtype)

@@ -1,4 +1,4 @@
-"""What the public functions check first: axes, shapes, and whether values are known."""
+"""Checks of arguments of public functions: axes, shapes, known values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 def extents_of(shape: Any) -> Shape:
-    """A shape as a tuple of integers; it may be a tensor, or hold some."""
+    """Return a shape as a tuple of integers; it may be a tensor, or contain tensors."""
     if hasattr(shape, "__array__"):
         shape = np.asarray(shape).tolist()
     return (int(shape),) if is_int(shape) else tuple(map(_extent, shape))
@@ -45,7 +45,7 @@ def _extent(n: Any) -> int:
 
 
 def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
-    """The shape that `shapes` broadcast to; a ShapeError naming `op` if they do not."""
+    """Return the broadcast shape of `shapes`, or raise a ShapeError with `op`."""
     ndim = max(map(len, shapes))
     padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     result = []
@@ -59,7 +59,7 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
 
 
 def normalize_axis(op: str, axis: int, ndim: int) -> int:
-    """One axis as a non-negative integer."""
+    """Return one axis as a non-negative integer."""
     if type(axis) is not int:
         axis = _whole(op, axis)
     if not -ndim <= axis < ndim:
@@ -70,7 +70,7 @@ def normalize_axis(op: str, axis: int, ndim: int) -> int:
 
 
 def _whole(op: str, axis: Any) -> int:
-    """What is no `int`, such as an integer of NumPy, as one."""
+    """Return an integer of another type, such as a NumPy integer, as an `int`."""
     try:
         return index(axis)
     except TypeError:
@@ -80,7 +80,7 @@ def _whole(op: str, axis: Any) -> int:
 
 
 def only_axis(op: str, axis: Any) -> int | None:
-    """An axis that may also be given as a tuple of one."""
+    """Return an axis that may also be a tuple of one."""
     if not isinstance(axis, (tuple, list)):
         return axis
     if len(axis) != 1:
@@ -89,7 +89,7 @@ def only_axis(op: str, axis: Any) -> int | None:
 
 
 def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
-    """The axes as sorted, non-negative integers; None means all of them."""
+    """Return the axes as sorted, non-negative integers; None means all axes."""
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -97,29 +97,29 @@ def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
 
 
 def check_integers(op: str, dtype: str, what: str = "integers") -> None:
-    """A DTypeError unless the dtype is one of integers.
+    """Raise a DTypeError unless the dtype is an integer dtype.
 
-    Symbols are excused: `Input` makes floats where no dtype is given, and what matters
-    is the data that the model will be called with.
+    Symbols are not checked: `Input` creates floats if no dtype is given, and only the
+    later data of the model matters.
     """
     if not is_integer(dtype) and not isinstance(state.trace, Probe):
         raise DTypeError(f"{op}: expected {what}; received {dtype}")
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:
-    """The shape that is left when `axes` are reduced."""
+    """Return the shape after the reduction of `axes`."""
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
 def is_empty(shape: Shape, axes: Shape) -> bool:
-    """Whether there is nothing to reduce over `axes`."""
+    """Return whether there are no elements to reduce over `axes`."""
     return 0 in (shape[a] for a in axes)
 
 
 def known_values(op: str, x: Tensor, advice: str) -> Any:
-    """The data of `x` as a NumPy array, for results whose shape depends on it."""
+    """Return the data of `x` in NumPy, for results whose shape depends on it."""
     values = x.known()
     if values is None:
         raise TraceError(
@@ -130,7 +130,7 @@ def known_values(op: str, x: Tensor, advice: str) -> Any:
 
 
 def unknown_extent(x: Tensor) -> int | None:
-    """What stands for an extent that depends on x, if only shapes are asked for."""
+    """Return the placeholder of an extent that depends on x, in shape inference."""
     trace = state.trace
     if not isinstance(trace, Probe) or x.known() is not None:
         return None
@@ -139,10 +139,10 @@ def unknown_extent(x: Tensor) -> int | None:
 
 
 def is_unknown(extent: int) -> bool:
-    """Whether an extent stands for an unknown one, as only shapes are asked for."""
+    """Return whether an extent is a placeholder of shape inference."""
     return isinstance(state.trace, Probe) and state.trace.extent == extent > 1
 
 
 def stand_in(shape: Shape, dtype: str) -> Tensor:
-    """What has a shape and dtype only, where `unknown_extent` gave an extent."""
+    """Return a tensor with a shape and dtype only, for unknown extents."""
     return state.trace.placeholder(Spec(shape, dtype))  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
-"""Complex numbers: made from two parts, and taken apart.
+"""Complex numbers: construction from two parts, and their parts.
 
 The gradient of a real number L with respect to z = x + i y is dL/dx - i dL/dy, as in
-JAX: with it the rule of every function that has a complex derivative is the rule for
+JAX. With this convention, a function with a complex derivative has the same rule as for
 real numbers.
 """
 
@@ -53,13 +53,13 @@ as_real_p: Primitive = primitive(
 
 @operation
 def view_as_complex(x: Any) -> Tensor:
-    """Pairs of real numbers as complex ones.
+    """Convert pairs of real numbers to complex numbers.
 
     Args:
         x: (..., 2): real and imaginary parts.
 
     Returns:
-        (...), complex128 for float64 and complex64 for all else.
+        (...), complex128 for float64 and complex64 for all other dtypes.
 
     Example:
         >>> import toolkit
@@ -76,7 +76,7 @@ def view_as_complex(x: Any) -> Tensor:
 
 @operation
 def view_as_real(x: Any) -> Tensor:
-    """Complex numbers as pairs of real ones: the inverse of `view_as_complex`.
+    """Convert complex numbers to pairs of real numbers (see `view_as_complex`).
 
     Args:
         x: (...), complex.
@@ -91,11 +91,11 @@ def view_as_real(x: Any) -> Tensor:
 
 @operation
 def polar(abs_: Any, angle: Any) -> Tensor:
-    """Complex numbers from their distance from 0 and their angle in radians.
+    """Return complex numbers from their distance from 0 and their angle in radians.
 
     Args:
         abs_: the distances.
-        angle: the angles, which broadcast against them.
+        angle: the angles, which broadcast with them.
     """
     r, t = floating(abs_, angle)
     return view_as_complex(stack([r * cos(t), r * sin(t)], axis=-1))
@@ -103,21 +103,21 @@ def polar(abs_: Any, angle: Any) -> Tensor:
 
 @operation
 def real(x: Any) -> Tensor:
-    """The real part, elementwise; x itself if it is not complex."""
+    """Return the real part, elementwise; x itself if it is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 0] if dtypes.is_complex(x.dtype) else x
 
 
 @operation
 def imag(x: Any) -> Tensor:
-    """The imaginary part, elementwise; zeros if x is not complex."""
+    """Return the imaginary part, elementwise; zeros if x is not complex."""
     x = convert(x)
     return view_as_real(x)[..., 1] if dtypes.is_complex(x.dtype) else zeros_like(x)
 
 
 @operation
 def conjugate(x: Any) -> Tensor:
-    """The complex conjugate, elementwise; x itself if it is not complex."""
+    """Return the complex conjugate, elementwise; x itself if it is not complex."""
     x = convert(x)
     if not dtypes.is_complex(x.dtype):
         return x
@@ -130,14 +130,14 @@ conj = conjugate
 
 @operation
 def angle(x: Any) -> Tensor:
-    """The angle of x in the complex plane: for real numbers pi if negative, else 0."""
+    """Return the angle of x in the complex plane; for real x < 0 pi, else 0."""
     (x,) = floating(x)
     return arctan2(imag(x), real(x))
 
 
 @operation
 def isreal(x: Any) -> Tensor:
-    """Whether the imaginary part is zero, elementwise."""
+    """Return whether the imaginary part is zero, elementwise."""
     x = convert(x)
     if dtypes.is_complex(x.dtype):
         return equal(imag(x), 0)

@@ -1,4 +1,4 @@
-"""Products of matrices: the primitive `matmul`, and the products made from it."""
+"""Matrix products: the primitive `matmul`, and the products based on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _matmul_spec(a: Spec, b: Spec, factors: str = "") -> Spec:
-    """`factors`: the dtype to which a backend may round them; "": they stay."""
+    """Infer the spec; `factors`: the dtype to which operands may be rounded, or ""."""
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise ShapeError(
             f"matmul: the last axis of shape {a.shape} must have the extent of the "
@@ -43,7 +43,8 @@ def _matmul_vjp_a(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _matmul_vjp_b(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    if b.ndim == 2:  # one product of long matrices instead of a sum of many
+    # one product of long matrices is faster than a sum of many products
+    if b.ndim == 2:
         a = reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
         g = reshape(g, (math.prod(g.shape[:-1]), g.shape[-1]))
     return sum_to(bind(matmul_p, swapaxes(a, -1, -2), g), b.shape)
@@ -67,14 +68,15 @@ def _matmul_integer_spec(a: Spec, b: Spec) -> Spec:
     return _matmul_spec(a, b).with_dtype("int32")
 
 
-# A primitive, as processors multiply 8 bits several times as fast as they do 32.
+# A primitive, because processors multiply 8-bit integers several times as fast as
+# 32-bit integers.
 matmul_integer_p: Primitive = primitive(
     "matmul_integer", Kind.CONTRACT, _matmul_integer_spec, axes="...mk,...kn->...mn"
 )
 
 
 def multiply_matrices(a: Tensor, b: Tensor) -> Tensor:
-    """The product of (..., m, k) and (..., k, n); int32 if both are int8."""
+    """Return the product of (..., m, k) and (..., k, n); int32 if both are int8."""
     is_integer = a.dtype == b.dtype == "int8"
     return bind(matmul_integer_p if is_integer else matmul_p, a, b)
 
@@ -89,10 +91,10 @@ def _need_axes(op: str, x1: Tensor, x2: Tensor) -> None:
 
 @operation
 def matmul(x1: Any, x2: Any) -> Tensor:
-    """The matrix product over the last two axes; the leading axes broadcast.
+    """Compute the matrix product over the last two axes; the leading axes broadcast.
 
-    x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the
-    axes that a vector lacks. Products of int8 are int32.
+    x1: (..., m, k) or (k,), x2: (..., k, n) or (k,) give (..., m, n), without the axes
+    that a vector lacks. Products of int8 are int32.
     """
     (a, b), dtype = operands(x1, x2)
     # int8 times bool stays int8
@@ -104,7 +106,7 @@ def matmul(x1: Any, x2: Any) -> Tensor:
 
 
 def _with_vectors(product: Callable[..., Any], x1: Tensor, x2: Tensor) -> Tensor:
-    """The matrix product where a factor is a vector: an axis that it lacks is 1."""
+    """Return the matrix product with a vector, whose missing axis has extent 1."""
     _need_axes("matmul", x1, x2)
     a = expand_dims(x1, 0) if x1.ndim == 1 else x1
     b = expand_dims(x2, 1) if x2.ndim == 1 else x2
@@ -116,7 +118,7 @@ def _with_vectors(product: Callable[..., Any], x1: Tensor, x2: Tensor) -> Tensor
 
 @operation
 def dot(x1: Any, x2: Any) -> Tensor:
-    """The sum of products over x1's last axis and x2's last but one (or only) axis.
+    """Sum products over x1's last axis and x2's second-to-last (or only) axis.
 
     x1: (..., k), x2: (*b, k, n) give (..., *b, n); a 0-d factor multiplies.
     """
@@ -128,7 +130,7 @@ def dot(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def vdot(x1: Any, x2: Any) -> Tensor:
-    """The sum of the products of the elements of both, flattened."""
+    """Return the sum of the products of the elements of both, flattened."""
     (x1, x2), _ = operands(x1, x2)
     y = bind(matmul_p, reshape(x1, (1, x1.size)), reshape(x2, (x2.size, 1)))
     return reshape(y, ())
@@ -136,7 +138,7 @@ def vdot(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def inner(x1: Any, x2: Any) -> Tensor:
-    """The sum of products over the last axes: (..., k) and (*b, k) give (..., *b)."""
+    """Sum products over the last axes: (..., k) and (*b, k) give (..., *b)."""
     (x1, x2), _ = operands(x1, x2)
     if x1.ndim == 0 or x2.ndim == 0:
         return x1 * x2
@@ -150,23 +152,26 @@ def inner(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def outer(x1: Any, x2: Any) -> Tensor:
-    """All products of an element of x1 with one of x2, as (x1.size, x2.size)."""
+    """Return all products of an element of x1 and an element of x2:
+
+    (x1.size, x2.size).
+    """
     (x1, x2), _ = operands(x1, x2)
     return reshape(x1, (x1.size, 1)) * reshape(x2, (1, x2.size))
 
 
 @operation
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Tensor:
-    """The sum of products over some axes of x1 and of x2.
+    """Sum products over some axes of x1 and of x2.
 
     Args:
         x1: the first tensor.
         x2: the second tensor.
-        axes: a number n: the last n axes of x1 with the first n of x2; or a pair:
-            the axes of x1, and those of x2 that go with them.
+        axes: a number n: the last n axes of x1 with the first n of x2; or a pair: axes
+            of x1, and the corresponding axes of x2.
 
     Returns:
-        A tensor of the other axes of x1, then those of x2.
+        A tensor with the remaining axes of x1, then of x2.
     """
     (x1, x2), _ = operands(x1, x2)
     left, right = _paired_axes(x1, x2, axes)
@@ -207,7 +212,7 @@ def _paired_axes(x1: Tensor, x2: Tensor, axes: Any) -> tuple[list[int], list[int
 
 @operation
 def kron(x1: Any, x2: Any) -> Tensor:
-    """The Kronecker product: x1 with each element replaced by its product with x2."""
+    """Return the Kronecker product: each element of x1 times the whole x2."""
     (x1, x2), _ = operands(*tensors(x1, x2))
     ndim = max(x1.ndim, x2.ndim)
     a = reshape(x1, (1,) * (ndim - x1.ndim) + x1.shape)
@@ -227,15 +232,16 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> Tensor:
-    """The cross product of vectors of 2 or 3 components.
+    """Compute the cross product of vectors of 2 or 3 components.
 
     Args:
         x1: vectors along `axisa`.
-        x2: vectors along `axisb`; the other axes broadcast.
-        axisa: the axis of x1 that holds the components.
-        axisb: that of x2.
-        axisc: that of the result; two vectors of 2 components give a number instead.
-        axis: stands for all three if given.
+        x2: vectors along `axisb`; the remaining axes broadcast.
+        axisa: the axis of x1 with the components.
+        axisb: the axis of x2 with the components.
+        axisc: the axis of the result with the components; two vectors of 2 components
+            give a number instead.
+        axis: replaces all three if given.
     """
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -248,7 +254,7 @@ def cross(
         )
 
     def part(x: Tensor, i: int) -> Any:
-        """The i-th component: 0 for the third of a vector in the plane."""
+        """Return the i-th component: 0 for the third component of a 2-D vector."""
         if i >= x.shape[-1]:
             return convert(0, x.dtype)
         return reshape(slice_axis(x, x.ndim - 1, i, i + 1), x.shape[:-1])

@@ -1,6 +1,6 @@
-"""Convolutions: three primitives, each the gradient of the others, and what uses them.
+"""Convolutions: three primitives, each a gradient of the others, and their users.
 
-The primitives are laid out channels last: x (batch, *spatial, channels), kernel
+The layout of the primitives is channels last: x (batch, *spatial, channels), kernel
 (*size, channels / groups, filters).
 """
 
@@ -32,7 +32,7 @@ def window_counts(
     padding: Pads,
     dilation: Extents,
 ) -> Extents:
-    """How many windows fit along each axis; a ShapeError if none does."""
+    """Return the number of windows along each axis; raise a ShapeError if none fits."""
     counts = []
     axes = zip(spatial, size, strides, padding, dilation, strict=True)
     for n, k, stride, (low, high), d in axes:
@@ -48,7 +48,7 @@ def window_counts(
 
 
 def per_axis(op: str, name: str, value: Any, ndim: int) -> Extents:
-    """An argument given once or for each spatial axis, as a tuple of positive ints."""
+    """Return an argument per spatial axis, as a tuple of positive ints."""
     several = isinstance(value, (tuple, list))
     values = tuple(value) if several else (value,) * ndim
     valid = len(values) == ndim and all(is_int(n) and n > 0 for n in values)
@@ -68,10 +68,10 @@ def padding_pairs(
     strides: Extents,
     dilation: Extents,
 ) -> Pads:
-    """The zeros in front of and behind each axis for padding "valid" or "same".
+    """Return the zeros before and after each axis for padding "valid" or "same".
 
-    "same" gives ceil(extent / stride) windows; of an odd total, the extra zero is
-    behind.
+    "same" gives ceil(extent / stride) windows; if the total is odd, the extra zero is
+    after the axis.
     """
     mode = str(padding).lower()
     if mode not in ("valid", "same"):
@@ -79,7 +79,8 @@ def padding_pairs(
     pairs = [(0, 0)] * len(spatial)
     if mode == "same":
         for i, n in enumerate(spatial):
-            # From the first element of the first window to the last of the last one.
+            # From the first element of the first window to the last element of the last
+            # window.
             last = (n - 1) // strides[i] * strides[i] + (size[i] - 1) * dilation[i]
             total = max(last + 1 - n, 0)
             pairs[i] = (total // 2, total - total // 2)
@@ -88,7 +89,7 @@ def padding_pairs(
 
 
 def spatial_ndim(op: str, x: Tensor) -> int:
-    """The number of spatial axes of a batch of images, 1 to 3."""
+    """Return the number of spatial axes of a batch of images, 1 to 3."""
     if not 3 <= x.ndim <= 5:
         raise ShapeError(
             f"{op}: expected inputs with a batch, 1 to 3 spatial and a channel axis; "
@@ -98,13 +99,13 @@ def spatial_ndim(op: str, x: Tensor) -> int:
 
 
 def channels_last(x: Tensor, data_format: str | None) -> Tensor:
-    """`x` with its channels moved to the last axis."""
+    """Return `x` with its channels moved to the last axis."""
     first = standardize_data_format(data_format) == "channels_first"
     return moveaxis(x, 1, -1) if first else x
 
 
 def in_format(y: Tensor, data_format: str | None) -> Tensor:
-    """`y`, channels last, in the layout that was asked for."""
+    """Return `y`, channels last, in the requested layout."""
     first = standardize_data_format(data_format) == "channels_first"
     return moveaxis(y, -1, 1) if first else y
 
@@ -112,7 +113,7 @@ def in_format(y: Tensor, data_format: str | None) -> Tensor:
 # --- primitives -----------------------------------------------------------------------
 
 
-# `factors`: the dtype to which a backend may round what it multiplies; "": none.
+# `factors`: the dtype to which a backend may round the factors; "": none.
 def conv_spec(
     x: Spec,
     w: Spec,
@@ -122,7 +123,7 @@ def conv_spec(
     groups: int,
     factors: str = "",
 ) -> Spec:
-    """What a convolution makes, on which groups and factors have no effect."""
+    """Infer the spec of a convolution; groups and factors have no effect."""
     out = window_counts("conv", x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     return x.with_shape((x.shape[0], *out, w.shape[-1]))
 
@@ -170,10 +171,10 @@ def _kernel_grad(x: Tensor, g: Tensor, w: Tensor, **attrs: Any) -> Any:
 
 
 def conv_axes(order: str) -> Any:
-    """The rule of a convolution or a gradient of one.
+    """Return the axis rule of a convolution or a gradient of one.
 
-    order: its operands and its result; x, g and w are letters for
-    (batch, ..., channels), (batch, ..., filters) and (..., channels, filters).
+    order: letters of its operands and its result; x, g and w mean (batch, ...,
+    channels), (batch, ..., filters) and (..., channels, filters).
     """
 
     def rule(first: Spec, second: Spec, groups: int, **attrs: Any) -> str:
@@ -185,8 +186,8 @@ def conv_axes(order: str) -> Any:
     return rule
 
 
-# A convolution is linear in x and in w, and so are its gradients: with h the gradient
-# that comes in, each rule swaps h for the argument whose gradient is asked for.
+# A convolution is linear in x and in w, and so are its gradients. With the incoming
+# gradient h, each rule replaces by h the argument whose gradient is computed.
 conv_p: Primitive = primitive(
     "conv",
     Kind.CONTRACT,
@@ -231,7 +232,7 @@ def _check_kernel(op: str, x: Tensor, kernel: Tensor) -> None:
 
 
 def _groups(op: str, x: Tensor, kernel: Tensor) -> int:
-    """How many groups of channels a kernel is for; x is channels last."""
+    """Return the number of groups of channels of a kernel; x is channels last."""
     channels, (taken, filters) = x.shape[-1], kernel.shape[-2:]
     groups = channels // taken if taken else 0
     if groups * taken != channels or groups == 0 or filters % groups:
@@ -251,20 +252,20 @@ def conv(
     data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Tensor:
-    """Convolution over 1 to 3 spatial axes (a cross-correlation: no kernel is flipped).
+    """Convolve over 1 to 3 spatial axes (a cross-correlation: kernels are not flipped).
 
     Args:
-        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) in the
-            format "channels_first".
-        kernel: (*size, channels / groups, filters); the number of groups follows from
-            the channels of inputs and kernel.
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) if
+            data_format is "channels_first".
+        kernel: (*size, channels / groups, filters); the channels of inputs and kernel
+            determine the number of groups.
         strides: the step between windows, one integer or one for each axis.
         padding: "valid" (none) or "same" (ceil(extent / stride) windows).
         data_format: "channels_last", "channels_first", or None for the global default.
         dilation_rate: the step between the elements of a window.
 
     Returns:
-        (batch, *windows, filters), in the layout of inputs.
+        (batch, *windows, filters), in the data format of inputs.
 
     Example:
         >>> import toolkit
@@ -287,7 +288,7 @@ def convolve(
     dilation_rate: Any,
     **more: Any,
 ) -> Tensor:
-    """The convolution by one of the primitives, with more attributes for that."""
+    """Apply one of the convolution primitives, with its further attributes."""
     ndim = spatial_ndim("conv", x)
     x = channels_last(x, data_format)
     _check_kernel("conv", x, kernel)
@@ -310,7 +311,7 @@ def depthwise_conv(
     data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Tensor:
-    """Convolution of each channel with kernels of its own.
+    """Convolve each channel with separate kernels.
 
     Args:
         inputs: as for `conv`.
@@ -318,7 +319,7 @@ def depthwise_conv(
         strides, padding, data_format, dilation_rate: as for `conv`.
 
     Returns:
-        (batch, *windows, channels * multiplier), in the layout of inputs.
+        (batch, *windows, channels * multiplier), in the data format of inputs.
     """
     x, kernel = convert(inputs), convert(kernel)
     spatial_ndim("depthwise_conv", x)
@@ -344,13 +345,14 @@ def separable_conv(
     data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Tensor:
-    """A depthwise convolution, then one with windows of a single element.
+    """Apply a depthwise convolution, then one with windows of one element.
 
     Args:
         inputs: as for `conv`.
         depthwise_kernel: (*size, channels, multiplier).
         pointwise_kernel: (*ones, channels * multiplier, filters).
-        strides, padding, data_format, dilation_rate: of the depthwise convolution.
+        strides, padding, data_format, dilation_rate: parameters of the depthwise
+            convolution.
     """
     y = depthwise_conv(
         inputs, depthwise_kernel, strides, padding, data_format, dilation_rate
@@ -368,21 +370,21 @@ def conv_transpose(
     data_format: str | None = None,
     dilation_rate: Any = 1,
 ) -> Tensor:
-    """The transpose of a convolution: each input element adds a window to the output.
+    """Apply a transposed convolution: each input element adds a window.
 
     Args:
         inputs: (batch, *spatial, channels), or channels first.
         kernel: (*size, filters, channels).
         strides: the step between windows of the output.
         padding: "valid" keeps every window whole; "same" gives extent * stride.
-        output_padding: extra elements behind each axis, or None for the default:
-            with "valid" max(size, stride) - size, with "same" what gives the extent
-            above.
+        output_padding: extra elements after each axis, or None for the default: with
+            "valid" max(size, stride) - size, with "same" the number that gives the
+            extent above.
         data_format: as for `conv`.
         dilation_rate: the step between the elements of a window.
 
     Returns:
-        (batch, *outputs, filters), in the layout of inputs.
+        (batch, *outputs, filters), in the data format of inputs.
     """
     (x, kernel), _ = operands(inputs, kernel)
     op = "conv_transpose"
@@ -398,8 +400,8 @@ def conv_transpose(
     dilation = per_axis(op, "dilation_rate", dilation_rate, ndim)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
     crops = _crops(padding, output_padding, reach, strides)
-    # What is left over behind the last window: a few elements are part of the
-    # primitive's output, which no window reaches; more are appended as zeros.
+    # Remaining elements after the last window: a few belong to the primitive's output,
+    # although no window covers them; the rest is appended as zeros.
     extra = tuple(max(-high, 0) for _, high in crops)
     inner = tuple(min(n, s - 1) for n, s in zip(extra, strides, strict=True))
     pads = tuple((low, max(high, 0)) for low, high in crops)
@@ -414,7 +416,7 @@ def conv_transpose(
 
 
 def _crops(padding: str, extras: Any, reach: Extents, strides: Extents) -> Pads:
-    """What conv_transpose cuts off the whole output; behind an axis it may be < 0.
+    """Return the crops of conv_transpose's full output; after an axis they may be < 0.
 
     Args:
         padding: "valid" or "same".
@@ -437,8 +439,8 @@ def _crops(padding: str, extras: Any, reach: Extents, strides: Extents) -> Pads:
         if mode == "valid":
             crops.append((0, -max(stride - k, 0) if extra is None else -extra))
         else:
-            # The sum of what is kept of the k - 1 elements around the first and the
-            # last window, more than half of it in front.
+            # The number of kept elements among the k - 1 elements before the first and
+            # after the last window; more than half are before.
             kept = k + stride - 2 if extra is None else k + k % 2 - 2 + extra
             front = min(kept - kept // 2, k - 1)
             crops.append((k - 1 - front, k - 1 - (kept - front)))

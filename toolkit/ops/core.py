@@ -1,4 +1,4 @@
-"""Making tensors from other data and back, and facts about them."""
+"""Conversion of tensors from and to other data, and their properties."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHAPED = (KerasTensor, StringTensor)
 def convert_to_tensor(
     x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None
 ) -> Any:
-    """x as a Tensor; strings as a StringTensor, which moves but computes nothing.
+    """Convert x to a Tensor; strings become a StringTensor, which cannot compute.
 
     Args:
         x: a number, an array, a Variable, or nested lists of them, or strings.
@@ -46,12 +46,12 @@ def convert_to_tensor(
 
 @operation
 def array(x: Any, dtype: Any = None) -> Any:
-    """x as a Tensor; like `convert_to_tensor`."""
+    """Convert x to a Tensor, like `convert_to_tensor`."""
     return convert_to_tensor(x, dtype)
 
 
 def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """Return x as a new NumPy array, which may be written to.
+    """Return x as a new, writable NumPy array.
 
     Strings become an array of the dtype object.
     """
@@ -63,31 +63,31 @@ def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 @operation
 def copy(x: Any) -> Tensor:
-    """The same values; a Tensor never changes, so it need not be copied."""
+    """Return the same values; a Tensor is immutable, so it need not be copied."""
     return convert(x)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether x is a Tensor."""
+    """Return whether x is a Tensor."""
     return isinstance(x, Tensor)
 
 
 def shape(x: Any) -> tuple[int | None, ...]:
-    """The shape of x, None where a symbol's extent is unknown."""
+    """Return the shape of x, with None for unknown extents of a symbol."""
     return x.shape if isinstance(x, _SHAPED) else convert(x).shape
 
 
 def ndim(x: Any) -> int:
-    """The number of axes of x."""
+    """Return the number of axes of x."""
     return x.ndim if isinstance(x, _SHAPED) else convert(x).ndim
 
 
 def size(x: Any) -> int | None:
-    """The number of elements of x, None where a symbol's is unknown."""
+    """Return the number of elements of x, or None if a symbol's is unknown."""
     return x.size if isinstance(x, _SHAPED) else convert(x).size
 
 
 def dtype(x: Any) -> str:
-    """The name of the dtype of x."""
+    """Return the name of the dtype of x."""
     found = getattr(x, "dtype", None)
     return convert(x).dtype if found is None else dtypes.standardize(found)

@@ -30,8 +30,8 @@ def dct(
     Args:
         x: real numbers.
         type: 1, 2, 3 or 4. Type 1 needs at least two elements.
-        n: the axis is cut, or filled with zeros, to this extent; None keeps it.
-        axis: of the transform.
+        n: the axis is truncated, or padded with zeros, to this extent; None keeps it.
+        axis: axis of the transform.
         norm: "ortho" scales the result so that the transform is orthogonal; it is not
             defined for type 1.
 
@@ -56,9 +56,9 @@ def idct(
 
     Args:
         x: real numbers.
-        type: of the transform that it inverts: 1, 2, 3 or 4.
-        n: the axis is cut, or filled with zeros, to this extent; None keeps it.
-        axis: of the transform.
+        type: type of the transform to invert: 1, 2, 3 or 4.
+        n: the axis is truncated, or padded with zeros, to this extent; None keeps it.
+        axis: axis of the transform.
         norm: "ortho" or None, as in `dct`.
     """
     x = _prepared("idct", x, type, n, axis, norm)
@@ -69,7 +69,7 @@ def idct(
 def _prepared(
     op: str, x: Any, type: int, n: int | None, axis: int, norm: str | None
 ) -> Tensor:
-    """Return x with the axis of the transform last, and n elements there."""
+    """Return x with the axis of the transform last, and with n elements along it."""
     if type not in _TYPES:
         raise unknown_choice(f"{op}: type", type, _TYPES)
     if norm not in _NORMS:

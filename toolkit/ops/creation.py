@@ -1,4 +1,4 @@
-"""Tensors made from numbers: constants, ranges, grids, windows."""
+"""Creation of tensors from numbers: constants, ranges, grids, windows."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ def _full(shape: Any, value: Any, dtype: str) -> Tensor:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """A tensor whose every element is `fill_value`, floatx unless `dtype` is given."""
+    """Return a tensor filled with `fill_value`, floatx unless `dtype` is given."""
     value = convert(fill_value, dtypes.standardize(dtype))
     return broadcast_to(value, shape)
 
 
 def zeros(shape: Any, dtype: Any = None) -> Tensor:
-    """A tensor of zeros, floatx unless `dtype` is given."""
+    """Return a tensor of zeros, floatx unless `dtype` is given."""
     return _full(shape, 0, dtypes.standardize(dtype))
 
 
 def ones(shape: Any, dtype: Any = None) -> Tensor:
-    """A tensor of ones, floatx unless `dtype` is given."""
+    """Return a tensor of ones, floatx unless `dtype` is given."""
     return _full(shape, 1, dtypes.standardize(dtype))
 
 
 def empty(shape: Any, dtype: Any = None) -> Tensor:
-    """A tensor whose elements do not matter: zeros."""
+    """Return a tensor with unspecified elements: zeros."""
     return zeros(shape, dtype)
 
 
 @operation
 def empty_like(x: Any, dtype: Any = None) -> Tensor:
-    """A tensor in the shape and dtype of x whose elements do not matter: zeros."""
+    """Return a tensor with the shape and dtype of x and unspecified elements: zeros."""
     return zeros_like(x, dtype)
 
 
 @operation
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """`fill_value` everywhere, in the shape and dtype of x."""
+    """Return a tensor filled with `fill_value`, with the shape and dtype of x."""
     x = convert(x)
     value = convert(fill_value, dtypes.standardize(dtype) if dtype else x.dtype)
     return broadcast_to(value, x.shape)
@@ -68,18 +68,18 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
 
 @operation
 def zeros_like(x: Any, dtype: Any = None) -> Tensor:
-    """Zeros in the shape and dtype of x."""
+    """Return zeros with the shape and dtype of x."""
     return full_like(x, 0, dtype)
 
 
 @operation
 def ones_like(x: Any, dtype: Any = None) -> Tensor:
-    """Ones in the shape and dtype of x."""
+    """Return ones with the shape and dtype of x."""
     return full_like(x, 1, dtype)
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Tensor:
-    """Numbers from `start` (0 if `stop` is None) up to `stop`, `step` (1) apart."""
+    """Return numbers from `start` (or 0) up to `stop`, `step` apart."""
     step = 1 if step is None else step
     if stop is None:
         start, stop = 0, start
@@ -103,16 +103,16 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` evenly spaced numbers from `start` to `stop`, along a new `axis`.
+    """Return `num` evenly spaced numbers from `start` to `stop`, along a new `axis`.
 
     Args:
         start: the first number, or a tensor of them.
         stop: the last number; with endpoint=False, the one after the last.
-        num: how many.
-        endpoint: whether `stop` is among them.
-        retstep: whether to return the distance between neighbours too.
-        dtype: of the result; integers are rounded down.
-        axis: where the new axis stands in the result.
+        num: the number of points.
+        endpoint: whether `stop` is the last point.
+        retstep: whether to return the distance between adjacent numbers too.
+        dtype: dtype of the result; integers are rounded down.
+        axis: index of the new axis in the result.
     """
     low, high = floating(start, stop)
     shape = broadcast_shapes("linspace", low.shape, high.shape)
@@ -143,7 +143,7 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:
-    """`base` to the powers `linspace(start, stop)`; arguments as there."""
+    """Return `base` to the powers `linspace(start, stop)`, with the same arguments."""
     powers = linspace(start, stop, num, endpoint, axis=axis)
     return _as_dtype(power(convert(base, powers.dtype), powers), dtype)
 
@@ -157,7 +157,7 @@ def geomspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Tensor:
-    """`num` numbers from `start` to `stop` whose quotients are equal.
+    """Return `num` numbers from `start` to `stop` with equal quotients.
 
     Arguments as for `linspace`. Both ends have the same sign, and neither is 0.
     """
@@ -172,7 +172,7 @@ def geomspace(
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    """An N x M matrix (M = N if None) with ones on its k-th diagonal."""
+    """Return an N x M matrix (M = N if None) with ones on its k-th diagonal."""
     N = index(N)
     M = N if M is None else index(M)
     rows = reshape(arange(N, dtype="int32"), (N, 1))
@@ -181,18 +181,18 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
 
 
 def identity(n: int, dtype: Any = None) -> Tensor:
-    """The n x n identity matrix."""
+    """Return the n x n identity matrix."""
     return eye(n, dtype=dtype)
 
 
 def _is_lower(n: int, m: int, k: int) -> Tensor:
-    """Whether an element of an n x m matrix is on or below the k-th diagonal."""
+    """Return whether elements of an n x m matrix are on or below the k-th diagonal."""
     rows = reshape(arange(n, dtype="int32"), (n, 1))
     return less_equal(reshape(arange(m, dtype="int32"), (1, m)), rows + k)
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
-    """An N x M matrix (M = N if None) of ones on and below its k-th diagonal."""
+    """Return an N x M matrix (M = N if None) of ones on and below its k-th diagonal."""
     return convert(_is_lower(N, N if M is None else M, k), dtypes.standardize(dtype))
 
 
@@ -205,13 +205,13 @@ def _matrices(op: str, x: Any) -> Tensor:
 
 @operation
 def tril(x: Any, k: int = 0) -> Tensor:
-    """The lower triangles of the last two axes, zeros above the k-th diagonal."""
+    """Return the lower triangles of matrices, with zeros above the k-th diagonal."""
     x = _matrices("tril", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k), x, zero_like(x))
 
 
 @operation
 def triu(x: Any, k: int = 0) -> Tensor:
-    """The upper triangles of the last two axes, zeros below the k-th diagonal."""
+    """Return the upper triangles of matrices, with zeros below the k-th diagonal."""
     x = _matrices("triu", x)
     return where(_is_lower(x.shape[-2], x.shape[-1], k - 1), zero_like(x), x)

@@ -1,8 +1,8 @@
-"""Decompositions of matrices and linear systems: primitives, in stacks along any axes.
+"""Matrix decompositions and linear systems: primitives on stacks of matrices.
 
-Their kernels are LAPACK's. The gradients are the analytic ones (Giles 2008, "Collected
-matrix derivative results"; Seeger et al. 2017, arXiv:1710.08717). Where equal singular
-values or eigenvalues make a direction arbitrary, its share of the gradient is 0.
+Their kernels call LAPACK. The gradients are analytic (Giles 2008, "Collected matrix
+derivative results"; Seeger et al. 2017, arXiv:1710.08717). If equal singular values or
+eigenvalues make a direction arbitrary, its contribution to the gradient is 0.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from toolkit.ops.sort import argsort
 
 
 def transposed(x: Tensor) -> Tensor:
-    """The matrices transposed."""
+    """Transpose the matrices."""
     return _swapaxes(x, -1, -2)
 
 
 def scaled_rows(s: Tensor, x: Tensor) -> Tensor:
-    """diag(s) @ x."""
+    """Compute diag(s) @ x."""
     return expand_dims(s, -1) * x
 
 
 def scaled_columns(x: Tensor, s: Tensor) -> Tensor:
-    """x @ diag(s)."""
+    """Compute x @ diag(s)."""
     return x * expand_dims(s, -2)
 
 
 def leading(x: Tensor, axis: int, count: int, rest: bool = False) -> Tensor:
-    """The first `count` elements along a negative axis, or those after them."""
+    """Return the first `count` elements along a negative axis, or the rest."""
     axis += x.ndim
     start, stop = (count, x.shape[axis]) if rest else (0, count)
     return slice_axis(x, axis, start, stop)
 
 
 def need_square(op: str, x: Any) -> None:
-    """A WrongExtentError unless x, a tensor or spec, holds square matrices."""
+    """Raise a WrongExtentError unless x, a tensor or spec, contains square matrices."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise WrongExtentError(
             f"{op}: expected square matrices, shape (..., n, n); received {x.shape}"
@@ -65,7 +65,7 @@ def need_square(op: str, x: Any) -> None:
 def _declare(
     name: str, spec: Any, vjp: Any, square: bool = True, axes: Any = "...__->...__"
 ) -> Primitive:
-    """A primitive of a stack of matrices; spec takes it, its batch shape, m and n."""
+    """Declare a primitive on stacks of matrices; spec also takes batch shape, m, n."""
 
     def checked(x: Spec, *others: Spec, **attrs: Any) -> Any:
         if square:
@@ -102,19 +102,19 @@ solve_p: Primitive = _declare(
 
 
 def right_solve(x: Tensor, a: Tensor) -> Tensor:
-    """x @ inverse(a)."""
+    """Compute x @ inverse(a)."""
     return transposed(bind(solve_p, transposed(a), transposed(x)))
 
 
 def inverse(x: Tensor) -> Tensor:
-    """The inverses of square matrices."""
+    """Invert square matrices."""
     return bind(solve_p, x, eye(x.shape[-1], dtype=x.dtype))
 
 
 slogdet_p: Primitive = _declare(
     "slogdet",
     lambda x, lead, *sizes: (x.with_shape(lead),) * 2,
-    # The sign is constant between the singular matrices.
+    # The sign is constant between singular matrices.
     vjp=lambda g, y, x: expand_dims(g[1], (-2, -1)) * transposed(inverse(x)),
     axes="...__->...",
 )
@@ -139,7 +139,7 @@ def _qr_spec(x: Spec, lead: Any, m: int, n: int, complete: bool) -> tuple[Spec, 
 
 
 def _qr_vjp(g: Any, y: Any, x: Tensor, complete: bool) -> Tensor:
-    """For m >= n; the columns that complete q are arbitrary, so give no gradient."""
+    """Return the gradient for m >= n; the columns that complete q have none."""
     n = x.shape[-1]
     gq, q = (leading(t, -1, n) for t in (g[0], y[0]))
     gr, r = (leading(t, -2, n) for t in (g[1], y[1]))
@@ -156,7 +156,7 @@ def _lu_spec(x: Spec, lead: Any, m: int, n: int) -> tuple[Spec, Spec, Spec]:
 
 
 def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
-    """Of the square part as for it alone; what it leaves over solves a system."""
+    """Return the gradient of the square part, and of the rest by a linear system."""
     (m, n), k = x.shape[-2:], min(x.shape[-2:])
     top, g_top = (leading(leading(t, -1, k), -2, k) for t in (y[0], g[0]))
     lower = tril(top, -1) + eye(k, dtype=top.dtype)
@@ -180,8 +180,8 @@ def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     return take_along_axis(gx, broadcast_to(order, gx.shape), axis=-2)
 
 
-# Row i was exchanged with row pivots[i], one after the other; all that together moved
-# row permutation[i] to row i.
+# Row i is exchanged with row pivots[i], in order; in total row permutation[i] moves to
+# row i.
 lu_p: Primitive = _declare(
     "lu", _lu_spec, _lu_vjp, square=False, axes="...__->...__,..._"
 )
@@ -191,14 +191,14 @@ lu_p: Primitive = _declare(
 
 
 def _reciprocal(x: Tensor) -> Tensor:
-    """1 / x, and 0 where x is 0."""
+    """Compute 1 / x, with 0 where x is 0."""
     zero = equal(x, 0)
     y = 1 / where(zero, x * 0 + 1, x)
     return where(zero, zero_like(y), y)
 
 
 def _gaps(x: Tensor) -> Tensor:
-    """1 / (x[j] - x[i]) for each pair, 0 where they are equal."""
+    """Compute 1 / (x[j] - x[i]) for each pair, with 0 where they are equal."""
     return _reciprocal(expand_dims(x, -2) - expand_dims(x, -1))
 
 
@@ -209,7 +209,7 @@ def _svd_spec(x: Spec, lead: Any, m: int, n: int, full: bool) -> tuple[Spec, ...
 
 
 def _svd_vjp(g: Any, y: Any, x: Tensor, full: bool) -> Tensor:
-    """The vectors that complete u and v are arbitrary, so give no gradient."""
+    """Return the gradient; the vectors that complete u and v have none."""
     s, k = y[1], y[1].shape[-1]
     u, gu = (leading(t, -1, k) for t in (y[0], g[0]))
     v, gv = (transposed(leading(t, -2, k)) for t in (y[2], g[2]))
@@ -220,7 +220,7 @@ def _svd_vjp(g: Any, y: Any, x: Tensor, full: bool) -> Tensor:
         return inner + transposed(inner)
 
     def outside(w: Tensor, gw: Tensor) -> Tensor:
-        """The part of gw that w does not span, by the singular values."""
+        """Return the part of gw outside the span of w, over the singular values."""
         return scaled_columns(gw - matmul(w, matmul(transposed(w), gw)), inverted)
 
     inner = scaled_columns(turned(u, gu), s) + scaled_rows(s, turned(v, gv))
@@ -254,7 +254,7 @@ eigh_p: Primitive = _declare(
 
 
 def _eig_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
-    """As for `eigh`, without what would change the length of a vector."""
+    """Return the gradient as for `eigh`, except for the length of vectors."""
     w, v = y
     unit = eye(w.shape[-1], dtype=w.dtype)
     inner = matmul(transposed(v), g[1])

@@ -1,4 +1,4 @@
-"""einsum: sums of products over named axes, as a chain of matrix products."""
+"""einsum: sums of products over named axes, as a sequence of matrix products."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from toolkit.ops.shape import broadcast_to, expand_dims, reshape, transpose
 from toolkit.ops.symbolic import operation
 
 Labels = list[str]
-Term = tuple[Tensor, Labels]  # a tensor, and a label for each of its axes
+Term = tuple[Tensor, Labels]  # a tensor, with a label for each axis
 
 
 @operation
 def einsum(subscripts: str, *operands: Any) -> Tensor:
-    """The sum of products of the operands over the axes named in `subscripts`.
+    """Sum products of the operands over the axes named in `subscripts`.
 
     Args:
         subscripts: one letter per axis, commas between operands, "->" before the axes
             of the result: "bij,bjk->bik". A letter that the result lacks is summed
-            over, one that an operand repeats takes the diagonal. "..." stands for
+            over; a letter that an operand repeats selects the diagonal. "..." means
             axes that broadcast. Without "->", the result has the letters that occur
             once, in alphabetical order.
         operands: one tensor for each part of the subscripts.
@@ -67,14 +67,14 @@ def _promoted(xs: Sequence[Any]) -> list[Tensor]:
 
 
 def _widened(x: Tensor) -> Tensor:
-    """int8 as int32, which holds sums and products."""
+    """Convert int8 to int32, which can hold sums and products."""
     return convert(x, "int32") if x.dtype == "int8" else x
 
 
 def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels]:
-    """The labels of each operand and of the result; "..." becomes labels "0", "1", ...
+    """Return the labels of operands and result; "..." becomes "0", "1", ...
 
-    The last of the axes that "..." stands for has the label "0".
+    The last axis of "..." has the label "0".
     """
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     parts = left.split(",")
@@ -117,7 +117,7 @@ def _labels(subscripts: str, part: str, ndim: int) -> Labels:
 
 
 def _diagonals(subscripts: str, x: Tensor, labels: Labels) -> Term:
-    """x with the diagonal instead of the axes of a repeated label."""
+    """Replace the axes of a repeated label by the diagonal of x."""
     while repeated := next((c for c in labels if labels.count(c) > 1), None):
         first = labels.index(repeated)
         second = labels.index(repeated, first + 1)
@@ -133,7 +133,7 @@ def _diagonals(subscripts: str, x: Tensor, labels: Labels) -> Term:
 
 
 def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
-    """The extent of each label; 1 gives way to any other."""
+    """Return the extent of each label; an extent of 1 broadcasts to any other."""
     extents: dict[str, int] = {}
     for x, labels in terms:
         for label, n in zip(labels, x.shape, strict=True):
@@ -148,13 +148,13 @@ def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
 
 
 def _without_broadcast(x: Tensor, labels: Labels, extents: dict[str, int]) -> Term:
-    """x without the axes of extent 1 that broadcast."""
+    """Return x without the axes of extent 1 that broadcast."""
     kept = [i for i, label in enumerate(labels) if x.shape[i] == extents[label]]
     return reshape(x, [x.shape[i] for i in kept]), [labels[i] for i in kept]
 
 
 def _summed(x: Tensor, labels: Labels, kept: set[str]) -> Term:
-    """x summed over the labels that nothing needs any more."""
+    """Sum x over the labels that are not needed any more."""
     axes = tuple(i for i, label in enumerate(labels) if label not in kept)
     if not axes:
         return x, labels
@@ -163,7 +163,7 @@ def _summed(x: Tensor, labels: Labels, kept: set[str]) -> Term:
 
 
 def _contract(left: Term, right: Term, kept: set[str]) -> Term:
-    """The product of two terms, summed over what is in both and not in `kept`."""
+    """Return the product of two terms, summed over common labels not in `kept`."""
     a, a_labels = _summed(*left, kept.union(right[1]))
     b, b_labels = _summed(*right, kept.union(left[1]))
     both = [c for c in a_labels if c in b_labels]
@@ -175,7 +175,7 @@ def _contract(left: Term, right: Term, kept: set[str]) -> Term:
     sizes |= dict(zip(a_labels, a.shape, strict=True))
 
     def arranged(x: Tensor, labels: Labels, *groups: Labels) -> Tensor:
-        """x as a stack of matrices, whose axes are the products of two groups."""
+        """Return x as a stack of matrices, with the axes of two groups merged."""
         order = [*batch, *(label for group in groups for label in group)]
         shape = [sizes[c] for c in batch]
         shape += [math.prod(sizes[c] for c in group) for group in groups]
@@ -184,9 +184,9 @@ def _contract(left: Term, right: Term, kept: set[str]) -> Term:
     is_product = bool(depth) and bool(rows or columns or not batch)
     if not is_product or a.dtype != b.dtype:
         a, b = _widened(a), _widened(b)
-    if not depth:  # nothing to sum: each row times each column
+    if not depth:  # no sum: each row times each column
         product = arranged(a, a_labels, rows, []) * arranged(b, b_labels, [], columns)
-    elif not is_product:  # many short scalar products
+    elif not is_product:  # many short dot products
         product = arranged(a, a_labels, depth) * arranged(b, b_labels, depth)
         product = bind(sum_p, product, axis=(product.ndim - 1,), keepdims=False)
     else:
@@ -203,9 +203,9 @@ def _transposed(x: Tensor, labels: Labels, order: Labels) -> Tensor:
 def _ordered(
     x: Tensor, labels: Labels, output: Labels, extents: dict[str, int]
 ) -> Tensor:
-    """x with its axes in the order of `output`."""
+    """Return x with its axes in the order of `output`."""
     x = _transposed(x, labels, [label for label in output if label in labels])
     for axis, label in enumerate(output):
-        if label not in labels:  # its extent was 1 in every operand but this one
+        if label not in labels:  # its extent was 1 in every other operand
             x = expand_dims(x, axis)
     return broadcast_to(x, [extents[label] for label in output])

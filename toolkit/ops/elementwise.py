@@ -1,8 +1,8 @@
-"""Elementwise primitives, one row each, and the public functions over them.
+"""Elementwise primitives, one row each, and their public functions.
 
-A row holds the scalar rule, from which every backend's code is generated, and the
-gradient. Rules use `g` for the incoming gradient, `y` for the result, `x` and so on
-for the inputs.
+A row contains the scalar rule, from which every backend generates code, and the
+gradient. Rules use `g` for the incoming gradient, `y` for the result, `x` and so on for
+the inputs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def elementwise(
     """Declare an elementwise primitive.
 
     Args:
-        name: the primitive's name, also of its scalar operation.
-        scalar: one element, in the scalar vocabulary.
+        name: name of the primitive, and of its scalar function.
+        scalar: the rule for one element, in the scalar vocabulary.
         vjp: as for every primitive.
-        result: the dtype of the output, or a function of the last input's.
+        result: the dtype of the output, or a function of the last input's dtype.
     """
 
     def spec(*inputs: Spec) -> Spec:
@@ -57,7 +57,7 @@ class Unary(Protocol):
 
 
 class Binary(Protocol):
-    """A public function of two inputs, which are promoted."""
+    """A public function of two inputs, with dtype promotion."""
 
     def __call__(self, x1: Any, x2: Any) -> Tensor: ...
 
@@ -165,12 +165,12 @@ bitwise_not_p: Primitive = elementwise("bitwise_not", lambda s, x: s.bitwise_not
 
 
 def _share_of_ties(g: Tensor, y: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """The gradient of the winner; where both win, half each."""
+    """Return the gradient of the selected input; half for each if they are equal."""
     return where(equal(x, y), where(equal(other, y), 0.5 * g, g), zero_like(g))
 
 
 def zero_like(g: Tensor) -> Tensor:
-    """A zero that broadcasts against `g`."""
+    """Return a zero that broadcasts with `g`."""
     return convert(0, g.dtype)
 
 
@@ -180,7 +180,8 @@ def _power_vjp_base(g: Tensor, y: Tensor, x: Tensor, p: Tensor) -> Tensor:
 
 
 def _power_vjp_exponent(g: Tensor, y: Tensor, x: Tensor, p: Tensor) -> Tensor:
-    # y * log(x), with the limit 0 at x = 0, and no NaN from the branch not taken.
+    # y * log(x), with the limit 0 at x = 0, and no NaN from the branch that is not
+    # selected.
     positive = greater(x, 0)
     return where(positive, g * y * log(where(positive, x, x * 0 + 1)), zero_like(g))
 
@@ -282,7 +283,7 @@ where_p: Primitive = elementwise(
 
 
 def _floating(record: Primitive, doc: str) -> Unary:
-    """The public function of a primitive that computes in floating point."""
+    """Return the public function of a primitive that computes in floating point."""
 
     def function(x: Any) -> Tensor:
         return bind(record, to_float(x))
@@ -291,7 +292,7 @@ def _floating(record: Primitive, doc: str) -> Unary:
 
 
 def _numeric(record: Primitive, doc: str) -> Unary:
-    """The public function of a primitive of one input of any dtype."""
+    """Return the public function of a primitive of one input of any dtype."""
 
     def function(x: Any) -> Tensor:
         return bind(record, convert(x))
@@ -300,7 +301,7 @@ def _numeric(record: Primitive, doc: str) -> Unary:
 
 
 def _binary(record: Primitive, doc: str) -> Binary:
-    """The public function of a primitive whose two inputs are promoted."""
+    """Return the public function of a primitive with two promoted inputs."""
 
     def function(x1: Any, x2: Any) -> Tensor:
         (x1, x2), _ = operands(x1, x2)
@@ -310,7 +311,7 @@ def _binary(record: Primitive, doc: str) -> Binary:
 
 
 def published(function: F, name: str, doc: str) -> F:
-    """The function as a public one."""
+    """Set the name and the docstring of a public function."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return operation(function)
@@ -366,14 +367,14 @@ less_equal: Binary = _binary(less_equal_p, "x1 <= x2, elementwise.")
 
 @operation
 def sign(x: Any) -> Tensor:
-    """-1, 0 or 1 by the sign of x, elementwise; of booleans, x itself."""
+    """Return -1, 0 or 1 by the sign of x, elementwise; booleans unchanged."""
     x = convert(x)
     return x if x.dtype == "bool" else bind(sign_p, x)
 
 
 @operation
 def power(x1: Any, x2: Any) -> Tensor:
-    """x1 ** x2, elementwise."""
+    """Compute x1 ** x2, elementwise."""
     if isinstance(x2, (int, float)) and x2 == 2:
         (x1, _), _ = operands(x1, x2)
         return bind(multiply_p, x1, x1)
@@ -385,21 +386,21 @@ def power(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def greater(x1: Any, x2: Any) -> Tensor:
-    """x1 > x2, elementwise."""
+    """Compute x1 > x2, elementwise."""
     (x1, x2), _ = operands(x1, x2)
     return bind(less_p, x2, x1)
 
 
 @operation
 def greater_equal(x1: Any, x2: Any) -> Tensor:
-    """x1 >= x2, elementwise."""
+    """Compute x1 >= x2, elementwise."""
     (x1, x2), _ = operands(x1, x2)
     return bind(less_equal_p, x2, x1)
 
 
 @operation
 def divide(x1: Any, x2: Any) -> Tensor:
-    """x1 / x2, elementwise, in floating point."""
+    """Compute x1 / x2, elementwise, in floating point."""
     return bind(divide_p, *floating(x1, x2))
 
 
@@ -408,15 +409,15 @@ true_divide = divide
 
 @operation
 def arctan2(x1: Any, x2: Any) -> Tensor:
-    """The angle of the point (x2, x1) in radians, elementwise."""
+    """Return the angle of the point (x2, x1) in radians, elementwise."""
     return bind(arctan2_p, *floating(*tensors(x1, x2)))
 
 
 @operation
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition is true, x2 elsewhere; they broadcast.
+    """Return x1 where the condition is true, x2 elsewhere; they broadcast.
 
-    With the condition alone: the indices where it is true, as `nonzero`.
+    With only the condition: the indices where it is true, as `nonzero`.
     """
     if x1 is None and x2 is None:
         return nonzero(condition)
@@ -430,9 +431,9 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 @operation
 def nonzero(x: Any) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not zero, one int32 tensor per axis.
+    """Return the indices of the elements that are not zero, one int32 tensor per axis.
 
-    How many there are depends on the values, so it cannot be traced.
+    Their number depends on the values, so this cannot be traced.
     """
     x = convert(x)
     extent = unknown_extent(x)

@@ -1,4 +1,4 @@
-"""Integers as positions: one-hot codes, counts, and sums over segments."""
+"""Encoding of integers: one-hot codes, counts, and segment reductions."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ def _no_sparse(op: str, sparse: bool) -> None:
 
 
 def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:
-    """Numbers of any dtype as indices, int32 or int64.
+    """Convert numbers of any dtype to indices, int32 or int64.
 
     Args:
-        op: what messages call the caller.
+        op: name of the caller in messages.
         x: any shape.
-        otherwise: the index that stands for a fraction, where values are known only
-            when a program runs.
+        otherwise: the index for a fraction, if values are known only at run time.
 
     Raises:
-        ArgumentError: the values are known, and there is a fraction among them.
+        ArgumentError: the values are known, and one of them is a fraction.
     """
     integer = "int64" if x.dtype in ("int64", "uint32", "uint64") else "int32"
     if not dtypes.is_float(x.dtype):
@@ -55,14 +54,14 @@ def whole_indices(op: str, x: Tensor, otherwise: int) -> Tensor:
 def one_hot(
     x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
 ) -> Tensor:
-    """1 at the position that x names, 0 elsewhere.
+    """Return 1 at the index in x, 0 elsewhere.
 
     Args:
-        x: integers; those outside of [0, num_classes) give zeros only. Floats must be
+        x: integers; integers outside [0, num_classes) give zeros only. Floats must be
             whole numbers; a fraction in a compiled function gives zeros too.
         num_classes: the extent of the new axis.
-        axis: where the new axis stands in the result.
-        dtype: of the result; floatx if None.
+        axis: index of the new axis in the result.
+        dtype: dtype of the result; floatx if None.
         sparse: must be False; there are no sparse tensors.
     """
     _no_sparse("one_hot", sparse)
@@ -87,15 +86,15 @@ def multi_hot(
     sparse: bool = False,
     num_tokens: int | None = None,
 ) -> Tensor:
-    """1 at each of the positions that the last axis names, 0 elsewhere.
+    """Return 1 at each of the indices along the last axis, 0 elsewhere.
 
     Args:
         inputs: integers, (n,) or (batch, n).
-        num_classes: the extent of the axis that holds the code.
-        axis: where that axis stands in the one-hot codes that are joined.
-        dtype: of the result; floatx if None.
+        num_classes: the extent of the axis of the code.
+        axis: index of that axis in the one-hot codes that are combined.
+        dtype: dtype of the result; floatx if None.
         sparse: must be False; there are no sparse tensors.
-        num_tokens: an older name of num_classes.
+        num_tokens: a deprecated name of num_classes.
     """
     _no_sparse("multi_hot", sparse)
     num_classes = num_tokens if num_classes is None else num_classes
@@ -110,17 +109,17 @@ def multi_hot(
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False
 ) -> Tensor:
-    """How often each of 0, 1, 2, ... occurs, in each row if x has two axes.
+    """Count the occurrences of 0, 1, 2, ..., in each row if x has two axes.
 
     Args:
         x: integers >= 0, (n,) or (batch, n).
-        weights: of x's shape: what each occurrence counts; 1 if None.
-        minlength: the least extent of the result. Inside a traced function, where
-            the largest value is not known, it is the extent of the result.
+        weights: has x's shape: the weight of each occurrence; 1 if None.
+        minlength: the minimum extent of the result. Inside a traced function, where the
+            largest value is unknown, it is the extent of the result.
         sparse: must be False; there are no sparse tensors.
 
     Returns:
-        (length,) or (batch, length), int32, or the dtype that x and weights share.
+        (length,) or (batch, length), int32, or the common dtype of x and weights.
     """
     _no_sparse("bincount", sparse)
     dtype = "int32" if weights is None else operands(x, weights)[1]
@@ -129,7 +128,7 @@ def bincount(
         raise ShapeError(f"bincount: expected 1 or 2 axes; received {x.shape}")
     counted = broadcast_to(convert(1 if weights is None else weights, dtype), x.shape)
     length = _count_of_bins(x, minlength)
-    # Negative numbers would count from the end; past it they are refused.
+    # Negative numbers would index from the end; an index past it raises an error.
     places = where(less(x, 0), length, x)
     blank = zeros((*x.shape[:-1], length), counted.dtype)
     return bind(put_along_axis_p, blank, places, counted, axis=x.ndim - 1, mode="add")
@@ -153,7 +152,7 @@ def _segments(
     start: Any,
     mode: str,
 ) -> Tensor:
-    """Combine the rows of each segment into `start`; ids out of range are left out."""
+    """Combine the rows of each segment into `start`; ids out of range are ignored."""
     data, ids = convert(data), as_indices(op, segment_ids)
     if ids.ndim != 1 or ids.shape != data.shape[:1]:
         raise ShapeError(
@@ -166,7 +165,7 @@ def _segments(
         values = known_values(op, ids, "give `num_segments`")
         num_segments = int(values.max(initial=-1)) + 1
     inside = logical_and(greater_equal(ids, 0), less(ids, num_segments))
-    # One segment more takes what belongs to none.
+    # One extra segment receives the rows that belong to none.
     ids = where(inside, ids, num_segments)
     blank = full((num_segments + 1, *data.shape[1:]), start(data.dtype), data.dtype)
     y = bind(scatter_p, blank, ids, data, axis=0, mode=mode)
@@ -177,13 +176,13 @@ def _segments(
 def segment_sum(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """The sum of the rows of each segment.
+    """Sum the rows of each segment.
 
     Args:
         data: (n, ...).
-        segment_ids: (n,), the segment that each row belongs to; negative: to none.
-        num_segments: the extent of the result; by default the largest id + 1.
-        sorted: whether the ids ascend; it has no effect here.
+        segment_ids: (n,), the segment of each row; negative: none.
+        num_segments: the extent of the result; default: the largest id + 1.
+        sorted: whether the ids ascend; no effect.
 
     Returns:
         (num_segments, ...).
@@ -197,7 +196,7 @@ def segment_sum(
 def segment_prod(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """The product of the rows of each segment; arguments as for `segment_sum`.
+    """Multiply the rows of each segment; arguments as for `segment_sum`.
 
     `sorted` has no effect.
     """
@@ -210,7 +209,7 @@ def segment_prod(
 def segment_max(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """The maximum of the rows of each segment; arguments as for `segment_sum`.
+    """Return the maximum of the rows of each segment; arguments as for `segment_sum`.
 
     `sorted` has no effect.
 
@@ -225,7 +224,7 @@ def segment_max(
 def segment_min(
     data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
-    """The minimum of the rows of each segment; arguments as for `segment_sum`.
+    """Return the minimum of the rows of each segment; arguments as for `segment_sum`.
 
     `sorted` has no effect.
 
@@ -238,7 +237,7 @@ def segment_min(
 
 @operation
 def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
-    """For each index into a flattened tensor of `shape`, its index along each axis."""
+    """Convert indices into a flattened tensor of `shape` to indices along its axes."""
     indices = convert(indices)
     dtype = indices.dtype
     indices = as_indices("unravel_index", indices)

@@ -34,7 +34,7 @@ def _dft_spec(real: Spec, imag: Spec, axis: int, inverse: bool) -> tuple[Spec, S
 
 
 # The sums of x[k] * exp(-2 pi i j k / n), or of exp(+...) if inverse, without 1 / n:
-# so each is the adjoint of the other.
+# each is the adjoint of the other.
 dft_p: Primitive = primitive(
     "dft",
     Kind.CONTRACT,
@@ -62,9 +62,9 @@ def _irdft_spec(real: Spec, imag: Spec, length: int) -> Spec:
     return Spec((*real.shape[:-1], length), real.dtype)
 
 
-# The first n // 2 + 1 of the sums above of real numbers, along the last axis. Its
-# adjoint is the real part of the inverse sums of so many frequencies, with zeros for
-# the others.
+# The first n // 2 + 1 of the sums above for real numbers, along the last axis. Its
+# adjoint is the real part of the inverse sums of these frequencies, with zeros for the
+# remaining ones.
 rdft_p: Primitive = primitive(
     "rdft",
     Kind.CONTRACT,
@@ -82,7 +82,7 @@ irdft_p: Primitive = primitive(
 
 
 def _pair(op: str, x: Any, axes: int) -> Pair:
-    """A complex tensor of at least so many axes, checked."""
+    """Check a complex tensor with at least `axes` axes."""
     if not isinstance(x, (tuple, list)) or len(x) != 2:
         raise ArgumentError(
             f"{op}: expected a tuple of two tensors, real and imaginary; received {x!r}"
@@ -97,7 +97,7 @@ def _pair(op: str, x: Any, axes: int) -> Pair:
 
 
 def _transform(x: Pair, axes: int, inverse: bool = False) -> Pair:
-    """Along each of the last `axes` axes."""
+    """Transform along each of the last `axes` axes."""
     last = x[0].ndim
     for axis in range(last - axes, last):
         x = bind(dft_p, *x, axis=axis, inverse=inverse)
@@ -106,7 +106,7 @@ def _transform(x: Pair, axes: int, inverse: bool = False) -> Pair:
 
 @operation
 def fft(x: Any) -> Pair:
-    """The discrete Fourier transform along the last axis.
+    """Compute the discrete Fourier transform along the last axis.
 
     y[j] = sum(x[k] * exp(-2 pi i j k / n))
 
@@ -114,27 +114,27 @@ def fft(x: Any) -> Pair:
         x: (real, imaginary), both (..., n).
 
     Returns:
-        (real, imaginary) of the same shape.
+        (real, imaginary) with the same shape.
     """
     return _transform(_pair("fft", x, 1), 1)
 
 
 @operation
 def fft2(x: Any) -> Pair:
-    """The Fourier transform over the last two axes; arguments as for `fft`."""
+    """Compute the Fourier transform over the last two axes; arguments as for `fft`."""
     return _transform(_pair("fft2", x, 2), 2)
 
 
 @operation
 def ifft2(x: Any) -> Pair:
-    """The inverse of `fft2`."""
+    """Compute the inverse of `fft2`."""
     real, imag = _transform(_pair("ifft2", x, 2), 2, inverse=True)
     count = math.prod(real.shape[-2:])
     return real / count, imag / count
 
 
 def resized(x: Tensor, n: int) -> Tensor:
-    """Return the last axis cut, or filled with zeros, to n elements."""
+    """Return the last axis truncated, or padded with zeros, to n elements."""
     last = x.ndim - 1
     if n <= x.shape[last]:
         return slice_axis(x, last, 0, n)
@@ -150,11 +150,11 @@ def _length(op: str, n: int) -> int:
 
 @operation
 def rfft(x: Any, fft_length: int | None = None) -> Pair:
-    """The Fourier transform of real numbers along the last axis.
+    """Compute the Fourier transform of real numbers along the last axis.
 
     Args:
         x: (..., n).
-        fft_length: x is cut or filled up with zeros to it; n if None.
+        fft_length: x is truncated or padded with zeros to it; n if None.
 
     Returns:
         (real, imaginary), both (..., fft_length // 2 + 1): the second half of the
@@ -170,7 +170,7 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
 
 @operation
 def irfft(x: Any, fft_length: int | None = None) -> Tensor:
-    """The inverse of `rfft`.
+    """Compute the inverse of `rfft`.
 
     Args:
         x: (real, imaginary), both (..., m).
@@ -179,8 +179,8 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     real, imag = _pair("irfft", x, 1)
     m = real.shape[-1]
     n = _length("irfft", 2 * (m - 1) if fft_length is None else fft_length)
-    # Each frequency stands for itself and its mirror image, but for the first one and,
-    # where n is even, the middle one.
+    # Each frequency counts for itself and its mirror image, except the first one and,
+    # if n is even, the middle one.
     check_range(n // 2 + 1)
     weights = np.full(n // 2 + 1, 2 / n)
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
@@ -195,7 +195,7 @@ _WINDOWS = {"hann": 0.5, "hamming": 0.54}
 
 
 def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> Tensor:
-    """The window with zeros on both sides; all ones if it is None."""
+    """Return the window with zeros on both sides; all ones if it is None."""
     check_range(fft_length)
     if window is None:
         return convert(np.ones(fft_length), dtype)
@@ -239,19 +239,19 @@ def stft(
     window: Any = "hann",
     center: bool = True,
 ) -> Pair:
-    """The Fourier transforms of overlapping pieces of the last axis.
+    """Compute the Fourier transforms of overlapping frames of the last axis.
 
     Args:
         x: (..., samples), float32 or float64.
         sequence_length: samples that the window covers.
-        sequence_stride: samples between the starts of neighbouring pieces.
-        fft_length: samples of a piece; the window stands in its middle.
+        sequence_stride: samples between the starts of adjacent frames.
+        fft_length: samples of a frame; the window is in its middle.
         window: "hann", "hamming", weights (sequence_length,), or None: all ones.
-        center: whether to mirror fft_length // 2 samples at both ends, so that piece t
+        center: whether to mirror fft_length // 2 samples at both ends, so that frame t
             is centered at t * sequence_stride.
 
     Returns:
-        (real, imaginary), both (..., pieces, fft_length // 2 + 1).
+        (real, imaginary), both (..., frames, fft_length // 2 + 1).
     """
     _check_lengths("stft", sequence_length, sequence_stride, fft_length)
     x = convert(x)
@@ -265,7 +265,7 @@ def stft(
 
 
 def overlap_add(x: Tensor, stride: int) -> Tensor:
-    """The sum of pieces (..., pieces, length) that start `stride` apart."""
+    """Sum frames (..., frames, length) that start `stride` apart."""
     *rest, pieces, length = x.shape
     places, run = sequence_runs(pieces, length, stride)
     count = (pieces - 1) * stride + length
@@ -285,16 +285,16 @@ def istft(
     window: Any = "hann",
     center: bool = True,
 ) -> Tensor:
-    """The inverse of `stft`, as far as its windows overlap.
+    """Compute the inverse of `stft`, as far as its windows overlap.
 
     Args:
-        x: (real, imaginary), both (..., pieces, fft_length // 2 + 1).
+        x: (real, imaginary), both (..., frames, fft_length // 2 + 1).
         sequence_length: as for `stft`.
         sequence_stride: as for `stft`.
         fft_length: as for `stft`.
-        length: samples of the result; by default as many as the pieces reach.
-        window: as for `stft`; with None, overlapping pieces are added up, and what
-            that repeats is not divided out.
+        length: samples of the result; default: the samples that the frames cover.
+        window: as for `stft`; with None, overlapping frames are added, and the sum is
+            not normalized.
         center: as for `stft`.
     """
     _check_lengths("istft", sequence_length, sequence_stride, fft_length)

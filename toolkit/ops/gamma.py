@@ -1,7 +1,7 @@
-"""The gamma function and its relatives: logarithm, derivatives, incomplete integrals.
+"""The gamma function and related functions: logarithm, derivatives, zeta.
 
-All of them compute in float64 and return the dtype of their arguments. They are written
-in differentiable operations, so each has derivatives of any order.
+All of them compute in float64 and return the dtype of their arguments. They consist of
+differentiable operations, so each has derivatives of any order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from toolkit.ops.symbolic import operation
 
 INF, NAN = math.inf, math.nan
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_STIRLING_BORDER = 8.0  # the series below is exact to float64 from here on
+_STIRLING_BORDER = 8.0  # the series below is exact in float64 from this value
 
 # Bernoulli numbers B[2], B[4], ..., B[24].
 _BERNOULLI = [
@@ -57,7 +57,8 @@ _LOG_GAMMA = [
     *(8.254150281631144e-16, -1.3490578987574844e-16, 2.209876116782623e-17),
     -3.6274129549239766e-18,
 ]
-# Of digamma(x) / (x - r), where r = _ROOT + _ROOT_REST is the positive root of digamma:
+# Coefficients of digamma(x) / (x - r), where r = _ROOT + _ROOT_REST is the positive
+# root of digamma:
 _DIGAMMA = [
     *(0.983570260441567, -0.2270640863346444, 0.03336889902393011),
     *(-0.005320077271596548, 0.0008788656937820505, -0.00014773492650606044),
@@ -173,9 +174,11 @@ def digamma(x: Any) -> Tensor:
     return convert(where(is_pole, NAN, y), dtype)
 
 
-# Terms that `zeta` adds one by one; then it uses the formula of Euler and Maclaurin.
+# The number of terms that `zeta` adds directly; the Euler-Maclaurin formula gives the
+# rest.
 _DIRECT_TERMS = 10
-_LARGEST_ORDER = 400.0  # above, the rest of zeta is 0 next to its first terms
+# above, the later terms of zeta are 0 relative to the first ones
+_LARGEST_ORDER = 400.0
 
 
 def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
@@ -196,8 +199,8 @@ def zeta(x: Any, q: Any) -> Tensor:
 
     Args:
         x: the exponents, > 1; the result is infinite at 1 and NaN below.
-        q: where the sum begins. Negative values need integers as exponents. At 0 and
-            at negative integers the result is infinite for even exponents.
+        q: the start of the sum. Negative values need integer exponents. At 0 and at
+            negative integers the result is infinite for even exponents.
 
     Example:
         >>> import toolkit
@@ -209,7 +212,7 @@ def zeta(x: Any, q: Any) -> Tensor:
     order = where(is_valid, x, 2.0)
     is_left, is_whole = less(q, 0), equal(x, floor(x))
     is_pole = equal(q, floor(q)) & logical_not(greater(q, 0))
-    # The terms with a negative base are, up to their sign, a finite sum from 1 - f on.
+    # The terms with a negative base are, up to their sign, a finite sum from 1 - f.
     base = where(is_pole, -0.5, q)
     fraction = where(is_left, base - floor(base), 0.5)
     inner = where(is_pole | isinf(q), 0.5, q)
@@ -230,8 +233,8 @@ def polygamma(n: Any, x: Any) -> Tensor:
     """Return the derivative of order n of `digamma`, elementwise.
 
     Args:
-        n: the orders: integers >= 0, of a float dtype or of an integer one. Others
-            give NaN.
+        n: the orders: integers >= 0, with a float or an integer dtype. All other
+            numbers give NaN.
         x: real numbers.
 
     Example:

@@ -30,17 +30,17 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def get_item(x: Any, key: Any) -> Tensor:
-    """x[key], as in NumPy.
+    """Return x[key], as in NumPy.
 
     Args:
         x: a tensor.
-        key: an integer, a slice, None, Ellipsis, an array of integers or booleans,
-            or a tuple of them; a list with slices, None or Ellipsis counts as one.
-            Integers may be tensors. Boolean arrays are for
-            tensors whose values are known: not inside a traced function.
+        key: an integer, a slice, None, Ellipsis, an array of integers or booleans, or a
+            tuple of them; a list with slices, None or Ellipsis is treated as a tuple.
+            Integers may be tensors. Boolean arrays need known values: they do not work
+            inside a traced function.
     """
     x = convert(x)
-    if type(key) is int and x.shape:  # the usual case, without a plan
+    if type(key) is int and x.shape:  # fast path for the most frequent case
         i = _position(x, 0, key)
         return reshape(slice_axis(x, 0, i, i + 1), x.shape[1:])
     if isinstance(key, list) and any(isinstance(k, _NO_NUMBERS) for k in key):
@@ -59,7 +59,7 @@ _NO_NUMBERS = (slice, type(None), type(Ellipsis))
 
 
 class _Mask:
-    """The positions along the i-th axis of a boolean array."""
+    """The indices along the i-th axis of a boolean array."""
 
     def __init__(self, shape: tuple[int, ...], i: int, positions: Any) -> None:
         self.extent = shape[i]
@@ -67,7 +67,7 @@ class _Mask:
 
 
 def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
-    """The key with masks as index arrays and slices for all axes not mentioned."""
+    """Return the key with masks as index arrays and slices for all other axes."""
     items: list[Any] = []
     for item in key:
         if item is None or isinstance(item, (int, np.integer, slice)):
@@ -93,7 +93,7 @@ def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
 
 
 def _arrays(item: Any) -> list[Any]:
-    """An array in a key as integer tensors: a mask of n axes becomes n of them."""
+    """Return an array in a key as integer tensors; a mask of n axes becomes n."""
     try:
         index = convert(item)
     except (TypeError, ArgumentError):
@@ -109,22 +109,22 @@ def _arrays(item: Any) -> list[Any]:
 
 
 class _Plan(NamedTuple):
-    """x is sliced, reshaped to `shape`, then gathered along the axes of `arrays`."""
+    """Plan: slice x, reshape it to `shape`, gather along the axes of `arrays`."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
     step: tuple[int, ...]
     shape: tuple[int, ...]
     arrays: dict[int, Tensor]  # axis after the reshape -> indices
-    together: bool  # whether the index arrays stand side by side in the key
-    whole: bool  # whether the slice takes everything
+    together: bool  # whether the index arrays are adjacent in the key
+    whole: bool  # whether the slice takes all elements
 
 
 def _plan(x: Tensor, items: list[Any]) -> _Plan:
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     arrays: dict[int, Tensor] = {}
-    places = []  # where integers and arrays stand in the key
+    places = []  # indices of integers and arrays in the key
     for place, item in enumerate(items):
         axis = len(bounds)
         if item is None:
@@ -132,7 +132,7 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         elif isinstance(item, slice):
             bound = item.indices(x.shape[axis])
             count = len(range(*bound))
-            # Backwards from -1 to -1 means all of it to the primitive, not nothing.
+            # In the primitive, from -1 to -1 backwards means all elements, not none.
             bounds.append(bound if count else (0, 0, 1))
             shape.append(count)
         elif isinstance(item, (int, np.integer)):
@@ -172,10 +172,10 @@ def _checked(x: Tensor, axis: int, item: Any) -> Tensor:
 
 
 def _gathered(x: Tensor, plan: _Plan) -> Tensor:
-    """x indexed by arrays along some axes; their broadcast shape replaces those axes.
+    """Index x by arrays along some axes; their broadcast shape replaces those axes.
 
-    It stands where the first array stands if all arrays and integers of the key are
-    side by side, else in front.
+    The new axes are at the first array if all arrays and integers of the key are
+    adjacent, else first.
     """
     axes = sorted(plan.arrays)
     common = broadcast_shapes("indexing", *(plan.arrays[a].shape for a in axes))

@@ -1,6 +1,6 @@
 """Incomplete gamma and beta functions, by quadrature in float64.
 
-The integrands are positive, so that sums of them keep the relative accuracy.
+The integrands are positive, so their sums keep the relative accuracy.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def igamma(a: Any, x: Any) -> Tensor:
     It is the integral of t ** (a - 1) * exp(-t) / gamma(a) from 0 to x, elementwise.
 
     Args:
-        a: positive numbers; others give NaN.
-        x: numbers >= 0; others give NaN.
+        a: positive numbers; all other numbers give NaN.
+        x: numbers >= 0; all other numbers give NaN.
 
     Example:
         >>> import toolkit
@@ -130,8 +130,8 @@ def igammac(a: Any, x: Any) -> Tensor:
     """Return 1 - igamma(a, x), elementwise, without cancellation.
 
     Args:
-        a: positive numbers; others give NaN.
-        x: numbers >= 0; others give NaN.
+        a: positive numbers; all other numbers give NaN.
+        x: numbers >= 0; all other numbers give NaN.
 
     Example:
         >>> import toolkit
@@ -177,8 +177,8 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     It is the integral of t ** (a - 1) * (1 - t) ** (b - 1) / beta(a, b) from 0 to x.
 
     Args:
-        a, b: positive numbers; others give NaN.
-        x: numbers in [0, 1]; others give NaN.
+        a, b: positive numbers; all other numbers give NaN.
+        x: numbers in [0, 1]; all other numbers give NaN.
 
     Example:
         >>> import toolkit

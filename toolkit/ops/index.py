@@ -1,7 +1,8 @@
-"""Reading and writing at computed positions: primitives, and the functions over them.
+"""Reads and writes at computed indices: primitives, and their public functions.
 
-Indices are int32 or int64; a negative one counts from the end, and one out of range
-is an OutOfRangeError. `scatter` and `put_along_axis` combine updates in a fixed order.
+Indices are int32 or int64. A negative index is relative to the end, and an index out of
+range raises an OutOfRangeError. `scatter` and `put_along_axis` combine updates in a
+fixed order.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ def _put_spec(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> Sp
 
 
 def _rows(indices: Tensor, like: Tensor, axis: int) -> Tensor:
-    """`indices` along `axis` of a gathered tensor, for broadcasting against it."""
+    """Return `indices` along `axis` of a gathered tensor, for broadcasting with it."""
     return reshape(indices, (*indices.shape, *(1,) * (like.ndim - axis - indices.ndim)))
 
 
 def _last_writer(indices: Tensor, updates: Tensor, axis: int, extent: int) -> Tensor:
-    """Where an update of `scatter` was not overwritten by a later one."""
+    """Return where no later update of `scatter` overwrites an update."""
     order = reshape(arange(indices.size, dtype="int32"), indices.shape)
     blank = zeros((extent,), "int32")
     last = bind(scatter_p, blank, indices, order, axis=0, mode="set")
@@ -85,7 +86,7 @@ def _last_writer(indices: Tensor, updates: Tensor, axis: int, extent: int) -> Te
 
 
 def _last_along(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """Where an update of `put_along_axis` was not overwritten by a later one."""
+    """Return where no later update of `put_along_axis` overwrites an update."""
     counter = reshape(
         arange(indices.shape[axis], dtype="int32"),
         (-1, *(1,) * (indices.ndim - axis - 1)),
@@ -97,10 +98,10 @@ def _last_along(x: Tensor, indices: Tensor, axis: int) -> Tensor:
 
 
 def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any) -> Any:
-    """The gradients of x and of the updates u.
+    """Return the gradients of x and of the updates u.
 
     `io` is (take, put, last): take(t) reads at the indices, put(t, u, mode) combines
-    there, and last() marks the updates that mode "set" leaves in place.
+    there, and last() marks the updates that mode "set" keeps.
     """
     take, put, last = io
     if mode == "add":
@@ -110,7 +111,7 @@ def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any)
         return put(g, blank, "set"), where(last(), take(g), zero_like(g))
     if mode == "mul":
         return _product_vjp(g, x, u, take, put)
-    # Those that tie at the extremum share the gradient.
+    # Elements that tie at the extremum share the gradient.
     wins, update_wins = equal(x, y), equal(u, take(y))
     share = g / put(convert(wins, g.dtype), convert(update_wins, g.dtype), "add")
     return (
@@ -120,7 +121,7 @@ def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any)
 
 
 def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, put: Any) -> Any:
-    """Each factor's gradient is the product of the others, also where one is 0."""
+    """Return for each factor the product of all other factors, also if one is 0."""
     zero_x, zero_u = equal(x, 0), equal(u, 0)
     count = put(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
     rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")
@@ -171,12 +172,12 @@ def _put_vjp(
 
 
 def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """Zeros like x with g added at the indices along an axis."""
+    """Return zeros like x with g added at the indices along an axis."""
     n = x.shape[axis]
     if indices.shape[axis] != 1:
         blank = zeros(x.shape, g.dtype)
         return bind(put_along_axis_p, blank, indices, g, axis=axis, mode="add")
-    # One index for all positions: a comparison fuses with what reads the result.
+    # One index for all positions: a comparison fuses with the readers of the result.
     behind = (1,) * (x.ndim - axis - 1)
     positions = reshape(arange(n, dtype=indices.dtype), (n, *behind))
     wrapped = where(less(indices, 0), add(indices, n), indices)
@@ -193,14 +194,14 @@ def _gather_axes(x: Spec, indices: Spec, axis: int) -> str:
 def _scatter_axes(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> str:
     table, _, rows = _gather_axes(x, indices, axis).partition("->")
     kept, places = table.split(",")
-    if mode != "add":  # the last of the updates wins, or one that has no inverse
+    if mode != "add":  # the last update wins, or the operation has no inverse
         rows = rows.replace(places, "_" * len(places))
         places = "_" * len(places)
     return f"{kept},{places},{rows}->{kept}"
 
 
 def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """Zeros like x with g added at the indices: of rows, a tensor that knows them."""
+    """Return zeros like x with g added at the indices; for rows, with slices."""
     spec = Spec(x.shape, g.dtype)
 
     def dense() -> Tensor:
@@ -248,10 +249,10 @@ put_along_axis_p: Primitive = primitive(
 
 
 def as_indices(op: str, x: Any) -> Tensor:
-    """`x` as a tensor of int32 or int64; floats are refused."""
+    """Return `x` as a tensor of int32 or int64; raise an error for floats."""
     x = convert(x)
     if dtypes.is_float(x.dtype):
-        if x.size == 0:  # what an empty list becomes
+        if x.size == 0:  # an empty list becomes a float tensor
             return convert(x, "int32")
         check_integers(op, x.dtype, "integer indices")
     wide = x.dtype in ("int64", "uint32", "uint64")
@@ -259,10 +260,10 @@ def as_indices(op: str, x: Any) -> Tensor:
 
 
 def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
-    """One index into the flattened axes of `extents` from an index for each of them.
+    """Return indices into the flattened axes of `extents`, from one for each axis.
 
-    Reading each index from a counter counts negative ones from the start, and lets
-    the kernel check the range of each axis on its own.
+    Gathering each index from a counter handles negative indices, and lets the kernel
+    check the range of each axis separately.
     """
     if len(columns) == 1:
         return columns[0]
@@ -282,7 +283,7 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
 
 @operation
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """The elements of x at `indices` along `axis`; None takes from the flattened x.
+    """Return the elements of x at `indices` along `axis`; None indexes the flattened x.
 
     The indices' shape replaces the axis: x of shape (a, n, b) and indices of shape
     (i, j) with axis=1 give (a, i, j, b).
@@ -296,9 +297,9 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """For each position, the element of x at that position's index along `axis`.
+    """Return, for each position, the element of x at its index along `axis`.
 
-    The other axes broadcast; with axis=None, x and indices are flattened.
+    The remaining axes broadcast; with axis=None, x and indices are flattened.
     """
     x, indices = convert(x), as_indices("take_along_axis", indices)
     if axis is None:
@@ -322,12 +323,12 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 @operation
 def scatter(indices: Any, values: Any, shape: Any) -> Tensor:
-    """Zeros of `shape` with `values` added at `indices`.
+    """Return zeros of `shape` with `values` added at `indices`.
 
     Args:
         indices: (..., k), positions in the first k axes of the result.
-        values: (..., *shape[k:]); those of equal index are added.
-        shape: of the result.
+        values: (..., *shape[k:]); values with equal indices are added.
+        shape: shape of the result.
     """
     values = convert(values)
     return scatter_update(zeros(shape, values.dtype), indices, values, "add")
@@ -337,14 +338,14 @@ def scatter(indices: Any, values: Any, shape: Any) -> Tensor:
 def scatter_update(
     inputs: Any, indices: Any, updates: Any, reduction: str | None = None
 ) -> Tensor:
-    """A copy of `inputs` with `updates` at `indices`.
+    """Return a copy of `inputs` with `updates` at `indices`.
 
     Args:
-        inputs: the tensor to start from.
+        inputs: the initial tensor.
         indices: (..., k), positions in the first k axes of inputs.
         updates: (..., *inputs.shape[k:]).
-        reduction: how an update meets what is there: None (it replaces it; of equal
-            indices the last one stays), "add", "max", "min" or "mul".
+        reduction: combination with the old value: None (the update replaces it; of
+            equal indices the last one wins), "add", "max", "min" or "mul".
     """
     mode = "set" if reduction is None else str(reduction).lower()
     if mode not in _MODES:
@@ -367,7 +368,7 @@ def scatter_update(
 
 
 def columns_of(indices: Tensor) -> list[Tensor]:
-    """The tensors indices[..., i]."""
+    """Return the tensors indices[..., i]."""
     axis, shape = indices.ndim - 1, indices.shape[:-1]
     return [
         reshape(slice_axis(indices, axis, i, i + 1), shape)

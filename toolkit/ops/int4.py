@@ -1,4 +1,4 @@
-"""Products with weights of 4 bits: the primitive `matmul_int4`."""
+"""Products with 4-bit weights: the primitive `matmul_int4`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _body(
     return matmul(x, shifted * take(scale, numbers, axis=0))
 
 
-# A backend may multiply by the numbers as it unpacks them: for few rows reading the
-# weights is all the work, and these have an eighth of the bytes.
+# A backend may multiply while it unpacks the numbers. With few rows, the time is the
+# time to read the weights, which have 1/8 of the bytes.
 matmul_int4_p: Primitive = decomposable("matmul_int4", _body)
 
 
 def matmul_int4(x: Any, packed: Any, scale: Any, zero: Any, block: Any) -> Tensor:
-    """`x @ ((numbers - zero[block]) * scale[block])`.
+    """Compute `x @ ((numbers - zero[block]) * scale[block])`.
 
     Args:
         x: (..., rows).

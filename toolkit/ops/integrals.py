@@ -38,7 +38,7 @@ _DAWSON_SERIES = [(-2.0) ** k / math.prod(range(1, 2 * k + 2, 2)) for k in range
 
 @operation
 def dawsn(x: Any) -> Tensor:
-    """Return Dawson's integral, exp(-x ** 2) times that of exp(t ** 2) from 0 to x."""
+    """Return Dawson's integral: exp(-x ** 2) times the integral of exp(t ** 2)."""
     (x,), dtype = doubles(x)
     is_far, is_infinite = greater(absolute(x), 1), isinf(x)
     near = where(is_far, 0.0, x)
@@ -62,7 +62,7 @@ _EXPINT_TAIL = [math.factorial(k) / _EXPINT_BORDER**k for k in range(41)]
 
 @operation
 def expint(x: Any) -> Tensor:
-    """Return the exponential integral Ei, that of exp(t) / t from -inf to x.
+    """Return the exponential integral Ei: the integral of exp(t) / t from -inf to x.
 
     Args:
         x: positive numbers; at 0 it is -inf, and below NaN.
@@ -114,7 +114,7 @@ def _fresnel(x: Tensor, is_sine: bool) -> Tensor:
     factor = math.sqrt(2) / math.pi / far
     f = integrate(damped, nodes, weights, far) * factor
     g = integrate(damped, nodes, weights * nodes**2, far) * factor / (far * far)
-    # The angle in quarters of a turn, of which whole turns change nothing.
+    # The angle in quarters of a full rotation; multiples of 4 have no effect.
     quarters = far * far
     angle = (quarters - 4 * floor(quarters / 4)) * (math.pi / 2)
     if is_sine:
@@ -154,7 +154,7 @@ def spence(x: Any) -> Tensor:
     It is the dilogarithm of 1 - x.
 
     Args:
-        x: numbers >= 0; others give NaN.
+        x: numbers >= 0; all other numbers give NaN.
     """
     (x,), dtype = doubles(x)
     is_zero, is_infinite, is_large = equal(x, 0), isinf(x), greater(x, 1.5)

@@ -1,4 +1,4 @@
-"""Keras's modules of ops besides `keras.ops.numpy`, and what is in them."""
+"""Modules of Keras ops other than `keras.ops.numpy`, and their names."""
 
 from __future__ import annotations
 

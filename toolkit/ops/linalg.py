@@ -1,4 +1,4 @@
-"""Linear algebra: matrices along the last two axes, any number of them before."""
+"""Linear algebra: matrices along the last two axes, batches along the axes before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _matrices(op: str, x: Any, square: bool = False) -> Tensor:
-    """x as a tensor of floats, with the axes of a matrix."""
+    """Return x as a tensor of floats, with the axes of a matrix."""
     (x,) = floating(x)
     if square:
         need_square(op, x)
@@ -61,9 +61,9 @@ def _symmetric(x: Tensor) -> Tensor:
 
 @operation
 def cholesky(x: Any, upper: bool = False) -> Tensor:
-    """The triangular factor of positive definite matrices.
+    """Return the triangular factor of positive definite matrices.
 
-    Of a matrix that is not symmetric, the symmetric part counts.
+    If a matrix is not symmetric, only its symmetric part is used.
 
     Args:
         x: (..., n, n).
@@ -78,7 +78,7 @@ def cholesky(x: Any, upper: bool = False) -> Tensor:
 
 @operation
 def cholesky_inverse(x: Any, upper: bool = False) -> Tensor:
-    """The inverse of the matrices that have x as their Cholesky factor.
+    """Return the inverse of the matrices with x as their Cholesky factor.
 
     Args:
         x: (..., n, n), triangular.
@@ -91,9 +91,9 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Tensor:
 
 @operation
 def eigh(x: Any) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and orthonormal eigenvectors of symmetric matrices.
+    """Return eigenvalues and orthonormal eigenvectors of symmetric matrices.
 
-    Of a matrix that is not symmetric, the symmetric part counts.
+    If a matrix is not symmetric, only its symmetric part is used.
 
     Args:
         x: (..., n, n).
@@ -106,15 +106,15 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
 
 @operation
 def eig(x: Any) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors, of length 1, of any square matrices.
+    """Return eigenvalues and eigenvectors, of length 1, of any square matrices.
 
     Args:
         x: (..., n, n).
 
     Returns:
-        (..., n), in no order, and (..., n, n), whose columns are the vectors: complex,
-        though they may be real, as of symmetric matrices, which `eigh` is for. The
-        gradient of the vectors is that of losses on which their phases have no effect.
+        (..., n), in no order, and (..., n, n), whose columns are the vectors. They are
+        always complex; for symmetric matrices, with real results, use `eigh`. The
+        gradient of the vectors assumes a loss on which their phases have no effect.
 
     Example:
         >>> from toolkit import ops
@@ -129,28 +129,28 @@ def eig(x: Any) -> tuple[Tensor, Tensor]:
 
 @operation
 def lu_factor(x: Any) -> tuple[Tensor, Tensor]:
-    """The factors of x = P L U, found with the largest pivots.
+    """Return the factors of x = P L U, with partial pivoting.
 
     Args:
         x: (..., m, n).
 
     Returns:
-        (..., m, n): U on and above the diagonal, L below it, where its own diagonal
-        of ones is left out; and the pivots, (..., min(m, n)), int32: row i was
-        exchanged with row pivots[i], one after the other.
+        (..., m, n): U on and above the diagonal, L below it, without its diagonal of
+        ones; and the pivots, (..., min(m, n)), int32: row i is exchanged with row
+        pivots[i], in order.
     """
     return bind(lu_p, _matrices("lu_factor", x))[:2]
 
 
 @operation
 def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """Orthonormal columns q and an upper triangle r, with x = q @ r.
+    """Return orthonormal columns q and an upper triangle r, with x = q @ r.
 
     Args:
         x: (..., m, n).
-        mode: "reduced": q is (..., m, min(m, n)), r is (..., min(m, n), n);
-            "complete": (..., m, m) and (..., m, n). Gradients do not flow through the
-            columns that this adds, which are arbitrary.
+        mode: "reduced": q is (..., m, min(m, n)), r is (..., min(m, n), n); "complete":
+            (..., m, m) and (..., m, n). Gradients do not flow through the additional
+            columns, which are arbitrary.
     """
     if mode not in ("reduced", "complete"):
         raise ArgumentError(
@@ -168,17 +168,17 @@ def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 @operation
 def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """The singular value decomposition x = u @ diag(s) @ vh.
+    """Compute the singular value decomposition x = u @ diag(s) @ vh.
 
     Args:
         x: (..., m, n); k = min(m, n).
         full_matrices: whether u and vh are complete, (..., m, m) and (..., n, n),
             instead of (..., m, k) and (..., k, n). Gradients do not flow through the
-            vectors that this adds, which are arbitrary.
-        compute_uv: whether to return (u, s, vh), not s alone.
+            additional vectors, which are arbitrary.
+        compute_uv: whether to return (u, s, vh), not only s.
 
     Returns:
-        s of shape (..., k), descending, or the three of them.
+        s of shape (..., k), descending, or (u, s, vh).
     """
     x = _matrices("svd", x)
     y = bind(svd_p, x, full=full_matrices and compute_uv)
@@ -190,38 +190,38 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 @operation
 def inv(x: Any) -> Tensor:
-    """The inverse of square matrices, (..., n, n)."""
+    """Invert square matrices, (..., n, n)."""
     return inverse(_matrices("inv", x, square=True))
 
 
 @operation
 def slogdet(x: Any) -> tuple[Tensor, Tensor]:
-    """The sign of the determinant and the logarithm of its absolute value.
+    """Return the sign of the determinant and the logarithm of its absolute value.
 
     Args:
         x: (..., n, n).
 
     Returns:
-        Two tensors of shape (...); of a singular matrix, 0 and -inf.
+        Two tensors of shape (...); for a singular matrix, 0 and -inf.
     """
     return bind(slogdet_p, _matrices("slogdet", x, square=True))
 
 
 @operation
 def det(x: Any) -> Tensor:
-    """The determinant of square matrices: (..., n, n) gives (...)."""
+    """Compute the determinant of square matrices: (..., n, n) gives (...)."""
     sign, logarithm = bind(slogdet_p, _matrices("det", x, square=True))
     return sign * exp(logarithm)
 
 
 @operation
 def logdet(x: Any) -> Tensor:
-    """The logarithm of the determinant of positive definite matrices, (..., n, n)."""
+    """Compute the logarithm of the determinant of positive definite matrices."""
     return bind(slogdet_p, _matrices("logdet", x, square=True))[1]
 
 
 def _system(op: str, a: Any, b: Any, triangle: Any = None, square: bool = True) -> Any:
-    """Both as matrices, and whether b was a vector per matrix of a."""
+    """Return both as matrices, and whether b was a vector per matrix of a."""
     a, b = floating(a, b)
     a = _matrices(op, a, square)
     vector = b.ndim == a.ndim - 1
@@ -236,11 +236,11 @@ def _system(op: str, a: Any, b: Any, triangle: Any = None, square: bool = True) 
 
 @operation
 def solve(a: Any, b: Any) -> Tensor:
-    """The x with a @ x = b.
+    """Return x with a @ x = b.
 
     Args:
         a: (..., n, n).
-        b: (..., n), with an axis less than a, or (..., n, k).
+        b: (..., n), with one axis less than a, or (..., n, k).
 
     Example:
         >>> from toolkit import ops
@@ -254,12 +254,12 @@ def solve(a: Any, b: Any) -> Tensor:
 
 @operation
 def solve_triangular(a: Any, b: Any, lower: bool = False) -> Tensor:
-    """The x with triangle(a) @ x = b; the other triangle of a is not read.
+    """Return x with triangle(a) @ x = b; the other triangle of a is not read.
 
     Args:
         a: (..., n, n).
-        b: (..., n), with an axis less than a, or (..., n, k).
-        lower: whether the lower triangle counts, not the upper one.
+        b: (..., n), with one axis less than a, or (..., n, k).
+        lower: whether to use the lower triangle, not the upper one.
     """
     a, b, vector = _system("solve_triangular", a, b, tril if lower else triu)
     y = bind(solve_p, a, b)
@@ -267,7 +267,7 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Tensor:
 
 
 def _default_tolerance(x: Tensor) -> float:
-    """The relative size under which a singular value is rounding noise."""
+    """Return the relative threshold below which singular values are noise."""
     epsilon = float(np.finfo("float64" if x.dtype == "float64" else "float32").eps)
     return epsilon * builtins.max(x.shape[-2:])
 
@@ -282,23 +282,23 @@ def _pseudo_inverse(x: Tensor, rcond: Any) -> Tensor:
 
 @operation
 def pinv(x: Any, rcond: Any = None) -> Tensor:
-    """The Moore-Penrose inverse: (..., m, n) gives (..., n, m).
+    """Compute the Moore-Penrose inverse: (..., m, n) gives (..., n, m).
 
     Args:
         x: matrices.
-        rcond: singular values up to rcond times the largest count as 0; by default
-            the dtype's epsilon times max(m, n).
+        rcond: singular values up to rcond times the largest count as 0; default: the
+            dtype's epsilon times max(m, n).
     """
     return _pseudo_inverse(_matrices("pinv", x), rcond)
 
 
 @operation
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
-    """The shortest x that makes the norm of a @ x - b least.
+    """Return the shortest x that minimizes the norm of a @ x - b.
 
     Args:
         a: (..., m, n).
-        b: (..., m), with an axis less than a, or (..., m, k).
+        b: (..., m), with one axis less than a, or (..., m, k).
         rcond: as for `pinv`.
     """
     a, b, vector = _system("lstsq", a, b, square=False)
@@ -308,11 +308,11 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Tensor:
 
 @operation
 def matrix_rank(x: Any, tol: Any = None) -> Tensor:
-    """The number of singular values greater than `tol`: (..., m, n) gives (...), int32.
+    """Count the singular values greater than `tol`: (..., m, n) gives (...), int32.
 
     Args:
         x: matrices.
-        tol: by default the largest singular value times epsilon times max(m, n).
+        tol: default: the largest singular value times epsilon times max(m, n).
     """
     x = _matrices("matrix_rank", x)
     s = bind(svd_p, x, full=False)[1]
@@ -328,17 +328,17 @@ def matrix_rank(x: Any, tol: Any = None) -> Tensor:
 
 @operation
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The norm of vectors along one axis, or of matrices along two.
+    """Compute the norm of vectors along one axis, or of matrices along two.
 
     Args:
         x: a tensor.
-        ord: of vectors: inf (the largest absolute value), -inf (the least), 0 (how
-            many are not 0), or p: sum(abs(x) ** p) ** (1 / p), by default p = 2. Of
-            matrices: "fro" (the default), "nuc" (the sum of singular values), 2 and -2
-            (the largest and the least of them), 1 and -1 (of the columns' sums of
-            absolute values), inf and -inf (of the rows').
+        ord: for vectors: inf (the largest absolute value), -inf (the smallest), 0 (the
+            number of nonzero elements), or p: sum(abs(x) ** p) ** (1 / p), default p =
+            2. For matrices: "fro" (the default), "nuc" (the sum of singular values), 2
+            and -2 (the largest and the smallest singular value), 1 and -1 (the largest
+            and the smallest column sum of absolute values), inf and -inf (of row sums).
         axis: one axis or two; None: all of x, which has at most two unless ord is None.
-        keepdims: whether the axes stay, with extent 1.
+        keepdims: whether the reduced axes stay, with extent 1.
     """
     (x,) = floating(x)
     if axis is None:
@@ -387,5 +387,5 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Any, keepdims: bool) -> Tensor:
     return expand_dims(y, tuple(sorted(axes))) if keepdims else y
 
 
-# It is defined on a higher level.
+# A module of a higher level defines it.
 __getattr__, __dir__ = on_first_use(__name__, {"toolkit.autodiff.jvp": ["jvp"]})

@@ -1,7 +1,7 @@
 """Cross-entropies, elementwise or along the axis of classes.
 
-From logits, each subtracts the maximum once and never takes the logarithm of a
-probability that was rounded. Probabilities are kept epsilon away from 0 and 1.
+From logits, each subtracts the maximum once and never computes the logarithm of a
+rounded probability. Probabilities are clipped to a distance of epsilon from 0 and 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _pair(op: str, target: Any, output: Any) -> tuple[Tensor, Tensor, str]:
-    """Both in float32 or wider, checked to have one shape; and the result's dtype."""
+    """Return both in float32 or wider, with equal shapes, and the result's dtype."""
     target, output = floating(target, output)
     if target.shape != output.shape:
         raise ShapeError(
@@ -44,13 +44,12 @@ def _clipped(probabilities: Tensor) -> Tensor:
 
 @operation
 def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
-    """-target * log(output) - (1 - target) * log(1 - output), elementwise.
+    """Compute -target * log(output) - (1 - target) * log(1 - output), elementwise.
 
     Args:
         target: probabilities in [0, 1].
-        output: of the shape of target: probabilities, or logits.
-        from_logits: whether output holds logits, to which sigmoid is still to be
-            applied.
+        output: has the shape of target: probabilities, or logits.
+        from_logits: whether output contains logits, to which sigmoid is applied.
     """
     target, output, dtype = _pair("binary_crossentropy", target, output)
     if from_logits:
@@ -63,14 +62,13 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 def categorical_crossentropy(
     target: Any, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Tensor:
-    """-sum(target * log(output)) along the axis of classes.
+    """Compute -sum(target * log(output)) along the axis of classes.
 
     Args:
         target: probabilities of the classes, such as one-hot vectors.
-        output: of the shape of target: probabilities, which are scaled so that they
+        output: has the shape of target: probabilities, which are scaled so that they
             sum to 1, or logits.
-        from_logits: whether output holds logits, to which softmax is still to be
-            applied.
+        from_logits: whether output contains logits, to which softmax is applied.
         axis: the axis of classes; it is not in the result.
     """
     target, output, dtype = _pair("categorical_crossentropy", target, output)
@@ -86,15 +84,14 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     target: Any, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Tensor:
-    """-log(output[target]) along the axis of classes.
+    """Compute -log(output[target]) along the axis of classes.
 
     Args:
-        target: labels in [0, classes), of the shape of output without `axis`, or with
-            extent 1 there.
+        target: labels in [0, classes), with the shape of output without `axis`, or with
+            extent 1 along it.
         output: probabilities of the classes, which are scaled so that they sum to 1,
             or logits.
-        from_logits: whether output holds logits, to which softmax is still to be
-            applied.
+        from_logits: whether output contains logits, to which softmax is applied.
         axis: the axis of classes; it is not in the result.
 
     Raises:
@@ -127,7 +124,7 @@ def _class_axis(op: str, output: Tensor, axis: int) -> int:
 
 
 def _labels(op: str, target: Any, output: Tensor, axis: int) -> Tensor:
-    """The labels as integers, with extent 1 along the axis of classes."""
+    """Return the labels as integers, with extent 1 along the axis of classes."""
     labels = convert(target)
     if not dtypes.is_integer(labels.dtype) or labels.dtype in ("uint32", "uint64"):
         labels = convert(labels, "int64")
@@ -145,7 +142,7 @@ def _labels(op: str, target: Any, output: Tensor, axis: int) -> Tensor:
 
 
 def _picked(op: str, x: Tensor, labels: Tensor, axis: int) -> Tensor:
-    """The element of each label's class; negative labels do not count from the end."""
+    """Return the element of each label's class; negative labels do not wrap around."""
     classes = x.shape[axis]
     indices = where(less(labels, 0), labels - classes, labels)
     try:

@@ -28,9 +28,9 @@ _PADE = [
     *(40840800, 960960, 16380, 182, 1),
 ]
 _LARGEST_NORM = 5.371920351148152
-_TRACED_SQUARINGS = 40  # where the norm is not known
-_ROOT_STEPS = 20  # of Newton's method, which doubles the number of digits
-_ROOTS = 10  # after so many, a logarithm below 256 is below 1/4
+_TRACED_SQUARINGS = 40  # if the norm is not known
+_ROOT_STEPS = 20  # of Newton's method, which doubles the number of digits in each step
+_ROOTS = 10  # after this number of roots, a logarithm below 256 is below 1/4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 
 
@@ -55,7 +55,7 @@ def expm(x: Any) -> Tensor:
         x: (..., n, n), real or complex.
 
     Returns:
-        A tensor of the same shape and dtype. In a trace, matrices with a norm above
+        A tensor with the same shape and dtype. In a trace, matrices with a norm above
         5e12 give NaN.
 
     Example:
@@ -73,7 +73,7 @@ def expm(x: Any) -> Tensor:
     if known is not None:
         finite = known[np.isfinite(known)]
         steps = int(finite.max()) if finite.size else 0
-    # A norm that is not finite, or too large for the steps, gives NaN.
+    # A norm that is not finite, or too large for the number of steps, gives NaN.
     scale = where(less_equal(powers, steps), exp(-powers * math.log(2)), math.nan)
     y = _pade(x * expand_dims(scale, (-2, -1)))
     for step in range(steps):
@@ -100,11 +100,11 @@ def sqrtm(x: Any) -> Tensor:
     """Return the principal square root of matrices.
 
     Args:
-        x: (..., n, n), real or complex, invertible. An eigenvalue that is a negative
-            number or 0 gives a result without meaning.
+        x: (..., n, n), real or complex, invertible. The result is meaningless if an
+            eigenvalue is 0 or negative.
 
     Returns:
-        A tensor of the same shape and dtype.
+        A tensor with the same shape and dtype.
 
     Example:
         >>> import toolkit
@@ -120,7 +120,7 @@ def _root(x: Tensor) -> Tensor:
     one, y, m = _one(x), x, x
     for _ in range(_ROOT_STEPS):
         other = inverse(m)
-        # Scaling brings the sizes of m and of its inverse together.
+        # Scaling balances the norms of m and of its inverse.
         size = sum_(absolute(m), (-2, -1), keepdims=True)
         ratio = sum_(absolute(other), (-2, -1), keepdims=True) / size
         scale = stop_gradient(exp(0.25 * log(ratio)))
@@ -135,11 +135,11 @@ def logm(x: Any) -> Tensor:
     """Return the principal logarithm of matrices, the inverse of `expm`.
 
     Args:
-        x: (..., n, n), real or complex, invertible. An eigenvalue that is a negative
-            number or 0 gives a result without meaning.
+        x: (..., n, n), real or complex, invertible. The result is meaningless if an
+            eigenvalue is 0 or negative.
 
     Returns:
-        A tensor of the same shape and dtype.
+        A tensor with the same shape and dtype.
 
     Example:
         >>> import toolkit

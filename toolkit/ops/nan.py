@@ -1,4 +1,4 @@
-"""Reductions that leave NaNs out."""
+"""Reductions that ignore NaNs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _filled(x: Any, value: Any) -> Tensor:
-    """x with `value` instead of its NaNs."""
+    """Return x with `value` instead of its NaNs."""
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return x
@@ -35,37 +35,37 @@ def _filled(x: Any, value: Any) -> Tensor:
 
 
 def _count(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """How many elements over `axis` are numbers."""
+    """Count the elements over `axis` that are not NaN."""
     numbers = convert(logical_not(isnan(x)), x.dtype)
     return sum(numbers, axis=axis, keepdims=keepdims)
 
 
 @operation
 def nansum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis`, without NaNs."""
+    """Sum over `axis`, ignoring NaNs."""
     return sum(_filled(x, 0), axis, keepdims)
 
 
 @operation
 def nanprod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The product over `axis`, without NaNs."""
+    """Multiply over `axis`, ignoring NaNs."""
     return prod(_filled(x, 1), axis, keepdims)
 
 
 @operation
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """The running sum along `axis` (None: of the flattened tensor), without NaNs."""
+    """Return the cumulative sum along `axis` (None: flattened), ignoring NaNs."""
     return _cumulative(cumsum, _filled(x, 0), axis, dtype)
 
 
 @operation
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
-    """The running product along `axis` (None: flattened), without NaNs."""
+    """Return the cumulative product along `axis` (None: flattened), ignoring NaNs."""
     return _cumulative(cumprod, _filled(x, 1), axis, dtype)
 
 
 def _cumulative(function: Any, x: Tensor, axis: Any, dtype: Any) -> Tensor:
-    """A running sum or product; along no axis at all it is x itself."""
+    """Return a cumulative sum or product; for an empty tuple of axes, x itself."""
     if axis == ():
         return convert(x, dtype and dtypes.standardize(dtype))
     return function(x, only_axis(function.__name__, axis), dtype)
@@ -84,13 +84,13 @@ def _extremum(reduction: Any, fill: float, x: Any, axis: Any, keepdims: bool) ->
 
 @operation
 def nanmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The largest element over `axis`, without NaNs; NaN if there is no other."""
+    """Return the largest element over `axis`, ignoring NaNs; NaN if all are NaN."""
     return _extremum(max, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The smallest element over `axis`, without NaNs; NaN if there is no other."""
+    """Return the smallest element over `axis`, ignoring NaNs; NaN if all are NaN."""
     return _extremum(min, float("inf"), x, axis, keepdims)
 
 
@@ -106,26 +106,26 @@ def _arg_extremum(
 
 @operation
 def nanargmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first largest element that is no NaN, int32; -1 without one."""
+    """Return the index of the first largest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmax, float("-inf"), x, axis, keepdims)
 
 
 @operation
 def nanargmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first smallest element that is no NaN, int32; -1 without one."""
+    """Return the index of the first smallest number, int32; -1 if all are NaN."""
     return _arg_extremum(argmin, float("inf"), x, axis, keepdims)
 
 
 @operation
 def nanmean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over `axis`, without NaNs."""
+    """Return the arithmetic mean over `axis`, ignoring NaNs."""
     (x,) = floating(x)
     return sum(_filled(x, 0), axis, keepdims) / _count(x, axis, keepdims)
 
 
 @operation
 def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The variance over `axis`, without NaNs."""
+    """Return the variance over `axis`, ignoring NaNs."""
     (x,) = floating(x)
     axes = normalize_axes("nanvar", axis, x.ndim)
     return nanmean(square(x - nanmean(x, axes, True)), axes, keepdims)
@@ -133,7 +133,7 @@ def nanvar(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation over `axis`, without NaNs."""
+    """Return the standard deviation over `axis`, ignoring NaNs."""
     return sqrt(nanvar(x, axis, keepdims))
 
 
@@ -141,7 +141,7 @@ def nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 def nanquantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Like `quantile`, without NaNs."""
+    """Compute `quantile`, ignoring NaNs."""
     return quantiles("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
 
 
@@ -149,12 +149,12 @@ def nanquantile(
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Like `percentile`, without NaNs."""
+    """Compute `percentile`, ignoring NaNs."""
     shares = convert(q, "float64") / 100.0
     return quantiles("nanpercentile", x, shares, axis, method, keepdims, skip_nan=True)
 
 
 @operation
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Like `median`, without NaNs."""
+    """Compute `median`, ignoring NaNs."""
     return quantiles("nanmedian", x, 0.5, axis, keepdims=keepdims, skip_nan=True)

@@ -1,9 +1,10 @@
-"""The namespace `keras.ops.nn`: what neural networks are made of."""
+"""The namespace `keras.ops.nn`: functions for neural networks."""
 
 from toolkit import ops
 from toolkit.definitions.namespaces import on_first_use
 
-# What is defined in these modules of `toolkit.ops`, and a few names of others.
+# Modules of `toolkit.ops` whose functions are included, and a few names of other
+# modules.
 _MODULES = """
     activation attention blocks conv loss normalization pool softmax
 """.split()

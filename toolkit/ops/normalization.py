@@ -1,6 +1,6 @@
-"""Normalizations: of a batch by given statistics, and of each sample by its own.
+"""Normalizations: of a batch by given statistics, and of each sample by its statistics.
 
-Half precision is computed in float32 where sums of squares could overflow.
+Half precision is computed in float32 if sums of squares could overflow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _widened(x: Any) -> tuple[Tensor, str]:
-    """x in float32 or wider, and the floating dtype that the result should have."""
+    """Return x in float32 or wider, and the floating dtype of the result."""
     (x,) = floating(x)
     return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
 
@@ -53,8 +53,8 @@ def _variance_vjp(g: Tensor, y: Tensor, x: Tensor, axis: tuple[int, ...]) -> Ten
     return (g * factor) * (x - mean(x, axis=axis, keepdims=True))
 
 
-# A composite with a gradient of its own: the part through the mean is zero, which the
-# gradient of the body finds out in three passes.
+# A composite with a custom gradient: the part through the mean is zero. The gradient of
+# the body would need three passes to compute this zero.
 variance_p: Primitive = decomposable("variance", _variance, _variance_vjp)
 
 
@@ -62,14 +62,14 @@ variance_p: Primitive = decomposable("variance", _variance, _variance_vjp)
 def moments(
     x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The mean and the variance of x over `axes`.
+    """Compute the mean and the variance of x over `axes`.
 
     Args:
         x: any shape.
         axes: an integer, a tuple of them, or None for all axes.
         keepdims: whether the reduced axes stay, with extent 1.
-        synchronized: has no effect: whether to take them over all replicas of the
-            model, of which there is one.
+        synchronized: no effect. Keras computes them over all replicas of the model;
+            there is only one.
     """
     x, dtype = _widened(x)
     axes = normalize_axes("moments", axes, x.ndim)
@@ -80,7 +80,7 @@ def moments(
 
 
 def _narrowed(x: Tensor, dtype: str) -> Tensor:
-    """x in `dtype`; what float16 cannot hold becomes its largest number."""
+    """Return x in `dtype`, clipped to the range of float16."""
     if dtype == "float16":
         x = where(greater(abs(x), 65504.0), where(greater(x, 0), 65504.0, -65504.0), x)
     return convert(x, dtype)
@@ -96,14 +96,14 @@ def batch_normalization(
     scale: Any = None,
     epsilon: float = 1e-3,
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset.
+    """Compute (x - mean) / sqrt(variance + epsilon) * scale + offset.
 
     Args:
         x: any shape.
         mean, variance: (n,), where n is the extent of `axis`.
-        axis: the axis of x that they belong to.
+        axis: the axis of x with extent n.
         offset, scale: (n,), or None for 0 and 1.
-        epsilon: keeps the quotient finite.
+        epsilon: prevents division by zero.
 
     Reference:
         https://arxiv.org/abs/1502.03167
@@ -131,10 +131,13 @@ def batch_normalization(
 def _batch_norm(
     x: Tensor, scale: Tensor, offset: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x normalized over all axes but the last, in its dtype; then for each channel, in
-    that of scale, the mean, the variance, and 1 / sqrt(variance + epsilon)."""
+    """Normalize x over all axes but the last, in its dtype.
+
+    Also return, for each channel and in the dtype of scale, the mean, the variance, and
+    1 / sqrt(variance + epsilon).
+    """
     wide, axes = convert(x, scale.dtype), tuple(range(x.ndim - 1))
-    # With its axes kept, as the variance takes it: then it is computed once.
+    # With kept axes, like the mean in the variance: then it is computed once.
     center = reshape(mean(wide, axis=axes, keepdims=True), scale.shape)
     variance = reshape(bind(variance_p, wide, axis=axes), scale.shape)
     factor = rsqrt(variance + epsilon)
@@ -145,13 +148,13 @@ def _batch_norm(
 def _batch_norm_grad(
     g: Tensor, x: Tensor, scale: Tensor, center: Tensor, factor: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, scale and offset.
+    """Return the gradients of x, scale and offset.
 
-    center, factor: as `_batch_norm` returns them; they are functions of x.
+    center, factor: results of `_batch_norm`; they are functions of x.
     """
     center, factor = bind(batch_statistics_p, x, center, factor)
     axes, count = tuple(range(x.ndim - 1)), _samples(x, scale.dtype)
-    # Not x - center, which would be that of the forward pass, kept in memory.
+    # Not x - center: this is a value of the forward pass, which would be stored.
     below, g = center - convert(x, scale.dtype), convert(g, scale.dtype)
     total, along = sum(g, axis=axes), sum(g * below, axis=axes)
     shift, slope = total / count, along * factor * factor / count
@@ -167,7 +170,7 @@ def _batch_norm_of(
     epsilon: float,
     relu: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`_batch_norm`, and then what there is of: + residual, max(0)."""
+    """Compute `_batch_norm`, and its optional epilogue: + residual, max(0)."""
     y, *statistics = bind(batch_norm_p, x, scale, offset, epsilon=epsilon)
     for other in residual:
         y = y + other
@@ -175,7 +178,7 @@ def _batch_norm_of(
 
 
 def _samples(x: Tensor, dtype: str) -> Any:
-    """How many elements of x each channel has, as a divisor."""
+    """Return the number of elements of each channel of x, as a divisor."""
     return extent(max(x.size // x.shape[-1], 1), dtype)
 
 
@@ -199,14 +202,15 @@ def _batch_statistics_vjp(
     return convert(dx, x.dtype), None, None
 
 
-# Composites, because libraries on GPUs have them whole; and because the gradient of the
-# body would go over x once more, for the part through the mean.
+# Composites, because GPU libraries have kernels for them, and because the gradient of
+# the body would need another pass over x, for the part through the mean.
 batch_norm_p: Primitive = decomposable("batch_norm", _batch_norm, _batch_norm_vjp)
 batch_norm_grad_p: Primitive = decomposable("batch_norm_grad", _batch_norm_grad)
-# What a backend may put instead: calls that it has, the first with what follows.
+# Alternatives that a backend may select: library calls, the first with an epilogue.
 decomposable("batch_norm_of", _batch_norm_of)
 decomposable("batch_norm_grad_of", _batch_norm_grad)
-# What is known already, with the gradient that it would have if computed from x here.
+# Known statistics, with the gradient that they would have if they were computed from x
+# here.
 batch_statistics_p: Primitive = decomposable(
     "batch_statistics", _batch_statistics, _batch_statistics_vjp
 )
@@ -215,15 +219,15 @@ batch_statistics_p: Primitive = decomposable(
 def normalize_batch(
     x: Tensor, scale: Any, offset: Any, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`batch_normalization` of the last axis by the statistics of x itself.
+    """Apply `batch_normalization` to the last axis, with the statistics of x.
 
     Args:
-        x: (..., channels) of any floating dtype.
+        x: (..., channels) with any floating dtype.
         scale, offset: (channels,), or None for 1 and 0.
 
     Returns:
-        The result in the dtype of x; the mean and the variance, (channels,), in
-        float32 or wider. Gradients flow through the result alone.
+        The result in the dtype of x; the mean and the variance, (channels,), in float32
+        or wider. Gradients flow through the result only.
     """
     wide, n = dtypes.result_type(x.dtype, "float32"), x.shape[-1:]
     scale = ones(n, wide) if scale is None else convert(scale, wide)
@@ -241,15 +245,15 @@ def layer_normalization(
     epsilon: float | None = None,
     rms_scaling: bool = False,
 ) -> Tensor:
-    """(x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta over `axis`, per sample.
+    """Compute (x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta per sample.
 
     Args:
         x: any shape.
-        gamma, beta: of the shape of the normalized axes, or None for 1 and 0.
+        gamma, beta: have the shape of the normalized axes, or None for 1 and 0.
         axis: an integer or a tuple of them.
-        epsilon: keeps the quotient finite; None for the global default.
-        rms_scaling: deprecated; whether to give x / sqrt(var(x) + epsilon) * gamma.
-            `rms_normalization` is what this was meant to be.
+        epsilon: prevents division by zero; None for the global default.
+        rms_scaling: deprecated; whether to return x / sqrt(var(x) + epsilon) * gamma.
+            Use `rms_normalization` instead.
 
     Reference:
         https://arxiv.org/abs/1607.06450
@@ -268,13 +272,13 @@ def layer_normalization(
 def rms_normalization(
     x: Any, scale: Any = None, axis: Any = -1, epsilon: float | None = None
 ) -> Tensor:
-    """x / sqrt(mean(x ** 2) + epsilon) * scale over `axis`, per sample.
+    """Compute x / sqrt(mean(x ** 2) + epsilon) * scale over `axis`, per sample.
 
     Args:
         x: any shape.
-        scale: of the shape of the normalized axes, or None for 1.
+        scale: has the shape of the normalized axes, or None for 1.
         axis: an integer or a tuple of them.
-        epsilon: keeps the quotient finite; None for the global default.
+        epsilon: prevents division by zero; None for the global default.
 
     Reference:
         https://arxiv.org/abs/1910.07467
@@ -291,7 +295,7 @@ def _rsqrt_mean_square(x: Tensor, axes: Any, epsilon: float | None) -> Tensor:
 
 
 def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
-    """y * gamma + beta; both of the shape of the normalized axes."""
+    """Compute y * gamma + beta; both have the shape of the normalized axes."""
     shape = tuple(n if i in axes else 1 for i, n in enumerate(y.shape))
 
     def spread(value: Any) -> Tensor:
@@ -306,13 +310,13 @@ def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
 def normalize(
     x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None
 ) -> Tensor:
-    """x divided by its norm over `axis`.
+    """Divide x by its norm over `axis`.
 
     Args:
         x: any shape.
         axis: an integer or a tuple of them.
         order: p >= 1 of the norm sum(abs(x) ** p) ** (1 / p).
-        epsilon: a smaller norm counts as this; None for the global default.
+        epsilon: lower bound of the norm; None for the global default.
     """
     if not is_int(order) or order < 1:
         raise ArgumentError(
@@ -324,7 +328,7 @@ def normalize(
     axes = normalize_axes("normalize", axis, x.ndim)
     if order == 2:
         total = sum(square(x), axis=axes, keepdims=True)
-        # The limit lies inside the root: its gradient at 0 would be infinite.
+        # The bound is inside the root, because its gradient at 0 would be infinite.
         return convert(x * rsqrt(maximum(total, epsilon**2)), dtype)
     return convert(x / maximum(vector_norm(x, axes, order), epsilon), dtype)
 
@@ -332,7 +336,7 @@ def normalize(
 def vector_norm(
     x: Tensor, axes: tuple[int, ...], order: float, keepdims: bool = True
 ) -> Tensor:
-    """The norm over `axes`, with gradient 0 at 0."""
+    """Compute the norm over `axes`, with gradient 0 at 0."""
     powers = square(x) if order == 2 else power(abs(x), order)
     total = sum(powers, axis=axes, keepdims=keepdims)
     is_zero = equal(total, 0)
@@ -343,11 +347,11 @@ def vector_norm(
 
 @operation
 def psnr(x1: Any, x2: Any, max_val: float) -> Tensor:
-    """Peak signal-to-noise ratio in decibel: 10 log10(max_val ** 2 / mean square).
+    """Compute the signal-to-noise ratio, 10 log10(max_val ** 2 / mean square) dB.
 
     Args:
-        x1, x2: images of one shape.
-        max_val: the largest value that a pixel can have.
+        x1, x2: images with the same shape.
+        max_val: the largest possible value of a pixel.
     """
     x1, x2 = floating(x1, x2)
     if x1.shape != x2.shape:

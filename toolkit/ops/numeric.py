@@ -1,4 +1,4 @@
-"""Elementwise functions made of the primitives: rounding, logic, and more of NumPy."""
+"""Elementwise functions composed of primitives: rounding, logic, and more of NumPy."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def _not_bool(dtype: str) -> str:
 
 @operation
 def floor_divide(x1: Any, x2: Any) -> Tensor:
-    """floor(x1 / x2), elementwise."""
+    """Compute floor(x1 / x2), elementwise."""
     tensors, dtype = operands(x1, x2)
     return bind(floor_divide_p, *(convert(x, _not_bool(dtype)) for x in tensors))
 
 
 @operation
 def mod(x1: Any, x2: Any) -> Tensor:
-    """The remainder of x1 / x2, elementwise, with the sign of x2."""
+    """Compute the remainder of x1 / x2, elementwise, with the sign of x2."""
     tensors, dtype = operands(x1, x2)
     return bind(remainder_p, *(convert(x, _not_bool(dtype)) for x in tensors))
 
@@ -61,7 +61,7 @@ remainder = mod
 
 @operation
 def negative(x: Any) -> Tensor:
-    """-x, elementwise."""
+    """Compute -x, elementwise."""
     x = convert(x)
     if x.dtype == "bool":
         raise DTypeError("negative: expected numbers; received bool")
@@ -70,7 +70,7 @@ def negative(x: Any) -> Tensor:
 
 @operation
 def absolute(x: Any) -> Tensor:
-    """The absolute value, elementwise."""
+    """Compute the absolute value, elementwise."""
     x = convert(x)
     return x if x.dtype == "bool" else bind(abs_p, x)
 
@@ -80,7 +80,7 @@ abs = absolute
 
 @operation
 def round(x: Any, decimals: int = 0) -> Tensor:
-    """x rounded to `decimals` decimals, halves to even."""
+    """Round x to `decimals` decimals, half to even."""
     x = convert(x)
     if not dtypes.is_float(x.dtype) and decimals >= 0:
         return x
@@ -93,7 +93,7 @@ def round(x: Any, decimals: int = 0) -> Tensor:
 
 @operation
 def trunc(x: Any) -> Tensor:
-    """x without its fraction, elementwise."""
+    """Round x towards zero, elementwise."""
     x = convert(x)
     return bind(trunc_p, x) if dtypes.is_float(x.dtype) else x
 
@@ -112,19 +112,19 @@ logical_xor: Binary = _logical(logical_xor_p, "Whether just one is true, element
 
 @operation
 def logical_not(x: Any) -> Tensor:
-    """Whether x is false, elementwise."""
+    """Return whether x is false, elementwise."""
     return bind(logical_not_p, convert(x, "bool"))
 
 
 @operation
 def cast(x: Any, dtype: Any) -> Tensor:
-    """x in another dtype; floats lose their fraction when they become integers."""
+    """Convert x to another dtype; floats are truncated to integers."""
     return convert(x, dtypes.standardize(dtype))
 
 
 @operation
 def saturate_cast(x: Any, dtype: Any) -> Tensor:
-    """x in another dtype; what it cannot hold becomes the nearest value it can."""
+    """Convert x to another dtype; values are clipped to its range."""
     x, dtype = convert(x), dtypes.standardize(dtype)
     if dtype == "bool" or x.dtype == "bool":
         return convert(x, dtype)
@@ -138,7 +138,7 @@ def saturate_cast(x: Any, dtype: Any) -> Tensor:
         low = builtins.max(low, dtypes.lowest(x.dtype))
         high = builtins.min(high, dtypes.highest(x.dtype))
         return convert(clip(x, low, high), dtype)
-    # A float may be unable to hold `high`, so it is put in after the cast.
+    # The float dtype may not have `high`, so it is inserted after the cast.
     above, below = greater_equal(x, float(high)), less_equal(x, float(low))
     inside = where(logical_or(logical_or(above, below), isnan(x)), zero_like(x), x)
     y = where(above, convert(high, dtype), convert(inside, dtype))
@@ -147,13 +147,13 @@ def saturate_cast(x: Any, dtype: Any) -> Tensor:
 
 @operation
 def stop_gradient(variable: Any) -> Tensor:
-    """The same value, through which no gradient flows."""
+    """Return the same value; no gradient flows through it."""
     return bind(stop_gradient_p, convert(variable))
 
 
 @operation
 def square(x: Any) -> Tensor:
-    """x * x, elementwise."""
+    """Compute x * x, elementwise."""
     x = convert(x)
     x = convert(x, "int32") if x.dtype == "bool" else x
     return x * x
@@ -161,15 +161,15 @@ def square(x: Any) -> Tensor:
 
 @operation
 def reciprocal(x: Any) -> Tensor:
-    """1 / x, elementwise."""
+    """Compute 1 / x, elementwise."""
     return divide(1.0, x)
 
 
 @operation
 def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
-    """x limited to [x_min, x_max]; either may be None.
+    """Limit x to [x_min, x_max]; either may be None.
 
-    The result has the dtype of x; integers become floats where a bound is one.
+    The result has the dtype of x; integers become floats if a bound is a float.
 
     Example:
         >>> import toolkit
@@ -189,7 +189,7 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Tensor:
 
 
 def _bound(bound: Any, dtype: str) -> Tensor:
-    """A bound in a dtype: the nearest number that it can hold, not one that wraps."""
+    """Convert a bound to a dtype: the nearest valid number, without wraparound."""
     if dtype not in dtypes.INTEGERS:
         return convert(bound, dtype)
     limits = np.iinfo(dtype)

@@ -1,10 +1,10 @@
-"""The namespace `keras.ops.numpy`: the functions of `toolkit.ops` that no other has."""
+"""The namespace `keras.ops.numpy`: functions that no other namespace has."""
 
 from toolkit import ops
 from toolkit.definitions.namespaces import on_first_use
 from toolkit.ops.keras_modules import MODULE_OF
 
-# `remainder` is no function of Keras; `vectorize` is defined on a higher level.
+# Keras has no `remainder`; a module of a higher level defines `vectorize`.
 __all__ = [
     "vectorize",  # noqa: F822
     *sorted(

@@ -1,4 +1,4 @@
-"""Elementwise functions of NumPy, written in the primitives."""
+"""Elementwise functions of NumPy, composed of primitives."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from toolkit.ops.symbolic import operation
 def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |x1 - x2| <= atol + rtol * |x2|, elementwise.
+    """Return whether |x1 - x2| <= atol + rtol * |x2|, elementwise.
 
-    Infinities are close to themselves; NaNs too if `equal_nan`.
+    Infinities of the same sign are close; NaNs are close if `equal_nan`.
     """
     x1, x2 = floating(x1, x2)
     finite = logical_not(logical_or(isinf(x1), isinf(x2)))
@@ -68,37 +68,37 @@ def isclose(
 def allclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether all elements are close, as `isclose` says."""
+    """Return whether all elements are close, as defined by `isclose`."""
     return all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
 @operation
 def isposinf(x: Any) -> Tensor:
-    """Whether x is plus infinity, elementwise."""
+    """Return whether x is plus infinity, elementwise."""
     x = convert(x)
     return logical_and(isinf(x), greater(x, 0))
 
 
 @operation
 def isneginf(x: Any) -> Tensor:
-    """Whether x is minus infinity, elementwise."""
+    """Return whether x is minus infinity, elementwise."""
     x = convert(x)
     return logical_and(isinf(x), less(x, 0))
 
 
 @operation
 def signbit(x: Any) -> Tensor:
-    """Whether x is negative, or minus zero; false for NaN."""
+    """Return whether x is negative, or minus zero; false for NaN."""
     x = convert(x)
     if not dtypes.is_float(x.dtype):
         return less(convert(x, "int32") if x.dtype == "bool" else x, 0)
-    # The angle of the point (x, 0) is pi on the left, and so for minus zero.
+    # The angle of the point (x, 0) is pi for negative x, and for minus zero.
     return greater(arctan2(zeros_like(x), x), 1.0)
 
 
 @operation
 def heaviside(x1: Any, x2: Any) -> Tensor:
-    """0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
+    """Return 0 where x1 < 0, x2 where x1 is 0, 1 where x1 > 0."""
     x1, x2 = floating(*tensors(x1, x2))
     step = where(less(x1, 0), zero_like(x1), where(isnan(x1), x1, 1.0))
     return where(equal(x1, 0), x2, convert(step, x1.dtype))
@@ -106,7 +106,7 @@ def heaviside(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """The choice of the first condition that is true, elementwise; else `default`."""
+    """Return the choice of the first true condition, elementwise; else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ArgumentError(
             f"select: expected as many conditions as choices; received {len(condlist)} "
@@ -123,35 +123,35 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @operation
 def exp2(x: Any) -> Tensor:
-    """2 ** x, elementwise."""
+    """Compute 2 ** x, elementwise."""
     (x,) = floating(x)
     return power(convert(2, x.dtype), x)
 
 
 @operation
 def log2(x: Any) -> Tensor:
-    """The logarithm to base 2, elementwise."""
+    """Compute the logarithm to base 2, elementwise."""
     return log(x) / math.log(2)
 
 
 @operation
 def log10(x: Any) -> Tensor:
-    """The logarithm to base 10, elementwise."""
+    """Compute the logarithm to base 10, elementwise."""
     return log(x) / math.log(10)
 
 
 @operation
 def logaddexp(x1: Any, x2: Any) -> Tensor:
-    """log(exp(x1) + exp(x2)), elementwise; it cannot overflow."""
+    """Compute log(exp(x1) + exp(x2)), elementwise, without overflow."""
     x1, x2 = floating(*tensors(x1, x2))
-    same = logical_and(isinf(x1), equal(x1, x2))  # their difference is not a number
+    same = logical_and(isinf(x1), equal(x1, x2))  # their difference is NaN
     apart = where(same, zero_like(x1), x1 - x2)
     return maximum(x1, x2) + log1p(exp(-absolute(apart)))
 
 
 @operation
 def logaddexp2(x1: Any, x2: Any) -> Tensor:
-    """log2(2 ** x1 + 2 ** x2), elementwise; it cannot overflow."""
+    """Compute log2(2 ** x1 + 2 ** x2), elementwise, without overflow."""
     x1, x2 = floating(*tensors(x1, x2))
     base = math.log(2)
     return logaddexp(x1 * base, x2 * base) / base
@@ -159,14 +159,14 @@ def logaddexp2(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def cbrt(x: Any) -> Tensor:
-    """The cube root, elementwise; negative for negative x."""
+    """Compute the cube root, elementwise; negative for negative x."""
     (x,) = floating(x)
     return sign(x) * power(absolute(x), 1 / 3)
 
 
 @operation
 def hypot(x1: Any, x2: Any) -> Tensor:
-    """sqrt(x1 ** 2 + x2 ** 2), elementwise; the squares cannot overflow."""
+    """Compute sqrt(x1 ** 2 + x2 ** 2), elementwise, without overflow of the squares."""
     x1, x2 = floating(*tensors(x1, x2))
     scale = stop_gradient(maximum(absolute(x1), absolute(x2)))
     odd = logical_or(equal(scale, 0), isinf(scale))
@@ -177,22 +177,23 @@ def hypot(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def ldexp(x1: Any, x2: Any) -> Tensor:
-    """x1 * 2 ** x2, elementwise; x2 holds integers."""
+    """Compute x1 * 2 ** x2, elementwise, with integers x2."""
     (x1,), x2 = floating(x1), convert(x2)
     check_integers(
         "ldexp", x2.dtype if x2.dtype != "bool" else "int32", "integer exponents"
     )
-    # In two steps, because 2 ** x2 alone may overflow where the product does not.
+    # In two steps, because 2 ** x2 may overflow although the product does not.
     half = x2 // 2
     return x1 * exp2(convert(half, x1.dtype)) * exp2(convert(x2 - half, x1.dtype))
 
 
 @operation
 def sinc(x: Any) -> Tensor:
-    """sin(pi * x) / (pi * x), elementwise; 1 at 0."""
+    """Compute sin(pi * x) / (pi * x), elementwise; 1 at 0."""
     (x,) = floating(x)
     dtype = x.dtype
-    x = convert(x, dtypes.result_type(dtype, "float32"))  # float16 ends at 20,000 pi
+    # the range of float16 ends at 20,000 pi
+    x = convert(x, dtypes.result_type(dtype, "float32"))
     angle = where(equal(x, 0), 1.0, x) * math.pi
     return convert(where(equal(x, 0), 1.0, sin(angle) / angle), dtype)
 
@@ -202,13 +203,13 @@ def sinc(x: Any) -> Tensor:
 
 @operation
 def deg2rad(x: Any) -> Tensor:
-    """Degrees as radians, elementwise."""
+    """Convert degrees to radians, elementwise."""
     return floating(x)[0] * (math.pi / 180)
 
 
 @operation
 def rad2deg(x: Any) -> Tensor:
-    """Radians as degrees, elementwise."""
+    """Convert radians to degrees, elementwise."""
     return floating(x)[0] * (180 / math.pi)
 
 
@@ -217,7 +218,7 @@ def rad2deg(x: Any) -> Tensor:
 
 @operation
 def divide_no_nan(x1: Any, x2: Any) -> Tensor:
-    """x1 / x2, elementwise; 0 where x2 is 0."""
+    """Compute x1 / x2, elementwise; 0 where x2 is 0."""
     x1, x2 = floating(x1, x2)
     is_zero = equal(x2, 0)
     return where(is_zero, zero_like(x1), divide(x1, where(is_zero, 1.0, x2)))
@@ -225,7 +226,7 @@ def divide_no_nan(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def fmod(x1: Any, x2: Any) -> Tensor:
-    """The remainder of x1 / x2, elementwise, with the sign of x1."""
+    """Compute the remainder of x1 / x2, elementwise, with the sign of x1."""
     (x1, x2), dtype = operands(x1, x2)
     if dtype == "bool":
         x1, x2 = convert(x1, "int32"), convert(x2, "int32")
@@ -239,12 +240,12 @@ def _bits(dtype: str) -> int:
 
 @operation
 def gcd(x1: Any, x2: Any) -> Tensor:
-    """The greatest common divisor of integers, elementwise."""
+    """Compute the greatest common divisor of integers, elementwise."""
     (x1, x2), dtype = operands(x1, x2)
     check_integers("gcd", dtype)
     a, b = absolute(x1), absolute(x2)
-    # Euclid's algorithm takes most steps for neighbouring Fibonacci numbers: one for
-    # each power of the golden ratio. By then b is 0 everywhere.
+    # Euclid's algorithm needs the most steps for adjacent Fibonacci numbers: one for
+    # each power of the golden ratio. After these steps b is 0 everywhere.
     for _ in range(math.ceil(_bits(dtype) * math.log(2, 1.618)) + 1):
         a, b = where(equal(b, 0), a, b), where(equal(b, 0), b, mod(a, b))
     return a
@@ -252,7 +253,7 @@ def gcd(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def lcm(x1: Any, x2: Any) -> Tensor:
-    """The least common multiple of integers, elementwise."""
+    """Compute the least common multiple of integers, elementwise."""
     (x1, x2), _ = operands(x1, x2)
     return absolute(x1) // maximum(gcd(x1, x2), 1) * absolute(x2)
 
@@ -262,13 +263,13 @@ def lcm(x1: Any, x2: Any) -> Tensor:
 
 @operation
 def fmax(x1: Any, x2: Any) -> Tensor:
-    """The larger of x1 and x2, elementwise; a number beats a NaN."""
+    """Return the larger of x1 and x2, elementwise; NaN only if both are NaN."""
     return _without_nan(maximum, x1, x2)
 
 
 @operation
 def fmin(x1: Any, x2: Any) -> Tensor:
-    """The smaller of x1 and x2, elementwise; a number beats a NaN."""
+    """Return the smaller of x1 and x2, elementwise; NaN only if both are NaN."""
     return _without_nan(minimum, x1, x2)
 
 
@@ -281,13 +282,13 @@ def _without_nan(extremum: Any, x1: Any, x2: Any) -> Tensor:
 def nan_to_num(
     x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """x with finite numbers instead of NaN and infinities.
+    """Replace NaN and infinities in x by finite numbers.
 
     Args:
         x: a tensor.
-        nan: what replaces NaN.
-        posinf: what replaces plus infinity; the largest finite number if None.
-        neginf: what replaces minus infinity; the least finite number if None.
+        nan: replacement of NaN.
+        posinf: replacement of plus infinity; the largest finite number if None.
+        neginf: replacement of minus infinity; the smallest finite number if None.
     """
     x = convert(x)
     if not dtypes.is_float(x.dtype):
@@ -303,5 +304,5 @@ def nan_to_num(
 
 @operation
 def fabs(x: Any) -> Tensor:
-    """The absolute value in floating point, elementwise."""
+    """Compute the absolute value in floating point, elementwise."""
     return absolute(floating(x)[0])

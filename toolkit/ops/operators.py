@@ -68,7 +68,7 @@ _COMPARISONS = {
 
 
 def _logical_or_bitwise(logical: Any, bitwise: Any, x: Any, y: Any) -> Any:
-    """`&`, `|` and `^` are logical for booleans and bitwise for integers."""
+    """Apply `&`, `|` or `^`: logical for booleans and bitwise for integers."""
     booleans = _all_bool(x) and _all_bool(y)
     return (logical if booleans else bitwise)(x, y)
 
@@ -81,7 +81,7 @@ def _invert(x: Any) -> Any:
     return logical_not(x) if _all_bool(x) else bitwise_not(x)
 
 
-# Symbols and Variables are asked for their truth, as in Keras.
+# As in Keras, Symbols and Variables use the logical operators.
 _LOGICAL = {"and": logical_and, "or": logical_or, "xor": logical_xor}
 _UNARY = {
     "neg": negative,
@@ -93,12 +93,13 @@ _UNARY = {
 
 
 def install_operators() -> None:
-    """Give the classes their operators, each the public function of its name."""
+    """Install the operators on the classes: each is the public function of its name."""
     for cls in (Tensor, KerasTensor, Variable):
         operators = _OPERATORS if cls is Tensor else _OPERATORS | _LOGICAL
         for name, function in (operators | _COMPARISONS).items():
             if cls is KerasTensor and name == "eq":
-                continue  # equal to itself alone, as in Keras: lists of symbols work
+                # compared by identity, as in Keras, so that symbols work in lists
+                continue
             setattr(cls, f"__{name}__", _method(function))
         for name, function in operators.items():
             setattr(cls, f"__r{name}__", _reflected(function))
@@ -111,7 +112,7 @@ def install_operators() -> None:
 
 
 def _reshape(x: KerasTensor, *newshape: Any) -> Any:
-    """`ops.reshape`; the extents may also be given one by one."""
+    """Call `ops.reshape`; the extents may also be separate arguments."""
     is_one = len(newshape) == 1 and not isinstance(newshape[0], int)
     return reshape(x, newshape[0] if is_one else newshape)
 

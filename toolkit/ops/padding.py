@@ -1,4 +1,4 @@
-"""`pad`: more elements before and after those of each axis."""
+"""`pad`: additional elements before and after each axis."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _COPYING_MODES = {
 def pad(
     x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None
 ) -> Tensor:
-    """x with more elements before and after those of each axis.
+    """Add elements before and after each axis of x.
 
     Args:
         x: a tensor.
         pad_width: a pair (before, after) for each axis; one pair, or one number, for
             all axes.
         mode: "constant"; "edge" repeats the outermost element, "reflect" mirrors
-            without it and "symmetric" with it, "wrap" (or "circular") continues with
-            the other end; "empty" promises nothing of the new elements.
-        constant_values: what to fill with in mode "constant"; 0 if None.
+            without it and "symmetric" with it, "wrap" (or "circular") continues at the
+            opposite end; with "empty" the new elements are unspecified.
+        constant_values: value in mode "constant"; 0 if None.
     """
     x = convert(x)
     widths = _pad_widths(x, pad_width)

@@ -1,8 +1,8 @@
 """Pooling over windows: primitives, channels last, and the public functions.
 
-`max_pool` also returns which position of its window won, which its gradient reads.
-Each primitive that moves gradients is the transpose of another, so they differentiate
-each other to any order.
+`max_pool` also returns the index of the maximum in its window, which its gradient
+reads. Each primitive that moves gradients is the transpose of another primitive, so
+they have derivatives of any order.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ sum_pool_grad_p: Primitive = primitive(
 def _windows(
     op: str, x: Tensor, pool_size: Any, strides: Any, padding: str
 ) -> dict[str, Any]:
-    """The attributes of a pooling primitive; x is channels last."""
+    """Return the attributes of a pooling primitive; x is channels last."""
     ndim = x.ndim - 2
     window = per_axis(op, "pool_size", pool_size, ndim)
     strides = window if strides is None else per_axis(op, "strides", strides, ndim)
@@ -131,19 +131,19 @@ def max_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """The largest element of each window, for each channel.
+    """Return the largest element of each window, for each channel.
 
     Args:
-        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) in the
-            format "channels_first".
+        inputs: (batch, *spatial, channels), or (batch, channels, *spatial) if
+            data_format is "channels_first".
         pool_size: the window, one integer or one for each spatial axis.
         strides: the step between windows; pool_size if None.
-        padding: "valid" (none) or "same" (ceil(extent / stride) windows; what is
-            outside never wins).
+        padding: "valid" (none) or "same" (ceil(extent / stride) windows; padding is
+            never the maximum).
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        (batch, *windows, channels), in the layout of inputs.
+        (batch, *windows, channels), in the data format of inputs.
 
     Example:
         >>> import toolkit
@@ -166,13 +166,13 @@ def average_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """The mean of each window, for each channel; padding does not count.
+    """Return the mean of each window, for each channel, without padding.
 
     Args:
         inputs, pool_size, strides, padding, data_format: as for `max_pool`.
 
     Returns:
-        (batch, *windows, channels), in the layout of inputs.
+        (batch, *windows, channels), in the data format of inputs.
     """
     (x,) = floating(inputs)
     spatial_ndim("average_pool", x)
@@ -192,10 +192,10 @@ def _counts(
     strides: Extents,
     padding: Pads,
 ) -> Tensor:
-    """How many elements each window sees that are not padding.
+    """Return the number of elements of each window that are not padding.
 
-    For padding "same" they are no scalar where all are the same: graphs that differ in
-    extents alone have the same nodes.
+    For padding "same" this is a tensor even if all counts are equal, so that graphs
+    that differ only in extents have the same nodes.
     """
     per_axis = []
     for axis, (n, k, stride, (low, high)) in enumerate(
@@ -208,7 +208,7 @@ def _counts(
             seen = np.full(1, k)
         seen = seen.reshape([-1 if i == axis else 1 for i in range(len(spatial) + 1)])
         per_axis.append(convert(k if full and not is_same else seen, dtype))
-    # A product of tensors: where only shapes are wanted, nothing large is made.
+    # A product of tensors, so that shape inference creates no large array.
     return reduce(operator.mul, per_axis)
 
 
@@ -216,7 +216,7 @@ def _counts(
 def adaptive_average_pool(
     inputs: Any, output_size: Any, data_format: str | None = None
 ) -> Tensor:
-    """The means of `output_size` windows that cover each spatial axis evenly.
+    """Return the means of `output_size` windows that cover each spatial axis evenly.
 
     Args:
         inputs: (batch, *spatial, channels), or channels first.
@@ -231,7 +231,7 @@ def adaptive_average_pool(
 def adaptive_max_pool(
     inputs: Any, output_size: Any, data_format: str | None = None
 ) -> Tensor:
-    """The maxima of `output_size` windows that cover each spatial axis evenly.
+    """Return the maxima of `output_size` windows that cover each spatial axis evenly.
 
     Args:
         inputs, output_size, data_format: as for `adaptive_average_pool`.
@@ -243,7 +243,7 @@ def adaptive_max_pool(
 def _adaptive(
     op: str, pool: Any, x: Tensor, output_size: Any, data_format: str | None
 ) -> Tensor:
-    """Pool one axis after the other; window i of m is [i n / m, (i + 1) n / m)."""
+    """Pool the axes in sequence; window i of m is [i n / m, (i + 1) n / m)."""
     ndim = spatial_ndim(op, x)
     sizes = per_axis(op, "output_size", output_size, ndim)
     x = channels_last(x, data_format)

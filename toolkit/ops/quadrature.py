@@ -1,4 +1,4 @@
-"""Polynomials and integrals that special functions are made of, in float64."""
+"""Polynomials and integrals for special functions, in float64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EULER = 0.5772156649015329
 
 
 def doubles(*xs: Any) -> tuple[list[Tensor], str]:
-    """Return real tensors as float64, and the dtype that they have in common."""
+    """Return real tensors as float64, and their common dtype."""
     tensors = floating(*xs)
     dtype = dtypes.result_type(*(x.dtype for x in tensors))
     if dtypes.is_complex(dtype):

@@ -58,7 +58,7 @@ def erfcinv(x: Any) -> Tensor:
     """Return the inverse of `erfc`, elementwise.
 
     Args:
-        x: numbers in [0, 2]; others give NaN.
+        x: numbers in [0, 2]; all other numbers give NaN.
 
     Example:
         >>> import toolkit
@@ -76,7 +76,7 @@ def ndtri(p: Any) -> Tensor:
     """Return the quantile of the standard normal distribution, elementwise.
 
     Args:
-        p: probabilities in [0, 1]; others give NaN.
+        p: probabilities in [0, 1]; all other numbers give NaN.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""Numbers of 8 bits from floating ones, and convolutions of them."""
+"""Quantization of floats to 8-bit integers, and convolutions of these integers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.ir import Kind, Primitive, Spec, primitive
 from toolkit.ops.checks import broadcast_shapes
 from toolkit.ops.conv import conv_axes, conv_spec, convolve
 
-# A primitive, so that passes know it, and generated code packs its bytes.
+# A primitive, so that passes recognize it, and generated code packs its bytes.
 quantize_p: Primitive = primitive(
     "quantize",
     Kind.ELEMENTWISE,
@@ -25,8 +25,8 @@ quantize_p: Primitive = primitive(
 )
 
 
-# `offset`: what was added to each element of x; beside the images it is that, too.
-# `bits`: of the elements, if they are fewer than 8: what multiplies x may count on it.
+# `offset`: the number added to each element of x; it is also the value of the padding.
+# `bits`: bits of the elements, if fewer than 8: kernels may rely on it.
 def _conv_integer_spec(
     x: Spec, w: Spec, offset: int = 0, bits: int = 8, **attrs: Any
 ) -> Spec:
@@ -38,22 +38,23 @@ def _conv_integer_spec(
     return conv_spec(x, w, **attrs).with_dtype("int32")
 
 
-# A primitive, as processors multiply 8 bits several times as fast as they do 32.
+# A primitive, because processors multiply 8-bit integers several times as fast as
+# 32-bit integers.
 conv_integer_p: Primitive = primitive(
     "conv_integer", Kind.CONTRACT, _conv_integer_spec, axes=conv_axes("x,w->g")
 )
 
 
 def quantize(x: Any, scale: Any, offset: int = 0, bits: int = 8) -> Tensor:
-    """`round(x * scale + offset)` as uint8, halves to even, from 0 to 2 ** bits - 1.
+    """Compute `round(x * scale + offset)`, half to even, from 0 to 2 ** bits - 1.
 
-    What is beyond becomes the nearest of these numbers, NaN the first.
+    Values out of range become the nearest number in range, and NaN becomes 0.
 
     Args:
         x: (...), floating.
-        scale: positive and finite, of the dtype of x; its shape broadcasts to that of
-            x.
-        offset: what 0 becomes.
+        scale: positive and finite, with the dtype of x; its shape broadcasts to the
+            shape of x.
+        offset: the quantized value of 0.
         bits: from 1 to 8.
 
     Example:
@@ -75,14 +76,14 @@ def convolve_whole(
     offset: int = 0,
     bits: int = 8,
 ) -> Tensor:
-    """The convolution of `x - offset`, whole numbers of 8 bits, as int32.
+    """Convolve `x - offset`, 8-bit integers, to int32.
 
     Args:
         x: as for `ops.conv`, int8 or uint8.
-        kernel: as there, int8.
-        strides, padding, data_format, dilation_rate: as there.
-        offset: what was added to each element.
-        bits: that elements have: of uint8 none may be 2 ** bits or more.
+        kernel: as for `ops.conv`, int8.
+        strides, padding, data_format, dilation_rate: as for `ops.conv`.
+        offset: the number added to each element.
+        bits: bits of the elements: uint8 elements must be less than 2 ** bits.
     """
     options = strides, padding, data_format, dilation_rate
     factors = convert(x), convert(kernel)

@@ -1,4 +1,4 @@
-"""Ranges of indices as NumPy arrays, whose memory a load is asked for first."""
+"""Ranges of indices as NumPy arrays, checked against the memory budget of a load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from toolkit.reading.budget import check_temporary
 
-# Bytes for each index: itself, a result of arithmetic, and that in another dtype.
+# Bytes for each index: the index, a result of arithmetic, and that result in another
+# dtype.
 _BYTES_OF_INDEX = 24
 
 
@@ -18,16 +19,16 @@ def index_range(
 ) -> Any:
     """Return `np.arange(start, stop, step, dtype)`.
 
-    A config chooses the extents of a layer, so that a range of them may be of any
-    length. While a file is loaded, one that does not fit the budget of the load is
-    refused before it has memory.
+    A config selects the extents of a layer, so that such a range may have any length.
+    While a file is loaded, a range that does not fit the budget of the load is rejected
+    before it is allocated.
 
     Args:
         start, stop, step, dtype: as for `numpy.arange`.
-        rows: how many rows of this length the caller computes from the range.
+        rows: number of rows of this length that the caller computes from the range.
 
     Raises:
-        LoadBudgetError: a load has not enough memory left for it.
+        LoadBudgetError: the range does not fit the remaining budget of the load.
     """
     if stop is None:
         start, stop = 0, start
@@ -38,6 +39,6 @@ def index_range(
 
 
 def check_range(length: int, rows: int = 1) -> None:
-    """Raise if a load has not enough memory left for rows of so many indices."""
+    """Raise if rows with this number of indices do not fit the budget of a load."""
     nbytes = _BYTES_OF_INDEX * length * max(rows, 1)
     check_temporary(nbytes, f"a range of {length:,} indices")

@@ -1,4 +1,4 @@
-"""rearrange: axes split, permuted and merged by a pattern of their names."""
+"""rearrange: split, permute and merge axes by a pattern of names."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.ops.shape import reshape, transpose
 from toolkit.ops.symbolic import operation
 
-Group = list[str]  # the names of the axes that one axis is made of
+Group = list[str]  # the names of the axes that are merged into one axis
 
 
 @operation
 def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
-    """The axes of a tensor split, permuted and merged.
+    """Split, permute and merge the axes of a tensor.
 
     Args:
         tensor: the tensor.
-        pattern: names of its axes, "->", and names of those of the result. Names in
-            parentheses make up one axis together, the last one varying fastest;
-            "..." stands for any axes that are not named, 1 for an axis of extent 1.
-        axes_lengths: extents by name; of each group, at most one may be missing.
+        pattern: names of its axes, "->", and names of the axes of the result. Names in
+            parentheses form one axis together, the last one varying fastest; "..."
+            means any unnamed axes, 1 an axis of extent 1.
+        axes_lengths: extents by name; in each group, at most one may be missing.
 
     Example:
         >>> from toolkit import ops
@@ -58,7 +58,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
 
 
 def _groups(pattern: str, side: str) -> list[Group]:
-    """The groups of one side: a name alone is a group, 1 an empty one."""
+    """Return the groups of one side: a single name is a group, 1 an empty one."""
     tokens = re.findall(r"\([^()]*\)|\.\.\.|\w+|\S", side)
     groups = []
     for token in tokens:
@@ -73,7 +73,7 @@ def _groups(pattern: str, side: str) -> list[Group]:
 
 
 def _with_hidden(groups: list[Group], count: int) -> list[Group]:
-    """The groups with a name of its own for each axis that "..." stands for."""
+    """Return the groups with a separate name for each axis of "..."."""
     hidden = [[f".{i}"] for i in range(count)]
     return [
         name for group in groups for name in (hidden if group == ["..."] else [group])
@@ -83,7 +83,7 @@ def _with_hidden(groups: list[Group], count: int) -> list[Group]:
 def _extents(
     pattern: str, group: Group, n: int, lengths: dict[str, int]
 ) -> dict[str, int]:
-    """The extent of each name of a group that makes up an axis of extent n."""
+    """Return the extent of each name of a group that forms an axis of extent n."""
     extents = {name: int(lengths[name]) for name in group if name in lengths}
     unknown = [name for name in group if name not in lengths]
     known = math.prod(extents.values())

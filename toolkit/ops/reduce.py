@@ -1,4 +1,4 @@
-"""Reductions over axes: primitives, and the public functions over them."""
+"""Reductions over axes: primitives, and their public functions."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ Axes = tuple[int, ...]
 
 
 def _spread(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
-    """The gradient of a reduction, broadcast back over the reduced axes."""
+    """Broadcast the gradient of a reduction back over the reduced axes."""
     return broadcast_to(reshape(g, reduced_shape(x.shape, axis, True)), x.shape)
 
 
 def _extremum_vjp(
     g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool
 ) -> Tensor:
-    """The gradient goes to the winners; those that tie share it equally."""
+    """Return the gradient of the extrema; elements that tie share it equally."""
     shape = reduced_shape(x.shape, axis, True)
     wins = convert(equal(x, reshape(y, shape)), x.dtype)
     ties = sum(wins, axis=axis, keepdims=True)
@@ -57,7 +57,7 @@ def _extremum_vjp(
 
 
 def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """The product of all others: of those before times those after; exact at zeros."""
+    """Return the product of all other factors: before times after; exact at zeros."""
     if x.size == 0:
         return x
     kept = tuple(i for i in range(x.ndim) if i not in axis)
@@ -125,7 +125,7 @@ argmin_p: Primitive = primitive("argmin", Kind.REDUCE, _arg_spec, axes=_arg_axes
 
 
 def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
-    """sum_j g_j * y_j / x_i, or the products of the other factors among zeros."""
+    """Compute sum_j g_j * y_j / x_i, or products of other factors if some are 0."""
     if x.shape[axis] == 0:
         return g
     zero = equal(x, 0)
@@ -136,9 +136,10 @@ def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> T
 
 
 def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
-    """The product before x_i times s_i = g_i + x_{i+1} * s_{i+1}.
+    """Compute the product before x_i times s_i = g_i + x_{i+1} * s_{i+1}.
 
-    Products of any neighbours are formed, which may overflow where none of y does.
+    It computes products of any adjacent elements, which may overflow although y does
+    not.
     """
     n = x.shape[axis]
     one = full(reduced_shape(x.shape, (axis,), True), 1, x.dtype)
@@ -151,14 +152,14 @@ def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tenso
         following = [last, one]
 
     def composed(inner: Any, outer: Any) -> Any:
-        """What s becomes by two steps, each a factor and a term."""
+        """Compose two steps of s, each a factor and a term."""
         (a, b), (c, d) = inner, outer
         return c * a, d + c * b
 
     steps = concatenate(following, axis), g
     _, s = associative_scan(composed, steps, reverse=not reverse, axis=axis)
     before = concatenate(parts, axis)
-    # A product of what comes behind may overflow where a zero is before it.
+    # A product of later elements may overflow although an earlier element is zero.
     return before * where(equal(before, 0), where(isfinite(s), s, 0.0), s)
 
 
@@ -181,7 +182,7 @@ cumprod_p: Primitive = primitive(
 
 
 def _accumulator(dtype: str) -> str:
-    """The dtype that small integers are summed in, as in Keras."""
+    """Return the dtype for sums of small integers, as in Keras."""
     if dtype in ("bool", "int8", "int16"):
         return "int32"
     return "uint32" if dtype in ("uint8", "uint16") else dtype
@@ -189,7 +190,7 @@ def _accumulator(dtype: str) -> str:
 
 @operation
 def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum over `axis` (an integer, a tuple, or None for all)."""
+    """Sum over `axis` (an integer, a tuple, or None for all)."""
     x = convert(x)
     x = convert(x, _accumulator(x.dtype))
     axes = normalize_axes("sum", axis, x.ndim)
@@ -198,7 +199,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def prod(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Tensor:
-    """The product over `axis` (an integer, a tuple, or None for all)."""
+    """Multiply over `axis` (an integer, a tuple, or None for all)."""
     x = convert(x)
     x = convert(x, dtypes.standardize(dtype) if dtype else _accumulator(x.dtype))
     axes = normalize_axes("prod", axis, x.ndim)
@@ -224,7 +225,7 @@ def _extremum(
 def max(
     x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
 ) -> Tensor:
-    """The largest element over `axis`; `initial` stands for an element more."""
+    """Return the largest element over `axis`; `initial` is an additional element."""
     return _extremum(max_p, x, axis, keepdims, initial)
 
 
@@ -232,7 +233,7 @@ def max(
 def min(
     x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None
 ) -> Tensor:
-    """The smallest element over `axis`; `initial` stands for an element more."""
+    """Return the smallest element over `axis`; `initial` is an additional element."""
     return _extremum(min_p, x, axis, keepdims, initial)
 
 
@@ -241,7 +242,7 @@ amax, amin = max, min
 
 @operation
 def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether any element over `axis` is true."""
+    """Return whether any element over `axis` is true."""
     x = convert(x, "bool")
     axes = normalize_axes("any", axis, x.ndim)
     return bind(any_p, x, axis=axes, keepdims=bool(keepdims))
@@ -249,7 +250,7 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements over `axis` are true."""
+    """Return whether all elements over `axis` are true."""
     x = convert(x, "bool")
     axes = normalize_axes("all", axis, x.ndim)
     return bind(all_p, x, axis=axes, keepdims=bool(keepdims))
@@ -257,13 +258,13 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The arithmetic mean over `axis`, in floating point."""
+    """Return the arithmetic mean over `axis`, in floating point."""
     (x,) = floating(x)
     axes = normalize_axes("mean", axis, x.ndim)
     count = 1
     for a in axes:
         count *= x.shape[a]
-    if x.dtype == "float16":  # whose sums overflow
+    if x.dtype == "float16":  # its sums overflow
         return convert(mean(convert(x, "float32"), axes, keepdims), "float16")
     total = bind(sum_p, x, axis=axes, keepdims=bool(keepdims))
     if not count:
@@ -273,7 +274,7 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The variance over `axis`: mean((x - mean(x)) ** 2)."""
+    """Return the variance over `axis`: mean((x - mean(x)) ** 2)."""
     (x,) = floating(x)
     centered = x - mean(x, axis=axis, keepdims=True)
     return mean(square(centered), axis=axis, keepdims=keepdims)
@@ -281,15 +282,15 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The standard deviation over `axis`: sqrt(var(x))."""
+    """Return the standard deviation over `axis`: sqrt(var(x))."""
     return sqrt(var(x, axis=axis, keepdims=keepdims))
 
 
 @operation
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))) over `axis`, shifted by the maximum: it cannot overflow.
+    """Compute log(sum(exp(x))) over `axis`, shifted by the maximum to avoid overflow.
 
-    Of no elements it is the logarithm of 0, -inf.
+    For no elements the result is the logarithm of 0, -inf.
     """
     (x,) = floating(x)
     axes = normalize_axes("logsumexp", axis, x.ndim)
@@ -314,13 +315,13 @@ def _arg_reduction(
 
 @operation
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first largest element along `axis` (None: of all), int32."""
+    """Return the index of the first largest element along `axis` (None: of all)."""
     return _arg_reduction(argmax_p, x, axis, keepdims)
 
 
 @operation
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the first smallest element along `axis` (None: of all), int32."""
+    """Return the index of the first smallest element along `axis` (None: of all)."""
     return _arg_reduction(argmin_p, x, axis, keepdims)
 
 
@@ -336,17 +337,17 @@ def _cumulative(record: Primitive, x: Any, axis: int | None, dtype: Any) -> Tens
 
 @operation
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The running sum along `axis` (None: of the flattened tensor)."""
+    """Return the cumulative sum along `axis` (None: of the flattened tensor)."""
     return _cumulative(cumsum_p, x, axis, dtype)
 
 
 @operation
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The running product along `axis` (None: of the flattened tensor)."""
+    """Return the cumulative product along `axis` (None: of the flattened tensor)."""
     return _cumulative(cumprod_p, x, axis, dtype)
 
 
 @operation
 def count_nonzero(x: Any, axis: Any = None) -> Tensor:
-    """How many elements over `axis` are not zero, int32."""
+    """Count the elements over `axis` that are not zero, int32."""
     return sum(convert(convert(x, "bool"), "int32"), axis=axis)

@@ -1,4 +1,4 @@
-"""Shape manipulation: views and moves, creation, and the public functions over them."""
+"""Shape manipulation: views, moves and creation, and their public functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def _may_fit(shape: Shape, other: Shape) -> bool:
-    """Whether unknown extents may be such that both shapes hold as many elements."""
+    """Return whether both shapes can have the same number of elements."""
     trace = state.trace
     extent = trace.extent if isinstance(trace, Probe) else 1
     if extent == 1:
@@ -59,7 +59,7 @@ def _slice_spec(x: Spec, start: Shape, stop: Shape, step: Shape) -> Spec:
 
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
-    """The adjoint of broadcasting from `shape`: the sum over the axes it repeats."""
+    """Apply the adjoint of a broadcast from `shape`: sum over the broadcast axes."""
     if x.shape == shape:
         return x
     extra = x.ndim - len(shape)
@@ -73,7 +73,7 @@ def sum_to(x: Tensor, shape: Shape) -> Tensor:
 def _slice_vjp(
     g: Tensor, y: Tensor, x: Tensor, start: Shape, stop: Shape, step: Shape
 ) -> Tensor:
-    """Put the gradient back where it was taken from, zeros elsewhere."""
+    """Return the gradient at the original positions, with zeros elsewhere."""
     backwards = tuple(i for i, s in enumerate(step) if s < 0)
     if backwards:
         g = flip(g, backwards)
@@ -90,7 +90,7 @@ def _slice_vjp(
 
 
 def dilate(x: Tensor, axis: int, stride: int) -> Tensor:
-    """`x` with stride - 1 zeros between its elements along `axis`."""
+    """Insert stride - 1 zeros between the elements of `x` along `axis`."""
     n = x.shape[axis]
     if n == 0:
         return x
@@ -141,7 +141,7 @@ def _transpose_axes(x: Spec, axes: Shape) -> str:
 
 
 def _kept(x: Spec, is_whole: Any) -> str:
-    """The rule of what leaves the axes alone of which it is true."""
+    """Return the rule of an operation that leaves axes with `is_whole` unchanged."""
     pairs = enumerate(letters(x.ndim))
     text = "".join(letter if is_whole(axis) else "_" for axis, letter in pairs)
     return f"{text}->{text}"
@@ -200,7 +200,7 @@ pad_p: Primitive = primitive(
 
 @operation
 def reshape(x: Any, newshape: Any) -> Tensor:
-    """The same elements in another shape; one extent may be -1."""
+    """Return the same elements in another shape; one extent may be -1."""
     x = convert(x)
     if isinstance(newshape, (tuple, list)):
         shape = extents_of([-1 if n is None else n for n in newshape])
@@ -228,7 +228,7 @@ def reshape(x: Any, newshape: Any) -> Tensor:
 
 @operation
 def transpose(x: Any, axes: Any = None) -> Tensor:
-    """The axes in another order; reversed if `axes` is None."""
+    """Permute the axes; None reverses them."""
     x = convert(x)
     order = tuple(range(x.ndim))[::-1] if axes is None else extents_of(axes)
     order = tuple(a + x.ndim if a < 0 else a for a in order)
@@ -242,7 +242,7 @@ def transpose(x: Any, axes: Any = None) -> Tensor:
 
 @operation
 def broadcast_to(x: Any, shape: Any) -> Tensor:
-    """x repeated along new axes and axes of extent 1, to get `shape`."""
+    """Repeat x along new axes and axes of extent 1, to get `shape`."""
     x = convert(x)
     shape = extents_of(shape)
     return x if x.shape == shape else bind(broadcast_to_p, x, shape=shape)
@@ -250,7 +250,7 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
 
 @operation
 def expand_dims(x: Any, axis: Any) -> Tensor:
-    """x with new axes of extent 1 at the positions `axis` of the result."""
+    """Return x with new axes of extent 1 at the indices `axis` of the result."""
     x = convert(x)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = x.ndim + len(axes)
@@ -261,7 +261,7 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
 
 @operation
 def squeeze(x: Any, axis: Any = None) -> Tensor:
-    """x without its axes of extent 1, or without those named."""
+    """Return x without its axes of extent 1, or without the given ones."""
     x = convert(x)
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
@@ -276,7 +276,7 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
 
 @operation
 def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
-    """The axes `source` moved to the positions `destination`."""
+    """Move the axes `source` to the positions `destination`."""
     x = convert(x)
     sources = source if isinstance(source, (tuple, list)) else (source,)
     targets = destination if isinstance(destination, (tuple, list)) else (destination,)
@@ -290,7 +290,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
 
 @operation
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
-    """x with two axes exchanged."""
+    """Swap two axes of x."""
     x = convert(x)
     order = list(range(x.ndim))
     a, b = (
@@ -303,7 +303,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 
 @operation
 def ravel(x: Any) -> Tensor:
-    """x with a single axis."""
+    """Flatten x to a single axis."""
     return reshape(x, (-1,))
 
 
@@ -311,7 +311,7 @@ def ravel(x: Any) -> Tensor:
 
 
 def slice_axis(x: Tensor, axis: int, low: int, high: int, step: int = 1) -> Tensor:
-    """x[low:high:step] along one axis."""
+    """Return x[low:high:step] along one axis."""
     start, stop, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
     start[axis], stop[axis], steps[axis] = low, high, step
     return bind(slice_p, x, start=tuple(start), stop=tuple(stop), step=tuple(steps))
@@ -319,7 +319,7 @@ def slice_axis(x: Tensor, axis: int, low: int, high: int, step: int = 1) -> Tens
 
 @operation
 def flip(x: Any, axis: Any = None) -> Tensor:
-    """x with the order of its elements reversed along `axis` (None: along all)."""
+    """Reverse the order of elements of x along `axis` (None: along all)."""
     x = convert(x)
     axes = range(x.ndim) if axis is None else axis
     axes = axes if isinstance(axes, (tuple, list, range)) else (axes,)
@@ -333,7 +333,7 @@ def flip(x: Any, axis: Any = None) -> Tensor:
 
 @operation
 def concatenate(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Tensors joined along an axis that they have."""
+    """Join tensors along an existing axis."""
     tensors, _ = operands(*xs)
     if axis is None:
         tensors, axis = tuple(reshape(x, (x.size,)) for x in tensors), 0
@@ -347,7 +347,7 @@ def concatenate(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
 
 @operation
 def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
-    """Tensors of one shape joined along a new axis."""
+    """Join tensors of the same shape along a new axis."""
     tensors, _ = operands(*x)
     axis = normalize_axis("stack", axis, tensors[0].ndim + 1)
     return concatenate([expand_dims(t, axis) for t in tensors], axis)
@@ -355,7 +355,7 @@ def stack(x: Sequence[Any], axis: int = 0) -> Tensor:
 
 @operation
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
-    """x cut along an axis into equal parts, or at the given indices."""
+    """Split x along an axis into equal parts, or at the given indices."""
     x = convert(x)
     axis = normalize_axis("split", axis, x.ndim)
     n = x.shape[axis]
@@ -378,7 +378,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
 
 @operation
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[Tensor]:
-    """The slices of x along an axis, as a list."""
+    """Return the slices of x along an axis, as a list."""
     x = convert(x)
     axis = normalize_axis("unstack", axis, x.ndim)
     if num is None and is_unknown(x.shape[axis]):

@@ -1,7 +1,7 @@
-"""Softmax and its relatives, along one axis or several at once.
+"""Softmax and related functions, along one axis or several at once.
 
-Both are composites with gradients of their own, which take two or three passes over
-the data where those of the bodies take seven.
+Both are composites with custom gradients, which need two or three passes over the data.
+The gradients of the bodies would need seven.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Axes = tuple[int, ...]
 
 
 def _shifted(x: Tensor, axis: Axes) -> Tensor:
-    """x minus its maximum, so that exp cannot overflow."""
+    """Subtract the maximum from x, so that exp cannot overflow."""
     return x - stop_gradient(max(x, axis=axis, keepdims=True))
 
 
@@ -64,7 +64,7 @@ def _along(record: Primitive, x: Any, axis: Any) -> Tensor:
 
 @operation
 def softmax(x: Any, axis: Any = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along `axis`.
+    """Compute exp(x) / sum(exp(x)) along `axis`.
 
     Args:
         x: any shape.
@@ -82,7 +82,7 @@ def softmax(x: Any, axis: Any = -1) -> Tensor:
 def _warn_if_constant(x: Any, axis: Any) -> None:
     shape = getattr(x, "shape", ())
     if isinstance(state.trace, Probe) and state.trace.extent == 1:
-        return  # where an extent is unknown, 1 is tried, too
+        return  # if an extent is unknown, shape inference also tries 1
     if is_int(axis) and -len(shape) <= axis < len(shape) and shape[axis] == 1:
         warn(
             f"softmax: axis {axis} has extent 1, so the result is 1 everywhere; did "
@@ -92,7 +92,7 @@ def _warn_if_constant(x: Any, axis: Any) -> None:
 
 @operation
 def log_softmax(x: Any, axis: Any = -1) -> Tensor:
-    """log(softmax(x)) along `axis`, exact where softmax(x) would round to 0.
+    """Compute log(softmax(x)) along `axis`, without rounding of softmax(x) to 0.
 
     Args:
         x: any shape.
@@ -103,7 +103,7 @@ def log_softmax(x: Any, axis: Any = -1) -> Tensor:
 
 @operation
 def sparsemax(x: Any, axis: int = -1) -> Tensor:
-    """The point of the probability simplex along `axis` that is nearest to x.
+    """Return the point of the probability simplex along `axis` that is nearest to x.
 
     Reference:
         https://arxiv.org/abs/1602.02068
@@ -119,6 +119,6 @@ def sparsemax(x: Any, axis: int = -1) -> Tensor:
 
 
 def _excess(x: Tensor, support: Tensor, axis: int) -> Tensor:
-    """What to take off each element of the support so that their sum becomes 1."""
+    """Return the number to subtract from elements of the support, for a sum of 1."""
     total = sum(where(support, x, zero_like(x)), axis=axis, keepdims=True)
     return (total - 1) / sum(convert(support, x.dtype), axis=axis, keepdims=True)

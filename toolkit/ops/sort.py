@@ -1,4 +1,4 @@
-"""Order: primitives `argsort` and `searchsorted`, and the functions over them."""
+"""Order: primitives `argsort` and `searchsorted`, and their public functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolkit.ops.reduce import max, sum
 from toolkit.ops.shape import expand_dims, flip, reshape, slice_axis
 from toolkit.ops.symbolic import operation
 
-# The elements of a group from which on it is quicker to look for the largest in groups.
+# The minimum size of a group for which the search in groups is faster.
 _LEAST_GROUP = 8
 
 argsort_p: Primitive = primitive(
@@ -42,9 +42,9 @@ searchsorted_p: Primitive = primitive(
 
 @operation
 def argsort(x: Any, axis: int | None = -1) -> Tensor:
-    """The indices that sort x along `axis`, int32; None sorts the flattened x.
+    """Return the indices that sort x along `axis`, int32; None sorts the flattened x.
 
-    Equal elements keep their order, and NaNs come last.
+    The sort is stable, and NaNs are last.
     """
     x = convert(x)
     if axis is None or x.ndim == 0:
@@ -54,7 +54,7 @@ def argsort(x: Any, axis: int | None = -1) -> Tensor:
 
 @operation
 def sort(x: Any, axis: int | None = -1) -> Tensor:
-    """x in ascending order along `axis`, NaNs last; None sorts the flattened x."""
+    """Sort x in ascending order along `axis`, NaNs last; None sorts the flattened x."""
     x = convert(x)
     if axis is None:
         x, axis = reshape(x, (x.size,)), 0
@@ -64,9 +64,9 @@ def sort(x: Any, axis: int | None = -1) -> Tensor:
 
 @operation
 def argpartition(x: Any, kth: int, axis: int | None = -1) -> Tensor:
-    """Indices that put the kth smallest element into its place, smaller ones before.
+    """Return indices that put the kth smallest element at index k, smaller before.
 
-    They sort x completely, which is one of the orders that fulfil this.
+    They sort x completely, which also satisfies this condition.
     """
     x = convert(x)
     n = (
@@ -81,13 +81,13 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Tensor:
 
 @operation
 def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
-    """The k largest elements along the last axis, and their int32 indices.
+    """Return the k largest elements along the last axis, and their int32 indices.
 
     Args:
         x: (..., n).
-        k: how many, at most n.
-        sorted: has no effect: they come in descending order in any case, of equal
-            elements the first one first.
+        k: number of elements, at most n.
+        sorted: no effect: the result is always in descending order, and of equal
+            elements the first one is first.
 
     Returns:
         Values and indices, both (..., k).
@@ -103,10 +103,11 @@ def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
 
 
 def _largest(x: Tensor, k: int) -> Tensor:
-    """The indices of the k largest along the last axis, in descending order.
+    """Return the indices of the k largest along the last axis, in descending order.
 
-    Those of many are in the k groups whose largest are the largest: for an element of
-    another group there are k before it. Of equal ones the first counts, of groups too.
+    The k largest elements are in the k groups with the largest maxima: for an element
+    of another group, k elements are before it. Of equal elements or groups, the first
+    one has priority.
     """
     last, n = x.ndim - 1, x.shape[-1]
     length = math.isqrt(n // k) if k else 0
@@ -125,9 +126,10 @@ def _largest(x: Tensor, k: int) -> Tensor:
 
 
 def _descending(x: Tensor) -> Tensor:
-    """The indices of the last axis in descending order; equal elements keep theirs.
+    """Return the indices of the last axis in descending order; the order is stable.
 
-    Sorted backwards twice, because a stable ascending order reversed is not stable.
+    Reverse, sort and reverse again, because a reversed ascending stable order is not
+    stable.
     """
     last = x.ndim - 1
     backwards = bind(argsort_p, flip(x, last), axis=last)
@@ -136,16 +138,16 @@ def _descending(x: Tensor) -> Tensor:
 
 @operation
 def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
-    """Whether fewer than k predictions exceed the one for the target class.
+    """Return whether fewer than k predictions exceed that for the target class.
 
     Args:
         targets: (batch,), indices of classes.
         predictions: (batch, classes).
-        k: how many of the best predictions count.
+        k: the number of best predictions.
 
     Returns:
-        (batch,), bool; False where the target is no class, such as -1, or the
-        prediction for it is not finite.
+        (batch,), bool; False if the target is not a class, such as -1, or its
+        prediction is not finite.
     """
     predictions = convert(predictions)
     targets = expand_dims(as_indices("in_top_k", targets), -1)
@@ -159,7 +161,7 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
 
 @operation
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tensor:
-    """Where to insert `values` so that a sorted sequence stays sorted, int32.
+    """Return where to insert `values` so that a sorted sequence stays sorted, int32.
 
     Args:
         sorted_sequence: (n,), ascending.
@@ -179,7 +181,7 @@ def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tenso
 
 @operation
 def digitize(x: Any, bins: Any) -> Tensor:
-    """The index of the bin that each element is in: the number of edges <= x, int32.
+    """Return the index of the bin of each element: the number of edges <= x, int32.
 
     Args:
         x: of any shape.
@@ -190,12 +192,12 @@ def digitize(x: Any, bins: Any) -> Tensor:
 
 @operation
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element of x1 is among those of x2.
+    """Return whether each element of x1 is among the elements of x2.
 
     Args:
         x1: of any shape.
         x2: of any shape.
-        assume_unique: that no element occurs twice; it has no effect here.
+        assume_unique: whether no element occurs twice; no effect.
         invert: whether to return the opposite.
     """
     (x1, x2), _ = operands(x1, x2)
@@ -222,20 +224,21 @@ def unique(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements of x without repetition; for tensors whose values are known.
+    """Return the elements of x without duplicates; the values of x must be known.
 
     Args:
         x: a tensor.
-        sorted: has no effect: they ascend in any case.
-        return_index: whether to return where each occurs first.
-        return_inverse: whether to return, for each element of x, which one it is.
-        return_counts: whether to return how often each occurs.
+        sorted: no effect: the result is always ascending.
+        return_index: whether to return the index of the first occurrence of each.
+        return_inverse: whether to return, for each element of x, its index in the
+            result.
+        return_counts: whether to return the number of occurrences.
         axis: compare slices along this axis; None: the elements.
-        size: how many to return: further ones are cut off, missing ones filled in.
-        fill_value: what to fill in; 0 if None.
+        size: number of elements to return: the result is truncated or padded.
+        fill_value: value of the padding; 0 if None.
 
     Returns:
-        The elements, or a tuple with what else was asked for, in the order above.
+        The elements, or a tuple with the additional results, in the order above.
     """
     x = convert(x)
     wanted = (True, return_index, return_inverse, return_counts)
@@ -260,7 +263,7 @@ def unique(
 
 
 def _unknown_unique(x: Tensor, axis: int | None, extent: int) -> tuple[Tensor, ...]:
-    """The shapes of what `unique` finds: elements, first places, inverse, counts."""
+    """Return the shapes of results of `unique`: elements, indices, inverse, counts."""
     places = stand_in((extent,), "int32")
     if axis is None:
         return stand_in((extent,), x.dtype), places, stand_in(x.shape, "int32"), places
@@ -271,7 +274,7 @@ def _unknown_unique(x: Tensor, axis: int | None, extent: int) -> tuple[Tensor, .
 
 
 def _fitted(x: Any, size: int, axis: int, fill: Any) -> Any:
-    """x cut or filled up to `size` elements along an axis."""
+    """Truncate or pad x to `size` elements along an axis."""
     missing = builtins.max(size - x.shape[axis], 0)
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, missing)

@@ -1,4 +1,4 @@
-"""Special functions, written in the primitives."""
+"""Special functions, composed of primitives."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolkit.ops.symbolic import operation
 
 
 def _widened(x: Any) -> tuple[Tensor, str]:
-    """x in at least float32, for coefficients of many sizes, and its own dtype."""
+    """Return x in at least float32, and its dtype."""
     (x,) = floating(x)
     return convert(x, dtypes.result_type(x.dtype, "float32")), x.dtype
 
 
-# Below the border the power series of I0, above it the asymptotic one: with as many
-# terms both are exact to the last bits of float64 there. What is raised to powers is at
-# most 1, so that no power overflows, not in gradients either.
+# The power series of I0 below the threshold, the asymptotic series above it: with this
+# number of terms both are exact to the last bits of float64 there. The bases of powers
+# are at most 1, so that no power overflows, also not in gradients.
 _I0_BORDER = 20.0
 _I0_SERIES = [(_I0_BORDER / 2) ** (2 * k) / math.factorial(k) ** 2 for k in range(40)]
 _I0_TAIL = [
@@ -34,26 +34,27 @@ _I0_TAIL = [
 
 @operation
 def i0(x: Any) -> Tensor:
-    """The modified Bessel function of the first kind of order 0, elementwise."""
+    """Compute the modified Bessel function of the first kind of order 0."""
     x, dtype = _widened(x)
     size = absolute(x)
     is_far = greater(size, _I0_BORDER)
-    # No minimum: at a tie its gradient is half. Not the size: the gradient of its
-    # gradient is 0 at 0, and that of the series 1/2.
+    # Not `minimum`: at a tie its gradient is half. Not `size`: its second derivative at
+    # 0 is 0, and the second derivative of the series is 1/2.
     near = where(is_far, _I0_BORDER, x)
     far = where(is_far, size, _I0_BORDER)
     series = polynomial(_I0_SERIES, (near / _I0_BORDER) ** 2)
     tail = polynomial(_I0_TAIL, _I0_BORDER / far) * (64 / sqrt(2 * math.pi * far))
-    # exp(x / 2) twice, because exp(x) overflows first; and smaller, because the
-    # gradient of the tail is their product, and that of each is half of that of both.
+    # exp(x / 2) twice, because exp(x) overflows first. Both are scaled down, because
+    # the gradient of the tail is their product, and the gradient of each is half of the
+    # gradient of both.
     first, second = (exp(far * 0.5) * 0.125 for _ in range(2))
     y = where(is_far, first * tail * second, series)
     return convert(where(isinf(size), size, y), dtype)
 
 
-# Chebyshev coefficients, made for this file with 40 digits, of the function
-# (1 + 2x) * exp(x * x) * erfc(x) of t = (x - 4) / (x + 4) for x >= 0. What was left
-# out is below 1e-17.
+# Chebyshev coefficients, computed for this file with 40 digits, of the function (1 +
+# 2x) * exp(x * x) * erfc(x) of t = (x - 4) / (x + 4) for x >= 0. The remainder is below
+# 1e-17.
 _ERFC = [
     1.1774832005374487,
     -0.007260796620301901,
@@ -90,11 +91,11 @@ def scaled_erfc(x: Tensor) -> Tensor:
 
 @operation
 def erfc(x: Any) -> Tensor:
-    """1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
+    """Compute 1 - erf(x), elementwise; exact also where erf(x) is almost 1."""
     x, dtype = _widened(x)
     right = absolute(x)
     scaled = scaled_erfc(right)
-    # Past 27 the square would overflow before exp of its negative is 0.
+    # Above 27 the square would overflow, although exp of its negative is 0.
     tail = scaled * exp(-(minimum(right, 27.0) ** 2))
     tail = where(greater(right, 27.0), 0.0, tail)
     return convert(where(less(x, 0), 2.0 - tail, tail), dtype)

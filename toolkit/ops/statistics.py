@@ -49,12 +49,12 @@ from toolkit.ops.symbolic import operation
 
 @operation
 def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
-    """The weighted mean over `axis`: sum(x * weights) / sum(weights).
+    """Compute the weighted mean over `axis`: sum(x * weights) / sum(weights).
 
     Args:
         x: a tensor.
         axis: an integer, a tuple, or None for all.
-        weights: of x's shape, or (n,) for one axis of extent n; all equal if None.
+        weights: has x's shape, or (n,) for one axis of extent n; equal weights if None.
     """
     if weights is None:
         return mean(x, axis=axis)
@@ -73,7 +73,7 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
 
 @operation
 def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The largest minus the smallest element over `axis`."""
+    """Return the largest minus the smallest element over `axis`."""
     return max(x, axis, keepdims) - min(x, axis, keepdims)
 
 
@@ -91,18 +91,18 @@ def quantiles(
     keepdims: bool = False,
     skip_nan: bool = False,
 ) -> Tensor:
-    """The values below which a share q of the elements over `axis` lies.
+    """Return the values below which a fraction q of the elements over `axis` is.
 
     Args:
-        op: the name to report errors by.
+        op: name of the function in errors.
         x: a tensor.
-        q: shares in [0, 1], () or (m,); several become the first axis of the result.
+        q: fractions in [0, 1], () or (m,); several become the first axis of the result.
         axis: an integer, a tuple, or None for all.
-        method: between two elements: "linear", "lower", "higher", "midpoint" or
-            "nearest".
+        method: interpolation between two elements: "linear", "lower", "higher",
+            "midpoint" or "nearest".
         keepdims: whether reduced axes stay, with extent 1.
-        skip_nan: whether NaNs are left out, and the result is NaN where no element is
-            left; else one makes the result NaN.
+        skip_nan: whether NaNs are ignored, and the result is NaN only if all elements
+            are NaN; else one NaN makes the result NaN.
     """
     if method not in _METHODS:
         raise unknown_choice(f"{op}: method", method, _METHODS)
@@ -121,7 +121,7 @@ def quantiles(
 
 
 def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) -> Tensor:
-    """(..., n) and m shares give (..., m)."""
+    """Return quantiles: (..., n) and m fractions give (..., m)."""
     ordered = sort(rows)
     missing = isnan(rows)
     count = full((*rows.shape[:-1], 1), rows.shape[-1], "float64")
@@ -153,14 +153,14 @@ def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) ->
 def quantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """The value below which a share q of the elements over `axis` lies.
+    """Return the value below which a fraction q of the elements over `axis` is.
 
     Args:
         x: a tensor.
-        q: shares in [0, 1], () or (m,); several become the first axis of the result.
+        q: fractions in [0, 1], () or (m,); several become the first axis of the result.
         axis: an integer, a tuple, or None for all.
-        method: between two elements: "linear", "lower", "higher", "midpoint" or
-            "nearest".
+        method: interpolation between two elements: "linear", "lower", "higher",
+            "midpoint" or "nearest".
         keepdims: whether reduced axes stay, with extent 1.
     """
     return quantiles("quantile", x, q, axis, method, keepdims)
@@ -170,14 +170,14 @@ def quantile(
 def percentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """Like `quantile`, with q in percent: 0 to 100."""
+    """Compute `quantile`, with q in percent: 0 to 100."""
     shares = convert(q, "float64") / 100.0
     return quantiles("percentile", x, shares, axis, method, keepdims)
 
 
 @operation
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The middle of the sorted elements over `axis`, or the mean of the two there."""
+    """Return the middle of the sorted elements, or the mean of the middle two."""
     return quantiles("median", x, 0.5, axis, keepdims=keepdims)
 
 
@@ -186,13 +186,13 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @operation
 def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
-    """Scalar products of x2 with the pieces of x1 that it meets when slid along it.
+    """Return dot products of x2 with the sections of x1 at each shift.
 
     Args:
         x1: (m,).
         x2: (n,).
-        mode: "valid": where they overlap fully, max(m, n) - min(m, n) + 1 places;
-            "same": the max(m, n) places in the middle; "full": all m + n - 1.
+        mode: "valid": full overlap, max(m, n) - min(m, n) + 1 shifts; "same": the
+            middle max(m, n) shifts; "full": all m + n - 1.
     """
     if mode not in ("valid", "same", "full"):
         raise unknown_choice("correlate: mode", mode, ("valid", "same", "full"))
@@ -214,14 +214,17 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Tensor:
     short, long = builtins.min(m, n), builtins.max(m, n)
     first = {"full": 0, "valid": short - 1, "same": short - 1 - short // 2}[mode]
     count = {"full": m + n - 1, "valid": long - short + 1, "same": long}[mode]
-    if m < n:  # then the places in the middle are counted from the other end
+    if m < n:  # then the middle shifts are counted from the opposite end
         first = m + n - 1 - first - count
     return slice_axis(reshape(every, (m + n - 1,)), 0, first, first + count)
 
 
 @operation
 def corrcoef(x: Any) -> Tensor:
-    """Correlation coefficients between the rows of x: (n, samples) give (n, n)."""
+    """Compute correlation coefficients between the rows of x:
+
+    (n, samples) give (n, n).
+    """
     (x,) = floating(x)
     if x.ndim not in (1, 2):
         raise ShapeError(f"corrcoef: expected 1 or 2 axes; received {x.shape}")
@@ -236,7 +239,7 @@ def corrcoef(x: Any) -> Tensor:
 
 @operation
 def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
-    """How many elements of x lie between each two neighbouring edges.
+    """Count the elements of x between adjacent edges.
 
     Args:
         x: a tensor; it is flattened.
@@ -244,8 +247,9 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
         range: the outer edges if `bins` is a number; the extremes of x if None.
 
     Returns:
-        Counts (bins,), of the dtype of x as in Keras, and edges (bins + 1,). A value
-        on an edge belongs to the bin on its right, on the last one to the last bin.
+        Counts (bins,), with the dtype of x as in Keras, and edges (bins + 1,). A value
+        on an edge belongs to the bin on its right, and on the last edge to the last
+        bin.
     """
     x = convert(x)
     dtype = "int32" if x.dtype == "bool" else x.dtype
@@ -259,7 +263,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
     places = bind(searchsorted_p, edges, x, side="right")
     last = slice_axis(edges, 0, count, count + 1)
     places = where(equal(x, last), count, places)
-    # Bins 0 and count + 1 take what lies outside.
+    # Bins 0 and count + 1 count the values outside the range.
     ones = full(x.shape, 1, "int32")
     blank = zeros((count + 2,), "int32")
     counts = bind(scatter_p, blank, places, ones, axis=0, mode="add")
@@ -298,7 +302,7 @@ def _edges(x: Tensor, bins: int, limits: Any) -> Tensor:
 
 @operation
 def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
-    """The differences between neighbours along `axis`, taken n times."""
+    """Return the differences between adjacent elements along `axis`, n times."""
     x = convert(a)
     if n < 0:
         raise ArgumentError(f"diff: expected n >= 0; received {n}")
@@ -315,13 +319,13 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
 
 @operation
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
-    """The integral along `axis` by the trapezoidal rule.
+    """Integrate along `axis` by the trapezoidal rule.
 
     Args:
         y: values.
-        x: where they were taken: (n,) or of y's shape; `dx` apart if None.
-        dx: the distance between neighbours, without x.
-        axis: along which to integrate.
+        x: the coordinates of the values: (n,) or y's shape; `dx` apart if None.
+        dx: the distance between adjacent coordinates, without x.
+        axis: axis of the integration.
     """
     (y,) = floating(y)
     axis = normalize_axis("trapezoid", axis, y.ndim)
@@ -339,13 +343,13 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Tensor:
 
 @operation
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sums of the diagonals of the matrices along two axes; see `diagonal`."""
+    """Sum the diagonals of the matrices along two axes; see `diagonal`."""
     return sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 @operation
 def cdist(x: Any, y: Any) -> Tensor:
-    """Euclidean distances: (..., m, d) and (..., n, d) give (..., m, n)."""
+    """Compute Euclidean distances: (..., m, d) and (..., n, d) give (..., m, n)."""
     x, y = floating(x, y)
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
         raise ShapeError(
@@ -358,12 +362,12 @@ def cdist(x: Any, y: Any) -> Tensor:
 
 @operation
 def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Tensor:
-    """Pieces of the last axis: (..., n) gives (..., pieces, sequence_length).
+    """Extract frames of the last axis: (..., n) gives (..., frames, sequence_length).
 
     Args:
         x: a tensor.
-        sequence_length: elements of a piece.
-        sequence_stride: elements between the starts of neighbouring pieces.
+        sequence_length: elements of a frame.
+        sequence_stride: elements between the starts of adjacent frames.
     """
     x = convert(x)
     count = builtins.max((x.shape[-1] - sequence_length) // sequence_stride + 1, 0)
@@ -378,12 +382,12 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Ten
 
 
 def sequence_runs(count: int, length: int, stride: int) -> tuple[np.ndarray, int]:
-    """Which runs of neighbours, of how many each, overlapping pieces consist of.
+    """Return the runs of elements that make up overlapping frames, and their length.
 
     Args:
-        count: of pieces.
-        length: of a piece.
-        stride: between the starts of pieces.
+        count: number of frames.
+        length: elements of a frame.
+        stride: elements between the starts of frames.
     """
     run = math.gcd(length, stride)
     starts = index_range(count, dtype="int32", rows=length // run)[:, None]

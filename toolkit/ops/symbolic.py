@@ -1,8 +1,8 @@
-"""Operations: calls on symbols, recorded to be replayed.
+"""Operations: calls on symbols, recorded for replay.
 
-An Operation called with a KerasTensor records the whole call as one Node of a
-functional model. Output shapes come from running the call at two large sizes for
-the unknown extents; what differs between them is unknown.
+An Operation that is called with a KerasTensor records the whole call as one Node of a
+functional model. Output shapes are inferred by running the call with two large sizes
+for the unknown extents. Extents that differ between the two runs are unknown.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from toolkit.reading.budget import spend_time
 from toolkit.serialization.recording import Recorded, accepts
 from toolkit.thread_state import restored
 
-# Two sizes for unknown extents: large, and with many divisors, so that a reshape or
-# a split of an unknown extent still works.
+# Two sizes for unknown extents: large, and with many divisors, so that a reshape or a
+# split of an unknown extent works.
 PROBES = (20_160, 30_240)
-_SECONDS_OF_CALL = 4e-4  # the estimate for the budget of a load
+_SECONDS_OF_CALL = 4e-4  # estimated cost of a call, for the time budget of a load
 
 
 class Operation(Recorded):
-    """A callable that, given symbols, records its call instead of running it.
+    """A callable that records its call instead of running it, for symbols.
 
-    Subclasses define `call`. Layers and models are Operations; so is each public
-    function of `toolkit.ops` once it meets a symbol. The arguments of the constructor
-    are recorded and are the config.
+    Subclasses define `call`. Layers and models are Operations, and each public function
+    of `toolkit.ops` becomes one when an argument is a symbol. The arguments of the
+    constructor are recorded and are the config.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Operation(Recorded):
         raise NotImplementedError(f"{type(self).__name__} does not define `call`")
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbols that a call with these symbols returns."""
         return infer(self.call, args, kwargs)
 
     def symbolic_call(self, *args: Any, **kwargs: Any) -> Any:
         """Record the call as one node and return its symbolic outputs.
 
-        Symbols whose `value` is known, while a graph of them runs, stand for it.
+        Symbols with a known `value` are replaced by it while a graph of them runs.
         """
         args, kwargs = tree.map_structure(_known, (args, kwargs))
         if not any_symbolic(args, kwargs):
@@ -95,7 +95,7 @@ class Operation(Recorded):
         return outputs
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal operation, and its name.
+        """Return the arguments that create an equal operation, and its name.
 
         Raises:
             NotImplementedError: if they cannot be serialized.
@@ -113,7 +113,7 @@ class Operation(Recorded):
 
     @property
     def input(self) -> Any:
-        """The symbol(s) that the first recorded call was given."""
+        """Return the inputs of the first recorded call."""
         args, kwargs = self._first_node("input").attrs["arguments"]
         tensors = [a for a in args if any_symbolic(a)]
         tensors += [v for v in kwargs.values() if any_symbolic(v)]
@@ -121,7 +121,7 @@ class Operation(Recorded):
 
     @property
     def output(self) -> Any:
-        """The symbol(s) that the first recorded call returned."""
+        """Return the outputs of the first recorded call."""
         return tree.copied(self._first_node("output").attrs["outputs"])
 
     def _first_node(self, what: str) -> Node:
@@ -152,7 +152,7 @@ def _known(leaf: Any) -> Any:
 
 
 def without_masks(outputs: Any) -> Any:
-    """Outputs of an op or a model, whose symbols carry no masks; tensors may."""
+    """Return outputs of an op or a model without the masks of symbols."""
     for symbol in filter(is_symbolic, tree.flatten(outputs)):
         symbol._keras_mask = None
     return outputs
@@ -163,13 +163,13 @@ def record(
 ) -> Node:
     """Append the call `operation(*args, **kwargs) -> outputs` to its nodes.
 
-    `masks` are symbols that the call needs besides its arguments: what computes them
-    comes before it in the order of the graph, though a model does not replay it.
+    `masks` are symbols that the call needs in addition to its arguments. Their nodes
+    are before it in the order of the graph, although a model does not replay them.
     """
     spend_time(_SECONDS_OF_CALL, "a model of so many layers")
     inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     symbols = [x for x in tree.flatten(outputs) if is_symbolic(x)]
-    # The caller's lists may be changed later, as by `xs.append(layer(xs))`.
+    # The caller may modify its lists later, as in `xs.append(layer(xs))`.
     attrs = {
         "arguments": tree.copied((args, kwargs)),
         "outputs": tree.copied(outputs),
@@ -179,7 +179,7 @@ def record(
     operation._inbound_nodes.append(node)
     index = len(operation._inbound_nodes) - 1
     for i, symbol in enumerate(symbols):
-        if not all(x.record_history for x in inputs):  # no model goes through it
+        if not all(x.record_history for x in inputs):  # no model contains it
             break
         symbol._keras_history = KerasHistory(operation, index, i)
     graph = next((x.graph for x in inputs if x.graph is not None), None)
@@ -195,12 +195,12 @@ class Undetermined(ShapeError):
 def infer(
     function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any = None
 ) -> Any:
-    """The symbols that `function` would return for arguments that hold symbols.
+    """Infer the symbols that `function` returns for arguments with symbols.
 
     Args:
-        function: takes tensors where the arguments hold symbols.
+        function: receives tensors for the symbols in the arguments.
         args, kwargs: the arguments.
-        pinned: (symbol, axis) -> the extent that an unknown one must have.
+        pinned: maps (symbol, axis) to a fixed extent for an unknown one.
     """
     symbols = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
     runs = [_probe(function, args, kwargs, PROBES[0], pinned)]
@@ -217,13 +217,13 @@ def infer(
 
 
 class Probe(Trace):
-    """A trace of what shapes come out: where an extent is unknown, it is `extent`."""
+    """A trace that infers output shapes, with `extent` for unknown extents."""
 
     def __init__(self, extent: int) -> None:
         super().__init__("shape inference")
         self.extent = extent
         self.probed = False  # whether an extent depends on values
-        self.stood_for: dict[Tensor, KerasTensor] = {}  # by the placeholder
+        self.stood_for: dict[Tensor, KerasTensor] = {}  # by placeholder
         self.outputs: Any = None
 
 
@@ -261,7 +261,7 @@ def _probe(
 
 
 def _merge(stood_for: dict[Tensor, KerasTensor], a: Any, b: Any) -> Any:
-    """One symbol from the outputs of the two probes; the placeholders are a's."""
+    """Merge the outputs of the two probes to one symbol; the placeholders are a's."""
     if not isinstance(a, (Tensor, Variable)):
         return a
     if a.ndim != b.ndim:
@@ -270,7 +270,7 @@ def _merge(stood_for: dict[Tensor, KerasTensor], a: Any, b: Any) -> Any:
     symbol = KerasTensor(shape, a.dtype)
     mask = getattr(a, "_keras_mask", None)
     if isinstance(mask, Tensor) and mask in stood_for:
-        # It was passed through: it still comes from where it did.
+        # It was passed through, so it keeps its history.
         symbol._keras_mask = stood_for[mask]
     elif mask is not None:
         symbol._keras_mask = _merge(stood_for, mask, b._keras_mask)
@@ -280,11 +280,11 @@ def _merge(stood_for: dict[Tensor, KerasTensor], a: Any, b: Any) -> Any:
 def infer_fitting(
     function: Callable[..., Any], args: Any, kwargs: Any, limit: int = 200
 ) -> Any:
-    """`infer`, where an unknown extent may be one that is known, if others do not fit.
+    """Run `infer`; if this fails, try known extents for the unknown ones.
 
     Args:
         function, args, kwargs: as for `infer`.
-        limit: how many guesses are tried.
+        limit: maximum number of guesses.
     """
     try:
         return infer(function, args, kwargs)
@@ -301,7 +301,7 @@ def infer_fitting(
 def _with_fewest(
     function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any, found: Any
 ) -> Any:
-    """What is inferred without those pinned extents that did not have to be."""
+    """Repeat the inference without the pinned extents that are not required."""
     needed = dict(pinned)
     for place in pinned if len(pinned) > 1 else ():
         fewer = {k: n for k, n in needed.items() if k != place}
@@ -312,11 +312,11 @@ def _with_fewest(
 
 
 def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """`infer` of a public function, where unknown extents are taken more exactly.
+    """Run `infer` for a public function, with more precise unknown extents.
 
-    If two large sizes do not fit, an unknown extent may be one that is known:
-    (None, 3) and (2, None) broadcast to (2, 3). What a small extent changes is
-    unknown: of the first five of None there may be fewer.
+    If two large sizes do not fit, an unknown extent may equal a known one: (None, 3)
+    and (2, None) broadcast to (2, 3). Extents that a small extent would change are
+    unknown: the first five elements of None may be fewer.
     """
     outputs = infer_fitting(function, args, kwargs)
     symbols = tree.flatten((args, kwargs))
@@ -335,7 +335,7 @@ def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
-    """What unknown extents might be, few of them first: the extents that are known."""
+    """Yield guesses for unknown extents, the smallest first: the known extents."""
     leaves = tree.flatten((args, kwargs))
     shapes = [tuple(x.shape) for x in leaves if hasattr(x, "shape")]
     integers = [x for x in leaves if type(x) is int]
@@ -347,7 +347,7 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
         for axis, n in enumerate(x.shape)
         if n is None
     )
-    # Batches, which mostly stay open, come last.
+    # Batch axes, which are usually unknown, are last.
     unknown = sorted(places, key=lambda place: place[1] == 0)
     guesses = (
         dict(zip(places, extents, strict=True))
@@ -359,9 +359,9 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
 
 
 def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
-    """Unknown extents as those of the other symbols along that axis, if they agree.
+    """Yield guesses: the extents of other symbols along the same axis.
 
-    First of the batch alone, then of all axes.
+    First for the batch axis only, then for all axes.
     """
     symbols = [x for x in leaves if is_symbolic(x)]
     extents: dict[int, set[int]] = {}
@@ -379,12 +379,12 @@ def _same_axes(leaves: list[Any]) -> Iterator[dict[Any, int]]:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Types whose presence needs no search for symbols; it keeps eager calls fast.
+# Types that cannot contain symbols: this keeps eager calls fast.
 _PLAIN = {Tensor, Variable, bool, int, float, str, slice, type(None), np.ndarray}
 
 
 def operation(function: F) -> F:
-    """Make a function of tensors accept symbols: it then records itself as one node."""
+    """Make a function of tensors accept symbols, and record itself as one node."""
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Windows for signals: (n,) weights, in floatx, that fall off towards both ends."""
+"""Windows for signals: (n,) weights, in floatx, that decrease towards both ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolkit.ops.symbolic import operation
 
 
 def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
-    """`weights` at x places that go from 0 to 1."""
+    """Return `weights` at x points from 0 to 1."""
     n = int(known_values(op, convert(x), "give the length as a Python integer"))
     if n <= 1:
         return ones((max(n, 0),))
@@ -27,25 +27,25 @@ def _window(op: str, x: Any, weights: Callable[[Tensor], Tensor]) -> Tensor:
 
 @operation
 def bartlett(x: Any) -> Tensor:
-    """The triangular window of x points."""
+    """Return the triangular window of x points."""
     return _window("bartlett", x, lambda t: 1 - absolute(2 * t - 1))
 
 
 @operation
 def hanning(x: Any) -> Tensor:
-    """The window 0.5 - 0.5 * cos(2 pi t) of x points."""
+    """Return the window 0.5 - 0.5 * cos(2 pi t) of x points."""
     return _window("hanning", x, lambda t: 0.5 - 0.5 * cos(2 * math.pi * t))
 
 
 @operation
 def hamming(x: Any) -> Tensor:
-    """The window 0.54 - 0.46 * cos(2 pi t) of x points."""
+    """Return the window 0.54 - 0.46 * cos(2 pi t) of x points."""
     return _window("hamming", x, lambda t: 0.54 - 0.46 * cos(2 * math.pi * t))
 
 
 @operation
 def blackman(x: Any) -> Tensor:
-    """The window 0.42 - 0.5 * cos(2 pi t) + 0.08 * cos(4 pi t) of x points."""
+    """Return the window 0.42 - 0.5 * cos(2 pi t) + 0.08 * cos(4 pi t) of x points."""
 
     def weights(t: Tensor) -> Tensor:
         return 0.42 - 0.5 * cos(2 * math.pi * t) + 0.08 * cos(4 * math.pi * t)
@@ -55,7 +55,7 @@ def blackman(x: Any) -> Tensor:
 
 @operation
 def kaiser(x: Any, beta: float) -> Tensor:
-    """The Kaiser window of x points; a larger `beta` makes it narrower."""
+    """Return the Kaiser window of x points; a larger `beta` makes it narrower."""
 
     def weights(t: Tensor) -> Tensor:
         inside = maximum(1 - (2 * t - 1) ** 2, 0.0)

@@ -1,7 +1,7 @@
 """Functions of images, with the names and signatures of `keras.ops.image`.
 
-An image is (height, width, channels); most functions take a batch of them too, and
-channels first where `data_format` says so.
+An image is (height, width, channels). Most functions also take a batch of images, and
+channels first if `data_format` is "channels_first".
 """
 
 from toolkit.definitions.namespaces import on_first_use
@@ -20,7 +20,7 @@ from toolkit.ops.image.warping import (
     perspective_transform,
 )
 
-# It draws random numbers, which belong to a higher level.
+# It draws random numbers, so a module of a higher level defines it.
 __getattr__, __dir__ = on_first_use(
     __name__, {"toolkit.random.elastic": ["elastic_transform"]}
 )

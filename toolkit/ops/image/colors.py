@@ -28,16 +28,16 @@ def _need_channels(op: str, x: Tensor, kinds: dict[int, str]) -> None:
 
 @operation
 def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
-    """0.2989 red + 0.587 green + 0.114 blue.
+    """Compute 0.2989 red + 0.587 green + 0.114 blue.
 
     Args:
-        images: (height, width, 3) or a batch of them; gray images, of 1 channel, stay
-            as they are.
+        images: (height, width, 3) or a batch of them; gray images, of 1 channel, are
+            returned unchanged.
         data_format: "channels_last", "channels_first" (then the channels are the axis
             before the height), or None for the global default.
 
     Returns:
-        Images of 1 channel, of the dtype of images.
+        Images of 1 channel, with the dtype of images.
     """
     x, restore = batched("rgb_to_grayscale", images, data_format)
     _need_channels("rgb_to_grayscale", x, {3: "RGB", 1: "Grayscale"})
@@ -50,7 +50,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
 
 @operation
 def rgb_to_hsv(images: Any, data_format: str | None = None) -> Tensor:
-    """Red, green and blue in [0, 1] as hue, saturation and value in [0, 1].
+    """Convert red, green and blue in [0, 1] to hue, saturation and value in [0, 1].
 
     Args:
         images: (height, width, 3) or a batch of them, floats.
@@ -81,7 +81,7 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> Tensor:
 
 @operation
 def hsv_to_rgb(images: Any, data_format: str | None = None) -> Tensor:
-    """Hue, saturation and value in [0, 1] as red, green and blue in [0, 1].
+    """Convert hue, saturation and value in [0, 1] to red, green and blue in [0, 1].
 
     Args:
         images: (height, width, 3) or a batch of them, floats.

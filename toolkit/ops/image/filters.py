@@ -1,4 +1,4 @@
-"""Filters of images, and a measure that they serve."""
+"""Filters of images, and structural similarity."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from toolkit.ops.symbolic import operation
 
 
 def bell(size: int, sigma: Any, dtype: str) -> Tensor:
-    """(size,): the normal density around the middle, with sum 1."""
+    """Return the normal density around the middle, (size,), with sum 1."""
     places = arange(size, dtype=dtype) - (size - 1) / 2
     y = exp(-0.5 * square(places / convert(sigma, dtype)))
     return y / sum(y)
 
 
 def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
-    """Each channel convolved with one kernel (height, width, multiplier)."""
+    """Convolve each channel with one kernel (height, width, multiplier)."""
     height, width, multiplier = kernel.shape
     kernel = tile(
         reshape(kernel, (height, width, 1, multiplier)), (1, 1, x.shape[-1], 1)
@@ -37,7 +37,7 @@ def _filtered(x: Tensor, kernel: Tensor, padding: str) -> Tensor:
 
 
 def blurred(x: Tensor, down: Tensor, right: Tensor, padding: str = "same") -> Tensor:
-    """Images (batch, height, width, channels) convolved with `down` and `right`."""
+    """Convolve images (batch, height, width, channels) with `down` and `right`."""
     y = _filtered(x, reshape(down, (-1, 1, 1)), padding)
     return _filtered(y, reshape(right, (1, -1, 1)), padding)
 
@@ -49,12 +49,12 @@ def gaussian_blur(
     sigma: Any = (1.0, 1.0),
     data_format: str | None = None,
 ) -> Tensor:
-    """Images convolved with a Gaussian bell; outside of them is 0.
+    """Convolve images with a Gaussian kernel; the padding is 0.
 
     Args:
         images: (height, width, channels) or a batch of them.
-        kernel_size: the extents of the bell along the width and the height, as Keras
-            takes them.
+        kernel_size: the extents of the kernel along the width and the height, as in
+            Keras.
         sigma: its standard deviations along the width and the height.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
@@ -66,14 +66,14 @@ def gaussian_blur(
 
 @operation
 def sobel_edges(images: Any, data_format: str | None = None) -> Tensor:
-    """How steeply images rise downwards and to the right; outside of them is 0.
+    """Compute the gradients of images downwards and to the right; the padding is 0.
 
     Args:
         images: a batch (batch, height, width, channels), or channels first.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        The shape of images with a last axis more, of extent 2: down, right.
+        The shape of images with an extra last axis of extent 2: down, right.
     """
     if convert(images).ndim != 4:
         raise ShapeError(
@@ -99,17 +99,17 @@ def ssim(
     k2: float = 0.03,
     data_format: str | None = None,
 ) -> Tensor:
-    """The structural similarity of images: 1 for equal ones, less for others.
+    """Compute the structural similarity of images: 1 for equal images, less otherwise.
 
-    The mean over places and channels of
-    (2 m1 m2 + c1) (2 v12 + c2) / ((m1 ** 2 + m2 ** 2 + c1) (v1 + v2 + c2)), with means,
-    variances and the covariance under a Gaussian bell (Wang et al. 2004,
-    doi:10.1109/TIP.2003.819861).
+    The mean over pixels and channels of (2 m1 m2 + c1) (2 v12 + c2) / ((m1 ** 2 + m2 **
+    2 + c1) (v1 + v2 + c2)), with means, variances and the covariance under a Gaussian
+    kernel (Wang et al. 2004, doi:10.1109/TIP.2003.819861).
 
     Args:
-        image1, image2: (height, width, channels) or a batch of them, of one shape.
-        max_val: the largest value that a pixel can have.
-        filter_size: the extent of the bell, an odd number.
+        image1, image2: (height, width, channels) or a batch of them, with the same
+            shape.
+        max_val: the largest possible value of a pixel.
+        filter_size: the extent of the kernel, an odd number.
         filter_sigma: its standard deviation.
         k1, k2: c1 = (k1 * max_val) ** 2 and c2 = (k2 * max_val) ** 2.
         data_format: "channels_last", "channels_first", or None for the global default.

@@ -1,4 +1,4 @@
-"""What the functions of images share: one layout inside, any of Keras's outside."""
+"""Common code for image functions: one internal layout for all layouts of Keras."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Restore = Callable[[Tensor], Tensor]
 def batched(
     op: str, images: Any, data_format: str | None, spatial: int = 2
 ) -> tuple[Tensor, Restore]:
-    """Images as a batch (batch, *spatial, channels), and the way back."""
+    """Return images as (batch, *spatial, channels), and the inverse function."""
     x = convert(images)
     if x.ndim not in (spatial + 1, spatial + 2):
         raise ShapeError(
@@ -37,30 +37,31 @@ def batched(
 
 
 def widened(x: Tensor) -> Tensor:
-    """x in float32 or float64, for weighted sums of pixels."""
+    """Convert x to float32 or float64, for weighted sums of pixels."""
     if not dtypes.is_float(x.dtype):
         return convert(x, dtypes.result_type(settings.floatx(), "float32"))
     return convert(x, dtypes.result_type(x.dtype, "float32"))
 
 
 def weighted(x: Tensor, weight: Tensor) -> Tensor:
-    """x times weights; NaN or infinity times 0 is 0.
+    """Multiply x by weights; NaN or infinity times 0 is 0.
 
-    The gradient of the weight is that of the product, also where it is 0.
+    The gradient of the weight is the gradient of the product, also where the weight is
+    0.
     """
     left_out = logical_and(equal(weight, 0), logical_not(isfinite(x)))
     return where(left_out, convert(0.0, x.dtype), x) * weight
 
 
 def as_pixels(y: Tensor, dtype: str) -> Tensor:
-    """y in another dtype; integers are rounded, and stay in their range."""
+    """Convert y to another dtype; integers are rounded and clipped to their range."""
     if dtypes.is_float(dtype):
         return convert(y, dtype)
     return saturate_cast(round(y), dtype)
 
 
 def need_floats(op: str, x: Tensor) -> None:
-    """An error that says what to do, unless x is of a floating dtype."""
+    """Raise an error with advice unless x has a floating dtype."""
     if not dtypes.is_float(x.dtype):
         raise ArgumentError(
             f"{op}: Invalid images dtype: expected float dtype. Received: {x.dtype}"

@@ -1,4 +1,4 @@
-"""Parts of images: patches, margins that are added or cut."""
+"""Parts of images: patches, padding and cropping."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _patches(
     dilation = per_axis(op, "dilation_rate", dilation_rate, spatial)
     pads = padding_pairs(op, padding, x.shape[1:-1], size, strides, dilation)
     x = bind(pad_p, x, widths=((0, 0), *pads, (0, 0)), value=0)
-    # Each spatial axis becomes two: the windows, and the places in a window.
+    # Each spatial axis becomes two: the windows, and the elements of a window.
     for i in range(spatial):
         reach = (size[i] - 1) * dilation[i]
         count = (x.shape[1 + 2 * i] - reach - 1) // strides[i] + 1
@@ -54,20 +54,20 @@ def extract_patches(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """Windows of images, each laid out as one vector.
+    """Extract windows of images, each as one vector.
 
     Args:
         images: (height, width, channels) or a batch of them; with three sizes,
             (depth, height, width, channels).
-        size: of a window: an integer, or one for each of 2 or 3 axes.
-        strides: elements between the starts of neighbouring windows; size if None.
-        dilation_rate: elements between those that a window takes.
+        size: size of a window: an integer, or one for each of 2 or 3 axes.
+        strides: elements between the starts of adjacent windows; size if None.
+        dilation_rate: distance between the elements of a window.
         padding: "valid", or "same": zeros around, for ceil(extent / stride) windows.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
-        (..., windows down, windows right, channels * elements of a window), in the
-        layout of images.
+        (..., windows down, windows right, channels * elements of a window), in the data
+        format of images.
 
     Example:
         >>> from toolkit import ops
@@ -98,7 +98,7 @@ def extract_patches_3d(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
-    """Windows of volumes, (depth, height, width, channels); see `extract_patches`."""
+    """Extract windows of volumes; see `extract_patches`."""
     options = (strides, dilation_rate, padding, data_format, 3)
     return _patches("extract_patches_3d", volumes, size, *options)
 
@@ -107,9 +107,9 @@ def extract_patches_3d(
 
 
 def _margins(what: str, n: int, given: dict[str, Any], sign: int) -> tuple[int, int]:
-    """The margins before and after an axis of extent n, two of three being given.
+    """Return the margins before and after an axis of extent n; two of three are given.
 
-    sign: 1 where margins are added, -1 where they are cut.
+    sign: 1 where margins are added, -1 where they are removed.
     """
     before, after, target = given.values()
     text = ", ".join(f"{name}={value}" for name, value in given.items())
@@ -140,12 +140,12 @@ def pad_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images with zeros around them.
+    """Add zeros around images.
 
     Args:
         images: (height, width, channels) or a batch of them.
-        top_padding, bottom_padding, target_height: two of them, in pixels.
-        left_padding, right_padding, target_width: two of them, in pixels.
+        top_padding, bottom_padding, target_height: two of the three, in pixels.
+        left_padding, right_padding, target_width: two of the three, in pixels.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
     x, restore = batched("pad_images", images, data_format)
@@ -175,12 +175,12 @@ def crop_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images without their margins.
+    """Remove the margins of images.
 
     Args:
         images: (height, width, channels) or a batch of them.
-        top_cropping, bottom_cropping, target_height: two of them, in pixels.
-        left_cropping, right_cropping, target_width: two of them, in pixels.
+        top_cropping, bottom_cropping, target_height: two of the three, in pixels.
+        left_cropping, right_cropping, target_width: two of the three, in pixels.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
     x, restore = batched("crop_images", images, data_format)

@@ -1,4 +1,4 @@
-"""Resampling along each axis: a weighted sum of few pixels, or a product."""
+"""Resampling along each axis: a weighted sum of few pixels, or a matrix product."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _cubic(x: Tensor) -> Tensor:
-    """Keys' cubic with a = -1/2 (1981, doi:10.1109/TASSP.1981.1163711)."""
+    """Compute Keys' cubic with a = -1/2 (1981, doi:10.1109/TASSP.1981.1163711)."""
     near = ((1.5 * x - 2.5) * x) * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
     return where(less(x, 1), near, where(less(x, 2), far, 0.0))
@@ -63,12 +63,12 @@ def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
 
 
 def _gaussian(x: Tensor) -> Tensor:
-    """A bell of standard deviation 1/2, cut where it is three of them wide."""
+    """Compute a Gaussian of standard deviation 1/2, truncated at three deviations."""
     return where(less(x, 1.5), exp(-2.0 * (x * x)), 0.0)
 
 
 def _mitchell_cubic(x: Tensor) -> Tensor:
-    """Mitchell and Netravali's cubic, B = C = 1/3 (1988, doi:10.1145/378456.378514)."""
+    """Compute the Mitchell cubic, B = C = 1/3 (1988, doi:10.1145/378456.378514)."""
     near = ((7 * x - 12) * x * x + 16 / 3) / 6
     far = (((-7 / 3 * x + 12) * x - 20) * x + 32 / 3) / 6
     return where(less(x, 1), near, where(less(x, 2), far, 0.0))
@@ -80,10 +80,11 @@ _KERNELS = {
     "lanczos3": _lanczos(3),
     "lanczos5": _lanczos(5),
 }
-_METHODS = tuple(_KERNELS)  # of scale_and_translate; the others are for files alone
+# for scale_and_translate; the remaining kernels are only for imported files
+_METHODS = tuple(_KERNELS)
 _KERNELS |= {"gaussian": _gaussian, "mitchellcubic": _mitchell_cubic}
-_BLURRING = ("gaussian", "mitchellcubic")  # they change images of the same size, too
-# How far a kernel reaches, in whole pixels.
+_BLURRING = ("gaussian", "mitchellcubic")  # they also change images of the same size
+# Radius of a kernel, in whole pixels.
 _RADII = {
     "bilinear": 1,
     "bicubic": 2,
@@ -106,10 +107,10 @@ def _weights(
     antialias: bool,
     taken: Any = None,
 ) -> Tensor:
-    """(n, count): column j holds what pixel j of the result takes of each pixel.
+    """Return (n, count) weights: column j has the weights of result pixel j.
 
-    Pixel centers lie at halves; what would come from outside the image counts as 0.
-    If `taken` is given, (taps, count), each column holds what it takes of these pixels.
+    Pixel centers are at half-integers; pixels outside the image count as 0. If `taken`
+    is given, (taps, count), each column has the weights of these pixels only.
     """
     step = 1 / scale
     places = (arange(count, dtype=step.dtype) + 0.5) * step - shift * step - 0.5
@@ -125,17 +126,17 @@ def _weights(
     return where(logical_and(usable, inside), weights / divisor, 0.0)
 
 
-_NAN = 1e20  # the mark of NaN: times any weight it is more than a sum of weights
+_NAN = 1e20  # marker of NaN: times any weight it is larger than a sum of weights
 
 
 def _along(x: Tensor, axis: int, weights: Any, is_finite: bool) -> Tensor:
-    """The product of one axis with a matrix.
+    """Multiply one axis by a matrix.
 
     Args:
         x: any shape.
         axis: its extent is the number of rows of the matrix.
         weights: the matrix. A pixel whose weight is 0 has no effect.
-        is_finite: whether x is known to hold neither NaN nor infinity.
+        is_finite: whether x is known to contain neither NaN nor infinity.
     """
     if is_finite:
         return _product(x, axis, weights)
@@ -151,7 +152,8 @@ def _product(x: Tensor, axis: int, weights: Any) -> Tensor:
     before, n, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
     if not behind:
         return matmul(x, weights)
-    # A product for each place before, of the places behind in their order in memory.
+    # One product for each index of the leading axes, with the trailing axes in memory
+    # order.
     columns = reshape(x, (math.prod(before), n, math.prod(behind)))
     product = matmul(transpose(weights), columns)
     return reshape(product, (*before, product.shape[1], *behind))
@@ -167,17 +169,18 @@ def scale_and_translate(
     method: str,
     antialias: bool = True,
 ) -> Tensor:
-    """Images resampled so that place p goes to p * scale + translation.
+    """Resample images so that position p moves to p * scale + translation.
 
     Args:
         images: a tensor.
-        output_shape: of the result; only `spatial_dims` may differ from the images'.
+        output_shape: shape of the result; only `spatial_dims` may differ from the
+            images.
         scale: (k,), a factor for each of `spatial_dims`.
         translation: (k,), in pixels of the result; pixel i is centered at i + 0.5.
         spatial_dims: k axes.
         method: "linear", "cubic", "lanczos3" or "lanczos5"; "bilinear", "trilinear",
-            "triangle", "bicubic" and "tricubic" are other names of these.
-        antialias: whether to average over more pixels where the scale is below 1.
+            "triangle", "bicubic" and "tricubic" are aliases.
+        antialias: whether to average over more pixels if the scale is below 1.
     """
     if method not in _METHODS:
         raise unknown_choice("scale_and_translate: method", method, _METHODS)
@@ -185,7 +188,7 @@ def scale_and_translate(
     x = widened(images)
     scale, translation = convert(scale, x.dtype), convert(translation, x.dtype)
     axes = [axis % x.ndim for axis in spatial_dims]
-    if len(output_shape) == x.ndim:  # None, as symbols have it: what the images have
+    if len(output_shape) == x.ndim:  # None, as in symbols: the extent of the images
         output_shape = [
             n if m is None else m for m, n in zip(output_shape, x.shape, strict=True)
         ]
@@ -207,14 +210,15 @@ def scale_and_translate(
 # --- resize ---------------------------------------------------------------------------
 
 
-# A product with so many pixels takes as long as one more pixel of a weighted sum.
+# A product with this number of pixels takes as long as one more pixel of a weighted
+# sum.
 _PIXELS_OF_A_TAP, _MOST_TAPS = 24, 32
 
 
 def _resampled(
     x: Tensor, axis: int, count: int, method: str, antialias: bool, is_finite: bool
 ) -> Tensor:
-    """x with `count` pixels along an axis."""
+    """Return x with `count` pixels along an axis."""
     n = x.shape[axis]
     if n == count and method not in _BLURRING:
         return x
@@ -242,7 +246,7 @@ def _multiplied(
     weights: Callable[[Any], Tensor],
     is_finite: bool,
 ) -> Tensor:
-    """x with some pixels instead of each: all see the same neighbours of it."""
+    """Replace each pixel of x by several, computed from the same adjacent pixels."""
     n, taps = x.shape[axis], 2 * radius + 1
     taken = arange(n * factor) // factor + np.arange(-radius, radius + 1)[:, None]
     before, behind = x.shape[:axis], x.shape[axis + 1 :]
@@ -256,7 +260,7 @@ def _multiplied(
 
 
 def _total(pixels: Iterable[Tensor], parts: Tensor, is_finite: bool) -> Tensor:
-    """The sum of pixels times weights, in their order, without those of weight 0."""
+    """Sum pixels times weights, in order, without the pixels of weight 0."""
     if is_finite:
         return reduce(add, (x * parts[k] for k, x in enumerate(pixels)))
     return reduce(add, (weighted(x, parts[k]) for k, x in enumerate(pixels)))
@@ -269,7 +273,7 @@ def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
 
 
 def _averaged(x: Tensor, axis: int, count: int, is_finite: bool) -> Tensor:
-    """x with `count` pixels along an axis, each the mean of the part that it covers."""
+    """Return x with `count` pixels along an axis, each the mean of its range."""
     n = x.shape[axis]
     edges = index_range(count + 1, rows=n) * (n / count)
     low, high = edges[:-1], edges[1:]
@@ -282,13 +286,13 @@ def _averaged(x: Tensor, axis: int, count: int, is_finite: bool) -> Tensor:
 def to_size(
     x: Tensor, size: tuple[int, int], interpolation: str, antialias: bool = False
 ) -> Tensor:
-    """Images (batch, height, width, channels) of another height and width.
+    """Resize images (batch, height, width, channels).
 
     Args:
         x: the images; integers are rounded.
         size: (height, width) of the result.
         interpolation: one of `INTERPOLATIONS`.
-        antialias: whether to average over more pixels where the image shrinks.
+        antialias: whether to average over more pixels if the image shrinks.
     """
     if tuple(x.shape[1:3]) == tuple(size):
         return x
@@ -304,12 +308,12 @@ def to_size(
 
 
 def _fitting(other: int, size: int, other_size: int) -> int:
-    """The extent that makes `other` of the aspect ratio of the result."""
+    """Return the extent that gives `other` the aspect ratio of the result."""
     return int(float(other * size) / other_size)
 
 
 def cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
-    """The largest window in the middle that has the aspect ratio of `size`."""
+    """Return the largest centered window with the aspect ratio of `size`."""
     height, width = x.shape[1:3]
     wanted = _fitting(width, *size), _fitting(height, *size[::-1])
     for axis, n, extent in zip((1, 2), (height, width), wanted, strict=True):
@@ -320,7 +324,7 @@ def cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _padded(x: Tensor, size: tuple[int, int], value: Any) -> Tensor:
-    """x with as much before as after it, to come near the aspect ratio of `size`."""
+    """Pad x equally on both sides, to approximate the aspect ratio of `size`."""
     height, width = x.shape[1:3]
     wanted = _fitting(width, *size), _fitting(height, *size[::-1])
     sides = [
@@ -345,23 +349,24 @@ def resize(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images of another height and width.
+    """Resize images.
 
     Args:
         images: (height, width, channels) or a batch of them.
         size: (height, width) of the result.
         interpolation: "nearest", "bilinear", "bicubic", "lanczos3" or "lanczos5".
-        antialias: whether to average over more pixels where the image shrinks.
-        crop_to_aspect_ratio: whether to cut what does not fit the aspect ratio of
-            `size`, at both sides.
-        pad_to_aspect_ratio: whether to add what the aspect ratio lacks, at both sides.
-        fill_mode: of what is added; only "constant".
-        fill_value: of what is added.
+        antialias: whether to average over more pixels if the image shrinks.
+        crop_to_aspect_ratio: whether to crop images on both sides to the aspect ratio
+            of `size`.
+        pad_to_aspect_ratio: whether to pad images on both sides to the aspect ratio of
+            `size`.
+        fill_mode: mode of the padding; only "constant".
+        fill_value: value of the padding.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Returns:
         Images of the same dtype; integers are rounded. A pixel that is NaN or infinite
-        has an effect on the pixels that are made of it, and on no other.
+        affects only the result pixels that are computed from it.
 
     Example:
         >>> from toolkit import ops

@@ -1,4 +1,4 @@
-"""Reading images at computed places, between pixels."""
+"""Interpolation of images at computed coordinates."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ORDERS = {"nearest": 0, "bilinear": 1}
 
 
 def _mirrored(index: Tensor, n: int) -> Tensor:
-    """Back and forth, with the outermost element once: d c b | a b c d | c b a."""
+    """Reflect indices, without a repeated end element: d c b | a b c d | c b a."""
     return absolute(mod(index + (n - 1), 2 * (n - 1)) - (n - 1))
 
 
-# What index an index outside of [0, n) stands for; "constant" takes no pixel there.
+# Maps an index outside [0, n) to an index inside; "constant" reads no pixel there.
 _INDEX = {
     "constant": lambda index, n: index,
     "nearest": lambda index, n: index,
@@ -37,15 +37,15 @@ _INDEX = {
     "reflect": lambda index, n: (_mirrored(2 * index + 1, 2 * n + 1) - 1) // 2,
 }
 FILL_MODES = tuple(_INDEX)
-# Far outside of any image, and 2 * index + 1 is still an int32.
+# Far outside of any image, and 2 * index + 1 still fits int32.
 _FAR = 2.0**28
 
 
 def _nodes(place: Tensor, order: int) -> list[tuple[Tensor, Any]]:
-    """The indices that a place lies between, and the weight of each."""
+    """Return the two indices around a coordinate, and the weight of each."""
     place = clip(place, -_FAR, _FAR)
     if order == 0:
-        half = floor(absolute(place) + 0.5)  # halves away from 0
+        half = floor(absolute(place) + 0.5)  # round half away from 0
         return [(convert(where(less(place, 0), -half, half), "int32"), None)]
     low = floor(place)
     share, index = place - low, convert(low, "int32")
@@ -55,14 +55,14 @@ def _nodes(place: Tensor, order: int) -> list[tuple[Tensor, Any]]:
 def interpolated(
     x: Tensor, places: Sequence[Tensor], order: int, mode: str, value: Any
 ) -> Tensor:
-    """Each image of a batch, read at places of its own.
+    """Read each image of a batch at separate coordinates.
 
     Args:
         x: (batch, *spatial, channels).
-        places: for each spatial axis (batch or 1, *points).
-        order: 0 takes the nearest pixel, 1 blends the pixels around linearly.
-        mode: what is outside of the image, one of FILL_MODES.
-        value: what is there in mode "constant".
+        places: coordinates for each spatial axis, (batch or 1, *points).
+        order: 0 reads the nearest pixel, 1 interpolates linearly.
+        mode: mode of the padding, one of FILL_MODES.
+        value: value of the padding in mode "constant".
 
     Returns:
         (batch, *points, channels).
@@ -93,7 +93,7 @@ def interpolated(
 
 
 def check_mode(op: str, interpolation: str, fill_mode: str) -> None:
-    """An error for an unknown interpolation or fill mode."""
+    """Raise an error for an unknown interpolation or fill mode."""
     if interpolation not in ORDERS:
         raise unknown_choice(f"{op}: interpolation", interpolation, ORDERS)
     if fill_mode not in FILL_MODES:
@@ -108,19 +108,19 @@ def map_coordinates(
     fill_mode: str = "constant",
     fill_value: float = 0.0,
 ) -> Tensor:
-    """A tensor of n axes, read at places that may lie between its elements.
+    """Read a tensor of n axes at coordinates between its elements.
 
     Args:
         inputs: any shape of n axes.
-        coordinates: (n, *points), the place along each axis.
-        order: 0 takes the nearest element, 1 blends those around linearly.
-        fill_mode: what is outside: "constant"; "nearest" repeats the outermost element,
-            "reflect" mirrors with it and "mirror" without it, "wrap" continues with
-            the other end.
-        fill_value: what is outside in mode "constant".
+        coordinates: (n, *points), the coordinate along each axis.
+        order: 0 reads the nearest element, 1 interpolates linearly.
+        fill_mode: padding: "constant"; "nearest" repeats the outermost element,
+            "reflect" mirrors with it and "mirror" without it, "wrap" continues at the
+            opposite end.
+        fill_value: value of the padding in mode "constant".
 
     Returns:
-        A tensor of shape points, of the dtype of inputs; integers are rounded.
+        A tensor of shape points, with the dtype of inputs; integers are rounded.
     """
     inputs = convert(inputs)
     x = widened(inputs)
@@ -147,7 +147,7 @@ def map_coordinates(
 
 
 def _grid(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(1, height, 1) rows and (1, 1, width) columns of images."""
+    """Return row indices (1, height, 1) and column indices (1, 1, width) of images."""
     height, width = x.shape[1:3]
     rows, columns = (arange(n, dtype=widened(x).dtype) for n in (height, width))
     return reshape(rows, (1, -1, 1)), reshape(columns, (1, 1, -1))
@@ -156,7 +156,7 @@ def _grid(x: Tensor) -> tuple[Tensor, Tensor]:
 def displaced(
     x: Tensor, down: Tensor, right: Tensor, interpolation: str, mode: str, value: Any
 ) -> Tensor:
-    """Images (batch, height, width, channels) read that far away, in their dtype."""
+    """Read images at displaced coordinates, in their dtype."""
     rows, columns = _grid(x)
     places = rows + down, columns + right
     y = interpolated(widened(x), places, ORDERS[interpolation], mode, value)
@@ -166,7 +166,7 @@ def displaced(
 def _projected(
     x: Tensor, transforms: Tensor, interpolation: str, mode: str, value: Any
 ) -> Tensor:
-    """Pixel (x, y) of the result read at the place that its transform (8,) names."""
+    """Read each pixel of the result at the coordinates of its transform, (8,)."""
     rows, columns = _grid(x)
     if transforms.shape[0] not in (1, x.shape[0]):
         raise ShapeError(
@@ -194,7 +194,7 @@ def affine_transform(
     fill_value: float = 0,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images moved, turned, scaled and sheared.
+    """Translate, rotate, scale and shear images.
 
     Args:
         images: (height, width, channels) or a batch of them.
@@ -202,8 +202,8 @@ def affine_transform(
             (x, y) of the result is read at ((a0 x + a1 y + a2) / k,
             (b0 x + b1 y + b2) / k) with k = c0 x + c1 y + 1.
         interpolation: "nearest" or "bilinear".
-        fill_mode: what is outside of an image, as for `map_coordinates`.
-        fill_value: what is outside in mode "constant".
+        fill_mode: padding outside an image, as for `map_coordinates`.
+        fill_value: value of the padding in mode "constant".
         data_format: "channels_last", "channels_first", or None for the global default.
     """
     check_mode("affine_transform", interpolation, fill_mode)
@@ -227,14 +227,14 @@ def perspective_transform(
     fill_value: float = 0,
     data_format: str | None = None,
 ) -> Tensor:
-    """Images seen from elsewhere: four points go to where they are wanted.
+    """Apply a perspective transform that maps four points to four other points.
 
     Args:
         images: (height, width, channels) or a batch of them.
-        start_points: (4, 2), or (batch, 4, 2): places (x, y) in the images.
-        end_points: of the same shape: where these are in the result.
+        start_points: (4, 2), or (batch, 4, 2): points (x, y) in the images.
+        end_points: has the same shape: the corresponding points in the result.
         interpolation: "nearest" or "bilinear".
-        fill_value: what is outside of an image.
+        fill_value: value outside an image.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
     check_mode("perspective_transform", interpolation, "constant")
@@ -256,7 +256,7 @@ def perspective_transform(
 
 
 def homographies(start: Tensor, end: Tensor) -> Tensor:
-    """(batch, 8): the transforms that take each of 4 points from `end` to `start`."""
+    """Return the transforms (batch, 8) that map 4 points from `end` to `start`."""
     (to_x, to_y), (x, y) = unstack(start, axis=-1), unstack(end, axis=-1)
     one, zero = ones_like(x), zeros_like(x)
     rows = [
