@@ -1,4 +1,4 @@
-"""Layers, with the names and arguments of `keras.layers`; loaded on first use."""
+"""Layers, with the names and arguments of `keras.layers`; imported on first use."""
 
 from toolkit.definitions.namespaces import on_first_use
 
@@ -247,6 +247,6 @@ __all__ = [name for names in _HOMES.values() for name in names]
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)
 
-# At once: threads that use the first layers at the same time would import parts of what
-# imports each other, from several ends.
+# Import it eagerly: threads that use layers for the first time at once would import a
+# cycle of modules from several ends.
 from toolkit.layers.layer import Layer  # noqa: E402

@@ -22,12 +22,12 @@ from toolkit.type_aliases import (
 
 
 class Activation(Layer):
-    """An activation function: `activation(inputs)`.
+    """Layer that applies an activation function: `activation(inputs)`.
 
     Args:
         activation: a name such as "relu", or a function.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -58,14 +58,14 @@ def _not_negative(layer: Layer, argument: str, value: Any) -> float:
 
 
 class ReLU(Layer):
-    """`min(max(x, 0), max_value)`, with a slope for what is below the threshold.
+    """Rectified linear unit, `min(max(x, 0), max_value)`, with an optional slope.
 
     Args:
-        max_value: the largest output; None for no limit.
+        max_value: the maximum output; None for no limit.
         negative_slope: slope below the threshold: `negative_slope * (x - threshold)`.
-        threshold: below it outputs are 0, or on the slope.
+        threshold: inputs below it give 0, or `negative_slope * (x - threshold)`.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -98,12 +98,12 @@ class ReLU(Layer):
 
 
 class LeakyReLU(Layer):
-    """`x` if x > 0, else `negative_slope * x`.
+    """Leaky rectified linear unit: `x` if x > 0, else `negative_slope * x`.
 
     Args:
         negative_slope: slope below 0.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -127,14 +127,14 @@ class LeakyReLU(Layer):
 
 
 class ThresholdedReLU(Layer):
-    """Return `x` if x > theta, else 0.
+    """Thresholded rectified linear unit: `x` if x > theta, else 0.
 
-    Keras 2 has this layer and Keras 3 does not; models in files of Keras 2 use it.
+    Keras 2 has this layer, Keras 3 does not. Models in Keras 2 files use it.
 
     Args:
         theta: the threshold, not negative.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -153,12 +153,12 @@ class ThresholdedReLU(Layer):
 
 
 class ELU(Layer):
-    """`x` if x > 0, else `alpha * (exp(x) - 1)`.
+    """Exponential linear unit: `x` if x > 0, else `alpha * (exp(x) - 1)`.
 
     Args:
         alpha: minus the limit for large negative x.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Reference: https://arxiv.org/abs/1511.07289
     """
@@ -173,15 +173,15 @@ class ELU(Layer):
 
 
 class PReLU(Layer):
-    """`x` if x > 0, else `alpha * x`, where alpha is learned.
+    """Parametric rectified linear unit: `x` if x > 0, else `alpha * x` (trained alpha).
 
     Args:
-        alpha_initializer: how alpha, (*input shape without the batch), starts.
-        alpha_regularizer: a penalty on alpha.
-        alpha_constraint: applied to alpha after each update.
-        shared_axes: axes along which one alpha serves all, such as (1, 2) for images.
+        alpha_initializer: initializer of alpha, (*input shape without the batch).
+        alpha_regularizer: regularizer of alpha.
+        alpha_constraint: constraint of alpha, applied after each update.
+        shared_axes: axes that share one alpha, such as (1, 2) for images.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Reference: https://arxiv.org/abs/1502.01852
     """
@@ -224,16 +224,16 @@ class PReLU(Layer):
 
 
 class Softmax(Layer):
-    """`exp(x) / sum(exp(x))` along an axis.
+    """Softmax, `exp(x) / sum(exp(x))` along an axis.
 
     Args:
-        axis: along which the outputs sum to 1; several in a tuple.
+        axis: the axis along which the outputs sum to 1; several axes as a tuple.
 
     Call arguments:
-        mask: booleans, or numbers that mean True above 0.5, that broadcast to the
-            inputs; where False the output is 0.
+        mask: booleans that broadcast to the inputs (numbers above 0.5 mean True). Where
+            False the output is 0.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -260,18 +260,18 @@ class Softmax(Layer):
         mask = mask if mask.dtype == "bool" else ops.greater(mask, 0.5)
         lowest = -3e4 if inputs.dtype == "float16" else -1e9
         x = ops.softmax(ops.where(mask, inputs, lowest), axis=self.axis)
-        # Where everything is masked, softmax would give all the same share.
+        # Without this, softmax of a fully masked row would return equal probabilities.
         return ops.where(mask, x, 0.0)
 
 
 class ActivityRegularization(Layer):
-    """The inputs, unchanged, with an L1 and an L2 penalty added to the losses.
+    """Identity layer that adds an L1 and an L2 penalty of its inputs to the losses.
 
     Args:
         l1: factor of `sum(abs(x))`.
         l2: factor of `sum(x ** 2)`.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
     """
 
     def __init__(self, l1: float = 0.0, l2: float = 0.0, **kwargs: Any) -> None:
@@ -286,13 +286,13 @@ class ActivityRegularization(Layer):
 
 
 class Rescaling(DataLayer):
-    """`inputs * scale + offset`.
+    """Layer that computes `inputs * scale + offset`.
 
     Args:
-        scale: a number, or one for each channel; 1 / 255 brings bytes to [0, 1].
-        offset: the same, added after scaling.
+        scale: a number, or one per channel; 1 / 255 maps bytes to [0, 1].
+        offset: a number, or one per channel.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""Pooling to a fixed number of windows, whatever the extent of the inputs."""
+"""Pooling to a fixed number of windows for any extent of the inputs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from toolkit.type_aliases import IntOrInts
 
 
 class _AdaptivePooling(Layer):
-    """Window i of n along an extent L covers [floor(i L / n), ceil((i + 1) L / n)).
+    """Pooling with windows [floor(i L / n), ceil((i + 1) L / n)) over an extent L.
 
     Args:
-        output_size: how many windows, an integer or one for each spatial axis.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        output_size: the number of windows, an integer or one for each spatial axis.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
     """
 
     rank: int
@@ -43,11 +43,11 @@ class _AdaptivePooling(Layer):
 
 
 class AdaptiveAveragePooling1D(_AdaptivePooling):
-    """The mean of each of `output_size` windows of a sequence.
+    """Average pooling of a sequence to `output_size` windows.
 
     Args:
-        output_size: how many windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        output_size: the number of windows.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, output_size, channels).
@@ -64,11 +64,11 @@ class AdaptiveAveragePooling1D(_AdaptivePooling):
 
 
 class AdaptiveAveragePooling2D(AdaptiveAveragePooling1D):
-    """The mean of each of `output_size` windows of images.
+    """Average pooling of images to `output_size` windows.
 
     Args:
-        output_size: (windows down, windows across), or one integer for both.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        output_size: (output rows, output columns), or one integer for both.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, *output_size, channels).
@@ -78,11 +78,11 @@ class AdaptiveAveragePooling2D(AdaptiveAveragePooling1D):
 
 
 class AdaptiveAveragePooling3D(AdaptiveAveragePooling1D):
-    """The mean of each of `output_size` windows of volumes.
+    """Average pooling of volumes to `output_size` windows.
 
     Args:
         output_size: three integers, or one for all axes.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *output_size, channels).
@@ -92,9 +92,9 @@ class AdaptiveAveragePooling3D(AdaptiveAveragePooling1D):
 
 
 class AdaptiveMaxPooling1D(_AdaptivePooling):
-    """The largest value of each of `output_size` windows of a sequence.
+    """Max pooling of a sequence to `output_size` windows.
 
-    Arguments and shapes: those of AdaptiveAveragePooling1D.
+    Arguments and shapes are the same as in AdaptiveAveragePooling1D.
     """
 
     rank = 1
@@ -102,18 +102,18 @@ class AdaptiveMaxPooling1D(_AdaptivePooling):
 
 
 class AdaptiveMaxPooling2D(AdaptiveMaxPooling1D):
-    """The largest value of each of `output_size` windows of images.
+    """Max pooling of images to `output_size` windows.
 
-    Arguments and shapes: those of AdaptiveAveragePooling2D.
+    Arguments and shapes are the same as in AdaptiveAveragePooling2D.
     """
 
     rank = 2
 
 
 class AdaptiveMaxPooling3D(AdaptiveMaxPooling1D):
-    """The largest value of each of `output_size` windows of volumes.
+    """Max pooling of volumes to `output_size` windows.
 
-    Arguments and shapes: those of AdaptiveAveragePooling3D.
+    Arguments and shapes are the same as in AdaptiveAveragePooling3D.
     """
 
     rank = 3

@@ -20,12 +20,12 @@ from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLik
 
 
 def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str, int]:
-    """The einsum of a projection, the axes of its bias, and the rank of its result.
+    """Return a projection's einsum, the axes of its bias, and the rank of its result.
 
     Args:
-        free: axes between the batch and those summed over.
-        bound: axes summed over, the last ones.
-        produced: axes that take their place.
+        free: axes between the batch and the summed axes.
+        bound: the summed axes, at the end.
+        produced: the axes that replace them.
     """
     letters = iter(ascii_lowercase)
     kept = "".join(next(letters) for _ in range(1 + free))
@@ -35,11 +35,12 @@ def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str,
 
 
 def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
-    """The einsums of scores, (keys, queries), and of outputs, (scores, values).
+    """Return the einsums of scores, (keys, queries), and of outputs, (scores, values).
 
     Args:
-        rank: of projected queries, keys and values: (batch, ..., heads, features).
-        axes: those that attention runs over.
+        rank: the rank of projected queries, keys and values: (batch, ..., heads,
+            features).
+        axes: the attention axes.
     """
     target = ascii_lowercase[:rank]
     new = iter(ascii_lowercase[rank:])
@@ -50,12 +51,12 @@ def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
 
 
 def _also(name: str) -> Any:
-    """An attribute by the name that subclasses written for Keras know it by."""
+    """Return a property that aliases an attribute, for subclasses written for Keras."""
     return property(attrgetter(name), lambda self, value: setattr(self, name, value))
 
 
 class ProjectedAttention(Layer):
-    """What attention of several heads has in common, however they share keys."""
+    """Base class of multi-head attention, with or without shared keys."""
 
     _num_heads, _key_dim, _value_dim = map(_also, ("num_heads", "key_dim", "value_dim"))
     _use_bias, _dropout = _also("use_bias"), _also("dropout")
@@ -158,10 +159,10 @@ class ProjectedAttention(Layer):
             "attention_output", joined, features, bound=2
         )
 
-    # Subclasses written for Keras call or override the next two.
+    # Subclasses written for Keras call or override the next two methods.
 
     def _build_attention(self, rank: int) -> None:
-        """Make what computes attention of projected tensors of so many axes."""
+        """Create the equations and layers of attention for projections of this rank."""
         axes = self.attention_axes or range(1, rank - 2)
         axes = tuple(a if a >= 0 else rank - 1 + a for a in axes)
         self._attention_axes = axes
@@ -176,7 +177,7 @@ class ProjectedAttention(Layer):
         )
 
     def _get_common_kwargs_for_sublayer(self) -> dict[str, Any]:
-        """The arguments that all projections have; each has initializers of its own."""
+        """Return the arguments of all projections, with a new initializer for each."""
         return {
             "kernel_initializer": _clone(self.kernel_initializer),
             "bias_initializer": _clone(self.bias_initializer),
@@ -187,7 +188,7 @@ class ProjectedAttention(Layer):
     def _projection(
         self, name: str, shape: Any, produced: Any, bound: int = 1, **options: Any
     ) -> EinsumDense:
-        """A projection of the last `bound` axes, built."""
+        """Create and build a projection of the last `bound` axes."""
         free = len(shape) - 1 - bound
         equation, bias_axes, rank = projection_equation(free, bound, len(produced))
         layer = EinsumDense(
@@ -239,11 +240,11 @@ class ProjectedAttention(Layer):
 
     @property
     def _knows_causal(self) -> bool:
-        """Whether `_compute_attention`, maybe a subclass's, makes causal masks."""
+        """Return whether `_compute_attention` (or its override) takes causal masks."""
         return "use_causal_mask" in signature(self._compute_attention).parameters
 
     def _for_each_head(self, x: Any) -> Any:
-        """Projected keys or values, repeated where heads of the query share them."""
+        """Repeat projected keys or values for query heads that share them."""
         times = self.num_heads // self._source_heads
         return x if times == 1 else ops.repeat(x, times, axis=-2)
 
@@ -261,7 +262,7 @@ class ProjectedAttention(Layer):
         key_mask: Any,
         attention_mask: Any,
     ) -> Any:
-        """All masks but the causal one as one, (batch, targets, sources), or None."""
+        """Combine all masks but the causal one: (batch, targets, sources), or None."""
         masks = []
         if query_mask is not None:
             masks.append(ops.expand_dims(ops.cast(query_mask, "bool"), -1))
@@ -285,7 +286,7 @@ class ProjectedAttention(Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> tuple[Any, Any]:
-        """Attention of projected tensors: the outputs, and the weights or None."""
+        """Compute attention of projected tensors: the outputs, and weights or None."""
         scale = 1.0 / math.sqrt(self.key_dim)
         drops = self.dropout > 0 and training
         if not (drops or return_attention_scores or query.ndim != 4):
@@ -312,59 +313,60 @@ class ProjectedAttention(Layer):
         return ops.einsum(self._combine_equation, dropped, value), scores
 
     def _masked_softmax(self, scores: Any, mask: Any = None) -> Any:
-        """The weights of scores, 0 where the mask is False."""
+        """Return the softmax of scores, 0 where the mask is False."""
         return self._softmax(scores, mask=self._with_head_axes(mask, scores.ndim))
 
     def _with_head_axes(self, mask: Any, rank: int) -> Any:
-        """A mask with axes of extent 1 for the heads."""
+        """Insert axes of extent 1 for the heads into a mask."""
         while mask is not None and mask.ndim < rank:
             mask = ops.expand_dims(mask, -2 * len(self._attention_axes) - 1)
         return mask
 
 
 class MultiHeadAttention(ProjectedAttention):
-    """Attention of several heads side by side.
+    """Multi-head attention.
 
     For each head, `softmax(q @ k.T / sqrt(key_dim)) @ v`, where q, k and v are learned
     projections of query, key and value; a last projection joins the heads.
 
     Args:
-        num_heads: number of heads.
-        key_dim: features of q and k in each head.
-        value_dim: features of v in each head; key_dim if None.
-        dropout: the part of the attention weights that is dropped in training.
+        num_heads: the number of heads.
+        key_dim: the number of features of q and k per head.
+        value_dim: the number of features of v per head; key_dim if None.
+        dropout: the fraction of the attention weights to drop in training.
         use_bias: whether the projections have biases.
-        output_shape: extents of the outputs' last axes; the query's features if None.
-        attention_axes: axes of the query that attention runs over; all between batch
-            and features if None.
-        sliding_window: attend only to positions less than this far away; None: to all.
-        flash_attention: True is refused where no such kernel exists.
-        kernel_initializer: how the projections start.
-        bias_initializer: how the biases start.
-        kernel_regularizer: a penalty on the projections.
-        bias_regularizer: a penalty on the biases.
-        activity_regularizer: a penalty on the outputs of each projection.
-        kernel_constraint: applied to the projections after each update.
-        bias_constraint: applied to the biases after each update.
-        use_gate: whether to multiply the heads with a sigmoid of a projection of the
+        output_shape: extents of the last output axes; the query's features if None.
+        attention_axes: the attention axes of the query; all axes between batch and
+            features if None.
+        sliding_window: attend only to positions closer than this distance; None: to all
+            positions.
+        flash_attention: True raises an error if there is no such kernel.
+        kernel_initializer: initializer of the projections.
+        bias_initializer: initializer of the biases.
+        kernel_regularizer: regularizer of the projections.
+        bias_regularizer: regularizer of the biases.
+        activity_regularizer: regularizer of the outputs of each projection.
+        kernel_constraint: constraint of the projections, applied after each update.
+        bias_constraint: constraint of the biases, applied after each update.
+        use_gate: whether to multiply the heads by a sigmoid of a projection of the
             query.
-        seed: of the dropout.
+        seed: the seed of the dropout.
 
     Call arguments:
         query: (batch, targets, features).
         value: (batch, sources, features).
         key: (batch, sources, features); the value if None.
         query_mask, value_mask, key_mask: (batch, targets) or (batch, sources), False
-            for padding; by default the masks that came with the tensors.
-        attention_mask: (batch, targets, sources), False where a target must not look.
-        return_attention_scores: whether to return the weights too, (batch, heads,
+            for padding; by default the masks of the tensors.
+        attention_mask: (batch, targets, sources), False where a target must not attend.
+        return_attention_scores: whether to also return the weights, (batch, heads,
             targets, sources).
-        training: whether to drop.
-        use_causal_mask: whether targets must not look at later sources.
+        training: whether to apply dropout.
+        use_causal_mask: whether to mask the later sources of each target.
 
     Returns:
-        (batch, targets, features of the query), or as `output_shape` says; with the
-        weights, if they were asked for.
+        (batch, targets, features of the query), or the extents of `output_shape`; with
+        the weights if requested.
 
     Example:
         >>> import toolkit
@@ -378,34 +380,34 @@ class MultiHeadAttention(ProjectedAttention):
 
     @property
     def query_dense(self) -> EinsumDense:
-        """The projection of the query."""
+        """Return the projection of the query."""
         return self._query_dense
 
     @property
     def key_dense(self) -> EinsumDense:
-        """The projection of the keys."""
+        """Return the projection of the keys."""
         return self._key_dense
 
     @property
     def value_dense(self) -> EinsumDense:
-        """The projection of the values."""
+        """Return the projection of the values."""
         return self._value_dense
 
     @property
     def output_dense(self) -> EinsumDense:
-        """The projection of the joined heads."""
+        """Return the projection of the joined heads."""
         return self._output_dense
 
 
 def _clone(initializer: Any) -> Any:
-    """An equal initializer: the same one would give each projection the same values."""
+    """Return an equal initializer, so that each projection has different values."""
     if not hasattr(initializer, "get_config"):
         return initializer
     return type(initializer).from_config(initializer.get_config())
 
 
 def _as_extents(output_shape: Any) -> tuple[int, ...]:
-    """The extents of the last axes; () for those of the query."""
+    """Return the extents of the last axes; () for the extents of the query."""
     shape = (output_shape,) if hasattr(output_shape, "__index__") else output_shape
     try:
         return tuple(map(index, shape or ()))
@@ -417,20 +419,20 @@ def _as_extents(output_shape: Any) -> tuple[int, ...]:
 
 
 def _with_causal(mask: Any, query: Any, value: Any) -> Any:
-    """`mask`, and no target sees later sources."""
+    """Combine `mask` with a causal mask."""
     causal = ops.greater_equal(_distances(query, value), 0)
     return _all_of([causal] if mask is None else [mask, causal])
 
 
 def _distances(query: Any, value: Any) -> Any:
-    """How far targets are behind sources, (1, targets, sources)."""
+    """Return the distances target - source, (1, targets, sources)."""
     targets = ops.arange(query.shape[1], dtype="int32")
     sources = ops.arange(value.shape[1], dtype="int32")
     return ops.reshape(targets, (1, -1, 1)) - ops.reshape(sources, (1, 1, -1))
 
 
 def _all_of(masks: list[Any]) -> Any:
-    """True where all masks are; None if there are none."""
+    """Return the logical AND of masks; None if there are none."""
     result = None
     for mask in masks:
         result = mask if result is None else ops.logical_and(result, mask)

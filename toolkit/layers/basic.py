@@ -14,9 +14,9 @@ from toolkit.serialization.reading import with_function
 
 
 class Identity(Layer):
-    """The inputs, unchanged.
+    """Identity layer: returns its inputs.
 
-    Output shape: that of the inputs, which may be any structure of tensors.
+    Output shape: same as the inputs, which can be any structure of tensors.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -28,12 +28,12 @@ class Identity(Layer):
 
 
 class Masking(Layer):
-    """Marks the steps of sequences that hold nothing: all features are `mask_value`.
+    """Layer that masks the steps of sequences whose features all equal `mask_value`.
 
-    Those steps become 0, and layers behind see a mask that is False there.
+    These steps become 0, and later layers receive a mask with False for them.
 
     Args:
-        mask_value: what such steps hold.
+        mask_value: the value of masked steps.
 
     Input and output shape: (batch, steps, features).
 
@@ -57,18 +57,19 @@ class Masking(Layer):
 
 
 class Lambda(Layer):
-    """A function of tensors as a layer, without weights.
+    """Layer without weights that applies a function of tensors.
 
-    A file holds the function's name, never its code: to load it, register the function
-    with `register_keras_serializable` or pass it in `custom_objects`. A lambda has no
-    name: pass it in `custom_objects` under the layer's name.
+    A file contains the function's name, never its code. To load the file, register the
+    function with `register_keras_serializable` or pass it in `custom_objects`. A lambda
+    has no name: pass it in `custom_objects` under the layer's name.
 
     Args:
-        function: takes the inputs, and `mask` and `training` if it names them.
-        output_shape: the outputs' shape without the batch, or a function of the
-            inputs' shape that returns the whole shape; inferred if None.
+        function: a function of the inputs; it also receives `mask` and `training` if it
+            has these parameters.
+        output_shape: the outputs' shape without the batch, or a function of the inputs'
+            shape that returns the full shape; inferred if None.
         mask: the outputs' mask, or a function of (inputs, mask) that returns it.
-        arguments: more arguments of the function, by name.
+        arguments: additional arguments of the function, by name.
 
     Example:
         >>> import toolkit
@@ -126,12 +127,12 @@ class Lambda(Layer):
         custom_objects: dict[str, Any] | None = None,
         safe_mode: bool | None = None,
     ) -> Any:
-        """The layer that `get_config` described.
+        """Build a layer from the result of `get_config`.
 
         Args:
-            config: what `get_config` returned.
-            custom_objects: functions by name, a lambda by the name of the layer.
-            safe_mode: makes no difference: the code of a lambda is never run.
+            config: the result of `get_config`.
+            custom_objects: functions by name; a lambda by the name of the layer.
+            safe_mode: ignored: the code of a lambda is never run.
         """
         with custom_object_scope(custom_objects or {}):
             return super().from_config(with_function(config, custom_objects))

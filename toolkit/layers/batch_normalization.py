@@ -1,4 +1,4 @@
-"""BatchNormalization: each channel shifted and scaled by statistics of the batch."""
+"""BatchNormalization: normalize each channel by statistics of the batch."""
 
 from __future__ import annotations
 
@@ -16,39 +16,38 @@ from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLik
 
 
 class BatchNormalization(Affine):
-    """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` for each channel.
+    """Batch normalization: `gamma * (x - mean) / sqrt(variance + epsilon) + beta`.
 
-    In training, mean and variance are those of the batch, and move the moving ones:
-    `moving = moving * momentum + batch's * (1 - momentum)`. Otherwise, or if the layer
-    is frozen (`trainable = False`), the moving ones are used.
+    Training uses the mean and variance of the batch, and updates the moving statistics:
+    `moving = moving * momentum + batch * (1 - momentum)`. Inference, or a frozen layer
+    (`trainable = False`), uses the moving statistics.
 
     Args:
         axis: the axis of the channels.
-        momentum: how slowly the moving statistics move, in [0, 1].
-        epsilon: added to the variance.
+        momentum: the decay of the moving statistics, in [0, 1].
+        epsilon: a summand of the variance, against division by 0.
         center: whether there is a beta.
         scale: whether there is a gamma.
-        beta_initializer: how beta, (channels,), starts.
-        gamma_initializer: how gamma, (channels,), starts.
-        moving_mean_initializer: how the moving mean starts.
-        moving_variance_initializer: how the moving variance starts.
-        beta_regularizer: a penalty on beta.
-        gamma_regularizer: a penalty on gamma.
-        beta_constraint: applied to beta after each update.
-        gamma_constraint: applied to gamma after each update.
-        renorm: whether training corrects the batch's statistics by moving ones, so that
-            it computes what inference does.
-        renorm_clipping: limits of that correction: "rmax", "rmin", "dmax"; those that
-            are missing are none.
-        renorm_momentum: how slowly the moving statistics of renorm move.
-        synchronized: whether replicas share statistics; without replicas, no matter.
+        beta_initializer: initializer of beta, (channels,).
+        gamma_initializer: initializer of gamma, (channels,).
+        moving_mean_initializer: initializer of the moving mean.
+        moving_variance_initializer: initializer of the moving variance.
+        beta_regularizer: regularizer of beta.
+        gamma_regularizer: regularizer of gamma.
+        beta_constraint: constraint of beta, applied after each update.
+        gamma_constraint: constraint of gamma, applied after each update.
+        renorm: whether training corrects the batch statistics by moving statistics
+            (batch renormalization), so that training and inference match.
+        renorm_clipping: limits of that correction: "rmax", "rmin", "dmax"; a missing
+            key means no limit.
+        renorm_momentum: the decay of the moving statistics of renorm.
+        synchronized: whether replicas share statistics; ignored without replicas.
 
     Call arguments:
         training: whether to use the statistics of the batch.
-        mask: all axes but the last, whichever has the channels; where it is False,
-            elements do not count.
+        mask: all axes except the last; elements with False are ignored.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -144,7 +143,7 @@ class BatchNormalization(Affine):
         return ops.cast(x, self.compute_dtype)
 
     def _is_plain(self, x: Any, mask: Any) -> bool:
-        """Whether statistics are of all of x, for each index of the last axis."""
+        """Return whether statistics cover all of x, for each index of the last axis."""
         is_last = self.axis % x.ndim == x.ndim - 1
         return is_last and mask is None and not self.renorm
 
@@ -169,7 +168,7 @@ class BatchNormalization(Affine):
     def _renormalized(
         self, mean: Any, deviation: Any, scale: Any, offset: Any
     ) -> tuple[Any, Any]:
-        """Scale and offset for `(x * r + d) * gamma + beta`, r and d constants."""
+        """Return scale and offset of `(x * r + d) * gamma + beta`, r and d fixed."""
         moving = ops.cast(self.renorm_stddev, mean.dtype)
         moving = ops.maximum(moving, self.epsilon**0.5)
         limits = self.renorm_clipping
@@ -184,7 +183,7 @@ class BatchNormalization(Affine):
         return r, d if offset is None else d + offset
 
     def _moments(self, x: Any, mask: Any) -> tuple[Any, Any]:
-        """Mean and variance for each channel of what is not masked."""
+        """Return mean and variance of the unmasked elements of each channel."""
         axis = self.axis % x.ndim
         axes = tuple(i for i in range(x.ndim) if i != axis)
         if mask is None:
@@ -203,7 +202,7 @@ class BatchNormalization(Affine):
 
 
 def _checked_limits(limits: dict[str, float]) -> dict[str, float]:
-    """The limits of renorm's correction that are set, checked."""
+    """Check the limits of renorm's correction; return the limits that are set."""
     unknown = set(limits) - {"rmin", "rmax", "dmax"}
     if unknown:
         raise ArgumentError(

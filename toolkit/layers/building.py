@@ -1,4 +1,4 @@
-"""How a layer gets its weights and output shapes: `build`, `add_weight`, inference."""
+"""Creation of a layer's weights and inference of shapes: `build` and `add_weight`."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from toolkit.type_aliases import (
 
 P = ParamSpec("P")
 
-# A model that is called with inputs that do not fit runs this often before it says so.
+# A model whose inputs do not fit runs at most this often before the error.
 _GUESSES = 50
 
 
 def in_scope(build: Any) -> Any:
-    """`build`, run under the layer's name scope; it marks the layer as built.
+    """Wrap `build`: run it in the layer's name scope and mark the layer as built.
 
-    A `build` that fails leaves the layer without the weights it had created. One with
-    the shapes of before, but for the batch, does nothing.
+    A `build` that fails leaves the layer without weights. A repeated build for the same
+    shapes, ignoring the batch, does nothing.
     """
 
     @wraps(build)
@@ -78,12 +78,12 @@ def in_scope(build: Any) -> Any:
 
 
 def _same_features(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
-    """Whether a layer was built for these shapes, whatever their first axes are."""
+    """Return whether a layer was built for these shapes, ignoring their first axes."""
     return before is not None and bool(_features(before) == _features(now))
 
 
 def _features(shapes: Any) -> Any:
-    """A structure of shapes without their first axes."""
+    """Return a structure of shapes without their first axes."""
     if isinstance(shapes, dict):
         return {key: _features(value) for key, value in shapes.items()}
     if is_shape(shapes):
@@ -93,7 +93,7 @@ def _features(shapes: Any) -> Any:
 
 
 def _shape_first(add_weight: Callable[P, Variable]) -> Callable[P, Variable]:
-    """`add_weight` with a clear error for a name by position, as it once was."""
+    """Wrap `add_weight`: raise a clear error for a positional name (old signature)."""
 
     @wraps(add_weight)
     def wrapper(*args: P.args, **options: P.kwargs) -> Variable:
@@ -108,17 +108,18 @@ def _shape_first(add_weight: Callable[P, Variable]) -> Callable[P, Variable]:
 
 
 class Buildable(StateOwner, Precision):
-    """Base of layers: weights are created once, for the shapes of the first call.
+    """Base class of layers: weights are created once, for the shapes of the first call.
 
     Output shapes are inferred by running `call` with symbols.
     """
 
-    # Whether `call` with symbols tells more than `compute_output_shape`, as dtypes.
+    # Whether a symbolic `call` returns more than `compute_output_shape`, such as
+    # dtypes.
     _traces_call = False
     _build_shapes: dict[str, Any] | None = None
     _building = False
     _input_spec: Any = None
-    _last_fit: Any = None  # a shape and a dtype that fit `_input_spec`
+    _last_fit: Any = None  # a shape and a dtype that match `_input_spec`
     built: bool = False
     call: Any
     get_config: Any
@@ -134,12 +135,12 @@ class Buildable(StateOwner, Precision):
 
     @property
     def path(self) -> str | None:
-        """The name with those of the layers around it, `model/dense`; None at first."""
+        """Return the name with the names of enclosing layers, `model/dense`."""
         return self._path
 
     @property
     def input_spec(self) -> Any:
-        """What is expected of the inputs: an InputSpec, a nest of them, or None."""
+        """Return the spec of the inputs: an InputSpec, a nest of them, or None."""
         return self._input_spec
 
     @input_spec.setter
@@ -150,8 +151,8 @@ class Buildable(StateOwner, Precision):
     def build(self, input_shape: Any) -> None:
         """Create the weights for inputs of this shape (None: an unknown extent).
 
-        By default a layer has none; layers inside are built by a symbolic call, unless
-        it is the class's own `build` that calls this one.
+        The default creates none. It builds sublayers by a symbolic call, unless an
+        overriding `build` of the class calls it.
         """
         if self.built or not self._needs_no_build():
             return
@@ -172,7 +173,7 @@ class Buildable(StateOwner, Precision):
             check_inputs(self._input_spec, arguments.first, self)
 
     def _needs_no_build(self) -> bool:
-        """Whether the class defines no `build`: there are no weights to create."""
+        """Return whether the class defines no `build`, so that it has no weights."""
         return getattr(type(self).build, "__wrapped__", None) is _default_build
 
     def _build_at_init(self) -> None:
@@ -191,7 +192,7 @@ class Buildable(StateOwner, Precision):
         new_variables()
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """The shapes that the layer was built with, for `build_from_config`."""
+        """Return the shapes of the build, for `build_from_config`."""
         shapes = self._build_shapes
         if not shapes:
             return None
@@ -200,7 +201,7 @@ class Buildable(StateOwner, Precision):
         return {"shapes_dict": shapes}
 
     def build_from_config(self, config: dict[str, Any] | None) -> None:
-        """Build the layer with the shapes that `get_build_config` returned.
+        """Build the layer with the result of `get_build_config`.
 
         A layer without `build` whose `call` needs several arguments is built by its
         first call.
@@ -230,17 +231,17 @@ class Buildable(StateOwner, Precision):
         """Create a weight of this layer.
 
         Args:
-            shape: its extents, all known; () by default.
+            shape: its shape, without unknown extents; () by default.
             initializer: a name, an initializer or a function `(shape, dtype)`;
                 "glorot_uniform" by default, "zeros" for dtypes that are not floating.
-            dtype: that of the layer's policy by default.
-            trainable: whether optimizers may change it.
-            autocast: whether it is read in the layer's compute dtype.
-            regularizer: a penalty on its value, added to `losses`.
-            constraint: a function applied to it after each update.
-            aggregation: how replicas of it would be combined.
+            dtype: the dtype; the layer's variable dtype by default.
+            trainable: whether optimizers update it.
+            autocast: whether reads cast it to the layer's compute dtype.
+            regularizer: regularizer of its value, added to `losses`.
+            constraint: constraint, applied after each update.
+            aggregation: the aggregation over replicas.
             overwrite_with_gradient: whether its gradient is its next value.
-            name: part of its path.
+            name: the last component of its path.
         """
         self._check_initialized()
         extents = _weight_shape(self, shape, name)
@@ -262,7 +263,7 @@ class Buildable(StateOwner, Precision):
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """Open this layer's name scope, unless it is the innermost one already."""
+        """Open this layer's name scope, unless it is the current one."""
         if context.layer is self:
             yield
             return
@@ -279,10 +280,10 @@ class Buildable(StateOwner, Precision):
                 f"{type(self).__name__}: call super().__init__() first in __init__"
             )
 
-    # --- shapes of outputs ------------------------------------------------------------
+    # --- output shapes ----------------------------------------------------------------
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbolic outputs of a call with these symbolic tensors."""
         if context.layer is not self:
             if self.built:
                 return self._general_call(args, kwargs, recorded=False)
@@ -300,11 +301,11 @@ class Buildable(StateOwner, Precision):
         )
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """The shape of the outputs for inputs of these shapes (None: unknown).
+        """Return the shape of the outputs for inputs of these shapes (None: unknown).
 
         Args:
             *args, **kwargs: shapes, or structures of them, for the arguments of `call`;
-                those passed by name end in `_shape`.
+                keywords end in `_shape`.
         """
 
         def symbols(shapes: Any) -> Any:
@@ -320,7 +321,7 @@ class Buildable(StateOwner, Precision):
         return tree.map_structure(lambda x: x.shape, outputs)
 
     def _infer_call(self, args: Any, kwargs: Any) -> Any:
-        """What `call` returns for symbols; extents that are open may fit others'."""
+        """Run `call` with symbols; unknown extents of different inputs can be equal."""
         inputs = [x for x in tree.flatten((args, kwargs)) if is_symbolic(x)]
         call = self.call if self._keeps_masks else self._call_without_input_masks
         if len(inputs) < 2:
@@ -331,7 +332,7 @@ class Buildable(StateOwner, Precision):
         return without_input_masks((args, kwargs), self.call(*args, **kwargs))
 
     def _build_inside(self, args: Any, kwargs: Any) -> None:
-        """Build the layers inside by a symbolic call; say so if there can be none."""
+        """Build the sublayers by a symbolic call; warn if that is impossible."""
         try:
             self._infer_call(args, kwargs)
         except Exception as error:
@@ -342,7 +343,7 @@ class Buildable(StateOwner, Precision):
             )
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
-        """The output symbols by way of a twin, whose weights cost nothing."""
+        """Infer the output symbols with an unbuilt copy, whose weights are free."""
         with context.inside(weightless=True), keep_counts(), refunded():
             twin = type(self).from_config(self.get_config())
             return twin._general_call(args, kwargs, recorded=False)

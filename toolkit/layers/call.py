@@ -1,4 +1,4 @@
-"""What happens around `Layer.call`: arguments, shapes, masks, the call's context."""
+"""The environment of `Layer.call`: arguments, shapes, masks and the call context."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from toolkit.thread_state import ThreadState
 
 
 class _Context(ThreadState):
-    """The layer calls that are going on in this thread."""
+    """Active layer calls of this thread."""
 
-    layer: Any = None  # the innermost layer that is being called or built
+    layer: Any = None  # the innermost layer in `call` or `build`
     training: bool | None = None
-    symbolic = False  # whether only shapes are wanted: losses are dropped
-    arguments: dict[str, Any] | None = None  # given to calls around, for those inside
-    weightless = False  # whether new weights may be zeros, because only shapes count
+    symbolic = False  # whether only shapes are computed: then losses are dropped
+    # arguments of enclosing calls that nested calls inherit
+    arguments: dict[str, Any] | None = None
+    weightless = False  # whether new weights can be zeros, because only shapes matter
 
 
 context: _Context = _Context()
 
 
 class SymbolicScope:
-    """A scope in which only shapes are wanted: what layers add to losses is dropped.
+    """Scope that computes only shapes and drops the losses that layers add.
 
     Example:
         >>> import toolkit
@@ -66,22 +67,22 @@ _NAMED = {
 
 
 class CallInfo(NamedTuple):
-    """What the signature of a `call` method says."""
+    """Parsed signature of a `call` method."""
 
     signature: inspect.Signature
     names: tuple[str, ...]
     defaults: dict[str, Any]
-    plain: bool  # whether there is neither *args nor **kwargs
+    plain: bool  # whether the signature has neither *args nor **kwargs
     takes_training: bool
     takes_mask: bool
     training_default: bool | None
-    own: bool  # whether it belongs to a layer of this package
+    own: bool  # whether the class is defined in toolkit.layers
     required: int  # the number of arguments without a default
 
 
 @lru_cache(maxsize=4096)
 def call_info(function: Any) -> CallInfo:
-    """The CallInfo of an unbound `call` method."""
+    """Return the CallInfo of an unbound `call` method."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())[1:]
     by_name = {p.name: p for p in parameters}
@@ -104,12 +105,12 @@ def call_info(function: Any) -> CallInfo:
 def passed_on(
     names: tuple[str, ...], info: CallInfo, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Let calls inside see the arguments of these names; the arguments of this call.
+    """Pass arguments of these names to nested calls; yield the arguments of this call.
 
     Args:
-        names: those that a layer has registered.
-        info: what the signature of its `call` says.
-        kwargs: what it was given; the names that `call` does not take are taken out.
+        names: the names that a layer has registered.
+        info: the signature of its `call`.
+        kwargs: the keyword arguments; names that `call` does not accept are removed.
     """
     outer = context.arguments
     given = {name: kwargs[name] for name in names if kwargs.get(name) is not None}
@@ -123,44 +124,44 @@ def passed_on(
 
 
 def mask_of(x: Any) -> Any:
-    """The mask that travels with a tensor, or None."""
+    """Return the mask of a tensor, or None."""
     return getattr(x, "_keras_mask", None)
 
 
 def masks_of(structure: Any) -> Any:
-    """The masks of the tensors in a structure, in the same structure."""
+    """Return the masks of the tensors in a structure, in the same structure."""
     if not tree.is_nested(structure):
         return mask_of(structure)
     return tree.map_structure(mask_of, structure)
 
 
 def unmasked(x: Tensor) -> Tensor:
-    """Return another tensor of the same value, without a mask."""
+    """Return a new tensor of the same value, without a mask."""
     return bind(reshape_p, x, shape=x.shape)
 
 
 def without_input_masks(inputs: Any, outputs: Any) -> Any:
-    """Return the outputs; a tensor that is one of the inputs loses the mask of that.
+    """Return the outputs; copy a tensor that is also an input, without its mask.
 
-    An input that a layer returns unchanged is another tensor after it: the mask of the
-    output may differ, and other layers still see the mask of the input.
+    If a layer returns an input unchanged, the output is a new tensor. Its mask can
+    differ, and other layers still see the mask of the input.
     """
     known = {id(x) for x in tree.flatten(inputs) if isinstance(x, Tensor)}
     return tree.map_structure(lambda x: unmasked(x) if id(x) in known else x, outputs)
 
 
 def any_mask(masks: Any) -> bool:
-    """Whether there is a mask in a structure of masks and Nones."""
+    """Return whether a structure of masks and Nones contains a mask."""
     return masks is not None and any(m is not None for m in tree.flatten(masks))
 
 
 def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
-    """The symbols of a mask that belong to the recorded call, though not given to it.
+    """Return the mask symbols that Keras records as inputs of a call.
 
-    Layers, and with them weights, have the same order as in Keras, which exchanges
-    weights by their position. There a mask that a layer was not given, but found on its
-    input, is among the inputs of the recorded call if the layer had no arguments to
-    convert: one tensor of its dtype, and nothing by name.
+    Keras exchanges weights by position, so layers must have the same order. In Keras a
+    mask that was not an argument, but was attached to the input, is an input of the
+    recorded call if no argument was converted: one tensor of the layer's dtype, no
+    keywords.
     """
     if "mask" in kwargs or mask is None:
         return []
@@ -172,17 +173,17 @@ def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor, a symbol of one, a Variable, or an array of strings."""
+    """Return whether `x` is a tensor, a symbol, a Variable, or an array of strings."""
     return isinstance(x, (Tensor, KerasTensor, Variable)) or is_strings(x)
 
 
 def standardize_input(x: Any, dtype: str | None) -> Any:
-    """An array as a tensor, floats cast to `dtype` (None: no cast); others as is."""
+    """Convert an array to a tensor and cast floats to `dtype`; keep other values."""
     if is_symbolic(x):
         if not _to_cast(x.dtype, dtype):
             return x
         cast: Any = KerasTensor(x.shape, dtype)
-        # Masks that are computed from it come from where x does.
+        # Record the cast, so that masks computed from it depend on x.
         record(FunctionOperation(ops.cast), (x, dtype), {}, cast)
     elif is_strings(x):
         return x
@@ -203,13 +204,13 @@ def _to_cast(dtype: str, wanted: str | None) -> bool:
 
 
 class Arguments:
-    """The arguments of one call, by name.
+    """Arguments of one call, by name.
 
     Args:
-        layer: whose `call` they are for.
-        info: what the signature of `call` says.
-        args: positional arguments, tensors by now.
-        kwargs: named arguments.
+        layer: the layer of the call.
+        info: the signature of `call`.
+        args: positional arguments, already tensors.
+        kwargs: keyword arguments.
     """
 
     def __init__(self, layer: Any, info: CallInfo, args: Any, kwargs: Any) -> None:
@@ -232,9 +233,10 @@ class Arguments:
         }
 
     def masks(self) -> dict[str, Any]:
-        """The masks of the inputs, for the mask arguments that `call` was not given.
+        """Return the masks of the inputs, for mask arguments that the caller omitted.
 
-        `mask` is that of the first input, `<argument>_mask` that of each.
+        `mask` is the mask of the first input, `<argument>_mask` the mask of each
+        argument.
         """
         names = {f"{name}_mask": x for name, x in self.tensors.items()}
         names["mask"] = self.first
@@ -245,7 +247,7 @@ class Arguments:
         }
 
     def shapes(self) -> dict[str, Any]:
-        """`<argument>_shape` of every argument that holds tensors, masks left out."""
+        """Return `<argument>_shape` of every tensor argument, without masks."""
         return {
             f"{name}_shape": tree.map_structure(_shape_of, value)
             for name, value in self.tensors.items()
@@ -267,13 +269,13 @@ def _all_tensors(value: Any) -> bool:
 def _shape_of(x: Any) -> Any:
     if x is None:
         return None
-    if context.symbolic:  # a probe's extent stands for an unknown one
+    if context.symbolic:  # an extent of a probe represents an unknown one
         return tuple(None if n in PROBES else n for n in x.shape)
     return tuple(x.shape)
 
 
 def standardize_arguments(layer: Any, args: Any, kwargs: Any) -> Any:
-    """The arguments with arrays as tensors and floats cast, and their leaves."""
+    """Convert arrays to tensors, cast floats; return the arguments and their leaves."""
     leaves = tree.flatten((args, kwargs))
     if not layer._convert_input_args:
         return args, dict(kwargs), leaves
@@ -285,7 +287,7 @@ def standardize_arguments(layer: Any, args: Any, kwargs: Any) -> Any:
 
 
 def check_positional(layer: Any, args: Any) -> None:
-    """Raise unless only tensors (and None) were passed by position."""
+    """Raise unless all positional arguments are tensors or None."""
     for x in tree.flatten(args):
         if x is not None and not is_tensor(x):
             raise ArgumentError(
@@ -296,7 +298,7 @@ def check_positional(layer: Any, args: Any) -> None:
 
 
 def name_training(names: tuple[str, ...], args: Any, kwargs: Any) -> Any:
-    """Return the arguments with `training`, and those after it, passed by name."""
+    """Pass `training` and all arguments after it by keyword."""
     index = names.index("training")
     named = dict(zip(names[index:], args[index:], strict=False))
     return args[:index], {**named, **kwargs}
@@ -305,10 +307,10 @@ def name_training(names: tuple[str, ...], args: Any, kwargs: Any) -> Any:
 def match_shapes(
     function: Any, shapes: dict[str, Any], arguments: Any
 ) -> dict[str, Any]:
-    """The shapes that `build` or `compute_output_shape` takes, by parameter name.
+    """Match shapes to the parameter names of `build` or `compute_output_shape`.
 
-    A single parameter gets the first shape; several must be named after the arguments
-    of `call`, with `_shape` appended.
+    A single parameter receives the first shape. Several parameters must have the names
+    of `call`'s arguments with the suffix `_shape`.
     """
     parameters = [
         p
@@ -331,7 +333,7 @@ def match_shapes(
 
 
 def is_shape(value: Any) -> bool:
-    """Whether `value` is a single shape rather than a structure of them."""
+    """Return whether `value` is a single shape, not a structure of shapes."""
     return isinstance(value, (tuple, list)) and all(
         n is None or isinstance(n, int) for n in value
     )
@@ -349,9 +351,9 @@ def map_shapes(function: Any, shapes: Any) -> Any:
 
 
 def explain(error: ToolkitError, layer: Any, args: Any, kwargs: Any) -> None:
-    """Add to an error's message the layer that was called and its input shapes.
+    """Add the layer and its input shapes to an error's message.
 
-    The innermost layer does; it leaves a mark for those around it.
+    Only the innermost layer does it; a mark on the error stops enclosing layers.
     """
     if getattr(error, "layer", None) or getattr(error.__cause__, "layer", None):
         return

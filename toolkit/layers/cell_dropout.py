@@ -1,4 +1,4 @@
-"""Dropout of recurrent cells: the same elements in every step of a sequence."""
+"""Dropout of recurrent cells: one mask for all steps of a sequence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.core.tensor import Tensor, state
 
 
 class _Kept(threading.local):
-    """The masks of cells that someone has asked for, by what they are for."""
+    """Cached masks of cells, by purpose."""
 
     def __init__(self) -> None:
         self.masks: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
@@ -23,16 +23,17 @@ _kept = _Kept()
 
 
 class DropoutRNNCell:
-    """Base of cells that drop parts of their inputs and of their state.
+    """Base class of cells with dropout of inputs and state.
 
-    A mask is made when it is first asked for, and is the same until it is reset. A
-    recurrent layer resets the masks of its cell before and after each sequence.
+    A mask is created on first use and stays the same until it is reset. A recurrent
+    layer resets the masks of its cell before and after each sequence.
 
     Attributes:
-        dropout: the part of the inputs that is dropped.
-        recurrent_dropout: the part of the state that is dropped.
-        seed_generator: where the masks come from.
-        dropout_mask_count: how many masks are made, in a list; None for one alone.
+        dropout: the fraction of the inputs to drop.
+        recurrent_dropout: the fraction of the state to drop.
+        seed_generator: the generator of the masks.
+        dropout_mask_count: the number of masks, returned as a list; None for a single
+            mask.
     """
 
     dropout: float
@@ -42,7 +43,7 @@ class DropoutRNNCell:
     dropout_mask_count: int | None = None
 
     def get_dropout_mask(self, step_input: Any) -> Any:
-        """What the inputs of each step are multiplied with; None: nothing is dropped.
+        """Return the dropout mask of the inputs of each step, or None for no dropout.
 
         Args:
             step_input: the inputs of one step.
@@ -50,7 +51,7 @@ class DropoutRNNCell:
         return self._mask("inputs", step_input, self.dropout)
 
     def get_recurrent_dropout_mask(self, step_input: Any) -> Any:
-        """What the state is multiplied with; None: nothing is dropped.
+        """Return the dropout mask of the state, or None for no dropout.
 
         Args:
             step_input: the state before one step.
@@ -58,11 +59,11 @@ class DropoutRNNCell:
         return self._mask("state", step_input, self.recurrent_dropout)
 
     def reset_dropout_mask(self) -> None:
-        """Let the inputs of the next step have a new mask, which is then kept."""
+        """Discard the input mask, so that the next step creates a new one."""
         _kept.masks.setdefault(self, {}).pop("inputs", None)
 
     def reset_recurrent_dropout_mask(self) -> None:
-        """Let the state of the next step have a new mask, which is then kept."""
+        """Discard the state mask, so that the next step creates a new one."""
         _kept.masks.setdefault(self, {}).pop("state", None)
 
     def _mask(self, what: str, like: Any, rate: float) -> Any:
@@ -74,7 +75,7 @@ class DropoutRNNCell:
         return masks[what]
 
     def _create_dropout_mask(self, step_input: Any, dropout_rate: float) -> Any:
-        """A mask in the shape of `step_input`, or a list of them."""
+        """Create a mask in the shape of `step_input`, or a list of them."""
         ones = ops.ones_like(step_input)
         count = self.dropout_mask_count
         masks = [
@@ -84,14 +85,14 @@ class DropoutRNNCell:
         return masks[0] if count is None else masks
 
     def masks_of_step(self, inputs: Any, state: Any, training: Any) -> tuple[Any, Any]:
-        """What one step on its own multiplies inputs and state with; None: nothing.
+        """Return the masks of inputs and state for one separate step, or None.
 
-        The masks that were asked for, until they are reset; without, new ones.
+        Cached masks apply until they are reset; without them, create new ones.
 
         Args:
             inputs: (batch, ...).
             state: (batch, ...).
-            training: whether to drop.
+            training: whether to apply dropout.
         """
         if not training:
             return None, None
@@ -104,14 +105,14 @@ class DropoutRNNCell:
     def dropout_masks(
         self, batch: int, features: int, training: bool | None
     ) -> tuple[Any, Any]:
-        """What dropout multiplies inputs and state with in one call; None: nothing."""
+        """Return the dropout masks of inputs and state for one call, or None."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define `dropout_masks`"
         )
 
 
 def _is_usable(masks: Any, like: Any) -> bool:
-    """Whether a mask fits, and belongs to what is traced now, or nothing is traced."""
+    """Return whether a mask has the right shape and belongs to the current trace."""
     if masks is None:
         return False
     mask: Tensor = masks[0] if isinstance(masks, list) else masks
@@ -124,13 +125,13 @@ def _is_usable(masks: Any, like: Any) -> bool:
 
 @contextmanager
 def one_mask(calls: list[tuple[Any, Any, Any]]) -> Iterator[None]:
-    """Let cells drop the same elements in all steps inside.
+    """Make cells drop the same elements in all steps in this context.
 
-    The masks are made here, since what is made within a loop ends with it.
+    The masks are created here, because tensors from a loop's trace end with the loop.
 
     Args:
-        calls: cells, each with inputs of one step, and with a state, in whose shapes
-            masks are wanted.
+        calls: triples of a cell, inputs of one step, and a state, which give the mask
+            shapes.
     """
     for cell, step_input, first_state in calls:
         _kept.masks.pop(cell, None)

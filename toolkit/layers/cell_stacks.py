@@ -1,4 +1,4 @@
-"""Cells of recurrent layers: how they are built and called, and stacks of them."""
+"""Building and calling of recurrent cells, and stacks of cells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.ops.symbolic import KerasTensor, infer
 
 
 class StackedRNNCells(WithParts, Layer):
-    """Several cells as one: each takes the output of the one before.
+    """Stack of cells: each cell receives the output of the previous one.
 
     Args:
         cells: a list of cells.
@@ -42,20 +42,20 @@ class StackedRNNCells(WithParts, Layer):
 
     @property
     def state_size(self) -> list[Any]:
-        """The state sizes of each cell."""
+        """Return the state sizes of each cell."""
         return [cell.state_size for cell in self.cells]
 
     @property
     def output_size(self) -> Any:
-        """The output size of the last cell."""
+        """Return the output size of the last cell."""
         return output_size_of(self.cells[-1])
 
     def get_initial_state(self, batch_size: Any = None) -> list[Any]:
-        """The states of each cell before the first step: its own, or zeros."""
+        """Return the initial states of each cell: from the cell, or zeros."""
         return [self._first_state(cell, batch_size) for cell in self.cells]
 
     def _first_state(self, cell: Any, batch_size: Any) -> Any:
-        """A tensor for a cell whose state has an integer as its size, else a list."""
+        """Return the initial state: a tensor for an integer state size, else a list."""
         initial = getattr(cell, "get_initial_state", None)
         if initial is not None:
             found = initial(batch_size=batch_size)
@@ -74,7 +74,7 @@ class StackedRNNCells(WithParts, Layer):
             input_shape = (batch, *extents(output_size_of(cell)))
 
     def stacked_step(self, inputs: Any, training: bool | None) -> Any:
-        """One step of all cells, with dropout that stays the same along a sequence."""
+        """Return one step of all cells, with constant dropout masks over a sequence."""
         batch, features = tree.flatten(inputs)[0].shape[-2:]
         masks = []
         for cell in self.cells:
@@ -101,7 +101,7 @@ class StackedRNNCells(WithParts, Layer):
 
 
 def is_stepped(cell: Any) -> bool:
-    """Whether `project` and `step` do all that `call` does: no user has changed it."""
+    """Return whether `project` and `step` replace `call`: no class overrides it."""
     return isinstance(cell, Cell) and cell._info.own
 
 
@@ -118,7 +118,7 @@ def extents(size: Any) -> tuple[int, ...]:
 
 
 def apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
-    """A user's cell: the output, and the new states in the structure of the old."""
+    """Call a user's cell; return the output and the new states in the old structure."""
     call = cell if callable(cell) else cell.call
     takes_training = isinstance(cell, Layer) and cell._info.takes_training
     options = {"training": training} if takes_training else {}
@@ -135,16 +135,16 @@ def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:
     """Create the weights of a cell, unless it has them.
 
     Args:
-        cell: a layer, or any other object, which has no weights to create.
+        cell: a layer, or any other object (which has no weights to create).
         step_shape: the shape of one step, or a structure of shapes.
-        initial_state: a function from a batch size to the first states.
+        initial_state: a function from a batch size to the initial states.
     """
     if not isinstance(cell, Layer) or cell.built:
         return
     if not cell._needs_no_build():
         cell.build(step_shape)
         return
-    # A cell without `build` has layers inside that only a call builds, with states.
+    # A cell without `build` has sublayers that only a call with states builds.
     dtype = cell.compute_dtype
     symbols = map_shapes(lambda shape: KerasTensor(shape, dtype), step_shape)
 

@@ -1,7 +1,7 @@
 """Recurrent cells: one step of a recurrent layer.
 
-A cell's step is `step(project(inputs), states)`. The projection does not look at the
-states, so a recurrent layer does it for all steps at once, as one matrix product.
+A cell's step is `step(project(inputs), states)`. The projection does not depend on the
+states, so a recurrent layer computes it for all steps at once, as one matrix product.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from toolkit.type_aliases import (
 
 
 class Cell(DropoutRNNCell, Layer):
-    """Base of the cells here: kernel, recurrent kernel, bias, and dropout.
+    """Base class of the cells in this module: kernel, recurrent kernel, bias, dropout.
 
-    The same elements are dropped in every step of a sequence.
+    All steps of a sequence share one dropout mask.
     """
 
     gates: int
@@ -104,16 +104,16 @@ class Cell(DropoutRNNCell, Layer):
         return create_weight(self, "bias", (width,))
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """Zeros for every state, (batch, units)."""
+        """Return zeros for every state, (batch, units)."""
         sizes = self.state_size if isinstance(self.state_size, list) else [self.units]
         return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in sizes]
 
     def project(self, inputs: Any, mask: Any = None) -> Any:
-        """What the inputs, (..., features), contribute to the gates.
+        """Return the terms of the inputs, (..., features), in the gates.
 
         Args:
-            inputs: for one step, (batch, features), or all, (steps, batch, features).
-            mask: what dropout multiplies them with, or None.
+            inputs: one step, (batch, features), or all steps, (steps, batch, features).
+            mask: the dropout mask of the inputs, or None.
         """
         if mask is not None:
             inputs = inputs * mask
@@ -123,23 +123,23 @@ class Cell(DropoutRNNCell, Layer):
         return x if self.bias is None else x + self.bias
 
     def recur(self, h: Any) -> Any:
-        """What the state contributes to the gates."""
+        """Return the terms of the state in the gates."""
         return ops.matmul(h, self.recurrent_kernel)
 
     def step(self, x: Any, states: Any, mask: Any = None) -> tuple[Any, list[Any]]:
-        """The output and the new states.
+        """Return the output and the new states.
 
         Args:
             x: the projected inputs of one step.
             states: each (batch, units).
-            mask: what dropout multiplies the first state with, or None.
+            mask: the dropout mask of the first state, or None.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define `step`")
 
     def dropout_masks(
         self, batch: int, features: int, training: bool | None
     ) -> tuple[Any, Any]:
-        """What dropout multiplies inputs and state with in one call; None: nothing."""
+        """Return the dropout masks of inputs and state for one call, or None."""
         rates = (self.dropout, features), (self.recurrent_dropout, self.units)
         inputs, state = (
             random.dropout(
@@ -162,29 +162,30 @@ class Cell(DropoutRNNCell, Layer):
 
 
 class SimpleRNNCell(Cell):
-    """`h' = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+    """Simple recurrent cell: `h' = activation(x @ kernel + h @ recurrent + bias)`.
 
     Args:
-        units: extent of state and output.
+        units: the size of state and output.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, units), starts.
-        recurrent_initializer: how the recurrent kernel, (units, units), starts.
-        bias_initializer: how the bias, (units,), starts.
-        kernel_regularizer: a penalty on the kernel.
-        recurrent_regularizer: a penalty on the recurrent kernel.
-        bias_regularizer: a penalty on the bias.
-        kernel_constraint: applied to the kernel after each update.
-        recurrent_constraint: applied to the recurrent kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        seed: of the dropout.
+        kernel_initializer: initializer of the kernel, (features, units).
+        recurrent_initializer: initializer of the recurrent kernel, (units, units).
+        bias_initializer: initializer of the bias, (units,).
+        kernel_regularizer: regularizer of the kernel.
+        recurrent_regularizer: regularizer of the recurrent kernel.
+        bias_regularizer: regularizer of the bias.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        recurrent_constraint: constraint of the recurrent kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
 
     Call arguments:
         sequence: (batch, features).
         states: [h], (batch, units).
-        training: whether to drop.
+        training: whether to apply dropout.
 
     Returns:
         (output, [new h]), both (batch, units).
@@ -211,32 +212,33 @@ class GRUCell(Cell):
     of both products; otherwise `n = activation(x_n + (r * h) @ recurrent_kernel_n)`.
 
     Args:
-        units: extent of state and output.
-        activation: of n.
-        recurrent_activation: of z and r.
+        units: the size of state and output.
+        activation: the activation of n.
+        recurrent_activation: the activation of z and r.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, 3 * units), starts.
-        recurrent_initializer: how the recurrent kernel, (units, 3 * units), starts.
-        bias_initializer: how the bias starts: (2, 3 * units) if `reset_after`, for
+        kernel_initializer: initializer of the kernel, (features, 3 * units).
+        recurrent_initializer: initializer of the recurrent kernel, (units, 3 * units).
+        bias_initializer: initializer of the bias: (2, 3 * units) if `reset_after`, for
             inputs and state, else (3 * units,).
-        kernel_regularizer: a penalty on the kernel.
-        recurrent_regularizer: a penalty on the recurrent kernel.
-        bias_regularizer: a penalty on the bias.
-        kernel_constraint: applied to the kernel after each update.
-        recurrent_constraint: applied to the recurrent kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        reset_after: whether r is applied after the matrix product, as above.
-        seed: of the dropout.
-        **kwargs: `implementation` too, of which subclasses see whether
-            `get_dropout_mask` makes one mask (2) or a list with one for each gate (1,
-            as with `recurrent_dropout`); it changes nothing else.
+        kernel_regularizer: regularizer of the kernel.
+        recurrent_regularizer: regularizer of the recurrent kernel.
+        bias_regularizer: regularizer of the bias.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        recurrent_constraint: constraint of the recurrent kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        reset_after: whether r is applied after the matrix product, as in the formula.
+        seed: the seed of the dropout.
+        **kwargs: also `implementation`. Subclasses see it in `get_dropout_mask`, which
+            returns one mask (2) or a list of one mask per gate (1, as with
+            `recurrent_dropout`). It has no other effect.
 
     Call arguments:
         inputs: (batch, features).
         states: [h], (batch, units).
-        training: whether to drop.
+        training: whether to apply dropout.
 
     Returns:
         (output, [new h]), both (batch, units).
@@ -314,31 +316,32 @@ class LSTMCell(Cell):
     and o the recurrent activation is applied.
 
     Args:
-        units: extent of states and output.
-        activation: of g and c.
-        recurrent_activation: of i, f and o.
+        units: the size of states and output.
+        activation: the activation of g and c.
+        recurrent_activation: the activation of i, f and o.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, 4 * units), starts.
-        recurrent_initializer: how the recurrent kernel, (units, 4 * units), starts.
-        bias_initializer: how the bias, (4 * units,), starts.
-        unit_forget_bias: whether the bias of f starts at 1, whatever the initializer.
-        kernel_regularizer: a penalty on the kernel.
-        recurrent_regularizer: a penalty on the recurrent kernel.
-        bias_regularizer: a penalty on the bias.
-        kernel_constraint: applied to the kernel after each update.
-        recurrent_constraint: applied to the recurrent kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of h that is dropped in training.
-        seed: of the dropout.
-        **kwargs: `implementation` too, of which subclasses see whether
-            `get_dropout_mask` makes one mask (2) or a list with one for each gate (1,
-            as with `recurrent_dropout`); it changes nothing else.
+        kernel_initializer: initializer of the kernel, (features, 4 * units).
+        recurrent_initializer: initializer of the recurrent kernel, (units, 4 * units).
+        bias_initializer: initializer of the bias, (4 * units,).
+        unit_forget_bias: whether the bias of f starts at 1, for any initializer.
+        kernel_regularizer: regularizer of the kernel.
+        recurrent_regularizer: regularizer of the recurrent kernel.
+        bias_regularizer: regularizer of the bias.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        recurrent_constraint: constraint of the recurrent kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of h to drop in training.
+        seed: the seed of the dropout.
+        **kwargs: also `implementation`. Subclasses see it in `get_dropout_mask`, which
+            returns one mask (2) or a list of one mask per gate (1, as with
+            `recurrent_dropout`). It has no other effect.
 
     Call arguments:
         inputs: (batch, features).
         states: [h, c], each (batch, units).
-        training: whether to drop.
+        training: whether to apply dropout.
 
     Returns:
         (output, [new h, new c]), all (batch, units).

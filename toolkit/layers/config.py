@@ -1,4 +1,4 @@
-"""Layers as configs and back: what the constructor was given, and the base's own."""
+"""Configs of layers: the arguments of the constructor and of the base class."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from toolkit.serialization import (
 from toolkit.serialization.reading import deserialize_argument
 from toolkit.serialization.recording import Recorded, accepts, constructor_signature
 
-# Arguments whose values the layer's own properties tell, as they may have changed.
+# Arguments with current values in the layer's properties, since they can change.
 _OF_PROPERTIES = frozenset(("name", "trainable", "dtype"))
 
-# Arguments of Keras's layers that ours lack, with the value that means nothing.
+# Arguments of Keras's layers that our layers do not have, with the neutral value.
 _NEUTRAL = {
     "lora_alpha": None,
     "lora_rank": None,
@@ -33,20 +33,20 @@ _NEUTRAL = {
     "time_major": False,
     "zero_output_for_mask": False,
 }
-# Those that say what follows from others.
+# Arguments derived from other arguments.
 _DERIVED = frozenset(("gptq_unpacked_column_size",))
 
 
 def renamed(
     layer: Any, old: str, new: str | None, kwargs: dict[str, Any], value: Any = None
 ) -> Any:
-    """The value of an argument, which may come by its old name: with a warning.
+    """Return the value of an argument, which can have its old name: then warn.
 
     Args:
-        layer: whose argument it is.
-        old, new: its names; None: there is no such argument any more.
-        kwargs: what the constructor was given beside its own arguments.
-        value: what came by the new name.
+        layer: the layer.
+        old, new: the names; new is None if the argument is removed.
+        kwargs: the additional keyword arguments of the constructor.
+        value: the value under the new name.
     """
     if old not in kwargs:
         return value
@@ -59,16 +59,16 @@ def renamed(
 
 
 class Configurable(Buildable, Recorded):
-    """Base of layers: their config is what their constructor was given."""
+    """Base class of layers: the config contains the constructor's arguments."""
 
-    # Whether the config describes all layers inside, and how they are quantized.
+    # Whether the config describes all sublayers and their quantization.
     _describes_parts = False
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal layer, as strings, numbers, lists and dicts.
+        """Return the constructor's arguments as strings, numbers, lists and dicts.
 
-        They are those that the constructor was given. A subclass needs a `get_config`
-        of its own only if some of them cannot be serialized.
+        A subclass needs a separate `get_config` only if an argument is not
+        serializable.
         """
         cls = type(self)
         recorded_only = _is_recorded(cls)
@@ -81,7 +81,7 @@ class Configurable(Buildable, Recorded):
         if recorded_only or is_ours:
             config = {k: v for k, v in config.items() if accepts(cls, k)}
         own = self._recorded_config(recorded_only, _OF_PROPERTIES)
-        if not recorded_only:  # a subclass adds what its own constructor takes
+        if not recorded_only:  # a subclass adds the arguments of its constructor
             own = {k: v for k, v in own.items() if _is_ours(cls, k)}
         if is_ours:
             own = {k: _resolved(k, v, getattr(self, k, None)) for k, v in own.items()}
@@ -90,23 +90,24 @@ class Configurable(Buildable, Recorded):
         return config | own
 
     def get_quantized_parts(self) -> list[dict[str, Any]] | None:
-        """Describe the quantized layers inside, for `quantize_parts`; None without any.
+        """Describe the quantized sublayers for `quantize_parts`; None without any.
 
-        It is for layers that the constructor or `build` makes, which no config lists.
+        It covers sublayers that the constructor or `build` creates, which no config
+        lists.
         """
         return None if self._describes_parts else describe_quantized_parts(self)
 
     def quantize_parts(self, described: list[dict[str, Any]]) -> None:
-        """Quantize the layers inside as `get_quantized_parts` has described them."""
+        """Quantize the sublayers that `get_quantized_parts` has described."""
         quantize_parts(self, described)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer that `get_config` described."""
+        """Build a layer from the result of `get_config`."""
         config = {k: v for k, v in config.items() if not _is_neutral(cls, k, v)}
         if isinstance(config.get("dtype"), dict):
             policy = dtype_policies.deserialize(config["dtype"])
-            # Constructors of users may expect what they were written for: a name.
+            # A user's constructor can expect a name, as in Keras.
             plain = type(policy) is dtype_policies.DTypePolicy
             is_ours = cls.__module__.startswith("toolkit.")
             config["dtype"] = policy.name if plain and not is_ours else policy
@@ -123,12 +124,12 @@ class Configurable(Buildable, Recorded):
             ) from error
 
 
-# The classes whose instances were given an input shape, which is told once for each.
+# Classes that already warned about `input_shape`; each warns once.
 _told_of_shapes: set[type] = set()
 
 
 class WithParts(Configurable):
-    """A layer whose config holds others, maybe of classes that only the caller has."""
+    """Layer whose config contains other layers, possibly of the caller's classes."""
 
     _describes_parts = True
 
@@ -136,18 +137,18 @@ class WithParts(Configurable):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
     ) -> Any:
-        """The layer that `get_config` described.
+        """Build a layer from the result of `get_config`.
 
         Args:
-            config: what `get_config` returned.
-            custom_objects: classes and functions that it names, by their names.
+            config: the result of `get_config`.
+            custom_objects: classes and functions in the config, by name.
         """
         with custom_object_scope(custom_objects or {}):
             return super().from_config(config)
 
 
 def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | None:
-    """What was given as `input_shape` or `input_dim`, taken out: with a warning."""
+    """Pop `input_shape` or `input_dim` from the arguments, with a warning."""
     dim, shape = kwargs.pop("input_dim", None), kwargs.pop("input_shape", None)
     if dim is None and shape is None:
         return None
@@ -156,7 +157,7 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
             f"{type(layer).__name__}: expected `input_dim` or `input_shape`; received "
             f"both, {dim!r} and {shape!r}"
         )
-    for name in ("input_dim", "input_shape"):  # a config does not tell them
+    for name in ("input_dim", "input_shape"):  # a config does not contain them
         (layer._arguments or {}).pop(name, None)
     if type(layer) not in _told_of_shapes:
         _told_of_shapes.add(type(layer))
@@ -168,7 +169,7 @@ def given_shape(layer: Any, kwargs: dict[str, Any]) -> tuple[int | None, ...] | 
 
 
 def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
-    """A recorded argument as Keras writes it: what its name or number stands for."""
+    """Return a recorded argument in the form of Keras: a name or number resolved."""
     if "activation" in argument and callable(attribute):
         return activations.serialize(attribute)
     if isinstance(recorded, str) and hasattr(attribute, "get_config"):
@@ -180,12 +181,12 @@ def _resolved(argument: str, recorded: Any, attribute: Any) -> Any:
     if argument in ("padding", "cropping") and isinstance(attribute, tuple):
         return attribute
     if recorded is None and isinstance(attribute, (int, str, tuple)):
-        return attribute  # what stands for the default
+        return attribute  # the resolved default
     return recorded
 
 
 def _is_neutral(cls: type, name: str, value: Any) -> bool:
-    """Whether an argument that only Keras's class has is one without effect."""
+    """Return whether an argument exists only in Keras's class and has no effect."""
     is_known = name in _NEUTRAL and value == _NEUTRAL[name]
     return (is_known or name in _DERIVED) and not has_argument(cls, name)
 
@@ -200,12 +201,12 @@ def has_argument(cls: type, name: str) -> bool:
 
 
 def _is_recorded(cls: type) -> bool:
-    """Whether what the constructor was given is all of a config: no user adds to it."""
+    """Return whether the config consists of the constructor's arguments only."""
     owner = next(base for base in cls.__mro__ if "get_config" in vars(base))
     return owner.__module__.startswith("toolkit.")
 
 
 def _is_ours(cls: type, name: str) -> bool:
-    """Whether a class of toolkit, rather than a user's, has this argument."""
+    """Return whether a toolkit class, not a user's class, has this argument."""
     ours = [c for c in cls.__mro__ if c.__module__.startswith("toolkit.")]
     return bool(ours) and has_argument(ours[0], name)

@@ -1,7 +1,7 @@
-"""Lists, dicts and sets in attributes of layers, which tell their owner what comes.
+"""Lists, dicts and sets in attributes of layers that report changes to their owner.
 
-A layer's state is in the order in which it came, whichever attribute holds it, as in
-Keras: so weights have the same order here and there, in memory and in files.
+A layer's state is in the order of assignment, over all attributes, as in Keras. So
+weights have the same order in both, in memory and in files.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from typing import Any
 
 
 class Arrivals:
-    """Objects in the order in which they came; each once, by identity.
+    """Ordered collection of weak references, by identity, in order of arrival.
 
-    One that has left keeps its place for when it comes again, unless it is forgotten.
-    None is kept alive.
+    A removed object keeps its position in case it is added again, unless it is
+    forgotten. No object is kept alive.
     """
 
     def __init__(self, came: Iterable[tuple[Any, bool]] = ()) -> None:
-        # By ids; each with whether it was trainable when it came.
+        # Keys are ids; the boolean is whether the object was trainable on arrival.
         self._places: dict[int, tuple[weakref.ref[Any], bool]] = {}
         for value, trainable in came:
             self._places[id(value)] = weakref.ref(value), trainable
 
     def add(self, value: Any) -> bool:
-        """Put an object last, unless it is there; whether that was done."""
+        """Append an object unless it is contained; return whether it was appended."""
         place = self._places.get(id(value))
         if place is not None and place[0]() is value:
             return False
-        self.forget(value)  # what is gone, and had the same id
+        self.forget(value)  # drop a dead object with the same id
         self._places[id(value)] = weakref.ref(value), _is_trainable(value)
         return True
 
     def forget(self, value: Any) -> None:
-        """Let an object come last when it comes again."""
+        """Let an object be last when it is added again."""
         self._places.pop(id(value), None)
 
     def copied(self) -> Arrivals:
-        """The same places, apart."""
+        """Return an independent copy."""
         found = Arrivals()
         found._places = dict(self._places)
         return found
 
     def sort(self, values: Iterable[Any]) -> list[tuple[Any, bool]]:
-        """Objects in order of arrival, each once, with whether they came trainable.
+        """Return unique objects in order of arrival, with their initial trainable flag.
 
-        What has not come yet is last.
+        Unknown objects are last.
         """
         left = {id(value): value for value in values}
         came = [
@@ -58,7 +58,7 @@ class Arrivals:
         return came + [(value, _is_trainable(value)) for value in left.values()]
 
     def __reduce__(self) -> Any:
-        """Copies have other objects, with ids of their own."""
+        """Pickle by objects: a copy has different ids."""
         places = [(place(), trainable) for place, trainable in self._places.values()]
         return type(self), ([pair for pair in places if pair[0] is not None],)
 
@@ -68,13 +68,13 @@ def _is_trainable(value: Any) -> bool:
 
 
 class Owned:
-    """What containers have in common: copies and pickles have no owner."""
+    """Common part of the containers. Copies and pickles have no owner."""
 
     _owner: weakref.ref[Any] | None = None
 
     @property
     def owner(self) -> Any:
-        """Whose attribute it is, or is in."""
+        """Return the layer that holds the container, directly or nested."""
         return None if self._owner is None else self._owner()
 
     def _came(self, *values: Any) -> None:
@@ -87,7 +87,7 @@ class Owned:
 
 
 class OwnedList(Owned, list[Any]):
-    """A list that is an attribute of a layer, or in one."""
+    """List in an attribute of a layer, directly or nested."""
 
     _plain_class = list
 
@@ -133,7 +133,7 @@ class OwnedList(Owned, list[Any]):
 
 
 class _OwnedMapping(Owned, dict[Any, Any]):
-    """What dicts of both kinds have in common."""
+    """Common part of both dict classes."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
@@ -176,13 +176,13 @@ class _OwnedMapping(Owned, dict[Any, Any]):
 
 
 class OwnedDict(_OwnedMapping):
-    """A dict that is an attribute of a layer, or in one."""
+    """Dict in an attribute of a layer, directly or nested."""
 
     _plain_class = dict
 
 
 class OwnedOrderedDict(_OwnedMapping, OrderedDict[Any, Any]):
-    """An OrderedDict that is an attribute of a layer, or in one."""
+    """OrderedDict in an attribute of a layer, directly or nested."""
 
     _plain_class = OrderedDict
 
@@ -193,7 +193,7 @@ class OwnedOrderedDict(_OwnedMapping, OrderedDict[Any, Any]):
 
 
 class OwnedSet(Owned, set[Any]):
-    """A set that is an attribute of a layer, or in one."""
+    """Set in an attribute of a layer, directly or nested."""
 
     _plain_class = set
 
@@ -237,15 +237,15 @@ _MEMBERS = frozenset({tuple, *_WATCHED})
 
 
 def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
-    """A container that tells `owner` of changes, with those inside of it.
+    """Return a container that reports changes to `owner`, including nested containers.
 
-    Lists, dicts, OrderedDicts and sets are replaced, and tuples of such; no objects of
-    other classes made from them.
+    Lists, dicts, OrderedDicts and sets are replaced, also in tuples. Objects of
+    subclasses stay unchanged.
 
     Args:
-        value: a container, or anything else, which stays.
-        owner: whose attribute it is, or is in.
-        known: what has taken the place of others, by their ids.
+        value: a container, or any other value, which is returned unchanged.
+        owner: the layer of the attribute.
+        known: replacements of containers, by id.
     """
     kind, known = type(value), {} if known is None else known
     if isinstance(value, tuple) and any(type(x) in _MEMBERS for x in value):
@@ -266,12 +266,12 @@ def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
 
 
 def is_watched(value: Any, owner: Any) -> bool:
-    """Whether a container tells this owner of changes."""
+    """Return whether a container reports changes to this owner."""
     return isinstance(value, Owned) and value.owner is owner
 
 
 def adopt(values: Iterable[Any], owner: Any, seen: set[int] | None = None) -> None:
-    """Let containers that have no owner, as those of a copy, and those inside tell."""
+    """Set the owner of containers without one, such as copies, and of nested ones."""
     seen = set() if seen is None else seen
     for value in values:
         if not isinstance(value, Owned) or id(value) in seen:

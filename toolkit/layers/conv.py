@@ -30,12 +30,12 @@ from toolkit.type_aliases import (
 
 
 class Convolution(LowRankLayer):
-    """Base of all convolutions: windows, weights, bias and activation.
+    """Base class of all convolutions: windows, weights, bias and activation.
 
     Args:
-        given: all that the constructor was given, by name: its `locals()`.
-        paddings: the values that `padding` may have.
-        **kwargs: for Layer.
+        given: all arguments of the constructor, by name: its `locals()`.
+        paddings: the valid values of `padding`.
+        **kwargs: arguments of Layer.
     """
 
     rank: int
@@ -72,7 +72,7 @@ class Convolution(LowRankLayer):
         return -1 if self.data_format == "channels_last" else 1
 
     def _channels(self, input_shape: Any) -> int:
-        """The inputs' channels; from now on all inputs must have as many."""
+        """Return the inputs' channels; all later inputs must have the same number."""
         axis = self._channel_axis
         channels = known(self, input_shape, axis)
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: channels})
@@ -84,7 +84,7 @@ class Convolution(LowRankLayer):
         )
 
     def _window_options(self) -> dict[str, Any]:
-        """What `ops` must know about the windows."""
+        """Return the window options of the `ops` call."""
         return {
             "strides": self.strides,
             "padding": "valid" if self.padding == "causal" else self.padding,
@@ -93,7 +93,7 @@ class Convolution(LowRankLayer):
         }
 
     def _pad_causally(self, inputs: Any) -> Any:
-        """Zeros before the first step, so that no window sees what comes later."""
+        """Pad zeros before the first step, so that no window includes later steps."""
         if self.padding != "causal":
             return inputs
         widths = [(0, 0)] * 3
@@ -102,7 +102,7 @@ class Convolution(LowRankLayer):
         return ops.pad(inputs, widths)
 
     def _finish(self, x: Any) -> Any:
-        """Bias and activation."""
+        """Add the bias and apply the activation."""
         if self.bias is not None:
             bias: Any = self.bias
             if self.data_format == "channels_first":
@@ -156,18 +156,18 @@ class _Conv(Convolution, CalibratedConvolution):
 
     @property
     def kernel(self) -> Any:
-        """The weights of the windows, with what adapts them."""
+        """Return the weights of the windows, including the adapter."""
         return self._main_weight()
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
-        """The convolution with any kernel, without bias and activation."""
+        """Convolve with any kernel, without bias and activation."""
         inputs = self._pad_causally(inputs)
         return ops.conv(inputs, kernel, **self._window_options())
 
     def call(self, inputs: Any) -> Any:
         return self._finish(self._convolved(inputs, self.convolution_op))
 
-    # --- of whole numbers -------------------------------------------------------------
+    # --- quantization -----------------------------------------------------------------
 
     @property
     def _gains(self) -> bool:
@@ -184,29 +184,30 @@ class _Conv(Convolution, CalibratedConvolution):
 
 
 class Conv1D(_Conv):
-    """A convolution over the steps of a sequence.
+    """1D convolution over the steps of a sequence.
 
     `outputs[b, t, f] = activation(sum(inputs[b, s * t + d * i, c] * kernel[i, c, f]))`
-    over i and c, for strides s and dilation d, with the bias added inside.
+    over i and c, for strides s and dilation d; the bias is added before the activation.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: steps in a window.
-        strides: steps between windows.
-        padding: "valid"; "same": ceil(steps / strides) windows; or "causal": the same,
-            where no window sees later steps.
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: steps between the elements of a window.
-        groups: parts that the channels are split into, each with its own filters.
+        filters: the number of output channels.
+        kernel_size: the number of steps in a window.
+        strides: the stride of the windows, in steps.
+        padding: "valid"; "same": ceil(steps / strides) windows; or "causal": as many
+            windows as "same", and no window includes later steps.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window, in steps.
+        groups: the number of channel groups, each with separate filters.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (size, channels / groups, filters), starts.
-        bias_initializer: how the bias, (filters,), starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
+        kernel_initializer: initializer of the kernel, (size, channels / groups,
+            filters).
+        bias_initializer: initializer of the bias, (filters,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, filters).
@@ -222,29 +223,29 @@ class Conv1D(_Conv):
 
 
 class Conv2D(_Conv):
-    """A convolution over images.
+    """2D convolution over images.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: extents of a window, (rows, columns) or one integer for both.
-        strides: the step between windows.
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows.
         padding: "valid", or "same": ceil(extent / stride) windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between the elements of a window.
-        groups: parts that the channels are split into, each with its own filters.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        groups: the number of channel groups, each with separate filters.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (rows, columns, channels / groups, filters),
-            starts.
-        bias_initializer: how the bias, (filters,), starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
+        kernel_initializer: initializer of the kernel, (rows, columns, channels /
+            groups, filters).
+        bias_initializer: initializer of the bias, (filters,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, height, width, channels) if channels last.
-    Output shape: (batch, windows down, windows across, filters).
+    Output shape: (batch, output rows, output columns, filters).
 
     Example:
         >>> import toolkit
@@ -257,7 +258,7 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """A convolution over volumes; arguments as for Conv2D.
+    """3D convolution over volumes; arguments as for Conv2D.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, filters).
@@ -316,25 +317,25 @@ class _ConvTranspose(Convolution):
 
 
 class Conv1DTranspose(_ConvTranspose):
-    """The transpose of Conv1D: each step adds a window to the outputs.
+    """Transposed 1D convolution: each step adds a window to the outputs.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: extent of a window.
-        strides: the step between windows of the outputs.
-        padding: "valid" keeps every window whole, "same" gives steps * strides.
-        output_padding: extra steps behind; None for what `padding` says.
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between the elements of a window.
+        filters: the number of output channels.
+        kernel_size: the size of a window.
+        strides: the stride of the windows in the outputs.
+        padding: "valid" keeps every full window, "same" gives steps * strides.
+        output_padding: additional steps at the end; None: determined by `padding`.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (size, filters, channels), starts.
-        bias_initializer: how the bias, (filters,), starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
+        kernel_initializer: initializer of the kernel, (size, filters, channels).
+        bias_initializer: initializer of the bias, (filters,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, more steps, filters).
@@ -350,7 +351,7 @@ class Conv1DTranspose(_ConvTranspose):
 
 
 class Conv2DTranspose(_ConvTranspose):
-    """The transpose of Conv2D; arguments as for Conv1DTranspose.
+    """Transposed 2D convolution; arguments as for Conv1DTranspose.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, larger height, larger width, filters).
@@ -366,7 +367,7 @@ class Conv2DTranspose(_ConvTranspose):
 
 
 class Conv3DTranspose(_ConvTranspose):
-    """The transpose of Conv3D; arguments as for Conv1DTranspose, in Keras's order.
+    """Transposed 3D convolution; arguments as for Conv1DTranspose, in Keras's order.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *larger extents, filters).

@@ -26,10 +26,10 @@ _WINDOWS = ("kernel_size", "strides", "padding", "data_format", "dilation_rate")
 
 
 class ConvLSTMCell(LSTMCell):
-    """One step of an LSTM whose products are convolutions.
+    """LSTM cell whose products are convolutions.
 
-    The arguments are those of ConvLSTM2D; states are (batch, *positions, filters).
-    Dropout drops the same elements for all gates and in every step of a sequence.
+    The arguments are the same as in ConvLSTM2D; states are (batch, *positions,
+    filters). One dropout mask applies to all gates and all steps of a sequence.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class ConvLSTMCell(LSTMCell):
         self.bias: Variable | None = self._create_bias(width) if self.use_bias else None
 
     def positions_of(self, image: Any) -> tuple[int | None, ...]:
-        """The shape of a state for inputs of this shape, both without the batch."""
+        """Return the state shape for this input shape, both without the batch."""
         spatial = image[:-1] if self.gate_axis == -1 else image[1:]
         return self._in_format(map(self._positions, range(self.rank), spatial))
 
     def _positions(self, axis: int, extent: int | None) -> int | None:
-        """How many windows there are along a spatial axis."""
+        """Return the number of windows along a spatial axis."""
         if extent is None:
             return None
         if self.padding == "valid":
@@ -106,14 +106,14 @@ class ConvLSTMCell(LSTMCell):
         )
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """Zeros for both states."""
+        """Return zeros for both states."""
         shape = (batch_size, *self.output_size)
         return [ops.zeros(shape, dtype=self.compute_dtype) for _ in self.state_size]
 
     def dropout_masks(
         self, batch: int, features: int, training: bool | None
     ) -> tuple[Any, Any]:
-        """What dropout multiplies inputs and state with in one call; None: nothing."""
+        """Return the dropout masks of inputs and state for one call, or None."""
         rates = (
             (self.dropout, self._input_extents),
             (self.recurrent_dropout, self.output_size),
@@ -131,7 +131,7 @@ class ConvLSTMCell(LSTMCell):
         return inputs, state
 
     def project(self, inputs: Any, mask: Any = None) -> Any:
-        """The inputs' convolution, for one step or for all (one axis more)."""
+        """Convolve the inputs, for one step or for all steps (one more axis)."""
         steps = inputs.ndim - self.rank - 2
         if mask is not None:
             inputs = inputs * mask
@@ -194,7 +194,7 @@ class _ConvLSTM(OfCell):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """The shape of the output, and those of the states if they are returned."""
+        """Return the shape of the output, and of the states if they are returned."""
         batch, steps, *image = sequences_shape
         state = (batch, *self.cell.positions_of(image))
         shape = (batch, steps, *state[1:]) if self.return_sequences else state
@@ -216,43 +216,44 @@ class ConvLSTM1D(_ConvLSTM):
 
 
 class ConvLSTM2D(_ConvLSTM):
-    """An LSTM over sequences of images: its matrix products are convolutions.
+    """LSTM over sequences of images: its matrix products are convolutions.
 
     Args:
-        filters: channels of states and outputs.
-        kernel_size: extents of a window, an integer or one for each spatial axis.
-        strides: the step between windows of the inputs; the state's is 1.
-        padding: "valid" or "same", of the inputs; the state's is "same".
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between elements of a window of the inputs.
-        activation: of the candidate and of the carry.
-        recurrent_activation: of the three gates.
+        filters: the number of channels of states and outputs.
+        kernel_size: the shape of a window, an integer or one for each spatial axis.
+        strides: the stride of the windows of the inputs; for the state it is 1.
+        padding: "valid" or "same", for the inputs; for the state it is "same".
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of the windows of the inputs.
+        activation: the activation of the candidate and of the carry.
+        recurrent_activation: the activation of the three gates.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (*kernel_size, channels, 4 * filters),
-            starts.
-        recurrent_initializer: how the recurrent kernel, (*kernel_size, filters,
-            4 * filters), starts.
-        bias_initializer: how the bias, (4 * filters,), starts.
+        kernel_initializer: initializer of the kernel, (*kernel_size, channels, 4 *
+            filters).
+        recurrent_initializer: initializer of the recurrent kernel, (*kernel_size,
+            filters, 4 * filters).
+        bias_initializer: initializer of the bias, (4 * filters,).
         unit_forget_bias: whether the bias of the forget gate starts at 1.
-        kernel_regularizer, recurrent_regularizer, bias_regularizer: penalties.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint, recurrent_constraint, bias_constraint: applied after each
-            update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        seed: of the dropout.
-        return_sequences: whether to return the outputs of all steps, or the last one.
-        return_state: whether to return the last states too.
-        go_backwards: whether to start at the last step.
-        stateful: whether each call starts with the states that the last one ended with.
+        kernel_regularizer, recurrent_regularizer, bias_regularizer: regularizers.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint, recurrent_constraint, bias_constraint: constraints, applied
+            after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last states.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final states of the previous call.
 
     Call arguments:
         sequences: (batch, steps, rows, columns, channels) if channels last.
         initial_state, mask, training: as for RNN.
 
     Returns:
-        (batch, positions down, positions across, filters), with the axis of the steps
-        if `return_sequences`; with both states behind it if `return_state`.
+        (batch, rows, columns, filters), with an axis of steps if `return_sequences`;
+        followed by both states if `return_state`.
 
     Example:
         >>> import toolkit

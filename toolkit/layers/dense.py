@@ -1,4 +1,4 @@
-"""Dense: a product with a kernel, plus a bias."""
+"""Dense: a matrix product with a kernel, plus a bias."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from toolkit.type_aliases import (
 
 
 class Dense(QuantizableLayer):
-    """A fully connected layer: `activation(inputs @ kernel + bias)`.
+    """Fully connected layer: `activation(inputs @ kernel + bias)`.
 
     Args:
-        units: extent of the outputs' last axis.
+        units: the size of the last output axis.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, units), starts.
-        bias_initializer: how the bias, (units,), starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        lora_rank: rank of an adaptation of the kernel (see `enable_lora`), or None.
-        lora_alpha: the adaptation is multiplied with `lora_alpha / lora_rank`.
+        kernel_initializer: initializer of the kernel, (features, units).
+        bias_initializer: initializer of the bias, (units,).
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
+        lora_rank: rank of a LoRA adaptation of the kernel (see `enable_lora`), or None.
+        lora_alpha: the adaptation is scaled by `lora_alpha / lora_rank`.
 
     Input shape: (batch, ..., features).
     Output shape: (batch, ..., units).
@@ -93,7 +93,7 @@ class Dense(QuantizableLayer):
 
     @property
     def kernel(self) -> Any:
-        """(features, units), with what adapts it."""
+        """Return the kernel, (features, units), including the adapter."""
         return self._main_weight()
 
     def _scale_layout(self) -> ScaleLayout:

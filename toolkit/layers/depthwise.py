@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself, alone or followed by a mix of channels."""
+"""Depthwise and separable convolutions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
 
     @property
     def kernel(self) -> Any:
-        """The weights of the windows."""
+        """Return the weights of the windows."""
         return self._main_weight()
 
     def call(self, inputs: Any) -> Any:
@@ -60,7 +60,7 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
     def _product(self, inputs: Any, kernel: Any) -> Any:
         return ops.depthwise_conv(inputs, kernel, **self._window_options())
 
-    # --- of whole numbers -------------------------------------------------------------
+    # --- quantization -----------------------------------------------------------------
 
     @property
     def _gains(self) -> bool:
@@ -83,25 +83,25 @@ class _DepthwiseConv(Convolution, CalibratedConvolution):
 
 
 class DepthwiseConv1D(_DepthwiseConv):
-    """A convolution of each channel of a sequence by itself.
+    """Depthwise 1D convolution: each channel of a sequence is convolved separately.
 
     Args:
-        kernel_size: extent of a window.
-        strides: the step between windows.
+        kernel_size: the size of a window.
+        strides: the stride of the windows.
         padding: "valid", or "same": ceil(extent / stride) windows.
-        depth_multiplier: how many outputs each channel has.
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between the elements of a window.
+        depth_multiplier: the number of outputs per channel.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        depthwise_initializer: how the kernel, (size, channels, depth_multiplier),
-            starts.
-        bias_initializer: how the bias, (channels * depth_multiplier,), starts.
-        depthwise_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        depthwise_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
+        depthwise_initializer: initializer of the kernel, (size, channels,
+            depth_multiplier).
+        bias_initializer: initializer of the bias, (channels * depth_multiplier,).
+        depthwise_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        depthwise_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, channels * depth_multiplier).
@@ -117,10 +117,10 @@ class DepthwiseConv1D(_DepthwiseConv):
 
 
 class DepthwiseConv2D(_DepthwiseConv):
-    """A convolution of each channel of images by itself; as DepthwiseConv1D.
+    """Depthwise 2D convolution of images; arguments as for DepthwiseConv1D.
 
     Input shape: (batch, height, width, channels) if channels last.
-    Output shape: (batch, windows down, windows across, channels * depth_multiplier).
+    Output shape: (batch, output rows, output columns, channels * depth_multiplier).
 
     Example:
         >>> import toolkit
@@ -184,30 +184,31 @@ class _SeparableConv(Convolution):
 
 
 class SeparableConv1D(_SeparableConv):
-    """A convolution of each channel by itself, then one of size 1 that mixes them.
+    """Separable 1D convolution: depthwise, then a convolution of size 1 over channels.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: extent of a window.
-        strides: the step between windows.
+        filters: the number of output channels.
+        kernel_size: the size of a window.
+        strides: the stride of the windows.
         padding: "valid", "same" or "causal".
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        dilation_rate: the step between the elements of a window.
-        depth_multiplier: how many intermediate channels each channel has.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        dilation_rate: the dilation of a window.
+        depth_multiplier: the number of intermediate channels per channel.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        depthwise_initializer: how the first kernel, (size, channels,
-            depth_multiplier), starts.
-        pointwise_initializer: how the second kernel, (1, channels * depth_multiplier,
-            filters), starts.
-        bias_initializer: how the bias, (filters,), starts.
-        depthwise_regularizer: a penalty on the first kernel.
-        pointwise_regularizer: a penalty on the second kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        depthwise_constraint: applied to the first kernel after each update.
-        pointwise_constraint: applied to the second kernel after each update.
-        bias_constraint: applied to the bias after each update.
+        depthwise_initializer: initializer of the first kernel, (size, channels,
+            depth_multiplier).
+        pointwise_initializer: initializer of the second kernel, (1, channels *
+            depth_multiplier, filters).
+        bias_initializer: initializer of the bias, (filters,).
+        depthwise_regularizer: regularizer of the first kernel.
+        pointwise_regularizer: regularizer of the second kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        depthwise_constraint: constraint of the first kernel, applied after each update.
+        pointwise_constraint: constraint of the second kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, filters).
@@ -223,10 +224,10 @@ class SeparableConv1D(_SeparableConv):
 
 
 class SeparableConv2D(_SeparableConv):
-    """SeparableConv1D for images: padding is "valid" or "same", the rest as there.
+    """Separable 2D convolution: padding is "valid" or "same"; see SeparableConv1D.
 
     Input shape: (batch, height, width, channels) if channels last.
-    Output shape: (batch, windows down, windows across, filters).
+    Output shape: (batch, output rows, output columns, filters).
 
     Example:
         >>> import toolkit

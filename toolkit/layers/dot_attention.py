@@ -16,29 +16,29 @@ _LARGE = {"float16": 65504.0}  # its largest value; 1e9 for the wider dtypes
 
 
 class Attention(Layer):
-    """`softmax(scores(query, key)) @ value`, scores being scalar products.
+    """Dot-product attention: `softmax(scores(query, key)) @ value`.
 
     With `score_mode="concat"` the scores are
     `weight * sum(tanh(scale * (query + key)))`, for each pair of query and key.
 
     Args:
-        use_scale: whether a learned scalar multiplies the scores.
+        use_scale: whether a trained scalar multiplies the scores.
         score_mode: "dot" or "concat".
-        dropout: the part of the attention weights that is dropped in training.
-        seed: of the dropout.
+        dropout: the fraction of the attention weights to drop in training.
+        seed: the seed of the dropout.
 
     Call arguments:
         inputs: [query, value] or [query, value, key], (batch, targets, features) and
-            (batch, sources, features); the key is the value if not given.
+            (batch, sources, features); the key defaults to the value.
         mask: [query mask, value mask], (batch, targets) and (batch, sources), False for
-            padding; either may be None. By default what came with the inputs.
-        training: whether to drop.
-        return_attention_scores: whether to return the weights too, (batch, targets,
+            padding; each can be None. By default the masks of the inputs.
+        training: whether to apply dropout.
+        return_attention_scores: whether to also return the weights, (batch, targets,
             sources).
-        use_causal_mask: whether targets must not look at later sources.
+        use_causal_mask: whether to mask the later sources of each target.
 
     Returns:
-        (batch, targets, features of the value), with the weights if asked for.
+        (batch, targets, features of the value), with the weights if requested.
 
     Example:
         >>> import toolkit
@@ -93,7 +93,7 @@ class Attention(Layer):
         return (outputs, weights) if return_attention_scores else outputs
 
     def _calculate_scores(self, query: Any, key: Any) -> Any:
-        """How well each query fits each key, (batch, targets, sources)."""
+        """Compute the score of each query and key, (batch, targets, sources)."""
         if self.score_mode == "dot":
             scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
             return scores if self.scale is None else scores * self.scale
@@ -104,7 +104,7 @@ class Attention(Layer):
     def _calculate_score_mask(
         self, scores: Any, v_mask: Any, use_causal_mask: bool
     ) -> Any:
-        """Where a target may look, to be broadcast to the scores; None: everywhere."""
+        """Return the mask of the scores, broadcastable to them; None for no mask."""
         if not use_causal_mask:
             return v_mask
         targets, sources = scores.shape[-2:]
@@ -116,7 +116,7 @@ class Attention(Layer):
     def _apply_scores(
         self, scores: Any, value: Any, scores_mask: Any = None, training: bool = False
     ) -> tuple[Any, Any]:
-        """The outputs, and the weights of the sources for each target."""
+        """Return the outputs, and the weights of the sources for each target."""
         if scores_mask is not None:
             allowed = ops.cast(scores_mask, "bool")
             allowed = ops.expand_dims(allowed, -2) if allowed.ndim == 2 else allowed
@@ -160,14 +160,14 @@ class Attention(Layer):
 
 
 class AdditiveAttention(Attention):
-    """`softmax(sum(scale * tanh(query + key))) @ value`.
+    """Additive attention: `softmax(sum(scale * tanh(query + key))) @ value`.
 
     Args:
-        use_scale: whether there is a learned scale, (features,); otherwise it is 1.
-        dropout: the part of the attention weights that is dropped in training.
-        seed: of the dropout.
+        use_scale: whether the scale, (features,), is trained; otherwise it is 1.
+        dropout: the fraction of the attention weights to drop in training.
+        seed: the seed of the dropout.
 
-    Call arguments and result: those of Attention.
+    Call arguments and result are the same as in Attention.
 
     Reference: https://arxiv.org/abs/1409.0473
     """
@@ -190,5 +190,5 @@ class AdditiveAttention(Attention):
 
 
 def _pairs(query: Any, key: Any) -> Any:
-    """The sum of each query and each key, (batch, targets, sources, features)."""
+    """Return the sum of each query and key, (batch, targets, sources, features)."""
     return ops.expand_dims(query, -2) + ops.expand_dims(key, -3)

@@ -1,4 +1,4 @@
-"""EinsumDense: a sum of products along any axes, plus a bias."""
+"""EinsumDense: an einsum with a kernel, plus a bias."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from toolkit.type_aliases import (
 
 
 class EinsumDense(QuantizableLayer):
-    """A dense layer along any axes: `activation(einsum(inputs, kernel) + bias)`.
+    """Dense layer along any axes: `activation(einsum(inputs, kernel) + bias)`.
 
     Args:
-        equation: such as "abc,cd->abd" or "...x,xy->...y": inputs, kernel, outputs.
-        output_shape: extents of the outputs without the batch; None where they are
-            those of the inputs. An integer if there is only one.
+        equation: inputs, kernel and outputs, such as "abc,cd->abd" or "...x,xy->...y".
+        output_shape: extents of the outputs without the batch; None for extents of the
+            inputs. An integer for a single extent.
         activation: a name or a function; None for none.
-        bias_axes: the letters of the outputs' axes that the bias has, "d"; None for no
+        bias_axes: the letters of output axes in the bias, such as "d"; None for no
             bias.
-        kernel_initializer: how the kernel starts.
-        bias_initializer: how the bias starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        lora_rank: rank of an adaptation of the kernel (see `enable_lora`), or None.
-        lora_alpha: the adaptation is multiplied with `lora_alpha / lora_rank`.
+        kernel_initializer: initializer of the kernel.
+        bias_initializer: initializer of the bias.
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
+        lora_rank: rank of a LoRA adaptation of the kernel (see `enable_lora`), or None.
+        lora_alpha: the adaptation is scaled by `lora_alpha / lora_rank`.
 
     Input shape: as the first operand of the equation.
     Output shape: as the equation's result.
@@ -96,7 +96,7 @@ class EinsumDense(QuantizableLayer):
         self._adapt_if_asked()
 
     def _main_initializer(self) -> Any:
-        """The kernel's: a unit's inputs are what is summed over, not the last axes."""
+        """Return the kernel's initializer; the summed axes are the inputs of a unit."""
         initializer = super()._main_initializer()
         if not isinstance(initializer, VarianceScaling):
             return initializer
@@ -109,7 +109,7 @@ class EinsumDense(QuantizableLayer):
 
     @property
     def kernel(self) -> Any:
-        """The second operand of the equation, with what adapts it."""
+        """Return the second operand of the equation, including the adapter."""
         return self._main_weight()
 
     def _scale_layout(self) -> ScaleLayout:
@@ -127,7 +127,7 @@ class EinsumDense(QuantizableLayer):
 
 
 class _EinsumScales(ScaleLayout):
-    """Scales for the axes of a kernel that are axes of the outputs too."""
+    """Scales for the axes of a kernel that are also axes of the outputs."""
 
     def __init__(self, inputs: str, kernel: str, outputs: str) -> None:
         summed = set(inputs) & set(kernel) - set(outputs)
@@ -136,7 +136,7 @@ class _EinsumScales(ScaleLayout):
             tuple(i for i, letter in enumerate(inputs) if letter in summed),
         )
         self._inputs, self._kernel, self._outputs = inputs, kernel, outputs
-        # What is summed over in the inputs alone has a scale of its own in each place.
+        # An axis that is summed in the inputs only has a scale per position.
         self.is_separable = set(inputs) <= summed | set(outputs)
         alone = [letter for letter in kernel if letter not in inputs]
         self.is_matrix = (
@@ -155,7 +155,7 @@ class _EinsumScales(ScaleLayout):
         return ops.reshape(ops.transpose(inputs, order), (-1, rows))
 
     def stored(self, scale: Any) -> Any:
-        """As the outputs: their axes that the kernel has, and 1 for the others."""
+        """Return the scale with the axes of the outputs, extent 1 for missing axes."""
         shape = [
             scale.shape[self._kernel.index(x)] if x in self._kernel else 1
             for x in self._outputs
@@ -176,19 +176,19 @@ class _EinsumScales(ScaleLayout):
         return ops.transpose(ops.reshape(scale, [kept[i] for i in self._order]), back)
 
 
-# --- the shapes of its weights ------------------------------------------------------
+# --- weight shapes ------------------------------------------------------------------
 
 
 def analyse_einsum(
     equation: str, bias_axes: str | None, input_shape: Any, output_shape: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """The shapes of kernel and bias.
+    """Return the shapes of kernel and bias.
 
     Args:
-        equation: "inputs,kernel->outputs"; both ends may have an ellipsis.
+        equation: "inputs,kernel->outputs"; inputs and outputs can have an ellipsis.
         bias_axes: letters of the outputs, or None.
         input_shape: with the batch.
-        output_shape: without the batch; None where it is known from the inputs.
+        output_shape: without the batch; None if the inputs determine the extent.
     """
     inputs, kernel, outputs = expanded_equation(equation, len(input_shape))
     if len(inputs) != len(input_shape):
@@ -198,7 +198,7 @@ def analyse_einsum(
         )
     missing = len(outputs) - len(output_shape)
     if missing > 1 and equation.replace(" ", "").endswith("..."):
-        # After the batch, what the ellipsis covers at the end is left out too.
+        # After the batch, the axes of a trailing ellipsis can also be omitted.
         output_shape = (input_shape[0], *output_shape, *input_shape[1 - missing :])
     elif missing > 0:
         output_shape = (*input_shape[:missing], *output_shape)
@@ -223,7 +223,7 @@ def analyse_einsum(
 
 
 def split_equation(equation: str) -> tuple[str, str, str]:
-    """The three parts of "inputs,kernel->outputs"."""
+    """Return the three parts of "inputs,kernel->outputs"."""
     operands, arrow, outputs = equation.replace(" ", "").partition("->")
     parts = operands.split(",")
     dots = ["..." in side for side in (parts[0], outputs)]
@@ -236,14 +236,14 @@ def split_equation(equation: str) -> tuple[str, str, str]:
 
 
 def expanded_equation(equation: str, ndim: int) -> tuple[str, str, str]:
-    """The three parts, with digits for the axes of inputs that an ellipsis covers."""
+    """Return the three parts, with digits for the axes of the inputs' ellipsis."""
     inputs, kernel, outputs = split_equation(equation)
     covered = ndim - len(inputs.replace("...", ""))
     return _expand(inputs, covered), kernel, _expand(outputs, covered)
 
 
 def _expand(side: str, covered: int) -> str:
-    """`side` with digits for the axes that its ellipsis covers."""
+    """Replace the ellipsis of `side` by digits for its axes."""
     return side.replace("...", "".join(map(str, range(max(covered, 0)))))
 
 
@@ -261,7 +261,7 @@ def _extents(equation: str, letters: str, extents: dict[str, Any]) -> tuple[int,
 def _bias_shape(
     equation: str, outputs: str, bias_axes: str, extents: dict[str, Any]
 ) -> tuple[int, ...]:
-    """Extents of the bias's axes, and 1 for those between and after them."""
+    """Return the extents of the bias's axes, and 1 for axes between and after them."""
     unknown = [letter for letter in bias_axes if letter not in outputs]
     if unknown:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Embedding: a look-up in a table of vectors."""
+"""Embedding: a lookup in a table of vectors."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _REVERSE = "reverse_embeddings"
 
 
 class Embedding(QuantizableLayer):
-    """A table of vectors: `embeddings[inputs]`.
+    """Lookup in a table of vectors: `embeddings[inputs]`.
 
     Args:
-        input_dim: number of rows; indices are in [0, input_dim).
-        output_dim: extent of each vector.
-        embeddings_initializer: how the table, (input_dim, output_dim), starts.
-        embeddings_regularizer: a penalty on the table.
-        embeddings_constraint: applied to the table after each update.
-        mask_zero: whether index 0 means padding: then the outputs carry a mask.
-        weights: the table's first value, instead of the initializer's.
-        lora_rank: rank of an adaptation of the table (see `enable_lora`), or None.
-        lora_alpha: the adaptation is multiplied with `lora_alpha / lora_rank`.
+        input_dim: the number of rows; indices are in [0, input_dim).
+        output_dim: the size of each vector.
+        embeddings_initializer: initializer of the table, (input_dim, output_dim).
+        embeddings_regularizer: regularizer of the table.
+        embeddings_constraint: constraint of the table, applied after each update.
+        mask_zero: whether index 0 means padding: then the outputs have a mask.
+        weights: the initial value of the table; it replaces the initializer.
+        lora_rank: rank of a LoRA adaptation of the table (see `enable_lora`), or None.
+        lora_alpha: the adaptation is scaled by `lora_alpha / lora_rank`.
 
-    Input shape: any, of integers, or of floats that are whole numbers.
+    Input shape: any, of integers, or of floats with integer values.
     Output shape: (*input shape, output_dim).
 
     Raises:
@@ -86,7 +86,8 @@ class Embedding(QuantizableLayer):
         )
         self.mask_zero = self._computes_mask = mask_zero
         self.supports_masking: bool = mask_zero
-        # The caller's array is no configuration: files hold weights apart.
+        # The config does not contain the caller's array: files store weights
+        # separately.
         self._arguments = {**(self._arguments or {}), "weights": None}
         if weights is not None:
             self.build(None)
@@ -100,7 +101,7 @@ class Embedding(QuantizableLayer):
 
     @property
     def embeddings(self) -> Any:
-        """(input_dim, output_dim), with what adapts it."""
+        """Return the table, (input_dim, output_dim), including the adapter."""
         return self._main_weight()
 
     def _scale_layout(self) -> ScaleLayout:
@@ -117,7 +118,7 @@ class Embedding(QuantizableLayer):
         return x if dtypes.is_float(x.dtype) else ops.cast(x, self.compute_dtype)
 
     def _rows_of(self, inputs: Any) -> Any:
-        """Return the inputs as indices; lookups refuse fractions and negative ones."""
+        """Return the inputs as indices; lookups reject fractions and negative ones."""
         known = getattr(inputs, "_array", None)
         if isinstance(known, np.ndarray):
             if known.size and (least := known.min()) < 0:
@@ -130,7 +131,7 @@ class Embedding(QuantizableLayer):
             inputs = whole_indices(name, inputs, self.input_dim)
         if isinstance(known, np.ndarray):
             return inputs
-        # Lookups would count a negative index from the end of the table.
+        # A lookup would count a negative index from the end of the table.
         return ops.where(inputs < 0, inputs - self.input_dim, inputs)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
@@ -138,24 +139,25 @@ class Embedding(QuantizableLayer):
 
 
 class ReversibleEmbedding(Embedding):
-    """An Embedding that also turns vectors into scores of all rows, for logits.
+    """Embedding that also maps vectors to logits of all rows.
 
-    With `reverse=True`, `inputs @ transpose(embeddings)`.
+    With `reverse=True` it returns `inputs @ transpose(embeddings)`.
 
     Args:
-        input_dim: number of rows.
-        output_dim: extent of each vector.
-        tie_weights: whether the reverse uses the same table; otherwise it has one of
-            its own, (output_dim, input_dim).
-        embeddings_initializer: how the tables start.
-        embeddings_regularizer: a penalty on the table.
-        embeddings_constraint: applied to the table after each update.
-        mask_zero: whether index 0 means padding: then the outputs carry a mask.
-        reverse_dtype: the dtype of the reverse product; that of the inputs if None.
-        logit_soft_cap: c, for scores of `c * tanh(scores / c)`; None for none.
+        input_dim: the number of rows.
+        output_dim: the size of each vector.
+        tie_weights: whether the reverse product uses the same table; otherwise it has a
+            separate one, (output_dim, input_dim).
+        embeddings_initializer: initializer of the tables.
+        embeddings_regularizer: regularizer of the table.
+        embeddings_constraint: constraint of the table, applied after each update.
+        mask_zero: whether index 0 means padding: then the outputs have a mask.
+        reverse_dtype: the dtype of the reverse product; the dtype of the inputs if
+            None.
+        logit_soft_cap: c in `c * tanh(scores / c)`; None for no cap.
 
     Call arguments:
-        reverse: whether inputs are vectors, (..., output_dim), and outputs scores,
+        reverse: whether inputs are vectors, (..., output_dim), and outputs are logits,
             (..., input_dim).
 
     Example:
@@ -166,7 +168,7 @@ class ReversibleEmbedding(Embedding):
         (2, 5, 100)
     """
 
-    _reverse: Weight | None = None  # what holds the reverse table in few bits
+    _reverse: Weight | None = None  # the quantized reverse table
     _reverse_embeddings: Variable
 
     def __init__(
@@ -206,7 +208,7 @@ class ReversibleEmbedding(Embedding):
 
     @property
     def reverse_embeddings(self) -> Variable:
-        """(output_dim, input_dim), if it is not the table; whole numbers if quantized.
+        """Return the reverse table, (output_dim, input_dim); integers if quantized.
 
         Raises:
             AttributeError: the weights are tied.
@@ -214,7 +216,7 @@ class ReversibleEmbedding(Embedding):
         return self._reverse_embeddings
 
     def _whole_reverse(self) -> WholeWeight:
-        """What holds the reverse table in 8 or 4 bits."""
+        """Return the reverse table in 8 or 4 bits."""
         return self._whole(ScaleLayout(shared=(0,), packed=0), _REVERSE)
 
     def _quantize_weight(self) -> None:
@@ -231,7 +233,7 @@ class ReversibleEmbedding(Embedding):
             super()._adapt_with(weight)
 
     def _own_variables(self) -> list[Variable]:
-        """As of an Embedding; those of a quantized reverse table come last."""
+        """Return an Embedding's variables, then those for a quantized reverse table."""
         found = super()._own_variables()
         if self._reverse is None:
             return found
@@ -257,7 +259,7 @@ class ReversibleEmbedding(Embedding):
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Scores have no mask."""
+        """Return None for logits, which have no mask."""
         if dtypes.is_float(inputs.dtype):
             return None
         return super().compute_mask(inputs, mask)

@@ -1,4 +1,4 @@
-"""Attention where several heads of the query share keys and values."""
+"""Grouped-query attention: several query heads share keys and values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from toolkit.type_aliases import ConstraintLike, InitializerLike, RegularizerLik
 class GroupedQueryAttention(ProjectedAttention):
     """MultiHeadAttention with fewer heads for key and value than for the query.
 
-    Each head of key and value serves `num_query_heads / num_key_value_heads` of the
-    query; 1 of them for all is multi-query attention.
+    Each key and value head serves `num_query_heads / num_key_value_heads` query heads.
+    A single key and value head is multi-query attention.
 
     Args:
-        head_dim: features of each head.
-        num_query_heads: heads of the query, a multiple of `num_key_value_heads`.
-        num_key_value_heads: heads of key and value.
+        head_dim: the number of features per head.
+        num_query_heads: the number of query heads, a multiple of `num_key_value_heads`.
+        num_key_value_heads: the number of key and value heads.
 
-    The arguments after these, and those of a call, and the result are the ones of
+    The remaining arguments, the call arguments and the result are the same as in
     MultiHeadAttention.
 
     Example:

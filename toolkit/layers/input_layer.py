@@ -1,4 +1,4 @@
-"""Input: the symbols that functional models start from."""
+"""Input: the symbolic inputs of functional models."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from toolkit.type_aliases import DTypeLike, Shape
 
 
 class InputLayer(Layer):
-    """The place where data enters a functional model; made by `Input`.
+    """Input of a functional model; `Input` creates it.
 
     Args:
-        shape: extents without the batch; None where unknown.
-        batch_size: the batch's extent, if it is fixed.
-        dtype: floatx if not given.
-        sparse: whether inputs are sparse tensors, which become dense; only in programs
-            for TensorFlow.
-        ragged: whether inputs are ragged rows; only in programs for TensorFlow.
-        batch_shape: the whole shape, instead of `shape` and `batch_size`.
-        input_tensor: a symbol to start from, instead of a shape and dtype.
-        optional: whether None may be passed.
-        name: made up if not given.
+        shape: the shape without the batch; None for unknown extents.
+        batch_size: the batch size, if it is fixed.
+        dtype: floatx if None.
+        sparse: whether inputs are sparse tensors, which become dense; only with the
+            TensorFlow API.
+        ragged: whether inputs are ragged rows; only with the TensorFlow API.
+        batch_shape: the full shape, instead of `shape` and `batch_size`.
+        input_tensor: a symbolic tensor to use, instead of a shape and dtype.
+        optional: whether the input can be None.
+        name: the name; generated if None.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class InputLayer(Layer):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the data."""
+        """Return the dtype of the data."""
         return self._dtype
 
     def call(self) -> None:
-        """Nothing: a model passes its inputs on without asking."""
+        """Return None: a model uses its inputs directly."""
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -100,7 +100,7 @@ class InputLayer(Layer):
 
 
 def _check_fits(tensor: Any, **given: Any) -> None:
-    """Raise if an argument says something else than the tensor to start from."""
+    """Raise if an argument contradicts the symbolic tensor."""
     if not isinstance(tensor, KerasTensor):
         raise ArgumentError(
             f"Input: Argument `input_tensor` must be a KerasTensor; received {tensor!r}"
@@ -146,19 +146,19 @@ def Input(
     tensor: Any = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """A symbol for the data that a functional model is given.
+    """Create a symbolic tensor for the input data of a functional model.
 
     Args:
-        shape: extents without the batch; None where unknown.
-        batch_size: the batch's extent, if it is fixed.
-        dtype: floatx if not given.
-        sparse: whether inputs are sparse tensors, which become dense; only in programs
-            for TensorFlow.
-        ragged: whether inputs are ragged rows; only in programs for TensorFlow.
-        batch_shape: the whole shape, instead of `shape` and `batch_size`.
-        name: of the input; made up if not given.
-        tensor: a symbol to start from, instead of a shape and dtype.
-        optional: whether None may be passed.
+        shape: the shape without the batch; None for unknown extents.
+        batch_size: the batch size, if it is fixed.
+        dtype: floatx if None.
+        sparse: whether inputs are sparse tensors, which become dense; only with the
+            TensorFlow API.
+        ragged: whether inputs are ragged rows; only with the TensorFlow API.
+        batch_shape: the full shape, instead of `shape` and `batch_size`.
+        name: the name of the input; generated if None.
+        tensor: a symbolic tensor to use, instead of a shape and dtype.
+        optional: whether the input can be None.
 
     Example:
         >>> import toolkit

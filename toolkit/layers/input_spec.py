@@ -1,4 +1,4 @@
-"""InputSpec: what a layer expects of the rank, extents and dtype of its inputs."""
+"""InputSpec: the rank, extents and dtype that a layer expects of its inputs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from toolkit.type_aliases import DTypeLike, Shape
 
 
 class InputSpec:
-    """What a layer expects of one input; None leaves a property free.
+    """Expected properties of one input; None means any value.
 
     Args:
         dtype: the exact dtype.
-        shape: the exact shape; None inside it leaves that extent free.
+        shape: the exact shape; an extent of None matches any extent.
         ndim: the exact rank.
-        max_ndim: the largest rank.
-        min_ndim: the smallest rank.
+        max_ndim: the maximum rank.
+        min_ndim: the minimum rank.
         axes: extents by axis, `{-1: 64}`.
-        allow_last_axis_squeeze: whether a last axis of extent 1 may be there or not.
-        name: the key of this input where inputs come as a dict.
-        optional: whether None may be passed.
+        allow_last_axis_squeeze: whether a last axis of extent 1 can be missing or
+            extra.
+        name: the key of this input in a dict of inputs.
+        optional: whether the input can be None.
 
     Example:
         >>> from toolkit.layers import InputSpec
@@ -57,7 +58,7 @@ class InputSpec:
         self.optional = optional
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal spec."""
+        """Return the constructor's arguments as plain values."""
         return {
             "dtype": self.dtype,
             "shape": self.shape,
@@ -70,11 +71,11 @@ class InputSpec:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> InputSpec:
-        """The spec that `get_config` described."""
+        """Build a spec from the result of `get_config`."""
         return cls(**config)
 
     def mismatch(self, shape: tuple[int | None, ...], dtype: str) -> str | None:
-        """What was expected where the input does not fit, else None."""
+        """Return the expectation that an input does not satisfy, or None."""
         ndim = len(shape)
         if self.shape is not None:
             expected = _squeezed(self.shape) if self.allow_last_axis_squeeze else None
@@ -132,7 +133,8 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
     """Raise unless `inputs` fit `specs` (an InputSpec or a nest of them).
 
     Raises:
-        ShapeError, DTypeError: naming the layer, its path, expected and received.
+        ShapeError, DTypeError: with the layer, its path, and the expected and received
+            values.
         ArgumentError: if the number of inputs or their keys do not fit.
     """
     flat_specs = tree.flatten(specs)
@@ -161,7 +163,7 @@ def check_inputs(specs: Any, inputs: Any, layer: Any) -> None:
 
 
 def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:
-    """A dict of inputs in the order of the specs' names, if all have one."""
+    """Sort a dict of inputs by the specs' names, if all specs have one."""
     names = [getattr(spec, "name", None) for spec in flat_specs]
     if not isinstance(inputs, dict) or not all(names):
         return inputs
@@ -174,6 +176,6 @@ def _in_order(flat_specs: list[Any], inputs: Any, layer: Any) -> Any:
 
 
 def describe(layer: Any) -> str:
-    """The words for a layer in messages: `layer 'dense' (Dense, path 'a/dense')`."""
+    """Describe a layer for messages: `layer 'dense' (Dense, path 'a/dense')`."""
     path = f", path {layer.path!r}" if layer.path else ""
     return f"layer {layer.name!r} ({type(layer).__name__}{path})"

@@ -1,4 +1,4 @@
-"""Cells that others know, too: their names, and what tells one from another."""
+"""Standard recurrent cells: their names and properties for ONNX and cuDNN."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from toolkit import activations
 from toolkit.layers.cells import Cell, GRUCell, LSTMCell, SimpleRNNCell
 
 _KNOWN: dict[type[Cell], str] = {SimpleRNNCell: "rnn", GRUCell: "gru", LSTMCell: "lstm"}
-# Activations that ONNX and cuDNN have in their cells.
+# Activations of cells in ONNX and cuDNN.
 _ACTIVATIONS = ("tanh", "sigmoid", "hard_sigmoid", "relu", "softsign", "linear")
 
 
 def known_cell(cell: Any, masked: bool) -> tuple[str, dict[str, Any]] | None:
-    """The name of what a cell computes, and facts of it; None: something of its own.
+    """Return the name and properties of a standard cell; None for a custom cell.
 
     Args:
-        cell: of a recurrent layer.
-        masked: whether steps are masked, which is a part of the loop then.
+        cell: the cell of a recurrent layer.
+        masked: whether steps are masked; the mask is then a part of the loop.
     """
     kind = next((kind for kind in _KNOWN if isinstance(cell, kind)), None)
     if kind is None or type(cell).step is not kind.step:
@@ -33,7 +33,7 @@ def known_cell(cell: Any, masked: bool) -> tuple[str, dict[str, Any]] | None:
 
 
 def _name_of(function: Any) -> str | None:
-    """The name of an activation, if it is one of those that others know."""
+    """Return the name of an activation that ONNX and cuDNN support, or None."""
     if function is None:
         return "linear"
     found = (name for name in _ACTIVATIONS if activations.get(name) is function)

@@ -1,4 +1,4 @@
-"""Layer: weights, and the function from tensors to tensors that they parametrise."""
+"""Layer: a function of tensors with weights."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ from toolkit.ops.symbolic import KerasTensor, Operation, is_symbolic, record
 from toolkit.type_aliases import PolicyLike, RegularizerLike
 
 _TRAINING = {"training"}
-# Types of arguments that are of no dialect.
+# Types of arguments that are independent of the API dialect.
 _PLAIN = {Tensor, KerasTensor, bool, type(None)}
 
 
 class Layer(Configurable, Operation):
-    """Base of all layers.
+    """Base class of all layers.
 
-    A subclass stores its configuration in `__init__`, creates weights in
-    `build(input_shape)`, which runs once, on the first call, and computes in `call`.
-    The arguments of its constructor are recorded and are its config.
+    A subclass stores its configuration in `__init__` and creates weights in
+    `build(input_shape)`, which runs once, on the first call. It computes in `call`. The
+    arguments of its constructor are recorded and form its config.
 
     Args:
-        activity_regularizer: a penalty on the outputs, divided by the batch size and
+        activity_regularizer: regularizer of the outputs, divided by the batch size and
             added to `losses`.
-        trainable: whether optimizers may change the weights.
-        dtype: a dtype, a policy such as "mixed_bfloat16", or None for the global one.
-        autocast: whether floating inputs are cast to the compute dtype, and, where the
-            layer is called by one that reads its weights in a narrower dtype, its
-            weights, too.
-        name: made up from the class if not given.
+        trainable: whether optimizers update the weights.
+        dtype: a dtype, a policy such as "mixed_bfloat16", or None for the global
+            policy.
+        autocast: whether to cast floating inputs to the compute dtype. It also applies
+            to the weights if a layer with a narrower compute dtype calls this one.
+        name: the name; generated from the class name if None.
 
     Call arguments:
-        training: if `call` takes it: whether to behave as in training. What is passed
-            wins over what the calling layer was passed, and that over the default.
-        mask: if `call` takes it: by default the mask that came with the inputs.
+        training: if `call` accepts it: whether to run in training mode. An argument
+            overrides the value of the calling layer, which overrides the default.
+        mask: if `call` accepts it: by default the mask of the inputs.
 
     Example:
         >>> import toolkit
@@ -84,11 +84,12 @@ class Layer(Configurable, Operation):
 
     _context_names: tuple[str, ...] = ()
     _remat_scope: Any = None
-    _stored_by_calls: Collection[str] = ()  # attributes that were set within calls
+    _stored_by_calls: Collection[str] = ()  # attributes that were set during calls
     _allow_non_tensor_positional_args = False
-    _keeps_masks = False  # whether the outputs have the masks of the layers inside
-    _convert_input_args = True  # whether `call` gets arrays as tensors, floats cast
-    supports_jit = True  # whether a compiled function can hold its computation
+    _keeps_masks = False  # whether the outputs have the masks of the sublayers
+    # whether `call` receives arrays as tensors, with floats cast
+    _convert_input_args = True
+    supports_jit = True  # whether compiled functions can include its computation
 
     def __init__(
         self,
@@ -127,15 +128,15 @@ class Layer(Configurable, Operation):
         super().__setattr__(name, value)
         if self.built and name in (self._arguments or ()):
             if state.trace is None and context.layer is None:
-                Walk.changes += 1  # compiled steps may have read what is replaced
+                Walk.changes += 1  # compiled steps may have read the replaced value
             else:
                 self.__dict__["_stored_by_calls"] = {*self._stored_by_calls, name}
 
     def __copy__(self) -> Self:
-        """A copy with state of its own, as in Keras."""
+        """Copy the layer with separate state, as in Keras."""
         return deepcopy(self)
 
-    # --- calling ----------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; every layer defines it."""
@@ -145,7 +146,7 @@ class Layer(Configurable, Operation):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            # The common case, one tensor or array: no walk over arguments.
+            # Fast path for one tensor or array: no traversal of the arguments.
             if (
                 len(args) == 1
                 and (not kwargs or kwargs.keys() == _TRAINING)
@@ -171,7 +172,7 @@ class Layer(Configurable, Operation):
             raise
 
     def _check_input(self, x: Tensor) -> None:
-        """Raise unless `x` fits the input_spec; the last that did is not checked."""
+        """Raise unless `x` matches the input_spec; the last valid shape is cached."""
         fit = x.shape, x.dtype
         if fit != self._last_fit:
             check_inputs(self._input_spec, x, self)
@@ -220,7 +221,7 @@ class Layer(Configurable, Operation):
             outputs = self._run(
                 self.compute_output_spec, args, kwargs, training, arguments
             )
-        # A symbol that passed through unchanged must not lose where it came from.
+        # A symbol that passes through unchanged must keep its origin.
         inputs = {id(x) for x in tree.flatten(arguments.by_name)}
         return tree.map_structure(lambda x: _own_symbol(x, inputs), outputs)
 
@@ -269,7 +270,7 @@ class Layer(Configurable, Operation):
             state.autocast = autocast
 
     def _pass_mask(self, arguments: Arguments, outputs: Any, mask: Any) -> Any:
-        """Return the outputs with the mask that follows from the mask of the inputs."""
+        """Return the outputs with their mask, computed from the mask of the inputs."""
         masked = any_mask(mask)
         if self._keeps_masks or not (masked or self._computes_mask):
             return outputs
@@ -297,7 +298,7 @@ class Layer(Configurable, Operation):
         self.supports_masking = True
 
     def _warn_of_mask(self) -> None:
-        """Warn once that the mask of the inputs ends at this layer."""
+        """Warn once that this layer drops the mask of its inputs."""
         if not self._warned_of_mask:
             self._warned_of_mask = True
             warn(
@@ -306,25 +307,25 @@ class Layer(Configurable, Operation):
             )
 
     def rematerialized_call(self, layer_call: Any, *args: Any, **kwargs: Any) -> Any:
-        """`layer_call`, computed again for gradients if the RematScope wants that.
+        """Return `layer_call`, rematerialized if the layer's RematScope covers it.
 
         Args:
             layer_call: the method `call`.
-            *args, **kwargs: what it will be given.
+            *args, **kwargs: the arguments of the call.
         """
         if self._remat_scope is None:
             return layer_call
         return rematerialized(self, layer_call, args, kwargs)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """The mask of the outputs; by default that of the inputs."""
+        """Return the mask of the outputs; by default the mask of the inputs."""
         return previous_mask
 
     def _register_call_context_args(self, *names: str) -> None:
-        """Pass arguments of this name, as `training`, on to the layers inside.
+        """Propagate arguments of this name to sublayers, like `training`.
 
-        Each layer that registers a name gets the value of the innermost call around it
-        that was given one, unless it is given one itself.
+        A layer that registers a name receives the value of the innermost enclosing call
+        that has one, unless the caller passes a value.
         """
         self._context_names = (*self._context_names, *names)
 
@@ -340,16 +341,17 @@ class Layer(Configurable, Operation):
         return_losses: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Call the layer with other values for its variables, and change none.
+        """Call the layer with given values of its variables, without changing any.
 
         Args:
             trainable_variables: one value for each of `self.trainable_variables`.
-            non_trainable_variables: the same for `self.non_trainable_variables`.
+            non_trainable_variables: one value for each of
+                `self.non_trainable_variables`.
             *args, **kwargs: as for a call.
-            return_losses: whether to return `losses` too.
+            return_losses: whether to also return `losses`.
 
         Returns:
-            (outputs, new non-trainable values), and the losses if asked for.
+            (outputs, new non-trainable values), and the losses if requested.
         """
         if not self.built:
             raise NotBuiltError(f"{self.name}.stateless_call: build the layer first")
@@ -376,9 +378,9 @@ class Layer(Configurable, Operation):
 
 
 def _own_symbol(x: Any, inputs: set[int]) -> Any:
-    """Return `x`, or if it already belongs to another call, a symbol like it.
+    """Return `x`, or a new symbol like it if it already belongs to another call.
 
-    A symbol like one of the inputs has no mask: the layer decides on it.
+    A symbol like one of the inputs has no mask: the layer computes it.
     """
     if not is_symbolic(x) or x._keras_history is None:
         return x

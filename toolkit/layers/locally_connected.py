@@ -1,4 +1,4 @@
-"""Convolutions whose windows do not share a kernel, as Keras 2 has them."""
+"""Convolutions with unshared weights, as in Keras 2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Extents = tuple[int, ...]
 
 
 class LocallyConnected(Convolution):
-    """Base of convolutions with a kernel for each window."""
+    """Base class of convolutions with a separate kernel for each window."""
 
     implementation: int
 
@@ -78,7 +78,7 @@ class LocallyConnected(Convolution):
         self.bias = create_weight(self, "bias", bias_shape) if self.use_bias else None
 
     def _count_windows(self, extents: Extents) -> Extents:
-        """The windows along each axis."""
+        """Return the number of windows along each axis."""
         windows = zip(extents, self.kernel_size, self.strides, strict=True)
         is_same = self.padding == "same"
         counts = tuple(
@@ -93,7 +93,7 @@ class LocallyConnected(Convolution):
         return counts
 
     def _count_inputs(self) -> int:
-        """The inputs of all windows, each counted in each window that it is in."""
+        """Return the number of inputs of all windows, with repetition."""
         count = 1
         for axis, extent in enumerate(self._extents):
             size, step = self.kernel_size[axis], self.strides[axis]
@@ -104,7 +104,7 @@ class LocallyConnected(Convolution):
         return count
 
     def _windows(self) -> list[Array]:
-        """For each window, in order, the positions of its inputs in the flat input."""
+        """Return the positions of each window's inputs in the flat input."""
         check_range(int(np.prod(self._output_extents) * np.prod(self.kernel_size)))
         positions = index_range(int(np.prod(self._extents))).reshape(self._extents)
         windows = []
@@ -154,7 +154,7 @@ class LocallyConnected(Convolution):
         return ops.einsum("bwi,wif->bwf", patches, self.kernel)
 
     def _matrix(self, channels: int) -> Any:
-        """The kernel as a matrix from flat inputs to flat outputs, channels last."""
+        """Return the kernel as a matrix from flat inputs to outputs, channels last."""
         inputs, outputs = np.prod(self._extents), np.prod(self._output_extents)
         shape = (int(inputs) * channels, int(outputs) * self.filters)
         if self.implementation == 3:
@@ -169,7 +169,7 @@ class LocallyConnected(Convolution):
         return ops.reshape(kernel, shape) * mask.reshape(shape)
 
     def _entries(self, channels: int) -> Array:
-        """The row and the column of each number of the kernel in the matrix."""
+        """Return the row and column in the matrix of each element of the kernel."""
         is_last = self.data_format == "channels_last"
         inputs, outputs = np.prod(self._extents), np.prod(self._output_extents)
         entries = []
@@ -182,28 +182,28 @@ class LocallyConnected(Convolution):
 
 
 class LocallyConnected1D(LocallyConnected):
-    """A convolution over steps that has a kernel of its own for each window.
+    """1D convolution over steps with a separate kernel for each window.
 
-    Keras 2 has this layer and Keras 3 does not; models in files of Keras 2 use it.
+    Keras 2 has this layer, Keras 3 does not. Models in Keras 2 files use it.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: steps in a window.
-        strides: steps between windows.
+        filters: the number of output channels.
+        kernel_size: the number of steps in a window.
+        strides: the stride of the windows, in steps.
         padding: "valid"; "same" needs an `implementation` of 2 or 3.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias, (windows, filters).
-        kernel_initializer: how the kernel starts.
-        bias_initializer: how the bias starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        implementation: the shape of the kernel: 1: (windows, size * channels,
-            filters); 2: (steps, channels, windows, filters), of which only the inputs
-            of each window count; 3: only these numbers, in one axis.
+        kernel_initializer: initializer of the kernel.
+        bias_initializer: initializer of the bias.
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
+        implementation: the shape of the kernel. 1: (windows, size * channels, filters).
+            2: (steps, channels, windows, filters), of which only the inputs of each
+            window are used. 3: only the used elements, in one axis.
 
     Input shape: (batch, steps, channels) if channels last; steps must be known.
     Output shape: (batch, windows, filters).
@@ -219,28 +219,28 @@ class LocallyConnected1D(LocallyConnected):
 
 
 class LocallyConnected2D(LocallyConnected):
-    """A convolution over images that has a kernel of its own for each window.
+    """2D convolution over images with a separate kernel for each window.
 
-    Keras 2 has this layer and Keras 3 does not; models in files of Keras 2 use it.
+    Keras 2 has this layer, Keras 3 does not. Models in Keras 2 files use it.
 
     Args:
-        filters: extent of the outputs' channels.
-        kernel_size: extents of a window, (rows, columns) or one integer for both.
-        strides: the step between windows.
+        filters: the number of output channels.
+        kernel_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows.
         padding: "valid"; "same" needs an `implementation` of 2 or 3.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias, (*windows, filters).
-        kernel_initializer: how the kernel starts.
-        bias_initializer: how the bias starts.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        implementation: the shape of the kernel: 1: (windows, size * channels,
-            filters); 2: (*extents, channels, *windows, filters), of which only the
-            inputs of each window count; 3: only these numbers, in one axis.
+        kernel_initializer: initializer of the kernel.
+        bias_initializer: initializer of the bias.
+        kernel_regularizer: regularizer of the kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        bias_constraint: constraint of the bias, applied after each update.
+        implementation: the shape of the kernel. 1: (windows, size * channels, filters).
+            2: (*extents, channels, *windows, filters), of which only the inputs of each
+            window are used. 3: only the used elements, in one axis.
 
     Input shape: (batch, rows, columns, channels) if channels last; all must be known.
     Output shape: (batch, *windows, filters).

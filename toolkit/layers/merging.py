@@ -1,4 +1,4 @@
-"""Layers that make one tensor out of several."""
+"""Layers that combine several tensors into one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from toolkit.type_aliases import Axis
 
 
 class Merge(Layer):
-    """Base of merging layers: checks the list and brings its tensors to one rank."""
+    """Base class of merging layers: checks the list and matches tensor ranks."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
-        """The result for tensors of equal rank, and the masks that they came with."""
+        """Combine tensors of equal rank, given their masks."""
         raise NotImplementedError(f"{type(self).__name__} does not define `merge`")
 
     def build(self, input_shape: Any) -> None:
-        # Later a batch of one, such as a table of positions, may meet any other.
+        # A later call can combine a batch of 1, such as a table of positions, with any
+        # batch.
         shapes = [s for s in input_shape or () if isinstance(s, (list, tuple))]
         _check_batches(self, shapes)
         self.built = True
@@ -39,7 +40,7 @@ class Merge(Layer):
         )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """True where any input has something, or None if one has no mask."""
+        """Return the logical OR of the masks, or None if an input has no mask."""
         masks = _checked_masks(self, inputs, mask)
         if any(mask is None for mask in masks):
             return None
@@ -47,7 +48,7 @@ class Merge(Layer):
 
 
 def _listed(layer: Layer, inputs: Any) -> list[Any]:
-    """`inputs` as a list, if they are several tensors."""
+    """Return `inputs` as a list; raise unless they are several tensors."""
     if not isinstance(inputs, (list, tuple)) or not inputs:
         received = getattr(inputs, "shape", inputs)
         raise ArgumentError(
@@ -57,7 +58,7 @@ def _listed(layer: Layer, inputs: Any) -> list[Any]:
 
 
 def _check_batches(layer: Layer, shapes: Sequence[Any]) -> None:
-    """Refuse two batch sizes that are known."""
+    """Raise if two known batch sizes differ."""
     if len({n for shape in shapes for n in shape[:1]} - {None}) > 1:
         raise ShapeError(
             f"{type(layer).__name__}: expected tensors of one batch size; "
@@ -66,7 +67,7 @@ def _check_batches(layer: Layer, shapes: Sequence[Any]) -> None:
 
 
 def _checked_masks(layer: Layer, inputs: Any, masks: Any) -> list[Any]:
-    """`masks` as a list, one or None for each input."""
+    """Return `masks` as a list, one or None for each input."""
     if masks is None:
         return [None]
     for name, value in (("inputs", inputs), ("mask", masks)):
@@ -84,7 +85,7 @@ def _checked_masks(layer: Layer, inputs: Any, masks: Any) -> list[Any]:
 
 
 def _of_one_rank(inputs: list[Any]) -> list[Any]:
-    """Tensors of fewer axes get new ones after the batch."""
+    """Insert axes after the batch axis into tensors of lower rank."""
     ndim = max(x.ndim for x in inputs)
     if all(x.ndim == ndim for x in inputs):
         return inputs
@@ -92,10 +93,10 @@ def _of_one_rank(inputs: list[Any]) -> list[Any]:
 
 
 class Add(Merge):
-    """The sum of tensors, elementwise: `x1 + x2 + ...`.
+    """Elementwise sum of tensors: `x1 + x2 + ...`.
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
 
     Example:
         >>> import toolkit
@@ -109,10 +110,10 @@ class Add(Merge):
 
 
 class Subtract(Merge):
-    """The difference of two tensors, elementwise: `x1 - x2`.
+    """Elementwise difference of two tensors: `x1 - x2`.
 
     Input shape: a list of two tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -122,10 +123,10 @@ class Subtract(Merge):
 
 
 class Multiply(Merge):
-    """The product of tensors, elementwise: `x1 * x2 * ...`.
+    """Elementwise product of tensors: `x1 * x2 * ...`.
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -141,10 +142,10 @@ class Multiply(Merge):
 
 
 class Average(Merge):
-    """The mean of tensors, elementwise.
+    """Elementwise mean of tensors.
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -152,10 +153,10 @@ class Average(Merge):
 
 
 class Maximum(Merge):
-    """The largest of tensors, elementwise.
+    """Elementwise maximum of tensors.
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -163,10 +164,10 @@ class Maximum(Merge):
 
 
 class Minimum(Merge):
-    """The smallest of tensors, elementwise.
+    """Elementwise minimum of tensors.
 
     Input shape: a list of tensors whose shapes broadcast after the batch.
-    Output shape: what they broadcast to.
+    Output shape: the broadcast shape.
     """
 
     def merge(self, inputs: list[Any], masks: list[Any]) -> Any:
@@ -174,13 +175,13 @@ class Minimum(Merge):
 
 
 class Concatenate(Merge):
-    """Tensors joined along an axis.
+    """Concatenation of tensors along an axis.
 
     Args:
-        axis: that axis; the batch counts as axis 0.
+        axis: the axis; the batch is axis 0.
 
-    Input shape: a list of tensors whose shapes differ along that axis only.
-    Output shape: theirs, with the sum of their extents along that axis.
+    Input shape: a list of tensors whose shapes differ along `axis` only.
+    Output shape: the input shape, with the sum of the extents along `axis`.
 
     Example:
         >>> import toolkit
@@ -194,14 +195,14 @@ class Concatenate(Merge):
         self.axis = axis
 
     def build(self, input_shape: Any) -> None:
-        # Batches may differ: they may be what is joined.
+        # Batch sizes can differ: the batch can be the concatenated axis.
         self.built = True
 
     def call(self, inputs: Any) -> Any:
         return ops.concatenate(_listed(self, inputs), axis=self.axis)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """The masks joined; inputs without one count as wholly there."""
+        """Return the concatenated masks; an input without a mask counts as unmasked."""
         given = _checked_masks(self, inputs, mask)
         if all(mask is None for mask in given):
             return None
@@ -211,7 +212,7 @@ class Concatenate(Merge):
 
 
 def _mask_of_shape(mask: Any, x: Any) -> Any:
-    """A mask of all of x's axes."""
+    """Return a mask with all axes of x."""
     if mask is None:
         return ops.ones_like(x, dtype="bool")
     if mask.ndim == x.ndim:
@@ -220,15 +221,15 @@ def _mask_of_shape(mask: Any, x: Any) -> Any:
 
 
 class Dot(Merge):
-    """For each sample, the product of two tensors, summed along an axis of each.
+    """Batched dot product of two tensors along one axis of each.
 
     Args:
         axes: the axis of both tensors, or (axis of the first, of the second); not 0.
-        normalize: whether to scale both to length 1 along it first, for the cosine.
+        normalize: whether to normalize both along the axis to length 1, for the cosine.
 
     Input shape: a list of two tensors, (batch, ...).
-    Output shape: (batch, other axes of the first, other axes of the second), or
-    (batch, 1) if there are none.
+    Output shape: (batch, other axes of the first, other axes of the second), or (batch,
+    1) without other axes.
 
     Example:
         >>> import toolkit
@@ -275,7 +276,7 @@ class Dot(Merge):
         return ops.expand_dims(total, -1) if total.ndim == 1 else total
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:
-        """None: what a mask would stand for is summed over."""
+        """Return None: the sum removes the masked axis."""
 
 
 def _of_length_1(x: Any, axis: int) -> Any:
@@ -284,12 +285,12 @@ def _of_length_1(x: Any, axis: int) -> Any:
 
 
 def _spread(mask: Any, x: Any) -> Any:
-    """A mask, (batch, ...), with the rank of the tensor that it is for."""
+    """Insert axes into a mask, (batch, ...), to match the rank of its tensor."""
     return ops.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
 
 
 def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
-    """A reduction of pairs in which a masked element gives way to the other."""
+    """Reduce pairs of tensors; a masked element yields to the unmasked one."""
     result, kept = inputs[0], masks[0]
     for x, mask in zip(inputs[1:], masks[1:], strict=True):
         x = x if mask is None else ops.where(mask, x, result)
@@ -301,40 +302,40 @@ def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
 
 
 def add(inputs: Any, **kwargs: Any) -> Any:
-    """The sum of tensors: `Add(**kwargs)(inputs)`."""
+    """Return the sum of tensors: `Add(**kwargs)(inputs)`."""
     return Add(**kwargs)(inputs)
 
 
 def subtract(inputs: Any, **kwargs: Any) -> Any:
-    """The difference of two tensors: `Subtract(**kwargs)(inputs)`."""
+    """Return the difference of two tensors: `Subtract(**kwargs)(inputs)`."""
     return Subtract(**kwargs)(inputs)
 
 
 def multiply(inputs: Any, **kwargs: Any) -> Any:
-    """The product of tensors: `Multiply(**kwargs)(inputs)`."""
+    """Return the product of tensors: `Multiply(**kwargs)(inputs)`."""
     return Multiply(**kwargs)(inputs)
 
 
 def average(inputs: Any, **kwargs: Any) -> Any:
-    """The mean of tensors: `Average(**kwargs)(inputs)`."""
+    """Return the mean of tensors: `Average(**kwargs)(inputs)`."""
     return Average(**kwargs)(inputs)
 
 
 def maximum(inputs: Any, **kwargs: Any) -> Any:
-    """The largest of tensors: `Maximum(**kwargs)(inputs)`."""
+    """Return the maximum of tensors: `Maximum(**kwargs)(inputs)`."""
     return Maximum(**kwargs)(inputs)
 
 
 def minimum(inputs: Any, **kwargs: Any) -> Any:
-    """The smallest of tensors: `Minimum(**kwargs)(inputs)`."""
+    """Return the minimum of tensors: `Minimum(**kwargs)(inputs)`."""
     return Minimum(**kwargs)(inputs)
 
 
 def concatenate(inputs: Any, axis: int = -1, **kwargs: Any) -> Any:
-    """Tensors joined along an axis: `Concatenate(axis, **kwargs)(inputs)`."""
+    """Concatenate tensors along an axis: `Concatenate(axis, **kwargs)(inputs)`."""
     return Concatenate(axis=axis, **kwargs)(inputs)
 
 
 def dot(inputs: Any, axes: Any = -1, **kwargs: Any) -> Any:
-    """The product of two tensors for each sample: `Dot(axes, **kwargs)(inputs)`."""
+    """Return the batched dot product of two tensors: `Dot(axes, **kwargs)(inputs)`."""
     return Dot(axes=axes, **kwargs)(inputs)

@@ -1,4 +1,4 @@
-"""Layers that shift and scale their inputs to mean 0 and variance 1."""
+"""Layers that normalize their inputs to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from toolkit.type_aliases import Axis, ConstraintLike, InitializerLike, Regulari
 
 
 class Affine(Layer):
-    """Base of normalizations followed by `gamma * x + beta`."""
+    """Base class of normalizations followed by `gamma * x + beta`."""
 
     _traces_call = True
 
     def __init__(self, given: dict[str, Any], **kwargs: Any) -> None:
-        """Store what the constructor was given: its `locals()`."""
+        """Store the constructor's arguments, its `locals()`."""
         super().__init__(**kwargs)
         self.epsilon: float = given["epsilon"]
         self.center: bool = given["center"]
@@ -35,7 +35,7 @@ class Affine(Layer):
         return input_shape
 
     def _create_affine(self, shape: tuple[int, ...]) -> None:
-        """The weights gamma and beta; statistics need their whole precision."""
+        """Create gamma and beta; statistics need full precision."""
         if self.scale:
             self.gamma = create_weight(self, "gamma", shape, autocast=False)
         if self.center:
@@ -43,28 +43,28 @@ class Affine(Layer):
 
 
 def widened(x: Any) -> Any:
-    """`x` in float32 at least: 16 bits are too few for sums of squares."""
+    """Return `x` in at least float32: sums of squares need more than 16 bits."""
     return ops.cast(x, dtypes.result_type(x.dtype, "float32"))
 
 
 class LayerNormalization(Affine):
-    """`gamma * (x - mean) / sqrt(variance + epsilon) + beta` for each sample.
+    """Layer normalization: `gamma * (x - mean) / sqrt(variance + epsilon) + beta`.
 
     Args:
-        axis: the axis, or axes, that mean and variance are taken over.
-        epsilon: added to the variance.
+        axis: the axis, or axes, of mean and variance.
+        epsilon: a summand of the variance, against division by 0.
         center: whether there is a beta.
         scale: whether there is a gamma.
-        beta_initializer: how beta, the extents along `axis`, starts.
-        gamma_initializer: how gamma, the extents along `axis`, starts.
-        beta_regularizer: a penalty on beta.
-        gamma_regularizer: a penalty on gamma.
-        beta_constraint: applied to beta after each update.
-        gamma_constraint: applied to gamma after each update.
-        rms_scaling: deprecated: whether to compute
-            `gamma * x / sqrt(variance + epsilon)`.
+        beta_initializer: initializer of beta, the extents along `axis`.
+        gamma_initializer: initializer of gamma, the extents along `axis`.
+        beta_regularizer: regularizer of beta.
+        gamma_regularizer: regularizer of gamma.
+        beta_constraint: constraint of beta, applied after each update.
+        gamma_constraint: constraint of gamma, applied after each update.
+        rms_scaling: deprecated: whether to compute `gamma * x / sqrt(variance +
+            epsilon)`.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -90,7 +90,7 @@ class LayerNormalization(Affine):
         rms_scaling: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
+        kwargs.setdefault("autocast", False)  # some inputs need more than 16 bits
         super().__init__(locals(), **kwargs)
         self.axis: Any = _axes(axis)
         if rms_scaling:
@@ -119,7 +119,7 @@ class LayerNormalization(Affine):
 
 
 def _axes(axis: Any) -> Any:
-    """An axis, or a list of them, as Keras keeps it."""
+    """Return an axis, or a list of them, in the form of Keras."""
     axes = list(axis) if isinstance(axis, (list, tuple)) else [axis]
     if not all(hasattr(a, "__index__") for a in axes):
         raise ArgumentTypeError(
@@ -130,7 +130,7 @@ def _axes(axis: Any) -> Any:
 
 
 def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
-    """The extents along `layer.axis`, in the order of the inputs."""
+    """Return the extents along `layer.axis`, in the order of the inputs."""
     axes = layer.axis if isinstance(layer.axis, list) else [layer.axis]
     ndim = len(input_shape)
     shape = {axis % ndim: known(layer, input_shape, axis) for axis in axes}
@@ -138,22 +138,23 @@ def _normalized_shape(layer: Any, input_shape: Any) -> tuple[int, ...]:
 
 
 class GroupNormalization(Affine):
-    """LayerNormalization of each group of channels, over all positions.
+    """Normalization of each group of channels, over all positions.
 
     Args:
-        groups: number of groups; it divides the channels. -1: each channel is one.
+        groups: the number of groups, a divisor of the channels. -1: one group per
+            channel.
         axis: the axis of the channels.
-        epsilon: added to the variance.
+        epsilon: a summand of the variance, against division by 0.
         center: whether there is a beta.
         scale: whether there is a gamma.
-        beta_initializer: how beta, (channels,), starts.
-        gamma_initializer: how gamma, (channels,), starts.
-        beta_regularizer: a penalty on beta.
-        gamma_regularizer: a penalty on gamma.
-        beta_constraint: applied to beta after each update.
-        gamma_constraint: applied to gamma after each update.
+        beta_initializer: initializer of beta, (channels,).
+        gamma_initializer: initializer of gamma, (channels,).
+        beta_regularizer: regularizer of beta.
+        gamma_regularizer: regularizer of gamma.
+        beta_constraint: constraint of beta, applied after each update.
+        gamma_constraint: constraint of gamma, applied after each update.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Reference: https://arxiv.org/abs/1803.08494
     """
@@ -173,7 +174,7 @@ class GroupNormalization(Affine):
         gamma_constraint: ConstraintLike | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # 16 bits are too few for some inputs
+        kwargs.setdefault("autocast", False)  # some inputs need more than 16 bits
         super().__init__(locals(), **kwargs)
         self.groups: int = groups if groups == -1 else positive(self, "groups", groups)
         self.axis = axis
@@ -194,7 +195,8 @@ class GroupNormalization(Affine):
         x = widened(inputs)
         axis = self.axis % x.ndim
         places = tuple(i for i in range(1, x.ndim) if i != axis)
-        # Along the axis of channels, so that groups need not be far along it.
+        # Average over groups along the channel axis, so that no axis of groups is
+        # needed.
         x = x - self._of_groups(ops.mean(x, places, keepdims=True), axis)
         variance = ops.mean(ops.square(x), places, keepdims=True)
         x = x * ops.rsqrt(self._of_groups(variance, axis) + self.epsilon)
@@ -206,7 +208,7 @@ class GroupNormalization(Affine):
         return ops.cast(x, self.compute_dtype)
 
     def _of_groups(self, x: Any, axis: int) -> Any:
-        """For each channel, the mean of those of its group."""
+        """Return for each channel the mean over the channels of its group."""
         *before, channels = x.shape[: axis + 1]
         grouped = (*before, self.groups, channels // self.groups, *x.shape[axis + 1 :])
         means = ops.mean(ops.reshape(x, grouped), axis + 1, keepdims=True)
@@ -214,13 +216,13 @@ class GroupNormalization(Affine):
 
 
 class RMSNormalization(Layer):
-    """`scale * x / sqrt(mean(x ** 2) + epsilon)`.
+    """Root mean square normalization: `scale * x / sqrt(mean(x ** 2) + epsilon)`.
 
     Args:
-        axis: the axis, or axes, that the mean is taken over.
-        epsilon: added to the mean.
+        axis: the axis, or axes, of the mean.
+        epsilon: a summand of the mean, against division by 0.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Reference: https://arxiv.org/abs/1910.07467
     """
@@ -249,12 +251,12 @@ class RMSNormalization(Layer):
 
 
 class UnitNormalization(Layer):
-    """`x / sqrt(sum(x ** 2))`: vectors of length 1.
+    """Normalization to vectors of length 1: `x / sqrt(sum(x ** 2))`.
 
     Args:
-        axis: the axis, or axes, that the sum is taken over.
+        axis: the axis, or axes, of the sum.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit

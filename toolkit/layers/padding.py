@@ -1,4 +1,4 @@
-"""Layers that pad, crop and enlarge images, sequences and volumes."""
+"""Layers that pad, crop and upsample images, sequences and volumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.type_aliases import Borders, IntOrInts
 
 
 class _Spatial(Layer):
-    """Base of layers that work along the axes between batch and channels."""
+    """Base class of layers that change the spatial axes, between batch and channels."""
 
     rank: int
 
@@ -26,11 +26,11 @@ class _Spatial(Layer):
 
     @property
     def _first(self) -> int:
-        """The first spatial axis."""
+        """Return the first spatial axis."""
         return 2 if self.data_format == "channels_first" else 1
 
     def _margins(self, argument: str, value: Any) -> tuple[tuple[int, int], ...]:
-        """(before, after) for each spatial axis, from all spellings of Keras."""
+        """Return (before, after) for each spatial axis, from all spellings of Keras."""
         if hasattr(value, "__index__"):
             value = (value,) * self.rank
         elif self.rank == 1:
@@ -45,7 +45,7 @@ class _Spatial(Layer):
 
 
 def _pairs(value: Any) -> tuple[tuple[int, int], ...]:
-    """Numbers and pairs of numbers as pairs; () if there is anything else."""
+    """Return numbers and pairs of numbers as pairs; () for any other value."""
     try:
         pairs = [(n, n) if hasattr(n, "__index__") else tuple(n) for n in value]
         return tuple((index(low), index(high)) for low, high in pairs)
@@ -70,11 +70,11 @@ class _ZeroPadding(_Spatial):
 
 
 class ZeroPadding1D(_ZeroPadding):
-    """Zeros before and after the steps of a sequence.
+    """Zero padding before and after the steps of a sequence.
 
     Args:
-        padding: how many on both sides, or (before, after).
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        padding: the number of steps on both sides, or (before, after).
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, before + steps + after, channels).
@@ -89,11 +89,11 @@ class ZeroPadding1D(_ZeroPadding):
 
 
 class ZeroPadding2D(_ZeroPadding):
-    """Zeros around images.
+    """Zero padding around images.
 
     Args:
         padding: an integer, (rows, columns), or ((top, bottom), (left, right)).
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: the same with larger height and width.
@@ -108,11 +108,11 @@ class ZeroPadding2D(_ZeroPadding):
 
 
 class ZeroPadding3D(_ZeroPadding):
-    """Zeros around volumes.
+    """Zero padding around volumes.
 
     Args:
-        padding: an integer, one for each axis, or (before, after) for each.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        padding: an integer, one per axis, or (before, after) per axis.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with larger spatial extents.
@@ -155,10 +155,10 @@ class _Cropping(_Spatial):
 
 
 class Cropping1D(_Cropping):
-    """A sequence without its first and last steps.
+    """Cropping of the first and last steps of a sequence.
 
     Args:
-        cropping: how many on both sides, or (before, after).
+        cropping: the number of steps on both sides, or (before, after).
 
     Input shape: (batch, steps, channels).
     Output shape: (batch, steps - before - after, channels).
@@ -171,11 +171,11 @@ class Cropping1D(_Cropping):
 
 
 class Cropping2D(_Cropping):
-    """Images without their borders.
+    """Cropping of the borders of images.
 
     Args:
         cropping: an integer, (rows, columns), or ((top, bottom), (left, right)).
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: the same with smaller height and width.
@@ -193,11 +193,11 @@ class Cropping2D(_Cropping):
 
 
 class Cropping3D(_Cropping):
-    """Volumes without their borders.
+    """Cropping of the borders of volumes.
 
     Args:
-        cropping: an integer, one for each axis, or (before, after) for each.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        cropping: an integer, one per axis, or (before, after) per axis.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with smaller spatial extents.
@@ -228,10 +228,10 @@ class _UpSampling(_Spatial):
 
 
 class UpSampling1D(_UpSampling):
-    """Each step of a sequence repeated.
+    """Upsampling of a sequence: each step is repeated.
 
     Args:
-        size: how often.
+        size: the number of repetitions.
 
     Input shape: (batch, steps, channels).
     Output shape: (batch, size * steps, channels).
@@ -244,11 +244,11 @@ class UpSampling1D(_UpSampling):
 
 
 class UpSampling2D(_UpSampling):
-    """Images made larger: each pixel repeated, or values between them interpolated.
+    """Upsampling of images, by repetition or interpolation of pixels.
 
     Args:
-        size: how many times larger, or (rows, columns).
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        size: the factor, or (rows, columns).
+        data_format: "channels_last" or "channels_first"; the global setting if None.
         interpolation: "nearest" repeats pixels; "bilinear", "bicubic", "lanczos3" and
             "lanczos5" as in `ops.image.resize`.
 
@@ -282,11 +282,11 @@ class UpSampling2D(_UpSampling):
 
 
 class UpSampling3D(_UpSampling):
-    """Each voxel repeated.
+    """Upsampling of volumes: each voxel is repeated.
 
     Args:
-        size: how often, or one for each axis.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        size: the factor, or one per axis.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: the same with larger spatial extents.

@@ -1,4 +1,4 @@
-"""Pooling over windows, and over all positions."""
+"""Pooling over windows, and global pooling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.type_aliases import IntOrInts
 
 
 class _Pooling(Layer):
-    """Base of pooling over windows: `pool` takes what the functions of `ops` take."""
+    """Base class of pooling over windows; `pool` is a function like `ops.max_pool`."""
 
     rank: int
     pool: Any
@@ -53,7 +53,7 @@ class _Pooling(Layer):
     def compute_output_spec(self, inputs: Any) -> Any:
         if None in inputs.shape[1:] or context.layer is not self:
             return super().compute_output_spec(inputs)
-        return infer(self.call, (inputs,), {})  # which checks whether windows fit
+        return infer(self.call, (inputs,), {})  # it checks the windows
 
     def call(self, inputs: Any) -> Any:
         return self.pool(
@@ -62,13 +62,13 @@ class _Pooling(Layer):
 
 
 class MaxPooling1D(_Pooling):
-    """The largest value of each window of a sequence.
+    """Max pooling over windows of a sequence.
 
     Args:
-        pool_size: extent of a window.
-        strides: the step between windows; that extent if None.
+        pool_size: the size of a window.
+        strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(steps / strides) windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, channels).
@@ -85,16 +85,16 @@ class MaxPooling1D(_Pooling):
 
 
 class MaxPooling2D(_Pooling):
-    """The largest value of each window of images.
+    """Max pooling over windows of images.
 
     Args:
-        pool_size: extents of a window, (rows, columns) or one integer for both.
-        strides: the step between windows; the window's extents if None.
+        pool_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(extent / stride) windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, height, width, channels) if channels last.
-    Output shape: (batch, windows down, windows across, channels).
+    Output shape: (batch, output rows, output columns, channels).
 
     Example:
         >>> import toolkit
@@ -107,7 +107,7 @@ class MaxPooling2D(_Pooling):
 
 
 class MaxPooling3D(_Pooling):
-    """The largest value of each window of volumes; arguments as for MaxPooling2D.
+    """Max pooling over windows of volumes; arguments as for MaxPooling2D.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, channels).
@@ -133,13 +133,13 @@ class _AveragePooling(_Pooling):
 
 
 class AveragePooling1D(_AveragePooling):
-    """The mean of each window of a sequence; padding does not count.
+    """Average pooling over windows of a sequence; padding is ignored.
 
     Args:
-        pool_size: extent of a window.
-        strides: the step between windows; that extent if None.
+        pool_size: the size of a window.
+        strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(steps / strides) windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, windows, channels).
@@ -155,23 +155,23 @@ class AveragePooling1D(_AveragePooling):
 
 
 class AveragePooling2D(_AveragePooling):
-    """The mean of each window of images; padding does not count.
+    """Average pooling over windows of images; padding is ignored.
 
     Args:
-        pool_size: extents of a window, (rows, columns) or one integer for both.
-        strides: the step between windows; the window's extents if None.
+        pool_size: the shape of a window, (rows, columns) or one integer for both.
+        strides: the stride of the windows; `pool_size` if None.
         padding: "valid", or "same": ceil(extent / stride) windows.
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
 
     Input shape: (batch, height, width, channels) if channels last.
-    Output shape: (batch, windows down, windows across, channels).
+    Output shape: (batch, output rows, output columns, channels).
     """
 
     rank = 2
 
 
 class AveragePooling3D(_AveragePooling):
-    """The mean of each window of volumes; arguments as for AveragePooling2D.
+    """Average pooling over windows of volumes; arguments as for AveragePooling2D.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, *windows, channels).
@@ -181,7 +181,7 @@ class AveragePooling3D(_AveragePooling):
 
 
 class _GlobalPooling(Layer):
-    """Base of pooling over all positions."""
+    """Base class of global pooling, over all positions."""
 
     rank: int
 
@@ -205,11 +205,11 @@ class _GlobalMaxPooling(_GlobalPooling):
 
 
 class GlobalMaxPooling1D(_GlobalMaxPooling):
-    """The largest value of each channel of a sequence.
+    """Global max pooling of a sequence.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether the steps stay as an axis of extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep the steps as an axis of extent 1.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, channels).
@@ -219,11 +219,11 @@ class GlobalMaxPooling1D(_GlobalMaxPooling):
 
 
 class GlobalMaxPooling2D(_GlobalMaxPooling):
-    """The largest value of each channel of images.
+    """Global max pooling of images.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether height and width stay as axes of extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep height and width as axes of extent 1.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, channels).
@@ -233,11 +233,11 @@ class GlobalMaxPooling2D(_GlobalMaxPooling):
 
 
 class GlobalMaxPooling3D(_GlobalMaxPooling):
-    """The largest value of each channel of volumes.
+    """Global max pooling of volumes.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether the spatial axes stay, with extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep the spatial axes with extent 1.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, channels).
@@ -252,14 +252,14 @@ class _GlobalAveragePooling(_GlobalPooling):
 
 
 class GlobalAveragePooling1D(_GlobalPooling):
-    """The mean of each channel of a sequence.
+    """Global average pooling of a sequence.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether the steps stay as an axis of extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep the steps as an axis of extent 1.
 
     Call arguments:
-        mask: (batch, steps); steps where it is False do not count.
+        mask: (batch, steps); steps with False are ignored.
 
     Input shape: (batch, steps, channels) if channels last.
     Output shape: (batch, channels).
@@ -289,15 +289,15 @@ class GlobalAveragePooling1D(_GlobalPooling):
         return total / count
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:
-        """None: no steps are left to be masked."""
+        """Return None: the result has no steps."""
 
 
 class GlobalAveragePooling2D(_GlobalAveragePooling):
-    """The mean of each channel of images.
+    """Global average pooling of images.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether height and width stay as axes of extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep height and width as axes of extent 1.
 
     Input shape: (batch, height, width, channels) if channels last.
     Output shape: (batch, channels).
@@ -307,11 +307,11 @@ class GlobalAveragePooling2D(_GlobalAveragePooling):
 
 
 class GlobalAveragePooling3D(_GlobalAveragePooling):
-    """The mean of each channel of volumes.
+    """Global average pooling of volumes.
 
     Args:
-        data_format: "channels_last" or "channels_first"; the global one if None.
-        keepdims: whether the spatial axes stay, with extent 1.
+        data_format: "channels_last" or "channels_first"; the global setting if None.
+        keepdims: whether to keep the spatial axes with extent 1.
 
     Input shape: (batch, depth, height, width, channels) if channels last.
     Output shape: (batch, channels).

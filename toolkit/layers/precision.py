@@ -1,4 +1,4 @@
-"""The dtypes that a layer computes in and keeps its weights in."""
+"""Dtypes of a layer's computation and of its weights."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from toolkit import dtype_policies, dtypes
 from toolkit.dtype_policies import DTypePolicy, DTypePolicyMap
 from toolkit.errors import ArgumentError, UnsupportedError, unknown_choice
 
-# What Keras's layers offer, most of which ours refuse.
+# Quantization modes of Keras's layers; our layers reject most of them.
 _MODES = ("awq", "float8", "gptq", "int4", "int8")
 
 
 class Precision:
-    """Base of layers: a dtype policy; one that quantizes is refused by most."""
+    """Base class of layers: a dtype policy. Most layers reject a quantized policy."""
 
     name: str
     autocast: bool
     _path: str | None = None
     _autocast_dtype: str | None
     _dtype_policy: DTypePolicy
-    # Whether floating inputs are cast to the compute dtype, where that is wished; not
-    # those that are numbers of something, which 16 bits could not tell apart.
+    # Whether to cast floating inputs to the compute dtype, if enabled. It is False for
+    # indices and counts, which 16 bits cannot represent exactly.
     _casts_inputs: bool = True
-    _input_dtype: str | None = None  # what they are cast to; None: as they are
+    _input_dtype: str | None = None  # the dtype of floating inputs; None: no cast
     _modes: tuple[str, ...] = ()
     _policy_map: DTypePolicyMap | None = None
 
     @property
     def dtype_policy(self) -> DTypePolicy:
-        """The dtypes of computation and weights; settable."""
+        """Return the dtypes of computation and weights; settable."""
         if self._policy_map is not None:
             return self._policy_map
         return self._dtype_policy
@@ -44,13 +44,13 @@ class Precision:
         self._use_policy(policy)
         if given is None or self._path is None:
             self._policy_map = None
-        else:  # the map stays, with another policy for this layer
+        else:  # keep the map, with another policy for this layer
             if self._path in list(given):
                 del given[self._path]
             given[self._path] = policy
 
     def _policy_in(self, policies: DTypePolicyMap) -> DTypePolicy:
-        """What a map has for this layer, if the layer knows its path already."""
+        """Return a map's policy for this layer, if the layer already has a path."""
         return policies if self._path is None else policies[self._path]
 
     def _use_policy(self, policy: DTypePolicy) -> None:
@@ -67,40 +67,41 @@ class Precision:
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype of the computation."""
+        """Return the dtype of the computation."""
         return self._dtype_policy.compute_dtype
 
     @property
     def variable_dtype(self) -> str:
-        """The dtype of the weights."""
+        """Return the dtype of the weights."""
         return self._dtype_policy.variable_dtype
 
     dtype = variable_dtype
 
     @property
     def input_dtype(self) -> str:
-        """The dtype that floating inputs are cast to."""
+        """Return the dtype of floating inputs."""
         return self.compute_dtype
 
     # --- quantization -----------------------------------------------------------------
 
     @property
     def quantization_mode(self) -> str | None:
-        """How weights are quantized; None if they are floating."""
+        """Return the quantization mode of the weights; None if they are floating."""
         return self._dtype_policy.quantization_mode
 
     def _accept_quantized(self, policy: Any) -> None:
-        """Refuse a policy of quantization."""
+        """Raise for a quantized policy."""
         raise ArgumentError(
             f"{type(self).__name__}: the layer does not compute with weights that are "
             f"quantized so; received the policy {policy!r}"
         )
 
     def quantize(self, mode: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Refuse: only Dense, EinsumDense and Embedding are quantized.
+        """Raise: only Dense, EinsumDense and Embedding support quantization.
 
         Raises:
-            UnsupportedError: always, but ArgumentError for a mode that Keras has not.
+            UnsupportedError: always, or ArgumentError for a mode that Keras does not
+                have.
         """
         if mode is not None and mode not in _MODES:
             raise unknown_choice("quantize: Invalid quantization mode", mode, _MODES)

@@ -1,7 +1,7 @@
-"""Quantized layers inside of a layer whose config does not describe them.
+"""Quantized sublayers of layers whose config does not describe them.
 
-A layer of a user makes its parts itself. Its config cannot tell that they were
-quantized later, so that the description of the layer does.
+A user's layer creates its sublayers itself. Its config does not contain their later
+quantization, so the description of the layer does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MACHINERY = frozenset(("_arguments", "_arrivals", "_losses", "_owned", "_walk")
 
 
 def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:
-    """Return a description of the quantized layers inside of a layer, or None."""
+    """Return a description of the quantized sublayers of a layer, or None."""
     inner = layer._flatten_layers(include_self=False)
     if not any(_mode(part) for part in inner):
         return None
@@ -38,9 +38,9 @@ def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:
 
 
 def quantize_parts(layer: Any, described: list[dict[str, Any]]) -> None:
-    """Quantize the layers inside of a layer as they are described.
+    """Quantize the sublayers of a layer as described.
 
-    Parts that the layer does not have yet are left out.
+    Sublayers that do not exist yet are skipped.
     """
     for each in described:
         part = _at(layer, each["path"])
@@ -54,12 +54,12 @@ def quantize_parts(layer: Any, described: list[dict[str, Any]]) -> None:
 
 
 def _mode(part: Any) -> str | None:
-    """How a layer is quantized; None if it is not."""
+    """Return the quantization mode of a layer, or None."""
     return getattr(part, "quantization_mode", None)
 
 
 def _parts(value: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
-    """Every layer inside of a layer or a container, with its path."""
+    """Return every sublayer of a layer or a container, with its path."""
     for key, child in _children(value):
         is_layer = isinstance(child, StateOwner)
         if not (is_layer or isinstance(child, (list, tuple, dict))):
@@ -81,7 +81,7 @@ def _children(value: Any) -> list[tuple[str | int, Any]]:
 
 
 def _at(layer: Any, path: list[str | int]) -> Any:
-    """The layer at a path, or None."""
+    """Return the layer at a path, or None."""
     found = layer
     for key in path:
         found = dict(_children(found)).get(key)

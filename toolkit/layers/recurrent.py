@@ -1,4 +1,4 @@
-"""SimpleRNN, GRU and LSTM: recurrent layers of the cells of this package."""
+"""SimpleRNN, GRU and LSTM: recurrent layers with the cells of this package."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NOT_OF_CELL = (*_OF_LAYER, "use_cudnn", "self", "kwargs", "__class__")
 
 
 class OfCell(RNN):
-    """An RNN whose arguments are its own and those of its cell.
+    """RNN with the arguments of its cell.
 
     Args:
-        given: all that the constructor was given, by name: its `locals()`.
+        given: all arguments of the constructor, by name: its `locals()`.
         cell_name: the name of the cell.
         use_cudnn: "auto" or False.
-        **kwargs: for RNN.
+        **kwargs: arguments of RNN.
     """
 
     cell_class: type[Cell]
@@ -50,7 +50,7 @@ class OfCell(RNN):
     ) -> None:
         of_cell = {name: given[name] for name in given if name not in _NOT_OF_CELL}
         own = {name: given[name] for name in _OF_LAYER if name in given}
-        # Both were hints on how to compute, which is not for the user to choose here.
+        # Both are hints for the implementation, which is not selectable.
         kwargs.pop("implementation", None)
         if use_cudnn not in ("auto", False):
             raise ArgumentError(
@@ -68,7 +68,7 @@ class OfCell(RNN):
 
 
 def of_cell(name: str) -> property:
-    """The property of a layer that is its cell's `name`."""
+    """Return a property that forwards to the cell's `name`."""
     return property(lambda self: getattr(self.cell, name), doc=f"The cell's {name}.")
 
 
@@ -77,40 +77,41 @@ for _name in _OF_CELL:
 
 
 class SimpleRNN(OfCell):
-    """A recurrent layer of SimpleRNNCell: `h' = activation(x @ W + h @ U + b)`.
+    """Recurrent layer of SimpleRNNCell: `h' = activation(x @ W + h @ U + b)`.
 
     Args:
-        units: extent of state and output.
+        units: the size of state and output.
         activation: a name or a function; None for none.
         use_bias: whether there is a bias.
-        kernel_initializer: how W, (features, units), starts.
-        recurrent_initializer: how U, (units, units), starts.
-        bias_initializer: how b, (units,), starts.
-        kernel_regularizer: a penalty on W.
-        recurrent_regularizer: a penalty on U.
-        bias_regularizer: a penalty on b.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to W after each update.
-        recurrent_constraint: applied to U after each update.
-        bias_constraint: applied to b after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        return_sequences: whether to return the outputs of all steps, or the last one.
-        return_state: whether to return the last state too.
-        go_backwards: whether to start at the last step.
-        stateful: whether each call starts with the state that the last one ended with.
-        unroll: whether to repeat the cell in the graph instead of looping.
-        seed: of the dropout.
+        kernel_initializer: initializer of W, (features, units).
+        recurrent_initializer: initializer of U, (units, units).
+        bias_initializer: initializer of b, (units,).
+        kernel_regularizer: regularizer of W.
+        recurrent_regularizer: regularizer of U.
+        bias_regularizer: regularizer of b.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of W, applied after each update.
+        recurrent_constraint: constraint of U, applied after each update.
+        bias_constraint: constraint of b, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last state.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final state of the previous call.
+        unroll: whether to unroll the loop in the graph.
+        seed: the seed of the dropout.
 
     Call arguments:
         sequences: (batch, steps, features).
         initial_state: [h], (batch, units); zeros if None.
-        mask: (batch, steps); steps where it is False leave the state as it is.
-        training: whether to drop.
+        mask: (batch, steps); steps with False leave the state unchanged.
+        training: whether to apply dropout.
 
     Returns:
-        (batch, units), or (batch, steps, units) if `return_sequences`; with the state
-        behind it in a tuple if `return_state`.
+        (batch, units), or (batch, steps, units) if `return_sequences`; a tuple with the
+        state if `return_state`.
 
     Example:
         >>> import toolkit
@@ -149,44 +150,46 @@ class SimpleRNN(OfCell):
 
 
 class GRU(OfCell):
-    """A gated recurrent unit along sequences; GRUCell has the formula.
+    """Gated recurrent unit (GRU) over sequences; see GRUCell for the formula.
 
     Args:
-        units: extent of state and output.
-        activation: of the candidate.
-        recurrent_activation: of the update and reset gates.
+        units: the size of state and output.
+        activation: the activation of the candidate.
+        recurrent_activation: the activation of the update and reset gates.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, 3 * units), starts.
-        recurrent_initializer: how the recurrent kernel, (units, 3 * units), starts.
-        bias_initializer: how the bias starts: (2, 3 * units) if `reset_after`, else
+        kernel_initializer: initializer of the kernel, (features, 3 * units).
+        recurrent_initializer: initializer of the recurrent kernel, (units, 3 * units).
+        bias_initializer: initializer of the bias: (2, 3 * units) if `reset_after`, else
             (3 * units,).
-        kernel_regularizer: a penalty on the kernel.
-        recurrent_regularizer: a penalty on the recurrent kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        recurrent_constraint: applied to the recurrent kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        seed: of the dropout.
-        return_sequences: whether to return the outputs of all steps, or the last one.
-        return_state: whether to return the last state too.
-        go_backwards: whether to start at the last step.
-        stateful: whether each call starts with the state that the last one ended with.
-        unroll: whether to repeat the cell in the graph instead of looping.
+        kernel_regularizer: regularizer of the kernel.
+        recurrent_regularizer: regularizer of the recurrent kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        recurrent_constraint: constraint of the recurrent kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last state.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final state of the previous call.
+        unroll: whether to unroll the loop in the graph.
         reset_after: whether the reset gate is applied after the matrix product.
         use_cudnn: "auto" or False.
 
     Call arguments:
         sequences: (batch, steps, features).
         initial_state: [h], (batch, units); zeros if None.
-        mask: (batch, steps); steps where it is False leave the state as it is.
-        training: whether to drop.
+        mask: (batch, steps); steps with False leave the state unchanged.
+        training: whether to apply dropout.
 
     Returns:
-        (batch, units), or (batch, steps, units) if `return_sequences`; with the state
-        behind it in a tuple if `return_state`.
+        (batch, units), or (batch, steps, units) if `return_sequences`; a tuple with the
+        state if `return_state`.
 
     Example:
         >>> import toolkit
@@ -232,43 +235,45 @@ class GRU(OfCell):
 
 
 class LSTM(OfCell):
-    """A long short-term memory along sequences; LSTMCell has the formula.
+    """Long short-term memory (LSTM) over sequences; see LSTMCell for the formula.
 
     Args:
-        units: extent of states and output.
-        activation: of the candidate and the cell state.
-        recurrent_activation: of the input, forget and output gates.
+        units: the size of states and output.
+        activation: the activation of the candidate and the cell state.
+        recurrent_activation: the activation of the input, forget and output gates.
         use_bias: whether there is a bias.
-        kernel_initializer: how the kernel, (features, 4 * units), starts.
-        recurrent_initializer: how the recurrent kernel, (units, 4 * units), starts.
-        bias_initializer: how the bias, (4 * units,), starts.
+        kernel_initializer: initializer of the kernel, (features, 4 * units).
+        recurrent_initializer: initializer of the recurrent kernel, (units, 4 * units).
+        bias_initializer: initializer of the bias, (4 * units,).
         unit_forget_bias: whether the forget gate's bias starts at 1.
-        kernel_regularizer: a penalty on the kernel.
-        recurrent_regularizer: a penalty on the recurrent kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the outputs.
-        kernel_constraint: applied to the kernel after each update.
-        recurrent_constraint: applied to the recurrent kernel after each update.
-        bias_constraint: applied to the bias after each update.
-        dropout: the part of the inputs that is dropped in training.
-        recurrent_dropout: the part of the state that is dropped in training.
-        seed: of the dropout.
-        return_sequences: whether to return the outputs of all steps, or the last one.
-        return_state: whether to return the last states too.
-        go_backwards: whether to start at the last step.
-        stateful: whether each call starts with the states that the last one ended with.
-        unroll: whether to repeat the cell in the graph instead of looping.
+        kernel_regularizer: regularizer of the kernel.
+        recurrent_regularizer: regularizer of the recurrent kernel.
+        bias_regularizer: regularizer of the bias.
+        activity_regularizer: regularizer of the outputs.
+        kernel_constraint: constraint of the kernel, applied after each update.
+        recurrent_constraint: constraint of the recurrent kernel, applied after each
+            update.
+        bias_constraint: constraint of the bias, applied after each update.
+        dropout: the fraction of the inputs to drop in training.
+        recurrent_dropout: the fraction of the state to drop in training.
+        seed: the seed of the dropout.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last states.
+        go_backwards: whether to process the steps in reverse order.
+        stateful: whether each call starts with the final states of the previous call.
+        unroll: whether to unroll the loop in the graph.
         use_cudnn: "auto" or False.
 
     Call arguments:
         sequences: (batch, steps, features).
         initial_state: [h, c], each (batch, units); zeros if None.
-        mask: (batch, steps); steps where it is False leave the states as they are.
-        training: whether to drop.
+        mask: (batch, steps); steps with False leave the states unchanged.
+        training: whether to apply dropout.
 
     Returns:
-        (batch, units), or (batch, steps, units) if `return_sequences`; with h and c
-        behind it in a tuple if `return_state`.
+        (batch, units), or (batch, steps, units) if `return_sequences`; a tuple with h
+        and c if `return_state`.
 
     Example:
         >>> import toolkit

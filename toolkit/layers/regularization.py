@@ -1,4 +1,4 @@
-"""Layers that disturb their inputs in training and pass them on otherwise."""
+"""Dropout and noise: layers that perturb their inputs in training only."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from toolkit.random.seeds import as_generator
 from toolkit.settings import standardize_data_format
 from toolkit.type_aliases import PolicyLike, Shape
 
-# What SELU tends to for small inputs: -alpha * scale of the paper.
+# The limit of SELU for small inputs: -alpha * scale of the paper.
 _SELU_LIMIT = -1.6732632423543772 * 1.0507009873554805
 
 
 class Dropout(Layer):
-    """In training, sets a random part of the inputs to 0 and scales the rest up.
+    """Dropout: in training, sets random inputs to 0 and scales the rest up.
 
-    What stays is divided by `1 - rate`, so that the expected sum does not change.
+    Kept inputs are divided by `1 - rate`, so that the expected sum does not change.
 
     Args:
-        rate: the part that is dropped, in [0, 1].
-        noise_shape: shape of the mask, to be broadcast; None inside it: as the inputs.
-        seed: an integer, for the same masks every time; or a SeedGenerator.
+        rate: the fraction to drop, in [0, 1].
+        noise_shape: shape of the mask, which broadcasts; None inside it: the extent of
+            the inputs.
+        seed: an integer, for reproducible masks, or a SeedGenerator.
 
     Call arguments:
-        training: whether to drop; otherwise the inputs are passed on.
+        training: whether to apply dropout; otherwise the layer is the identity.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -66,7 +67,7 @@ class Dropout(Layer):
         return random.dropout(inputs, self.rate, shape, self.seed_generator)
 
     def _noise_shape(self, inputs: Any) -> Any:
-        """The shape of the mask; None: that of the inputs."""
+        """Return the shape of the mask; None means the shape of the inputs."""
         if self.noise_shape is None:
             return None
         if len(self.noise_shape) != inputs.ndim:
@@ -98,14 +99,15 @@ def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
 
 
 class AlphaDropout(Dropout):
-    """Dropout that keeps mean and variance, for networks of SELU.
+    """Dropout that preserves mean and variance, for SELU networks.
 
     Args:
-        rate: the part that is dropped, in [0, 1].
-        noise_shape: shape of the mask, to be broadcast; None inside it: as the inputs.
+        rate: the fraction to drop, in [0, 1].
+        noise_shape: shape of the mask, which broadcasts; None inside it: the extent of
+            the inputs.
         seed: an integer or a SeedGenerator.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Reference: https://arxiv.org/abs/1706.02515
     """
@@ -113,7 +115,7 @@ class AlphaDropout(Dropout):
     def call(self, inputs: Any, training: bool = False) -> Any:
         if not training or self.rate == 0:
             return inputs
-        if self.rate == 1:  # the limit: no variance is left to keep
+        if self.rate == 1:  # the limit: the variance is 0
             return ops.zeros_like(inputs)
         shape = self._noise_shape(inputs) or inputs.shape
         kept = ops.greater_equal(
@@ -144,7 +146,7 @@ class _SpatialDropout(Dropout):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> _SpatialDropout:
-        """The layer of a config; the first files have `trainable` too."""
+        """Build a layer from a config; early files also contain `trainable`."""
         rest = {key: value for key, value in config.items() if key != "trainable"}
         return super().from_config(rest)
 
@@ -156,10 +158,10 @@ class _SpatialDropout(Dropout):
 
 
 class SpatialDropout1D(_SpatialDropout):
-    """Dropout that drops whole channels of a sequence.
+    """Dropout of whole channels of a sequence.
 
     Args:
-        rate: the part of the channels that is dropped, in [0, 1].
+        rate: the fraction of the channels to drop, in [0, 1].
         seed: an integer or a SeedGenerator.
         name, dtype: as for all layers.
 
@@ -179,11 +181,11 @@ class SpatialDropout1D(_SpatialDropout):
 
 
 class SpatialDropout2D(_SpatialDropout):
-    """Dropout that drops whole channels of images.
+    """Dropout of whole channels of images.
 
     Args:
-        rate: the part of the channels that is dropped, in [0, 1].
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        rate: the fraction of the channels to drop, in [0, 1].
+        data_format: "channels_last" or "channels_first"; the global setting if None.
         seed: an integer or a SeedGenerator.
         name, dtype: as for all layers.
 
@@ -194,11 +196,11 @@ class SpatialDropout2D(_SpatialDropout):
 
 
 class SpatialDropout3D(_SpatialDropout):
-    """Dropout that drops whole channels of volumes.
+    """Dropout of whole channels of volumes.
 
     Args:
-        rate: the part of the channels that is dropped, in [0, 1].
-        data_format: "channels_last" or "channels_first"; the global one if None.
+        rate: the fraction of the channels to drop, in [0, 1].
+        data_format: "channels_last" or "channels_first"; the global setting if None.
         seed: an integer or a SeedGenerator.
         name, dtype: as for all layers.
 
@@ -209,13 +211,13 @@ class SpatialDropout3D(_SpatialDropout):
 
 
 class GaussianNoise(Layer):
-    """In training, adds normal noise of mean 0.
+    """Additive Gaussian noise in training, with mean 0.
 
     Args:
         stddev: standard deviation of the noise.
         seed: an integer or a SeedGenerator.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
     """
 
     def __init__(self, stddev: float, seed: Seed = None, **kwargs: Any) -> None:
@@ -242,13 +244,13 @@ class GaussianNoise(Layer):
 
 
 class GaussianDropout(Layer):
-    """In training, multiplies with normal noise of mean 1.
+    """Multiplicative Gaussian noise in training, with mean 1.
 
     Args:
         rate: the variance of the noise is `rate / (1 - rate)`; in [0, 1).
         seed: an integer or a SeedGenerator.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
     """
 
     def __init__(self, rate: float, seed: Seed = None, **kwargs: Any) -> None:

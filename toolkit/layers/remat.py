@@ -1,4 +1,4 @@
-"""Rematerialization: values computed again for the gradient instead of being kept."""
+"""Rematerialization: recomputation of values in the backward pass to save memory."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _scopes = _Scopes()
 
 
 class RematScope:
-    """Layers that are made inside compute values again for the gradient.
+    """Scope whose new layers recompute values in the backward pass.
 
-    What a layer computes on the way to its outputs is then not kept until the gradient
-    is taken, which saves memory and costs time.
+    The intermediate values of such a layer are not stored for the gradient, which saves
+    memory and costs time.
 
     Args:
-        mode: which of the layers: "full": all; "activations": only the activation
-            function of those that have one; "larger_than": those with more elements in
-            their outputs than `output_size_threshold`; "list_of_layers": those named
-            in `layer_names`; None: none.
+        mode: the layers. "full": all; "activations": only the activation functions;
+            "larger_than": layers with more output elements than
+            `output_size_threshold`; "list_of_layers": the layers in `layer_names`;
+            None: none.
         output_size_threshold: for "larger_than".
         layer_names: for "list_of_layers".
 
@@ -73,12 +73,12 @@ class RematScope:
 
 
 def current_scope() -> RematScope | None:
-    """The innermost RematScope, or None."""
+    """Return the innermost RematScope, or None."""
     return _scopes.stack[-1] if _scopes.stack else None
 
 
 def rematerialized(layer: Any, call: Any, args: Any, kwargs: Any) -> Any:
-    """The `call` of a layer, with as much rematerialization as its scope wants."""
+    """Return the `call` of a layer, with the rematerialization of its scope."""
     scope = layer._remat_scope
     if scope is None or scope.mode is None:
         return call
@@ -109,7 +109,7 @@ def _with_activation_again(layer: Any, call: Any) -> Any:
 
 
 def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
-    """The number of elements of what a call with these tensors returns."""
+    """Return the number of output elements of a call with these tensors."""
     args, kwargs = tree.map_structure(
         lambda x: KerasTensor(x.shape, x.dtype) if isinstance(x, Tensor) else x,
         (args, kwargs),
@@ -121,13 +121,13 @@ def _output_size(layer: Any, args: Any, kwargs: Any) -> int:
 
 
 def remat(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function or layer be computed again when its gradient is taken.
+    """Recompute a function or layer in the backward pass.
 
-    What it computes between inputs and outputs is not kept until then. The second time
-    it sees the same state of Variables, seeds included, and leaves none behind.
+    Its intermediate values are not stored. The second run reads the same values of
+    Variables, seeds included, and changes none.
 
     Args:
-        f: takes tensors, or nests of them, and returns some.
+        f: a function of tensors, or nests of them, that returns such.
 
     Example:
         >>> import toolkit
@@ -152,7 +152,7 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Reads:
-    """Takes the place of tapes: keeps nothing but what Variables were read as first."""
+    """Tape that only records the first value read from each Variable."""
 
     def __init__(self) -> None:
         self.first: dict[Variable, Tensor] = {}
@@ -164,11 +164,11 @@ class _Reads:
         return False
 
     def record(self, *application: Any) -> None:
-        """Nothing: this is what will be computed again."""
+        """Do nothing: this operation will be recomputed."""
 
 
 class _Again(StatelessScope):
-    """Variables as they were; what is assigned to them is a value of its own."""
+    """Variables with their earlier values; assignments stay local."""
 
     def write(self, variable: Variable, tensor: Tensor) -> None:
         before = self.writes.get(variable)
@@ -180,18 +180,18 @@ class _Again(StatelessScope):
 
 
 class _Application:
-    """One call of a function that is to be computed again for the gradient."""
+    """One call of a rematerialized function."""
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function = function
         self.leaves = [value_now(x) for x in tree.flatten((args, kwargs))]
         self.structure = args, kwargs
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
-        # What a call inside of layers depends on besides.
+        # Other state that a call inside of layers depends on.
         self.surroundings = context.layer, context.training, state.autocast
 
     def record(self, tapes: Any) -> Any:
-        """The outputs, as results of one operation on the tapes."""
+        """Record the call as one operation on the tapes and return its outputs."""
         reads = _Reads()
         kept = _all_losses()
         state.tapes = (reads,)
@@ -258,7 +258,7 @@ def _all_losses() -> dict[Any, list[Any]]:
 
 
 def _added_losses(kept: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
-    """The layers and places of the losses that were added since."""
+    """Return the layers and indices of the losses that were added since."""
     layers = sorted(with_losses, key=id)
     return [
         (layer, i)
@@ -269,9 +269,9 @@ def _added_losses(kept: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
 
 
 def _after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`xs`, in a graph as values that exist only once a gradient does.
+    """Make `xs` depend on the gradients, so that the graph recomputes after them.
 
-    Else what is computed from them would be shared with what was computed before.
+    Otherwise common subexpressions would be shared with the first computation.
     """
     known = next((g for g in gs if g.size), None)
     if state.trace is None or known is None:

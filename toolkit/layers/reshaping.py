@@ -1,4 +1,4 @@
-"""Layers that move, repeat or leave out elements, without arithmetic."""
+"""Layers that move, repeat or remove elements without arithmetic."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from toolkit.type_aliases import IntOrInts
 
 
 class Flatten(Layer):
-    """All axes but the batch joined into one.
+    """Flattening of all axes except the batch.
 
     Args:
-        data_format: "channels_first" puts the channels last before joining; the global
-            one if None.
+        data_format: "channels_first" moves the channels to the end first; the global
+            setting if None.
 
     Input shape: (batch, ...).
-    Output shape: (batch, features); inputs without features get one.
+    Output shape: (batch, features), also for inputs without features: (batch, 1).
 
     Example:
         >>> import toolkit
@@ -46,14 +46,13 @@ class Flatten(Layer):
 
 
 class Reshape(Layer):
-    """The same elements of each sample in another shape.
+    """Reshaping of each sample.
 
     Args:
-        target_shape: without the batch; one extent may be -1.
+        target_shape: the shape without the batch; one extent can be -1.
 
     Input shape: (batch, ...).
-    Output shape: (batch, *target_shape). The mask of the inputs stays if the axes that
-    it has stay.
+    Output shape: (batch, *target_shape). The mask is kept if its axes stay unchanged.
 
     Example:
         >>> import toolkit
@@ -94,7 +93,7 @@ class Reshape(Layer):
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the mask if its axes stay as they are, else None."""
         if mask is None or None in inputs.shape[1:]:
-            return None  # of symbols without extents it is not known
+            return None  # unknown for symbols without extents
         if self._target(inputs)[: mask.ndim - 1] == tuple(inputs.shape[1 : mask.ndim]):
             return mask
         return self._warn_of_mask()
@@ -111,11 +110,11 @@ class Reshape(Layer):
 
 
 class Permute(Layer):
-    """The axes of each sample in another order.
+    """Permutation of the axes of each sample.
 
     Args:
-        dims: a permutation of 1, 2, ...; axis 0, the batch, stays. The mask of the
-            inputs is permuted too, if the axes that it has still come first.
+        dims: a permutation of 1, 2, ...; axis 0, the batch, is fixed. The mask is
+            permuted, too, if its axes are still first.
 
     Example:
         >>> import toolkit
@@ -135,7 +134,7 @@ class Permute(Layer):
         self._pass_masks_only()
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
-        """Return the mask, its axes permuted; None if they would not come first."""
+        """Return the mask with permuted axes; None if they are no longer first."""
         if mask is None:
             return None
         axes = self.dims[: mask.ndim - 1]
@@ -148,10 +147,10 @@ class Permute(Layer):
 
 
 class RepeatVector(Layer):
-    """Each vector n times.
+    """Repetition of each vector n times.
 
     Args:
-        n: how often.
+        n: the number of repetitions.
 
     Input shape: (batch, features).
     Output shape: (batch, n, features).

@@ -1,4 +1,4 @@
-"""Recurrent layers: a cell carried along the steps of sequences."""
+"""Recurrent layers: a cell applied to the steps of sequences."""
 
 from __future__ import annotations
 
@@ -31,30 +31,32 @@ from toolkit.layers.tracking import no_tracking
 
 
 class RNN(WithParts, Layer):
-    """A recurrent layer made of any cell.
+    """Recurrent layer with any cell.
 
     Args:
         cell: a layer with `call(inputs, states) -> (output, new states)`, `state_size`
-            (an integer or a list) and maybe `output_size` and
-            `get_initial_state(batch_size)`; or a list of cells, to be stacked.
-        return_sequences: whether to return the outputs of all steps, or the last one.
-        return_state: whether to return the last states too.
-        go_backwards: whether to start at the last step; outputs are then in that order.
-        stateful: whether each call starts with the states that the last one ended with.
-        unroll: whether to repeat the cell in the graph instead of looping.
+            (an integer or a list) and optionally `output_size` and
+            `get_initial_state(batch_size)`; or a list of cells, which are stacked.
+        return_sequences: whether to return the outputs of all steps, or only the last
+            one.
+        return_state: whether to also return the last states.
+        go_backwards: whether to process the steps in reverse order; outputs have that
+            order.
+        stateful: whether each call starts with the final states of the previous call.
+        unroll: whether to unroll the loop in the graph.
         zero_output_for_mask: whether the output of a masked step is 0; otherwise it is
-            that of the step before.
+            the output of the previous step.
 
     Call arguments:
-        sequences: (batch, steps, features); for a cell of your own also a structure of
-            such tensors, of which the cell gets each step.
+        sequences: (batch, steps, features); for a custom cell also a structure of such
+            tensors, of which the cell receives each step.
         initial_state: a list of states; zeros if None.
-        mask: (batch, steps); steps where it is False leave the states as they are.
+        mask: (batch, steps); steps with False leave the states unchanged.
         training: passed to the cell, for its dropout.
 
     Returns:
-        (batch, units), or (batch, steps, units) if `return_sequences`; with the states
-        behind it in a tuple if `return_state`.
+        (batch, units), or (batch, steps, units) if `return_sequences`; a tuple with the
+        states if `return_state`.
 
     Example:
         >>> import toolkit
@@ -98,7 +100,7 @@ class RNN(WithParts, Layer):
 
     @property
     def state_size(self) -> list[Any]:
-        """The extents of the cell's states."""
+        """Return the sizes of the cell's states."""
         size = self.cell.state_size
         return list(size) if isinstance(size, (list, tuple)) else [size]
 
@@ -117,7 +119,7 @@ class RNN(WithParts, Layer):
                 f"{type(self).__name__} {self.name!r}: stateful=True needs a fixed "
                 f"batch size; received shape {tuple(shape)}"
             )
-        # They are no weights: files do not hold them.
+        # They are not weights: files do not contain them.
         with no_tracking(), no_trace():
             self.states = tree.map_structure(
                 lambda x: Variable(
@@ -127,7 +129,7 @@ class RNN(WithParts, Layer):
             )
 
     def get_initial_state(self, batch_size: int) -> list[Any]:
-        """The states before the first step: the cell's, or zeros."""
+        """Return the initial states: from the cell, or zeros."""
         initial = getattr(self.cell, "get_initial_state", None)
         if initial is None:
             dtype = self.cell.compute_dtype
@@ -136,7 +138,7 @@ class RNN(WithParts, Layer):
         return list(found) if tree.is_nested(found) else [found]
 
     def reset_state(self) -> None:
-        """Start the next call of a stateful layer with zeros."""
+        """Reset the states of a stateful layer to zeros."""
         for variable in tree.flatten(self.states) if self.states else ():
             variable.assign(ops.zeros(variable.shape, dtype=variable.dtype))
 
@@ -152,7 +154,8 @@ class RNN(WithParts, Layer):
         if self._input_spec is None:
             _check_ranks(self, tree.map_structure(lambda x: x.shape, sequences))
         states = self._first_states(sequences, initial_state)
-        # Steps lead before they are projected: less is moved, and each is in one piece.
+        # Transpose steps to the front before the projection: this moves less data, and
+        # each step is contiguous.
         xs = tree.map_structure(_time_first, sequences)
         xs, step = step_function(self.cell, xs, training)
         mask = next((m for m in tree.flatten(mask) if m is not None), None)
@@ -193,7 +196,7 @@ class RNN(WithParts, Layer):
     def _loop(
         self, xs: Any, step: Any, states: list[Any], mask: Any, training: bool | None
     ) -> tuple[Any, Any, Any]:
-        """The last output, all outputs (None if not wanted), and the last states."""
+        """Return the last output, all outputs (or None), and the last states."""
         size = extents(getattr(self.cell, "output_size", None) or self.state_size[0])
         batch = tree.flatten(xs)[0].shape[1]
         zeros = ops.zeros((batch, *size), dtype=self.cell.compute_dtype)
@@ -232,7 +235,7 @@ class RNN(WithParts, Layer):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """The shape of the output, and those of the states if they are returned."""
+        """Return the shape of the output, and of the states if they are returned."""
         batch, steps = first_shape(sequences_shape)[:2]
         size = extents(output_size_of(self.cell))
         shape = (batch, steps, *size) if self.return_sequences else (batch, *size)
@@ -246,14 +249,14 @@ class RNN(WithParts, Layer):
 
 
 def _takes_structures(cell: Any) -> bool:
-    """Return whether a cell may take several inputs: cells of this package do not."""
+    """Return whether a cell accepts several inputs; cells of this package do not."""
     while isinstance(cell, StackedRNNCells):
         cell = cell.cells[0]
     return not isinstance(cell, Cell)
 
 
 def _check_ranks(layer: Layer, shapes: Any) -> None:
-    """Raise unless there are axes for the batch, the steps and, of one input, more."""
+    """Raise unless there are axes for batch, steps and (of one input) features."""
     least = 3 if is_shape(shapes) else 2
 
     def check(shape: Any) -> None:
@@ -267,32 +270,32 @@ def _check_ranks(layer: Layer, shapes: Any) -> None:
 
 
 def _state_shapes(batch: int | None, size: Any) -> Any:
-    """The shape of one state, or of the states of each stacked cell."""
+    """Return the shape of one state, or of the states of each stacked cell."""
     if isinstance(size, (list, tuple)):
         return [_state_shapes(batch, n) for n in size]
     return (batch, size)
 
 
 def _time_first(x: Any) -> Any:
-    """Batch and steps exchanged."""
+    """Swap batch and steps."""
     return ops.swapaxes(x, 0, 1)
 
 
 def _where_kept(mask: Any, new: Any, old: Any) -> Any:
-    """`new` for the samples where the mask is true."""
+    """Return `new` where the mask is True, else `old`."""
     shape = (mask.shape[0], *(1,) * (new.ndim - 1))
     return ops.where(ops.reshape(mask, shape), new, old)
 
 
 def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, Any]:
-    """What a cell is fed with, for all steps, and its function of one step and states.
+    """Return the inputs of the loop for all steps, and the function of one step.
 
-    Cells of this package project all steps at once, and drop the same elements in each.
+    Cells of this package project all steps at once, and use one dropout mask for all.
 
     Args:
-        cell: of a recurrent layer.
+        cell: the cell of a recurrent layer.
         inputs: (steps, batch, ...).
-        training: whether to drop.
+        training: whether to apply dropout.
     """
     if _is_projected(cell):
         masks = cell.dropout_masks(inputs.shape[1], inputs.shape[-1], training)
@@ -304,19 +307,19 @@ def step_function(cell: Any, inputs: Any, training: bool | None) -> tuple[Any, A
 
 
 def _is_projected(cell: Any) -> bool:
-    """Whether the inputs of all steps are projected at once, in the layer's dtypes."""
+    """Return whether all steps are projected at once, in the layer's dtypes."""
     return is_stepped(cell) and cell.dtype_policy == context.layer.dtype_policy
 
 
 def _dropping_calls(
     cell: Any, sequences: Any, states: Any
 ) -> list[tuple[Any, Any, Any]]:
-    """The cells that drop in their `call`, with a step's inputs and first state.
+    """Return the cells with dropout in `call`, with inputs and initial state of a step.
 
     Args:
-        cell: of a recurrent layer.
+        cell: the cell of a recurrent layer.
         sequences: (batch, steps, ...).
-        states: of the layer.
+        states: the states of the layer.
     """
     stacked = isinstance(cell, StackedRNNCells)
     cells = cell.cells if stacked else [cell]

@@ -1,4 +1,4 @@
-"""Layers as configs, and back."""
+"""Serialization of layers to configs."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from toolkit.layers.layer import Layer
 
 
 def serialize(layer: Any) -> Any:
-    """The layer as a dict of plain values that `deserialize` reads."""
+    """Return a layer as a dict of plain values that `deserialize` reads."""
     return serialization.serialize_keras_object(layer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Layer:
-    """The layer that `serialize` described, unbuilt.
+    """Build an unbuilt layer from the result of `serialize`.
 
     Raises:
-        ArgumentError: if the config describes something else.
+        ArgumentError: if the config describes an object of another kind.
     """
     layer = serialization.deserialize_keras_object(config, custom_objects)
     if not isinstance(layer, Layer):

@@ -1,4 +1,4 @@
-"""SpectralNormalization: a layer whose weight has spectral norm 1."""
+"""SpectralNormalization: a wrapper that keeps a weight's spectral norm at 1."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from toolkit.layers.wrappers import Wrapper
 
 
 class SpectralNormalization(Wrapper):
-    """A layer whose kernel is divided by its largest singular value while training.
+    """Wrapper that divides a kernel by its largest singular value in training.
 
-    That value is estimated by power iterations, which go on from step to step.
+    Power iterations estimate that value; they continue from step to step.
 
     Args:
-        layer: one that has a `kernel` or `embeddings`.
-        power_iterations: how many of them in each step.
+        layer: a layer that has a `kernel` or `embeddings`.
+        power_iterations: the number of power iterations per step.
 
     Call arguments:
-        training: whether to normalize the kernel before it is used.
+        training: whether to normalize the kernel before the call.
 
-    Output shape: that of the layer.
+    Output shape: the output shape of the layer.
 
     Example:
         >>> import toolkit
@@ -45,7 +45,7 @@ class SpectralNormalization(Wrapper):
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
         self.input_spec = InputSpec(min_ndim=1, axes={-1: input_shape[-1]})
-        # The Variable itself, also where an adaptation is added to it.
+        # Use the Variable directly, without the term of an adapter.
         for name in ("_kernel", "kernel", "_embeddings"):
             if hasattr(self.layer, name):
                 self.kernel: Any = getattr(self.layer, name)
@@ -66,14 +66,14 @@ class SpectralNormalization(Wrapper):
     def call(self, inputs: Any, training: bool = False) -> Any:
         if training:
             vector, kernel = self.normalized_weights()
-            # A kernel of zeros has no direction, and stays.
+            # A zero kernel has no direction, and stays unchanged.
             empty = ops.all(ops.equal(self.kernel, 0))
             self.vector_u.assign(ops.where(empty, self.vector_u, vector))
             self.kernel.assign(ops.where(empty, self.kernel, kernel))
         return ops.cast(self.layer(inputs), inputs.dtype)
 
     def normalized_weights(self) -> tuple[Any, Any]:
-        """The new singular vector, and the kernel divided by its singular value."""
+        """Return the new singular vector, and the kernel over its singular value."""
         kernel = ops.convert_to_tensor(self.kernel.value)
         weights = ops.reshape(kernel, (-1, kernel.shape[-1]))
         u = ops.convert_to_tensor(self.vector_u.value)

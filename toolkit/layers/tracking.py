@@ -1,4 +1,4 @@
-"""What a layer owns: variables, layers, metrics and seeds in attributes, and losses."""
+"""Tracking of a layer's state: variables, sublayers, metrics, seeds and losses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from toolkit.thread_state import ThreadState
 
 T = TypeVar("T")
 
-# Layers that hold losses of `add_loss`: mostly none, and then clearing costs nothing.
+# Layers with losses of `add_loss`: usually none, and then clearing costs nothing.
 with_losses: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -33,19 +33,19 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 class _Tracking(ThreadState):
     on = True
-    walking = False  # whether what a method finds is part of what another one finds
+    walking = False  # whether a walk is part of the result of another walk
 
 
 _tracking = _Tracking()
 
 
 def no_tracking() -> AbstractContextManager[None]:
-    """A context in which the attributes that are set belong to no layer."""
+    """Return a context in which new attributes are not tracked."""
     return _tracking.inside(on=False)
 
 
 def unique(values: Iterator[T] | list[T]) -> list[T]:
-    """`values` without repetitions, by identity."""
+    """Return `values` without repetitions, by identity."""
     return list({id(value): value for value in values}.values())
 
 
@@ -54,7 +54,7 @@ def _items(container: Any) -> Iterable[Any]:
 
 
 def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
-    """What can be owned inside of `value`, in order."""
+    """Return the trackable objects in `value`, in order."""
     if isinstance(value, _STATE):
         yield value
     elif isinstance(value, _CONTAINERS) and id(value) not in seen:
@@ -65,13 +65,13 @@ def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 class Walk:
-    """What methods found in an owner and all that it owns, and whether it still holds.
+    """Cached results of walks over an owner and its state.
 
-    It does as long as no owner tracks or forgets anything, and the lists and dicts that
-    were walked hold the same objects.
+    They are valid until an owner tracks or untracks an object, or a walked list or dict
+    changes.
     """
 
-    changes = 0  # how often an owner has tracked or forgotten something
+    changes = 0  # the number of changes of tracked objects
 
     def __init__(self, owner: StateOwner) -> None:
         self.owner = owner
@@ -95,7 +95,7 @@ class Walk:
             self._watch(part, seen)
 
     def holds_for(self, owner: StateOwner) -> bool:
-        """Whether another walk would find the same in `owner`."""
+        """Return whether the cached results are still valid for `owner`."""
         if self.owner is not owner or self._changes != Walk.changes:
             return False
         for container, _, ids in self._containers:
@@ -104,12 +104,12 @@ class Walk:
         return True
 
     def __reduce__(self) -> Any:
-        """Nothing: copies and pickles of an owner walk anew."""
+        """Drop the cache in copies and pickles."""
         return type(None), ()
 
 
 def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
-    """A method that walks over all that is owned, done again only after changes."""
+    """Cache a method that walks over all state; changes invalidate the result."""
 
     @wraps(find)
     def wrapper(self: Any) -> list[T]:
@@ -130,19 +130,18 @@ def remembered(find: Callable[[Any], list[T]]) -> Callable[[Any], list[T]]:
 
 
 class StateOwner:
-    """Base of layers: finds state in attributes, also inside lists, tuples and dicts.
+    """Base class of layers: tracks state in attributes, lists, tuples and dicts.
 
-    A list, dict, OrderedDict or set that is assigned, alone or in a tuple, becomes one
-    that tells of what comes to it later: a copy, as in Keras. Containers of other
-    classes stay, and are looked through when something else comes, or someone asks.
+    An assigned list, dict, OrderedDict or set, alone or in a tuple, is replaced by a
+    copy that reports its changes, as in Keras. Containers of other classes are searched
+    whenever state is assigned or read.
     """
 
     activity_regularizer: Any = None
-    # What `add_loss` was given, each with the trace or scope it was added in:
-    # elsewhere it has no value.
+    # The losses of `add_loss`, each with its trace or scope: it has no value elsewhere.
     _losses: list[tuple[Any, Tensor]]
-    _owned: list[Any]  # attributes that are or may hold state
-    _arrivals: Arrivals  # the state in them, in order of arrival
+    _owned: list[Any]  # attributes that hold or can hold state
+    _arrivals: Arrivals  # their state, in order of arrival
     _locked = False
     _trainable = True
     _walk: Walk | None = None
@@ -151,7 +150,7 @@ class StateOwner:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         make = super().__new__
-        bare = make is object.__new__  # which takes no arguments
+        bare = make is object.__new__  # object.__new__ takes no arguments
         instance = make(cls) if bare else make(cls, *args, **kwargs)
         instance.__dict__["_owned"] = []
         instance.__dict__["_arrivals"] = Arrivals()
@@ -163,7 +162,7 @@ class StateOwner:
 
     def __setattr__(self, name: str, value: Any) -> None:
         members = self.__dict__
-        # What a property is set to belongs to where its setter puts that.
+        # The setter of a property decides where its value is stored.
         if _tracking.on and not hasattr(getattr(type(self), name, None), "__set__"):
             old = members.get(name)
             if value is not old:
@@ -180,7 +179,7 @@ class StateOwner:
         object.__delattr__(self, name)
 
     def _own(self, value: Any) -> None:
-        """Track `value` if it is or may hold state."""
+        """Track `value` if it holds or can hold state."""
         if isinstance(value, (list, dict, set)):
             self._note_arrivals([value])
             if not any(container is value for container in self._owned):
@@ -204,19 +203,19 @@ class StateOwner:
                 self._own(item)
 
     def _disown(self, name: str, value: Any) -> None:
-        """Forget `value` unless another attribute holds it."""
+        """Untrack `value` unless another attribute holds it."""
         others = (held for key, held in self.__dict__.items() if key != name)
         if not any(held is value for held in others):
             self._keep([part for part in self._owned if part is not value])
 
     def _keep(self, owned: list[Any]) -> None:
-        """Own no more than this, which is part of what is owned."""
+        """Reduce the tracked objects to this subset."""
         if len(owned) != len(self._owned):
             self.__dict__["_owned"] = owned
             Walk.changes += 1
 
     def _note_arrivals(self, values: Iterable[Any]) -> None:
-        """Note state that comes, behind what came to containers that do not tell."""
+        """Record new state, after the state of containers that report no changes."""
         silent = [
             part
             for part in self._owned
@@ -229,25 +228,25 @@ class StateOwner:
                 Walk.changes += self._arrivals.add(leaf)
 
     def _forget_arrivals(self, values: Iterable[Any]) -> None:
-        """Let state that has left a container come last when it comes again."""
+        """Let removed state be last when it is added again."""
         for value in values:
             for leaf in _leaves(value, set()):
                 self._arrivals.forget(leaf)
                 Walk.changes += 1
 
     def _arrived(self) -> list[tuple[Any, bool]]:
-        """All state, in order of arrival, and whether it came trainable."""
+        """Return all state in order of arrival, with its trainable flag on arrival."""
         seen: set[int] = set()
         return self._arrivals.sort(
             leaf for value in self._owned for leaf in _leaves(value, seen)
         )
 
     def _owned_of(self, kind: type[T]) -> list[T]:
-        """The state of one kind, in order of arrival."""
+        """Return the state of one kind, in order of arrival."""
         return [x for x, _ in self._arrived() if isinstance(x, kind)]
 
     def _own_variables(self) -> list[Variable]:
-        """This layer's variables without its parts': those born trainable first."""
+        """Return this layer's variables without sublayers; trainable ones first."""
         came = [pair for pair in self._arrived() if isinstance(pair[0], Variable)]
         return [v for v, trainable in sorted(came, key=lambda pair: not pair[1])]
 
@@ -257,7 +256,7 @@ class StateOwner:
     def _flatten_layers(
         self, include_self: bool = True, recursive: bool = True
     ) -> list[Any]:
-        """The layers inside, depth first."""
+        """Return the sublayers, depth first."""
         layers = self._all_layers() if recursive else [self, *self._sublayers()]
         return layers[0 if include_self else 1 :]
 
@@ -269,7 +268,7 @@ class StateOwner:
     @property
     @remembered
     def variables(self) -> list[Variable]:
-        """All state: weights, and the seeds of random layers."""
+        """Return all state: weights, and the seeds of random layers."""
         own = [
             *self._own_variables(),
             *(s.state for s in self._owned_of(SeedGenerator)),
@@ -281,33 +280,33 @@ class StateOwner:
     @property
     @remembered
     def weights(self) -> list[Variable]:
-        """The weights of this layer, then those of the layers inside; no seeds."""
+        """Return the weights of this layer, then of the sublayers, without seeds."""
         inner = (v for part in self._sublayers() for v in part.weights)
         return unique([*self._own_variables(), *inner])
 
     @property
     def trainable_variables(self) -> list[Variable]:
-        """The variables that an optimizer changes; none if the layer is frozen."""
+        """Return the variables that an optimizer updates; none if frozen."""
         return [v for v in self.variables if v.trainable] if self.trainable else []
 
     @property
     def non_trainable_variables(self) -> list[Variable]:
-        """The variables that no optimizer changes, seeds included."""
+        """Return the variables that no optimizer updates, seeds included."""
         return [v for v in self.variables if not (self.trainable and v.trainable)]
 
     @property
     def trainable_weights(self) -> list[Variable]:
-        """The weights that an optimizer changes; none if the layer is frozen."""
+        """Return the weights that an optimizer updates; none if frozen."""
         return [v for v in self.weights if v.trainable] if self.trainable else []
 
     @property
     def non_trainable_weights(self) -> list[Variable]:
-        """The weights that no optimizer changes."""
+        """Return the weights that no optimizer updates."""
         return [v for v in self.weights if not (self.trainable and v.trainable)]
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers may change this layer and those inside; settable."""
+        """Return whether optimizers update this layer and its sublayers; settable."""
         return self._trainable
 
     @trainable.setter
@@ -322,17 +321,17 @@ class StateOwner:
     @property
     @remembered
     def metrics(self) -> list[Metric]:
-        """The metrics of this layer and of those inside."""
+        """Return the metrics of this layer and its sublayers."""
         inner = (m for layer in self._sublayers() for m in layer.metrics)
         return unique([*self._owned_of(Metric), *inner])
 
     @property
     def metrics_variables(self) -> list[Variable]:
-        """The variables of `metrics`."""
+        """Return the variables of `metrics`."""
         return [v for metric in self.metrics for v in metric.variables]
 
     def add_metric(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: metrics are attributes of a layer, or given to `compile`.
+        """Raise: metrics are attributes of a layer, or arguments of `compile`.
 
         Raises:
             UnsupportedError: always.
@@ -344,11 +343,11 @@ class StateOwner:
         )
 
     def get_weights(self) -> list[np.ndarray[Any, Any]]:
-        """Copies of the weights as NumPy arrays, in the order of `weights`."""
+        """Return copies of the weights as NumPy arrays, in the order of `weights`."""
         return [np.array(v._eager_value().numpy()) for v in self.weights]
 
     def set_weights(self, weights: Any) -> None:
-        """Set the weights from arrays, in the order of `weights`; all or none.
+        """Set all weights from arrays, in the order of `weights`, or none on error.
 
         Raises:
             ArgumentError: if there are more or fewer arrays than weights.
@@ -370,7 +369,7 @@ class StateOwner:
         assign_all(zip(own, weights, strict=True))
 
     def count_params(self) -> int:
-        """The number of elements of all weights."""
+        """Return the number of elements of all weights."""
         if not self.built:
             raise NotBuiltError(
                 f"{self.name}.count_params: the layer has no weights yet; "
@@ -379,7 +378,7 @@ class StateOwner:
         return sum(v.size for v in self.weights)
 
     def save_own_variables(self, store: Any) -> None:
-        """Put this layer's variables, without those of its parts, into `store`.
+        """Save this layer's variables, without sublayers, to `store`.
 
         Args:
             store: a mapping that takes arrays: "0", "1", ... in order.
@@ -388,7 +387,7 @@ class StateOwner:
             store[str(i)] = variable
 
     def load_own_variables(self, store: Any) -> None:
-        """Take this layer's variables, without those of its parts, from `store`."""
+        """Load this layer's variables, without sublayers, from `store`."""
         own = self._own_variables()
         if len(store.keys()) != len(own):
             hint = "" if self.built else " (it is not built)"
@@ -401,9 +400,9 @@ class StateOwner:
     # --- losses -----------------------------------------------------------------------
 
     def add_loss(self, loss: Any) -> None:
-        """Add a scalar, or several, to `losses`; call it inside `call`.
+        """Add a scalar, or several, to `losses`; use it in `call`.
 
-        Nothing is added while only shapes are being inferred.
+        During shape inference nothing is added.
         """
         for x in tree.flatten(loss):
             if not is_tensor(x):
@@ -419,7 +418,7 @@ class StateOwner:
 
     @property
     def losses(self) -> list[Tensor]:
-        """What the last call added, here and in layers inside, and weight penalties."""
+        """Return the losses of the last call, with sublayers, and weight penalties."""
         layers = self._flatten_layers()
         added = [
             loss
@@ -445,6 +444,6 @@ class StateOwner:
                 self.add_loss(loss)
 
 
-# What layers own, and what may hold that.
+# Types of state, and the types that can hold state.
 _STATE = Variable, StateOwner, Metric, SeedGenerator
 _HOLDERS = *_STATE, *_CONTAINERS

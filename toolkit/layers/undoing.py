@@ -1,4 +1,4 @@
-"""Layers as they were before something that failed."""
+"""Rollback of layers after an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolkit.layers.tracking import Walk
 
 
 class _State(NamedTuple):
-    """A layer's attributes, and what those that are lists or mappings hold."""
+    """Snapshot of a layer's attributes and of its lists and mappings."""
 
     layer: Any
     attributes: dict[str, Any]
@@ -19,10 +19,10 @@ class _State(NamedTuple):
 
 @contextmanager
 def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
-    """If the block raises, layers get back the attributes that they had.
+    """Roll back the attributes of layers if the block raises.
 
-    Lists and mappings among these hold what they held; other objects are the same ones,
-    with whatever was done to them. Until the end all that is replaced stays in memory.
+    Lists and mappings get their old contents. Other objects are not copied, so that
+    changes inside of them stay. Replaced objects stay in memory until the block ends.
     """
     before = [_state_of(layer) for layer in layers]
     try:
@@ -60,7 +60,7 @@ def _restore(state: _State) -> None:
 
 
 def _restore_mapping(mapping: MutableMapping[Any, Any], held: dict[Any, Any]) -> None:
-    """Give back what has changed alone: others may hold the mapping, too."""
+    """Restore only changed entries: other objects can hold the mapping, too."""
     for key in list(mapping):
         if key not in held or mapping[key] is not held[key]:
             del mapping[key]

@@ -1,4 +1,4 @@
-"""What most layers do with their arguments: check them, and make weights of them."""
+"""Helpers for layer arguments: validation, and creation of weights."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 def declare_weight(
     layer: Any, name: str, initializer: Any, regularizer: Any, constraint: Any
 ) -> None:
-    """Store how the weight `name` starts, is penalised and is constrained."""
+    """Store initializer, regularizer and constraint of the weight `name`."""
     setattr(layer, f"{name}_initializer", initializers.get(initializer))
     setattr(layer, f"{name}_regularizer", regularizers.get(regularizer))
     setattr(layer, f"{name}_constraint", constraints.get(constraint))
 
 
 def declare_weights(layer: Any, given: dict[str, Any], *names: str) -> None:
-    """The same for several weights, from all that a constructor was given, by name."""
+    """Declare several weights from the constructor's arguments, by name."""
     for name in names:
         how = ("initializer", "regularizer", "constraint")
         declare_weight(layer, name, *(given[f"{name}_{part}"] for part in how))
@@ -43,15 +43,15 @@ def create_weight(
     initializer: Any = None,
     **options: Any,
 ) -> Variable:
-    """Create the weight `name` as it was declared, maybe under another name.
+    """Create the weight `name` as declared, possibly under another name.
 
     Args:
-        layer: whose weight it is.
-        name: of the weight.
-        shape: of the weight.
-        declared: the name that it was declared with, if that is another one.
-        initializer: instead of the declared one.
-        options: of `add_weight`.
+        layer: the layer.
+        name: the name of the weight.
+        shape: the shape of the weight.
+        declared: the declared name, if it differs.
+        initializer: an initializer that replaces the declared one.
+        options: arguments of `add_weight`.
     """
     declared = declared or name
     return layer.add_weight(
@@ -65,7 +65,7 @@ def create_weight(
 
 
 def positive(layer: Any, argument: str, value: Any) -> int:
-    """`value`, checked to be an integer > 0."""
+    """Check that `value` is an integer > 0, and return it."""
     is_integer = hasattr(value, "__index__") and not isinstance(value, bool)
     if not is_integer or value <= 0:
         kind = ArgumentError if is_integer else ArgumentTypeError
@@ -77,14 +77,14 @@ def positive(layer: Any, argument: str, value: Any) -> int:
 
 
 def choice(layer: Any, argument: str, value: T, choices: Iterable[Any]) -> T:
-    """`value`, checked to be one of `choices`."""
+    """Check that `value` is one of `choices`, and return it."""
     if value not in choices:
         raise unknown_choice(f"{type(layer).__name__}: {argument}", value, choices)
     return value
 
 
 def fraction(layer: Any, argument: str, value: Any) -> float:
-    """`value`, checked to lie in [0, 1]."""
+    """Check that `value` is in [0, 1], and return it."""
     if not is_real(value) or not 0 <= value <= 1:
         raise ArgumentError(
             f"{type(layer).__name__}: Invalid value received for argument "
@@ -99,7 +99,7 @@ _KINDS = ("a non-negative", "a positive")
 def extents(
     layer: Any, argument: str, value: Any, rank: int, minimum: int = 1
 ) -> tuple[int, ...]:
-    """`value`, an integer or one for each of `rank` axes, as a tuple, checked."""
+    """Check `value`, an integer or one for each of `rank` axes; return a tuple."""
     values = (value,) * rank if hasattr(value, "__index__") else value
     try:
         values = tuple(map(index, values))
@@ -117,7 +117,7 @@ def extents(
 
 
 def known(layer: Any, shape: Any, axis: int = -1) -> int:
-    """The extent of `shape` along `axis`, which a weight depends on."""
+    """Return the extent of `shape` along `axis`; raise if it is unknown."""
     if not -len(shape) <= axis < len(shape) or shape[axis] is None:
         raise OutOfRangeError(
             f"{type(layer).__name__} {layer.name!r}: axis {axis} of the input tensor "

@@ -1,4 +1,4 @@
-"""Layers around another layer: Wrapper, TimeDistributed, Bidirectional."""
+"""Layers that wrap another layer: Wrapper, TimeDistributed, Bidirectional."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from toolkit.layers.weights import choice
 
 
 class Wrapper(WithParts, Layer):
-    """Base of layers that wrap another one, which they build.
+    """Base class of layers that wrap and build another one.
 
     Args:
-        layer: what is wrapped.
+        layer: the wrapped layer.
     """
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
@@ -34,26 +34,26 @@ class Wrapper(WithParts, Layer):
 
 
 class TimeDistributed(Wrapper):
-    """The same layer for every step of sequences.
+    """Wrapper that applies one layer to every step of sequences.
 
-    All steps go through the layer as one large batch, but one after the other where
-    each step counts: in training if the layer has state that a call moves, as
-    BatchNormalization takes and moves the statistics of each step; and if a call adds
-    losses, which are those of all steps then.
+    All steps are one large batch for the layer, with two exceptions that loop over the
+    steps. In training, if a call changes the layer's state (BatchNormalization updates
+    its statistics in each step). And if a call adds losses, which then include all
+    steps.
 
     Args:
-        layer: what is applied.
+        layer: the applied layer.
 
     Call arguments:
-        mask: (batch, steps), or (batch, steps, ...) for the axes of each step too. A
-            layer that takes a mask gets the part of each step. The outputs have the
-            mask that the layer gives them, else (batch, steps): where the mask of a
-            step is True anywhere.
-        training: passed on.
+        mask: (batch, steps), or (batch, steps, ...) with the axes of each step. A layer
+            with a mask argument receives the part of each step. The outputs have the
+            layer's mask, or else (batch, steps): whether the mask of a step is True
+            anywhere.
+        training: passed to the layer.
 
     Input shape: (batch, steps, ...).
-    Output shape: (batch, steps, ...), what the layer makes of each step, for each of
-    its outputs.
+    Output shape: (batch, steps, ...), the layer's output shape per step, for each
+    output.
 
     Example:
         >>> import toolkit
@@ -62,7 +62,7 @@ class TimeDistributed(Wrapper):
         (2, 10, 16)
     """
 
-    _adds_losses = False  # whether a call of the layer has added any
+    _adds_losses = False  # whether a call of the layer has added losses
 
     def __init__(self, layer: Any, **kwargs: Any) -> None:
         super().__init__(layer, **kwargs)
@@ -102,14 +102,14 @@ class TimeDistributed(Wrapper):
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the steps in which the mask of the inputs is True anywhere.
 
-        It is the mask of outputs for which the layer gives none.
+        It is the mask of outputs without a mask of the layer.
         """
         if mask is None or mask.ndim == 2:
             return mask
         return ops.any(mask, axis=tuple(range(2, mask.ndim)))
 
     def _one_by_one(self, inputs: Any, training: bool | None, mask: Any) -> Any:
-        """A call for each step."""
+        """Call the layer for each step."""
         outputs = [
             self._step(inputs[:, i], training, None if mask is None else mask[:, i])
             for i in range(inputs.shape[1])
@@ -133,8 +133,8 @@ class TimeDistributed(Wrapper):
     def _fits(self, mask: Any, inputs: Any) -> bool:
         """Return whether the layer can use the mask of its rows.
 
-        A mask of one axis tells which steps exist. Layers and models of this package
-        that get sequences expect a mask for the steps of these.
+        A mask of one axis marks the existing steps. Layers and models of this package
+        with sequence inputs expect a mask of the steps of these.
         """
         if mask.ndim > 1 or inputs.ndim < 3:
             return True
@@ -142,7 +142,7 @@ class TimeDistributed(Wrapper):
 
 
 def _with_mask(function: Any, x: Any, mask: Any) -> Any:
-    """Return the result of a function, with the mask that it gives for that of `x`."""
+    """Return the result of a function, with its mask computed from the mask of `x`."""
     result = function(x)
     if mask is not None:
         result._keras_mask = function(mask)
@@ -156,7 +156,7 @@ def _all_masks(tensors: Any) -> Any:
 
 
 def _moves_state(layer: Layer) -> bool:
-    """Whether a call in training may change Variables of a layer or of those in it."""
+    """Return whether a training call can change Variables of a layer."""
     return any(
         each.trainable and any(not v.trainable for v in each._own_variables())
         for each in layer._flatten_layers()
@@ -164,12 +164,12 @@ def _moves_state(layer: Layer) -> bool:
 
 
 def _joined(x: Any) -> Any:
-    """The first two axes as one."""
+    """Merge the first two axes."""
     return ops.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
 def _split(steps: Any, x: Any) -> Any:
-    """The first axis as two, (batch, steps)."""
+    """Split the first axis into (batch, step)."""
     return ops.reshape(x, (*steps, *x.shape[1:]))
 
 
@@ -183,23 +183,22 @@ _MERGE = {
 
 
 class Bidirectional(Layer):
-    """A recurrent layer in both directions of time.
+    """Wrapper that runs a recurrent layer in both directions.
 
     Args:
-        layer: a recurrent layer; a copy of it goes forward.
-        merge_mode: how outputs are joined: "concat", "sum", "mul", "ave"; None: a tuple
-            of both.
-        weights: first values of the weights: those of the forward layer, then those of
-            the backward one.
-        backward_layer: what goes backward; a copy of `layer` if None.
+        layer: a recurrent layer; a copy of it runs forward.
+        merge_mode: the combination of outputs: "concat", "sum", "mul", "ave"; None: a
+            tuple of both.
+        weights: initial weights: of the forward layer, then of the backward layer.
+        backward_layer: the backward layer; a copy of `layer` if None.
 
     Call arguments:
         sequences: (batch, steps, features).
-        initial_state: the states of the forward layer, then those of the backward one.
-        mask, training: passed to both.
+        initial_state: the states of the forward layer, then of the backward layer.
+        mask, training: passed to both layers.
 
     Returns:
-        what both return, joined; with all states behind it if `layer` returns states.
+        the combined outputs; followed by all states if `layer` returns states.
 
     Example:
         >>> import toolkit
@@ -225,7 +224,7 @@ class Bidirectional(Layer):
                     f"Bidirectional: expected a recurrent layer; received {given!r}"
                 )
         self.merge_mode: Any = choice(self, "merge_mode", merge_mode, _MERGE)
-        # Files hold weights apart, so they are no part of the config.
+        # Files store weights separately, so that the config does not contain them.
         self.__dict__["_arguments"] = {**(self._arguments or {}), "weights": None}
         self.forward_layer: Any = _copy(layer, "forward")
         if backward_layer is None:
@@ -295,7 +294,7 @@ class Bidirectional(Layer):
     def compute_output_shape(
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
-        """The shape of the joined outputs, and those of the states if returned."""
+        """Return the shape of the combined outputs, and of the states if returned."""
         found = self.forward_layer.compute_output_shape(sequences_shape)
         shape, states = found, ()
         if self.return_state:
@@ -308,7 +307,7 @@ class Bidirectional(Layer):
 
     @property
     def states(self) -> Any:
-        """The states of stateful layers, forward then backward; None before."""
+        """Return the states of stateful layers, forward then backward, or None."""
         parts = self.forward_layer.states, self.backward_layer.states
         return tuple(x for part in parts for x in part) if all(parts) else None
 
@@ -322,7 +321,7 @@ class Bidirectional(Layer):
         return outputs if len(outputs) > 1 else mask
 
     def reset_state(self) -> None:
-        """Start the next call of stateful layers with zeros."""
+        """Reset the states of stateful layers to zeros."""
         self.forward_layer.reset_state()
         self.backward_layer.reset_state()
 
@@ -330,7 +329,7 @@ class Bidirectional(Layer):
 
 
 def _copy(layer: Layer, direction: str, **changes: Any) -> Layer:
-    """A layer like `layer`, unbuilt, named after its direction."""
+    """Return an unbuilt copy of `layer`, named after its direction."""
     config = serialization.serialize_keras_object(layer)
     config.pop("build_config", None)
     name = f"{direction}_{layer.name.removeprefix(direction + '_')}"

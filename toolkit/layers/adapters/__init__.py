@@ -1,5 +1,5 @@
-"""Weights that are not kept as they are multiplied: of low rank, of 8 bits.
+"""Weights stored in another form than they are multiplied: low-rank or quantized.
 
-A layer with an adapter asks it for its product (`Weight.multiply`); the layers' own files
-show what they compute without one.
+A layer with an adapter computes its product with `Weight.multiply`. The layers' modules
+contain the computation without an adapter.
 """

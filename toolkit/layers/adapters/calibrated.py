@@ -1,4 +1,4 @@
-"""Weights that GPTQ or AWQ has rounded, and what is observed for that."""
+"""Weights quantized by GPTQ or AWQ, and the observation of inputs for it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from toolkit.quantizers.grouped import pack_int4, unpack_int4
 
 
 class ObservedWeight(Weight):
-    """A floating weight whose inputs are noted.
+    """Floating weight that records the inputs of its products.
 
     Args:
-        layer: whose weight it is.
-        layout: how the weight is a matrix.
-        observe: is given the inputs of each product, (count, rows).
+        layer: the layer of the weight.
+        layout: the conversion of the weight to a matrix.
+        observe: a function that receives the inputs of each product, (count, rows).
     """
 
     def __init__(
@@ -43,10 +43,11 @@ class ObservedWeight(Weight):
 
 
 class CalibratedWeight(WholeWeight):
-    """Whole numbers of a matrix in groups of rows, in Keras's Variables.
+    """Quantized matrix in groups of rows, in the Variables of Keras.
 
-    `(number - zero) * scale`, divided by the row's scale for AWQ. Columns are first in
-    the Variables; two numbers of 4 bits from neighbouring columns share a byte.
+    The value is `(number - zero) * scale`, divided by the row's scale for AWQ. The
+    Variables have columns as their first axis. Two 4-bit numbers from neighbouring
+    columns share a byte.
     """
 
     def __init__(self, layer: Any, layout: ScaleLayout, policy: Any) -> None:
@@ -88,7 +89,7 @@ class CalibratedWeight(WholeWeight):
         )
 
     def stored(self, found: Quantized) -> dict[str, Any]:
-        """The layer's Variables for a matrix, by their attributes."""
+        """Return the values of the layer's Variables for a matrix, by attribute."""
         numbers = found.numbers.T
         if self._bits == 4:
             numbers, _, _ = pack_int4(numbers, axis=0, dtype="uint8")

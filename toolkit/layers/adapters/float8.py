@@ -1,4 +1,4 @@
-"""A weight that is trained in products of 8-bit floats."""
+"""Weight for training with 8-bit float products."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ROUNDED = ("inputs", "kernel", "outputs_grad")
 
 
 class Float8Weight(Weight):
-    """A weight as it is; inputs, weight and gradients are rounded in its product.
+    """Floating weight whose product rounds inputs, weight and gradients to 8 bits.
 
-    Scales follow the largest values seen. They are trainable in that their gradients
-    are their next values.
+    Scales follow the history of absolute maxima. They are trainable variables: their
+    gradients are their next values.
     """
 
     mode: str = "float8"
@@ -32,7 +32,7 @@ class Float8Weight(Weight):
     )
 
     def create_scales(self) -> None:
-        """Give the layer a scale, and a history of largest values, for each factor."""
+        """Create a scale, and a history of absolute maxima, for each factor."""
         length = getattr(
             self.layer.dtype_policy,
             "amax_history_length",
@@ -65,7 +65,7 @@ class Float8Weight(Weight):
 
 
 def _next(x: Any, scale: Any, history: Any, kind: str) -> tuple[Any, Any]:
-    """Scale and history after x."""
+    """Return scale and history after x."""
     scale = compute_float8_scale(ops.max(history), scale, FORMATS[kind].largest)
     return scale, compute_float8_amax_history(x, history)
 

@@ -1,4 +1,4 @@
-"""A weight of 4-bit whole numbers, two in a byte, in blocks with a scale each."""
+"""Weight of 4-bit integers, two per byte, in blocks with one scale each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _RANGE = (-8, 7)
 
 
 class Int4Weight(WholeWeight):
-    """Whole numbers from -8 to 7 in place of a weight, which is a matrix of them.
+    """Integers from -8 to 7 that replace a weight matrix.
 
-    In blocks it is `(number - zero) * scale`; without, `number / scale`. The Variables
-    are those of Keras: numbers of neighbouring columns (or rows, as the layout says)
-    share a byte, scales and zeros are for each column of a block, and `g_idx` tells the
-    block of each row.
+    With blocks the weight is `(number - zero) * scale`; without blocks, `number /
+    scale`. The Variables are the ones of Keras: numbers of neighbouring columns (or
+    rows, depending on the layout) share a byte. Scales and zero points are stored per
+    column of a block, and `g_idx` contains the block of each row.
     """
 
     mode: str = "int4"
@@ -60,7 +60,8 @@ class Int4Weight(WholeWeight):
         scale, zero, numbers = self.scales
         self._create(scale, of_blocks, "ones")
         self._create(zero, of_blocks, "zeros", "int8")
-        if hasattr(self.layer, numbers):  # of another weight in the same blocks
+        # created for another weight in the same blocks
+        if hasattr(self.layer, numbers):
             return
         block_of = np.arange(extents[axis]) // self.block_size
         g_idx = self._create(numbers, block_of.shape, "zeros", "float32")
@@ -119,7 +120,7 @@ class Int4Weight(WholeWeight):
         return ops.convert_to_tensor(getattr(self.layer, self.scales[number]))
 
     def _spread(self, x: Any, axis: int) -> Any:
-        """What blocks have along an axis, for each row or column of them."""
+        """Expand values per block along an axis to values per row or column."""
         return ops.take(x, ops.cast(self._stored(2), "int32"), axis=axis)
 
 

@@ -1,4 +1,4 @@
-"""A weight of 8-bit whole numbers, with scales for its outputs."""
+"""Weight of 8-bit integers, with one scale per output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from toolkit.quantizers.quantizer import AbsMaxQuantizer
 
 
 class Int8Weight(WholeWeight):
-    """Whole numbers in place of a weight, which is these / scale.
+    """Integers that replace a weight; the weight is integers / scale.
 
-    Inputs are rounded too, as the config of quantization says: the product is one of
-    whole numbers then, divided by the scales of both. Gradients of inputs pass as if
-    nothing was rounded.
+    Inputs are also rounded if the quantization config has an activation quantizer. Then
+    the product is an integer product, divided by both scales. Gradients of inputs
+    ignore the rounding.
     """
 
     mode: str = "int8"
@@ -34,7 +34,7 @@ class Int8Weight(WholeWeight):
 
     @property
     def scale(self) -> Variable:
-        """The Variable that holds the scales."""
+        """Return the Variable of the scales."""
         return getattr(self.layer, self.scales[0])
 
     def create(self, shape: Any) -> None:
@@ -61,14 +61,14 @@ class Int8Weight(WholeWeight):
         return self._whole_product(product)(x, self.variable, self.scale)
 
     def _whole_product(self, product: Callable[[Any, Any], Any]) -> Any:
-        """`product` of whole numbers, a function of inputs, weight and scale."""
+        """Return the integer `product` as a function of inputs, weight and scale."""
         layout, dtype = self.layout, self.layer.compute_dtype
 
         @ops.custom_gradient
         def multiplied(x: Any, weight: Any, scale: Any) -> Any:
             whole, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
             y = ops.cast(product(whole, weight), dtype)
-            # Reciprocals are few; dividing each element would take longer.
+            # Only the few scales are inverted; a division per element would be slower.
             y = ops.multiply(y, ops.reciprocal(ops.cast(scale, dtype)))
             y = ops.multiply(y, ops.reciprocal(layout.of_outputs(x_scale)))
 

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: a frozen weight plus a product of two small ones."""
+"""Low-rank adaptation (LoRA): a frozen weight plus a product of two small ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from toolkit.type_aliases import InitializerLike
 
 
 class LowRankWeight(Weight):
-    """`W + alpha / rank * A @ B`, where W may be quantized.
+    """Weight `W + alpha / rank * A @ B`, in which W can be quantized.
 
     Args:
-        layer: whose weight it is.
+        layer: the layer of the weight.
         frozen: W.
     """
 
@@ -28,7 +28,7 @@ class LowRankWeight(Weight):
         self.frozen = frozen
 
     def factors(self) -> tuple[Variable, Variable]:
-        """A and B."""
+        """Return A and B."""
         a, b = (getattr(self.layer, f"lora_{self.name}_{side}") for side in "ab")
         return a, b
 
@@ -57,9 +57,10 @@ class LowRankWeight(Weight):
 
 
 class LowRankLayer(Layer):
-    """Base of layers whose main weight may be adapted.
+    """Base class of layers whose main weight supports LoRA.
 
-    Its Variable is the attribute `_kernel`; `kernel` is its value, with what adapts it.
+    The attribute `_kernel` is the Variable; `kernel` is its value, including the
+    adapter.
 
     Reference: https://arxiv.org/abs/2106.09685
     """
@@ -90,16 +91,16 @@ class LowRankLayer(Layer):
         setattr(self, f"_{name}", weight)
 
     def _main_initializer(self) -> Any:
-        """How the main weight starts."""
+        """Return the initializer of the main weight."""
         return getattr(self, f"{self._adapted}_initializer")
 
     def _adapt_if_asked(self) -> None:
-        """Adapt the weight if the constructor was given a `lora_rank`."""
+        """Adapt the weight if the constructor received a `lora_rank`."""
         if self.lora_rank and not self.lora_enabled:
             self.enable_lora(self.lora_rank, lora_alpha=self.lora_alpha)
 
     def _main_weight(self) -> Any:
-        """The main weight, with what adapts it."""
+        """Return the main weight, including the adapter."""
         if self._adapter is None:
             return getattr(self, f"_{self._adapted}")
         return self._adapter.value()
@@ -111,17 +112,17 @@ class LowRankLayer(Layer):
         a_initializer: InitializerLike = "he_uniform",
         b_initializer: InitializerLike = "zeros",
     ) -> None:
-        """Freeze the main weight, and train a product of rank `rank` that is added.
+        """Freeze the main weight, and train an added product of rank `rank`.
 
         Args:
-            rank: the extent between both factors.
-            lora_alpha: the product is multiplied with `lora_alpha / rank`; rank if
-                None.
-            a_initializer: how the first factor, (..., rank), starts.
-            b_initializer: how the second one, (rank, outputs), starts.
+            rank: the rank: the shared extent of both factors.
+            lora_alpha: the numerator of the product's factor `lora_alpha / rank`; rank
+                if None.
+            a_initializer: initializer of the first factor, (..., rank).
+            b_initializer: initializer of the second factor, (rank, outputs).
 
         Raises:
-            ArgumentError: if the weight has a constraint, or lora is enabled already.
+            ArgumentError: if the weight has a constraint, or LoRA is already enabled.
             NotBuiltError: if the layer has no weights yet.
         """
         name = self._adapted
@@ -150,7 +151,8 @@ class LowRankLayer(Layer):
         shapes = (*shape[:-1], rank), (rank, shape[-1])
         locked, self._locked = self._locked, False
         outer = scopes.names
-        if not self._building:  # beside the kernel, whatever model that is in
+        # The names of A and B are in the kernel's scope, in any enclosing model.
+        if not self._building:
             scopes.names = tuple(weight.path.split("/")[:-2])
         for side, shape, start in zip("ab", shapes, initializers, strict=True):
             factor = self.add_weight(
@@ -173,7 +175,7 @@ class LowRankLayer(Layer):
         return config | {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
 
     def save_own_variables(self, store: Any) -> None:
-        """As for any layer; the adaptation is added to the weight it adapts."""
+        """Save the variables like any layer; merge the adaptation into the weight."""
         if not isinstance(self._adapter, LowRankWeight):
             return super().save_own_variables(store)
         merged = self._merged()
@@ -182,18 +184,18 @@ class LowRankLayer(Layer):
         return None
 
     def _merged(self) -> dict[Variable, Any]:
-        """The Variables of the weight, with values that hold the adaptation too."""
+        """Return the weight's Variables with values that include the adaptation."""
         return {getattr(self, f"_{self._adapted}"): self._main_weight()}
 
     def _kept_variables(self, weight: LowRankWeight) -> list[Variable]:
-        """What files hold: all but the adaptation."""
+        """Return the variables that files contain: all except the adaptation."""
         a, b = weight.factors()
         return [v for v in self._own_variables() if v is not a and v is not b]
 
     def load_own_variables(self, store: Any) -> None:
-        """As for any layer; the adaptation starts anew at zero.
+        """Load the variables like any layer; the adaptation restarts at zero.
 
-        Only the second factor is zero: with two zeros neither gets a gradient.
+        Only the second factor is zero: with two zero factors, both gradients are zero.
         """
         if not isinstance(self._adapter, LowRankWeight):
             return super().load_own_variables(store)

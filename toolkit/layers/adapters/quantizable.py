@@ -1,4 +1,4 @@
-"""Layers whose main weight may be kept in 8 or 4 bits."""
+"""Layers whose main weight can be quantized to 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ CALIBRATED: dict[str, Any] = {"gptq": GPTQ, "awq": AWQ}
 
 
 class QuantizableLayer(LowRankLayer):
-    """Base of layers whose main weight may be quantized, see `Int8Weight` and others.
+    """Base class of layers whose main weight can be quantized; see `Int8Weight`.
 
     A subclass defines `_scale_layout`.
     """
 
     _modes: tuple[str, ...] = ("int8", "int4", "float8", "gptq", "awq")
-    _quantized: Weight | None = None  # by the weights that exist
+    _quantized: Weight | None = None  # per weight name
     kernel_scale: Variable
 
     def __init__(self, *, quantization_config: Any = None, **kwargs: Any) -> None:
@@ -46,33 +46,33 @@ class QuantizableLayer(LowRankLayer):
         super().__init__(**kwargs)
 
     def _scale_layout(self) -> ScaleLayout:
-        """Which elements of the weight share a scale."""
+        """Return the layout of scales: which elements of the weight share one."""
         raise NotImplementedError
 
     @property
     def inputs_quantizer(self) -> Any:
-        """What rounds the inputs of a layer of whole numbers; None: nothing."""
+        """Return the quantizer of the inputs of an integer layer, or None."""
         return getattr(self._quantized, "inputs_quantizer", None)
 
-    # --- how it starts ----------------------------------------------------------------
+    # --- conversion -------------------------------------------------------------------
 
     def quantize(
         self, mode: Any = None, type_check: bool = True, config: Any = None
     ) -> None:
-        """Compute with numbers of 8 or 4 bits.
+        """Quantize the main weight to 8 or 4 bits.
 
         Args:
-            mode: "int8" for whole numbers in place of the weight, with inputs rounded
-                to such; "int4" for whole numbers of 4 bits in place of the weight
-                alone, in blocks with a scale each; "float8" to train with floats.
-                "gptq" and "awq" need data: `Model.quantize` has them.
-            type_check: whether to refuse subclasses, whose `call` may not know of it.
-            config: which quantizers to use: see `quantizers.Int8QuantizationConfig` and
+            mode: "int8": integer weight and integer inputs. "int4": 4-bit integer
+                weight in blocks with one scale each, floating inputs. "float8":
+                training with 8-bit floats. "gptq" and "awq" need data: use
+                `Model.quantize`.
+            type_check: whether to reject subclasses, whose `call` may not support it.
+            config: the quantizers: see `quantizers.Int8QuantizationConfig` and
                 `Int4QuantizationConfig`.
 
         Raises:
-            ArgumentError: if the layer is quantized already.
-            NotBuiltError: if it has no weights yet.
+            ArgumentError: if the layer is already quantized.
+            NotBuiltError: if the layer has no weights yet.
             UnsupportedError: for "gptq" and "awq", and for subclasses.
 
         Example:
@@ -100,7 +100,7 @@ class QuantizableLayer(LowRankLayer):
         )
 
     def _check_quantizable(self, config: Any, type_check: bool) -> None:
-        """Raise if the layer cannot be quantized as the config says."""
+        """Raise if the layer does not support the config."""
         if not self.built:
             raise NotBuiltError(
                 f"{self.name}: Cannot quantize a layer that isn't yet built."
@@ -139,7 +139,7 @@ class QuantizableLayer(LowRankLayer):
             self._follow_policy(policy)
 
     def _follow_policy(self, policy: Any) -> None:
-        """Quantize the weight of a built layer if its policy says so now."""
+        """Quantize the weight of a built layer if its new policy requires it."""
         existing = self._quantized and self._quantized.mode
         if existing not in (None, self.quantization_mode):
             raise ArgumentError(
@@ -169,15 +169,15 @@ class QuantizableLayer(LowRankLayer):
         return None
 
     def _whole_weight(self) -> WholeWeight:
-        """Whole numbers for the main weight."""
+        """Return the integer form of the main weight."""
         return self._whole(self._scale_layout())
 
     def _whole(self, layout: ScaleLayout, name: str | None = None) -> WholeWeight:
-        """Whole numbers as the config has them; without one as the policy does.
+        """Return an integer weight for the config, or for the policy without a config.
 
         Args:
-            layout: of scales.
-            name: of the weight; the main one if None.
+            layout: the layout of scales.
+            name: the name of the weight; the main one if None.
         """
         config = self.quantization_config
         mode = config.mode if config else self.quantization_mode
@@ -199,7 +199,7 @@ class QuantizableLayer(LowRankLayer):
         self._adapt_with(weight)
 
     def _adapt_with(self, weight: Weight) -> None:
-        """Compute with `weight` in place of the plain one, below a low-rank update."""
+        """Use `weight` instead of the plain weight, under a low-rank adaptation."""
         self._quantized = weight
         if isinstance(self._adapter, LowRankWeight):
             self._adapter = LowRankWeight(self, weight)
@@ -207,7 +207,7 @@ class QuantizableLayer(LowRankLayer):
             self._adapter = weight
 
     def _quantize_weight(self) -> None:
-        """Put the weight's whole numbers in its place, or create scales for floats."""
+        """Replace the weight by integers, or create scales for float8."""
         locked, plain = self._locked, Weight(self).variable
         if self.quantization_mode == "float8":
             self._locked = False
@@ -218,7 +218,7 @@ class QuantizableLayer(LowRankLayer):
             self._replace_weight(weight, weight.quantized(plain.value))
 
     def _replace_weight(self, weight: WholeWeight, values: dict[str, Any]) -> None:
-        """Put whole numbers, by the attributes of their Variables, in its place."""
+        """Replace a weight by integers, given by the attributes of their Variables."""
         locked, shape = self._locked, Weight(self, weight.name).shape
         self._locked = False
         delattr(self, f"_{weight.name}")
@@ -230,7 +230,7 @@ class QuantizableLayer(LowRankLayer):
     # --- calibration ------------------------------------------------------------------
 
     def _observe_inputs(self, config: Any) -> Calibration:
-        """Note the inputs of the calls to come, until `_end_observation`."""
+        """Record the inputs of calls until `_end_observation`."""
         layout = self._scale_layout()
         rows, _ = layout.matrix(Weight(self).shape)
         calibration = CALIBRATED[config.mode](rows, config)
@@ -241,7 +241,7 @@ class QuantizableLayer(LowRankLayer):
         self._adapter = None
 
     def _quantize_calibrated(self, calibration: Calibration, config: Any) -> None:
-        """Put what a calibration makes of the weight in its place."""
+        """Replace the weight by the result of a calibration."""
         policy, layout = self._policy_for(config), self._scale_layout()
         plain = Weight(self).variable
         matrix = ops.reshape(plain.value, layout.matrix(plain.shape))
@@ -269,9 +269,9 @@ class QuantizableLayer(LowRankLayer):
         return config | {"quantization_config": plain}
 
     def _own_variables(self) -> list[Variable]:
-        """Of a quantized layer as in Keras: weight, bias, scales.
+        """Return a quantized layer's variables in Keras's order: weight, bias, scales.
 
-        A calibrated weight is one of its `scales`, behind the bias.
+        A calibrated weight is one of its `scales`, after the bias.
         """
         found = super()._own_variables()
         if self._quantized is None:

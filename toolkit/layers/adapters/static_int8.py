@@ -1,8 +1,8 @@
-"""Convolutions of 8-bit whole numbers, whose inputs have a range that is known.
+"""Convolutions in 8-bit integers with a fixed, calibrated range of inputs.
 
-Calibration runs data through a model and notes what each convolution is called with.
-Rounding is elementwise then: it is part of whatever computes the inputs, so that what
-lies between two convolutions is stored in bytes.
+Calibration runs data through a model and records the input range of each convolution.
+The rounding of inputs is then an elementwise operation that fuses with the kernel that
+computes them. So the activations between two convolutions are stored as bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from toolkit.quantizers.configs import Int8QuantizationConfig
 from toolkit.quantizers.quantizer import AbsMaxQuantizer, StaticQuantizer
 from toolkit.settings import epsilon
 
-# Images of fewer channels are as quick in floats, which their sums are short of.
+# With fewer channels, float convolutions are as fast: the sums are short.
 FEWEST_CHANNELS = 8
 
 
 class InputRange(Weight):
-    """A floating weight, and the range of what the layer is called with.
+    """Floating weight that records the range of the layer's inputs.
 
     Attributes:
-        low, high: of all inputs; 0 is always between them.
-        count: calls that were noted.
+        low, high: the range of all inputs; it includes 0.
+        count: the number of recorded calls.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -43,7 +43,7 @@ class InputRange(Weight):
         self.count: int = 0
 
     def observe(self, inputs: Any) -> None:
-        """Note the inputs of one call."""
+        """Record the inputs of one call."""
         if inputs.known() is None:
             raise UnsupportedError(
                 f"{self.layer.name}: a layer that is calibrated must be called with "
@@ -63,20 +63,20 @@ class InputRange(Weight):
 
     @property
     def quantizer(self) -> StaticQuantizer:
-        """What rounds inputs of this range."""
+        """Return the quantizer of inputs in this range."""
         return StaticQuantizer((0, 127) if self.low == 0 else (-64, 63))
 
     @property
     def scale(self) -> float:
-        """What inputs are multiplied by, for the largest to be the last number."""
+        """Return the factor that maps the largest input to the last integer."""
         least, most = self.quantizer.value_range
         return most / max(self.high, self.low * most / least if least else 0, epsilon())
 
 
 class StaticInt8Weight(WholeWeight):
-    """Whole numbers in place of the weights of a convolution, which are these / scale.
+    """Integers that replace the weights of a convolution: weights = integers / scale.
 
-    The inputs are rounded by a scale that the layer keeps.
+    The inputs are rounded with a fixed scale of the layer.
     """
 
     mode: str = "int8"
@@ -105,7 +105,7 @@ class StaticInt8Weight(WholeWeight):
         return ops.divide(weight, self.layout.of_weight(scale, weight.shape))
 
     def convolve(self, inputs: Any) -> Any:
-        """The convolution of inputs, without bias and activation."""
+        """Convolve inputs, without bias and activation."""
         layer = self.layer
         scales = (ops.convert_to_tensor(getattr(layer, name)) for name in self.scales)
         return self._whole()(ops.convert_to_tensor(inputs), self.variable, *scales)
@@ -140,9 +140,9 @@ class StaticInt8Weight(WholeWeight):
 
 
 class CalibratedConvolution(QuantizableLayer):
-    """Base of convolutions that data may calibrate, for whole numbers of 8 bits.
+    """Base class of convolutions that calibration can quantize to 8 bits.
 
-    A subclass defines what depends on how its weights are laid out.
+    A subclass defines the parts that depend on the layout of its weights.
     """
 
     _modes: tuple[str, ...] = ("int8",)
@@ -150,31 +150,31 @@ class CalibratedConvolution(QuantizableLayer):
     activation: Any
     data_format: str
 
-    # --- what a subclass says ---------------------------------------------------------
+    # --- subclass interface -----------------------------------------------------------
 
     def _as_filters(self, weight: Any) -> Any:
-        """The weights as a convolution takes them."""
+        """Return the weights in the layout of a convolution."""
         raise NotImplementedError
 
     def _product(self, inputs: Any, kernel: Any) -> Any:
-        """The convolution with floating weights, of inputs that are padded."""
+        """Convolve padded inputs with floating weights."""
         raise NotImplementedError
 
     @property
     def _gains(self) -> bool:
-        """Whether there is a quick way to compute it of whole numbers."""
+        """Return whether there is a fast integer kernel for this layer."""
         raise NotImplementedError
 
-    # --- what is computed -------------------------------------------------------------
+    # --- computation ------------------------------------------------------------------
 
     def _along_channels(self, values: Any) -> Any:
-        """One number for each channel, in the layout of the outputs."""
+        """Reshape one number per channel to the layout of the outputs."""
         if self.data_format == "channels_last":
             return values
         return ops.reshape(values, (-1, *(1,) * self.rank))
 
     def _convolved(self, inputs: Any, product: Callable[[Any, Any], Any]) -> Any:
-        """`product` of inputs and weights, or the same of whole numbers."""
+        """Return `product` of inputs and weights, in integers if quantized."""
         if isinstance(self._adapter, InputRange):
             self._adapter.observe(ops.convert_to_tensor(inputs))
         if isinstance(self._adapter, StaticInt8Weight):
@@ -184,14 +184,14 @@ class CalibratedConvolution(QuantizableLayer):
     def _pad_causally(self, inputs: Any) -> Any:
         return inputs
 
-    # --- how it starts ----------------------------------------------------------------
+    # --- conversion -------------------------------------------------------------------
 
     def _whole_weight(self) -> WholeWeight:
         layout = ScaleLayout(self._shared_axes())
         return StaticInt8Weight(self, layout, self.quantization_config)
 
     def _shared_axes(self) -> Extents:
-        """The axes of the weights along which all share a scale."""
+        """Return the axes of the weights that share a scale."""
         raise NotImplementedError
 
     def _check_quantizable(self, config: Any, type_check: bool) -> None:
@@ -211,18 +211,18 @@ class CalibratedConvolution(QuantizableLayer):
         config = self.quantization_config
         is_static = config is not None and config.is_static
         if policy.quantization_mode == "int8" and not is_static:
-            Layer._accept_quantized(self, policy)  # which refuses it
+            Layer._accept_quantized(self, policy)  # it raises
         super()._accept_quantized(policy)
 
     # --- calibration ------------------------------------------------------------------
 
     def _observe_range(self) -> InputRange:
-        """Note the inputs of the calls to come, until `_end_observation`."""
+        """Record the inputs of calls until `_end_observation`."""
         self._adapter = InputRange(self)
         return self._adapter
 
     def _quantize_static(self, found: InputRange, config: Any) -> None:
-        """Put whole numbers in place of the weights, for inputs of a range."""
+        """Replace the weights by integers, for inputs of a recorded range."""
         own = Int8QuantizationConfig(None, found.quantizer)
         policy = self._policy_for(own)
         self.quantization_config = own

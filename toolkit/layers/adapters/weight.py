@@ -1,4 +1,4 @@
-"""A layer's weight, as adapters see it."""
+"""The interface of a layer's weight to adapters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from toolkit import ops
 
 
 class Weight:
-    """A weight of a layer as it is: the base of adapters.
+    """Weight of a layer without adaptation: the base class of adapters.
 
     Args:
-        layer: whose weight it is.
-        name: of the weight, which is the layer's attribute `_name`; the layer's main
-            one if None.
+        layer: the layer of the weight.
+        name: the name of the weight; the attribute is `_name`. None means the main
+            weight.
     """
 
-    mode: str | None = None  # of quantization
-    scales: tuple[str, ...] = ()  # the layer's attributes that belong to the weight
+    mode: str | None = None  # the quantization mode
+    scales: tuple[str, ...] = ()  # the layer's attributes with the scales of the weight
 
     def __init__(self, layer: Any, name: str | None = None) -> None:
         self.layer = layer
@@ -26,26 +26,26 @@ class Weight:
 
     @property
     def variable(self) -> Any:
-        """The Variable that holds the weight."""
+        """Return the Variable of the weight."""
         return getattr(self.layer, f"_{self.name}")
 
     @property
     def shape(self) -> Any:
-        """The extents of what it stands for."""
+        """Return the shape of the weight."""
         return self.variable.shape
 
     def value(self) -> Any:
-        """What stands for the weight in a product."""
+        """Return the factor of the product that represents the weight."""
         return self.variable
 
     def rounded(self, inputs: Any) -> Any:
-        """What stands for the inputs in a product."""
+        """Return the factor of the product that represents the inputs."""
         return inputs
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
-        """`product(inputs, weight)`."""
+        """Return `product(inputs, weight)`."""
         return product(self.rounded(inputs), self.value())
 
     def rows(self, indices: Any) -> Any:
-        """`weight[indices]`."""
+        """Return `weight[indices]`."""
         return ops.take(self.variable, indices, axis=0)

@@ -1,4 +1,4 @@
-"""Weights of whole numbers, and which of their elements share a scale."""
+"""Integer weights, and the layout of their scales."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ Extents = tuple[int, ...]
 
 
 class ScaleLayout:
-    """Which elements of a weight share a scale, and how files keep the scales.
+    """Layout of scales: which elements of a weight share one, and the format in files.
 
     Args:
-        shared: the axes of the weight along which all elements share one.
-        inputs: the axes of the inputs along which all elements share one.
-        blocks: the axis of the weight as a matrix that blocks of rows or columns cut.
-        packed: the axis of that matrix along which two numbers of 4 bits share a byte.
+        shared: the axes of the weight that share a scale.
+        inputs: the axes of the inputs that share a scale.
+        blocks: the axis of the weight matrix that is divided into blocks.
+        packed: the axis of the weight matrix along which two 4-bit numbers share a
+            byte.
     """
 
-    # Whether outputs can be divided by the scale of the inputs they are of.
+    # Whether the scale of the inputs can divide the outputs instead.
     is_separable: bool = True
-    # Whether the weight, its first axes made one, and its last, is a matrix that the
-    # inputs are multiplied with.
+    # Whether the product is a matrix product with the weight, reshaped to two axes: all
+    # axes but the last, and the last.
     is_matrix: bool = True
 
     def __init__(
@@ -41,14 +42,15 @@ class ScaleLayout:
         self.packed: int = packed
 
     def kept(self, shape: Any) -> Extents:
-        """The shape of a weight with extent 1 for the axes that share a scale."""
+        """Return the shape of a weight with extent 1 for axes that share a scale."""
         shared = {axis % len(shape) for axis in self.shared}
         return tuple(1 if i in shared else n for i, n in enumerate(shape))
 
     def matrix(self, shape: Any) -> Extents:
-        """The extents of a weight of this shape as a matrix.
+        """Return the shape of the weight as a matrix.
 
-        Axes that share a scale are one, and all others are one.
+        All axes that share a scale form one matrix axis, all remaining axes the other
+        one.
         """
         shared = {axis % len(shape) for axis in self.shared}
         pair = [1, 1]
@@ -57,30 +59,30 @@ class ScaleLayout:
         return tuple(pair)
 
     def rows_of(self, inputs: Any) -> Any:
-        """Inputs, (count, rows), of a product with the weight as a matrix."""
+        """Reshape inputs to (count, rows), for a product with the weight matrix."""
         return ops.reshape(inputs, (-1, inputs.shape[-1]))
 
     def of_outputs(self, scale: Any) -> Any:
-        """A scale of inputs, with extent 1 where they share one, for the outputs."""
+        """Convert a scale of inputs to the axes of the outputs."""
         return scale
 
     def stored(self, scale: Any) -> Any:
-        """A scale (of shape `kept`) as Keras's files have it: without shared axes."""
+        """Convert a scale (of shape `kept`) to the format of Keras files."""
         return ops.squeeze(scale, self.shared)
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
-        """A stored scale in the shape `kept` of a weight of this shape."""
+        """Reshape a stored scale to the shape `kept` of a weight of this shape."""
         return ops.reshape(scale, self.kept(shape))
 
 
 class WholeWeight(Weight):
-    """Whole numbers of a few bits in place of a weight.
+    """Integers of a few bits that replace a weight.
 
     Args:
-        layer: whose weight it is.
-        layout: of scales.
-        config: which quantizers to use.
-        name: of the weight; the layer's main one if None.
+        layer: the layer of the weight.
+        layout: the layout of scales.
+        config: the quantizers.
+        name: the name of the weight; the layer's main one if None.
     """
 
     def __init__(
@@ -92,15 +94,15 @@ class WholeWeight(Weight):
         self.inputs_quantizer: Any = config.activation_quantizer
 
     def create(self, shape: Any) -> None:
-        """Give the layer its Variables, for a weight of this shape."""
+        """Create the layer's Variables for a weight of this shape."""
         raise NotImplementedError
 
     def quantized(self, value: Any) -> dict[str, Any]:
-        """What the layer's Variables are for a floating weight, by their attributes."""
+        """Return the values of the layer's Variables for a floating weight."""
         raise NotImplementedError
 
     def _scaled(self, quantizer: Any, value: Any) -> tuple[Any, Any]:
-        """Whole numbers and scales of a floating weight, if these are the layout's."""
+        """Quantize a floating weight; raise unless the scales fit the layout."""
         found = quantizer(value, to_numpy=True)
         if not isinstance(found, tuple) or len(found) != 2:
             raise ArgumentError(
@@ -125,13 +127,13 @@ class WholeWeight(Weight):
         return ops.add(inputs, ops.stop_gradient(error))
 
     def _create(self, name: str, shape: Any, start: Any, dtype: Any = None) -> Variable:
-        """Give the layer a Variable that is not trained."""
+        """Create a Variable of the layer that is not trained."""
         variable = self.layer.add_weight(
             shape,
             start,
             dtype,
             trainable=False,
-            autocast=name != "g_idx",  # numbers of groups are exact
+            autocast=name != "g_idx",  # group indices must stay exact
             name=name,
         )
         is_weight = name == self.name

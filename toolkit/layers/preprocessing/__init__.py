@@ -1,1 +1,1 @@
-"""Layers that prepare data: numbers, categories, text and images."""
+"""Layers that preprocess data: numbers, categories, text and images."""

@@ -1,4 +1,4 @@
-"""Layers that turn, move, zoom and shear images at random."""
+"""Layers that rotate, translate, zoom and shear images at random."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ from toolkit.type_aliases import NumberOrRange, Range
 
 
 def _uniform(bounds: Any, n: int, seed: Any, offset: float = 0.0) -> Any:
-    """(n, 1) numbers, one for each image."""
+    """Return random numbers (n, 1), one for each image."""
     low, high = (float(x) + offset for x in bounds)
     return random.uniform((n, 1), low, high, seed=seed)
 
 
 class RandomRotation(AffineLayer):
-    """In training, turns each image around its middle by an angle of its own.
+    """Random rotation: in training, rotates each image around its center.
 
     Args:
-        factor: range (lower, upper) of the angle in parts of a full turn, inside
+        factor: range (lower, upper) of the angle as a fraction of 360 degrees, inside
             [-1, 1]; a number f: (-f, f). Positive is counterclockwise.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
-        fill_value: what is outside in mode "constant".
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        seed: an integer, for reproducible draws, or a SeedGenerator.
+        fill_value: the value outside of the image in mode "constant".
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -83,26 +84,27 @@ class RandomRotation(AffineLayer):
 
 
 class RandomTranslation(AffineLayer):
-    """In training, moves each image by a distance of its own.
+    """Random translation: in training, shifts each image.
 
     Args:
-        height_factor: range (lower, upper) of the distance down, in parts of the
+        height_factor: range (lower, upper) of the shift down, as a fraction of the
             height, inside [-1, 1]; a number f: (-f, f). Negative is up.
-        width_factor: the same to the right, in parts of the width.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
-        fill_value: what is outside in mode "constant".
+        width_factor: range of the shift to the right, as a fraction of the width.
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        seed: an integer, for reproducible draws, or a SeedGenerator.
+        fill_value: the value outside of the image in mode "constant".
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -152,26 +154,28 @@ class RandomTranslation(AffineLayer):
 
 
 class RandomZoom(AffineLayer):
-    """In training, makes what each image shows smaller or larger, around its middle.
+    """Random zoom: in training, scales the content of each image around its center.
 
     Args:
-        height_factor: range (lower, upper) of z, where 1 + z times the height is shown:
-            positive zooms out, negative in; inside (-1, 1]; a number f: (-f, f).
-        width_factor: the same of the width; None keeps the aspect ratio.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
-        fill_value: what is outside in mode "constant".
+        height_factor: range (lower, upper) of z; the output shows 1 + z times the
+            height. Positive zooms out, negative zooms in; inside (-1, 1]; a number f:
+            (-f, f).
+        width_factor: range for the width; None keeps the aspect ratio.
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        seed: an integer, for reproducible draws, or a SeedGenerator.
+        fill_value: the value outside of the image in mode "constant".
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -219,29 +223,30 @@ class RandomZoom(AffineLayer):
 
 
 class RandomShear(AffineLayer):
-    """In training, moves the rows of each image sideways, and the columns up or down.
+    """Random shear: in training, shifts rows horizontally and columns vertically.
 
-    Row y moves by `x_factor * y` pixels, column x by `y_factor * x`; both to the other
-    side for half of the images.
+    Row y moves by `x_factor * y` pixels, column x by `y_factor * x`. Half of the images
+    are sheared in the opposite direction.
 
     Args:
         x_factor: range (lower, upper) inside [0, 1]; a number f: (-f, f).
-        y_factor: the same.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        fill_value: what is outside in mode "constant".
+        y_factor: range for columns, like `x_factor`.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        fill_value: the value outside of the image in mode "constant".
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
-        bounding_box_format: the format of "bounding_boxes", if there are any. They are
-            sheared in parts of the image's size, which fits square images.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
+        bounding_box_format: the format of "bounding_boxes", if present. They are
+            sheared in fractions of the image size, which is exact for square images.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -284,7 +289,7 @@ class RandomShear(AffineLayer):
         factors = ops.cast(transformation["shear_factor"], boxes.dtype)
         by_x, by_y = (ops.reshape(x, (-1, 1, 1)) for x in ops.unstack(factors, axis=-1))
         left, top, right, bottom = coordinates(boxes)
-        # In parts of the size, and one direction after the other, as in Keras.
+        # In fractions of the size, and in two successive steps, as in Keras.
         by_x, by_y = by_x * (width / height), by_y * (height / width)
         ends = by_x * top, by_x * bottom
         left, right = left - ops.maximum(*ends), right - ops.minimum(*ends)

@@ -1,4 +1,4 @@
-"""Layers that apply other layers of images, drawn at random or each in turn."""
+"""Layers that apply other image layers, at random or in order."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomColorJitter(RandomColorLayer):
-    """In training, changes brightness, contrast, saturation and hue, in this order.
+    """Random color jitter: brightness, contrast, saturation and hue, in this order.
 
     Args:
         value_range: (lowest, highest) value of the images.
-        brightness_factor: of RandomBrightness; None: brightness stays.
-        contrast_factor: of RandomContrast; None: contrast stays.
-        saturation_factor: of RandomSaturation; None: saturation stays.
-        hue_factor: of RandomHue; None: hues stay.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        brightness_factor: the factor of RandomBrightness; None disables it.
+        contrast_factor: the factor of RandomContrast; None disables it.
+        saturation_factor: the factor of RandomSaturation; None disables it.
+        hue_factor: the factor of RandomHue; None disables it.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -93,7 +93,7 @@ class RandomColorJitter(RandomColorLayer):
 
 
 class _AugmentationPolicy(RandomColorLayer):
-    """Base of layers that apply others, of one strength, in an order that is drawn."""
+    """Base class of layers that apply other layers of one strength in random order."""
 
     bounds: ClassVar[Range] = (0.0, 1.0)
 
@@ -111,7 +111,7 @@ class _AugmentationPolicy(RandomColorLayer):
         self._steps = self._made()
 
     def _made(self) -> dict[str, Any]:
-        """The layers that may be applied, by name."""
+        """Return the layers to choose from, by name."""
         shared: dict[str, Any] = {
             "data_format": self.data_format,
             "bounding_box_format": self.bounding_box_format,
@@ -145,14 +145,14 @@ class _AugmentationPolicy(RandomColorLayer):
         raise NotImplementedError(f"{type(self).__name__} needs _drawn_for")
 
     def _draws(self, data: Any, seed: Any) -> dict[str, Any]:
-        """What each layer would draw."""
+        """Return the random transformation of each layer."""
         return {
             name: step.get_random_transformation(data, seed=seed)
             for name, step in self._steps.items()
         }
 
     def _step(self, part: str, x: Any, index: Any, draws: dict[str, Any]) -> Any:
-        """A part of the data through the layer of this index; after the last: as is."""
+        """Apply the layer of this index to a part of the data, or the identity."""
 
         def through(name: str) -> Any:
             change = getattr(self._steps[name], f"transform_{part}")
@@ -181,32 +181,32 @@ class _AugmentationPolicy(RandomColorLayer):
         return self._combined("segmentation_masks", masks, transformation)
 
     def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
-        """A part of the data after the change."""
+        """Return a part of the data after the transformation."""
         raise NotImplementedError(f"{type(self).__name__} needs _combined")
 
 
 class RandAugment(_AugmentationPolicy):
-    """In training, applies some layers, drawn at random, to the images of a batch.
+    """RandAugment: in training, applies randomly selected layers to a batch of images.
 
-    They are of RandomShear, RandomTranslation, RandomRotation, RandomBrightness,
+    The candidates are RandomShear, RandomTranslation, RandomRotation, RandomBrightness,
     RandomColorDegeneration, RandomContrast, RandomSharpness, RandomPosterization,
     Solarization, AutoContrast and Equalization.
 
     Args:
         value_range: (lowest, highest) value of the images.
-        num_ops: how many are applied.
-        factor: how strongly: their factors, a range (lower, upper) inside [0, 1]; a
-            number f: (0, f).
-        interpolation: "nearest" or "bilinear", of those that move pixels.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        num_ops: the number of applied layers.
+        factor: the strength, the factor of the layers: a range (lower, upper) inside
+            [0, 1]; a number f: (0, f).
+        interpolation: "nearest" or "bilinear", for the geometric layers.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
         data: images of 3 channels, or a dict of "images" and any of "labels",
             "bounding_boxes" and "segmentation_masks".
-        training: whether to change the images; by default they are.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -254,7 +254,7 @@ class RandAugment(_AugmentationPolicy):
         )
 
 
-# What AugMix applies only with `all_ops`.
+# Layers that AugMix uses only with `all_ops`.
 _FOR_ALL_OPS = {
     *("random_brightness", "random_color_degeneration"),
     *("random_contrast", "random_sharpness"),
@@ -262,33 +262,34 @@ _FOR_ALL_OPS = {
 
 
 class AugMix(_AugmentationPolicy):
-    """In training, mixes images with averages of some chains of changes of them.
+    """AugMix: in training, mixes images with averages of several augmentation chains.
 
-    `w * x + (1 - w) * sum(w_i * chain_i(x))`, where each chain applies layers that are
-    drawn at random, or nothing. Masks are mixed in the same way.
+    `w * x + (1 - w) * sum(w_i * chain_i(x))`. Each chain applies randomly selected
+    layers, or the identity. Masks are mixed in the same way.
 
     Args:
         value_range: (lowest, highest) value of the images.
-        num_chains: how many chains there are.
-        chain_depth: how many layers, or none, are drawn for each.
-        factor: how strongly: their factors, a range (lower, upper) inside [0, 1]; a
-            number f: (0, f).
+        num_chains: the number of chains.
+        chain_depth: the number of random selections (a layer or the identity) per
+            chain.
+        factor: the strength, the factor of the layers: a range (lower, upper) inside
+            [0, 1]; a number f: (0, f).
         alpha: w has the distribution Beta(alpha, alpha), and the w_i have
             Dirichlet(alpha, ..., alpha).
-        all_ops: whether RandomBrightness, RandomColorDegeneration, RandomContrast and
-            RandomSharpness may be drawn, too, not only RandomShear, RandomTranslation,
-            RandomRotation, RandomPosterization, Solarization, AutoContrast and
-            Equalization.
-        interpolation: "nearest" or "bilinear", of those that move pixels.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        all_ops: whether to add RandomBrightness, RandomColorDegeneration,
+            RandomContrast and RandomSharpness to the candidates RandomShear,
+            RandomTranslation, RandomRotation, RandomPosterization, Solarization,
+            AutoContrast and Equalization.
+        interpolation: "nearest" or "bilinear", for the geometric layers.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images of 3 channels, or a dict of "images" and any of "labels",
-            "bounding_boxes" and "segmentation_masks"; labels and boxes stay.
-        training: whether to change the images; by default they are.
+        data: images with 3 channels, or a dict of "images" and any of "labels",
+            "bounding_boxes" and "segmentation_masks"; labels and boxes stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit

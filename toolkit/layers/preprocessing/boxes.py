@@ -1,7 +1,7 @@
-"""Bounding boxes of objects in images: their formats, and cutting them off.
+"""Bounding boxes of objects in images: formats and clipping.
 
-A set of boxes is (..., 4); with what the objects are it is a dict of "boxes", (..., n,
-4), and "labels", (..., n) or (..., n, classes). Padding has the label -1.
+A set of boxes is (..., 4). With labels it is a dict of "boxes", (..., n, 4), and
+"labels", (..., n) or (..., n, classes). Padding has the label -1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 Coordinates = tuple[Any, Any, Any, Any]
 
-# Each format's way to (left, top, right, bottom), and back.
+# Conversions of each format to (left, top, right, bottom), and back.
 _FORMATS: dict[str, tuple[Callable[..., Coordinates], Callable[..., Coordinates]]] = {
     "xyxy": (
         lambda x, y, right, bottom: (x, y, right, bottom),
@@ -48,13 +48,13 @@ FORMATS = (*_FORMATS, *_RELATIVE)
 
 
 def coordinates(boxes: Any) -> Coordinates:
-    """The four numbers of each box, (..., 1) each."""
+    """Split boxes into four coordinates, (..., 1) each."""
     left, top, right, bottom = ops.split(boxes, 4, axis=-1)
     return left, top, right, bottom
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Boxes (..., 4) from their four numbers."""
+    """Concatenate four coordinates to boxes (..., 4)."""
     return ops.concatenate(parts, axis=-1)
 
 
@@ -72,20 +72,21 @@ def convert_format(
     width: Any = None,
     dtype: Any = "float32",
 ) -> Any:
-    """Boxes in another format.
+    """Convert boxes to another format.
 
     Args:
-        boxes: (..., 4), or a dict with these under "boxes".
-        source: how they are given: "xyxy" (left, top, right, bottom), "yxyx", "xywh"
-            (left, top, width, height), "center_xywh", "center_yxhw"; or in parts of
-            the image's size: "rel_xyxy", "rel_yxyx", "rel_xywh", "rel_center_xywh".
-        target: how they are wanted.
-        height: of the image; needed where a format is relative.
-        width: of the image; needed where a format is relative.
-        dtype: of the result.
+        boxes: (..., 4), or a dict with boxes under "boxes".
+        source: the format of the boxes: "xyxy" (left, top, right, bottom), "yxyx",
+            "xywh" (left, top, width, height), "center_xywh", "center_yxhw"; or in
+            fractions of the image size: "rel_xyxy", "rel_yxyx", "rel_xywh",
+            "rel_center_xywh".
+        target: the format of the result.
+        height: the height of the image; required for relative formats.
+        width: the width of the image; required for relative formats.
+        dtype: the dtype of the result.
 
     Returns:
-        What was given, with other boxes.
+        The same structure with converted boxes.
 
     Raises:
         ArgumentError: if a format is unknown, or the image's size is missing.
@@ -130,16 +131,16 @@ def clip_to_image_size(
     width: Any = None,
     bounding_box_format: str = "xyxy",
 ) -> dict[str, Any]:
-    """Boxes without what lies outside of the image; those with nothing left become -1.
+    """Clip boxes to the image; empty boxes become -1.
 
     Args:
-        bounding_boxes: a dict of "boxes" and, if they have any, "labels".
-        height: of the image, for "xyxy".
-        width: of the image, for "xyxy".
+        bounding_boxes: a dict of "boxes" and, optionally, "labels".
+        height: the height of the image, for "xyxy".
+        width: the width of the image, for "xyxy".
         bounding_box_format: "xyxy" or "rel_xyxy".
 
     Returns:
-        A dict like the one given.
+        A dict with the same keys.
 
     Example:
         >>> import numpy as np
@@ -176,7 +177,7 @@ def clip_to_image_size(
 
 
 def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
-    """Boxes "xyxy" as seen in a window of the image, without what lies outside."""
+    """Shift boxes "xyxy" to a window of the image and clip them."""
     boxes = ops.convert_to_tensor(boxes)
     offsets, sizes = (left, top, left, top), (width, height, width, height)
     rows = zip(coordinates(boxes), offsets, sizes, strict=True)
@@ -189,7 +190,7 @@ def cut(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
 
 
 def shifted(boxes: Any, top: Any, left: Any) -> Any:
-    """Boxes "xyxy" in an image that got `top` more rows and `left` more columns."""
+    """Shift boxes "xyxy" for an image with `top` more rows and `left` more columns."""
     boxes = ops.convert_to_tensor(boxes)
     offsets = (left, top, left, top)
     return joined(
@@ -201,12 +202,12 @@ def shifted(boxes: Any, top: Any, left: Any) -> Any:
 
 
 def scaled(boxes: Any, height: float, width: float) -> Any:
-    """Boxes "xyxy", with their rows and columns multiplied."""
+    """Scale the rows and columns of boxes "xyxy"."""
     return boxes * ops.convert_to_tensor([width, height] * 2, dtype=boxes.dtype)
 
 
 def checked_boxes(bounding_boxes: Any) -> dict[str, Any]:
-    """The boxes of images as tensors.
+    """Return the boxes of images as tensors, after a check.
 
     Raises:
         ArgumentError: if "boxes" or "labels" is missing, or their axes do not fit.

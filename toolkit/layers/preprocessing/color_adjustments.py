@@ -1,4 +1,4 @@
-"""Layers that change the colours of images at random, pixel by pixel."""
+"""Layers that change the colors of images at random, pixel by pixel."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomBrightness(RandomColorLayer):
-    """In training, adds a random number to each image: it becomes brighter or darker.
+    """Random brightness: in training, adds a random number to each image.
 
     `clip(x + delta * (high - low), low, high)`, where (low, high) is the value range.
 
     Args:
         factor: range (lower, upper) of delta inside [-1, 1]; a number f: (-f, f).
         value_range: (lowest, highest) value of the images.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -58,7 +58,7 @@ class RandomBrightness(RandomColorLayer):
 
 
 class RandomContrast(RandomColorLayer):
-    """In training, moves pixels away from the mean of their channel, or towards it.
+    """Random contrast: in training, scales the difference to the mean of the channel.
 
     `clip((x - mean) * contrast + mean, low, high)`, with the mean over the image.
 
@@ -66,14 +66,14 @@ class RandomContrast(RandomColorLayer):
         factor: (lower, upper) inside [0, 1]: contrast is in [1 - lower, 1 + upper];
             a number f: (0, f).
         value_range: (lowest, highest) value of the images.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -104,23 +104,24 @@ class RandomContrast(RandomColorLayer):
 
 
 class RandomSaturation(RandomColorLayer):
-    """In training, multiplies the saturation of colours.
+    """Random saturation: in training, multiplies the saturation of colors.
 
     With f from the range of `factor`, saturations are multiplied by `f / (1 - f)`: 0
-    means gray, 0.5 no change, 1 as strong as `value_range` allows.
+    means gray, 0.5 no change, 1 the maximum of `value_range`.
 
     Args:
         factor: range (lower, upper) of f; a number f: (-f, f).
-        value_range: what saturations, which begin in [0, 1], are cut to, as in Keras;
-            (0, 1) keeps colours in their range.
+        value_range: the bounds to which saturations, initially in [0, 1], are clipped,
+            as in Keras; (0, 1) keeps valid colors.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images of 3 channels, or a dict of "images" and more, which stays.
-        training: whether to change the images; by default they are.
+        data: images with 3 channels, or a dict with "images"; all other entries stay
+            unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -142,20 +143,21 @@ class RandomSaturation(RandomColorLayer):
 
 
 class RandomHue(RandomColorLayer):
-    """In training, turns the hues of colours around the colour circle.
+    """Random hue: in training, rotates the hues of colors.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] of the turn, in halves of the circle,
-            to either side; a number f: (0, f).
+        factor: range (lower, upper) inside [0, 1] of the rotation in units of 180
+            degrees, in both directions; a number f: (0, f).
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images of 3 channels, or a dict of "images" and more, which stays.
-        training: whether to change the images; by default they are.
+        data: images with 3 channels, or a dict with "images"; all other entries stay
+            unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -182,20 +184,21 @@ class RandomHue(RandomColorLayer):
 
 
 class RandomColorDegeneration(RandomColorLayer):
-    """In training, mixes images with their gray versions: `x + f * (gray - x)`.
+    """Random desaturation: in training, mixes images with gray: `x + f * (gray - x)`.
 
     Args:
         factor: range (lower, upper) of f inside [-1, 1], where 1 means gray; a number
             f: (-f, f).
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images of 3 channels, or a dict of "images" and more, which stays.
-        training: whether to change the images; by default they are.
+        data: images with 3 channels, or a dict with "images"; all other entries stay
+            unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -210,18 +213,19 @@ class RandomColorDegeneration(RandomColorLayer):
 
 
 class RandomGrayscale(RandomColorLayer):
-    """In training, makes some of the images gray; they keep their channels.
+    """Random grayscale: in training, makes some images gray; they keep their channels.
 
     Args:
-        factor: the probability of it, in [0, 1].
+        factor: the probability, in [0, 1].
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images of 3 channels, or a dict of "images" and more, which stays.
-        training: whether to change the images; by default they are.
+        data: images with 3 channels, or a dict with "images"; all other entries stay
+            unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -253,20 +257,20 @@ class RandomGrayscale(RandomColorLayer):
 
 
 class RandomInvert(RandomColorLayer):
-    """In training, makes negatives of some of the images: `high - x`.
+    """Random inversion: in training, inverts some of the images: `high - x`.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] that each image's probability is
-            drawn from; a number f: (0, f).
+        factor: range (lower, upper) inside [0, 1] of each image's probability; a number
+            f: (0, f).
         value_range: (lowest, highest) value of the images.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""Layers that filter the colours of images at random: sharpness, bits, blur."""
+"""Layers that filter the colors of images at random: sharpness, bits, blur."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from toolkit.layers.preprocessing.color_layer import (
 )
 from toolkit.type_aliases import IntOrInts, NumberOrRange, NumberRange, Range
 
-# What RandomSharpness blurs with, of PIL's ImageFilter.SMOOTH.
+# The blur kernel of RandomSharpness, PIL's ImageFilter.SMOOTH.
 _SMOOTH = [[1 / 13, 1 / 13, 1 / 13], [1 / 13, 5 / 13, 1 / 13], [1 / 13, 1 / 13, 1 / 13]]
 
 
 class RandomSharpness(RandomColorLayer):
-    """In training, mixes images with blurred versions, or moves them away from these.
+    """Random sharpness: in training, moves images towards or away from a blurred copy.
 
     `clip(x + (1 - 2 * f) * (blurred - x), low, high)`.
 
@@ -30,13 +30,13 @@ class RandomSharpness(RandomColorLayer):
             change, 1 sharpened; a number f: (0, f).
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -59,20 +59,20 @@ class RandomSharpness(RandomColorLayer):
 
 
 class RandomPosterization(RandomColorLayer):
-    """In training, keeps only the highest bits of each pixel's value in [0, 255].
+    """Random posterization: in training, keeps only the highest bits of each pixel.
 
     Args:
-        factor: how many bits of 8: an integer, or a range (lower, upper) of them, upper
-            excluded; an integer n: (1, n).
+        factor: the number of bits (of 8): an integer, or a range (lower, upper), upper
+            excluded; an integer n: (1, n). Pixels are scaled to [0, 255].
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -96,23 +96,24 @@ class RandomPosterization(RandomColorLayer):
 
 
 class RandomGaussianBlur(RandomColorLayer):
-    """In training, blurs some of the images with a Gaussian bell; outside of them is 0.
+    """Random Gaussian blur: in training, blurs some of the images; padding is 0.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] that each image's probability is
-            drawn from; a number f: (0, f).
-        kernel_size: width and height of the bell in pixels, odd; a number for both.
-        sigma: range (lower, upper) inside [0, 1] of the bell's standard deviations, in
-            pixels, drawn for the width and the height of all images; a number: (0, it).
+        factor: range (lower, upper) inside [0, 1] of each image's probability; a number
+            f: (0, f).
+        kernel_size: width and height of the kernel in pixels, odd; a number for both.
+        sigma: range (lower, upper) inside [0, 1] of the kernel's standard deviations,
+            in pixels, drawn once for the width and the height of all images; a number
+            s: (0, s).
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -146,7 +147,7 @@ class RandomGaussianBlur(RandomColorLayer):
         self.sigma: Range = factor_range(self, sigma, self.bounds, "sigma")
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
-        # A sigma of 0 would divide 0 by 0 in the middle of the bell.
+        # A sigma of 0 would compute 0 / 0 in the center of the kernel.
         low, high = map(float, self.sigma)
         sigma = random.uniform((2,), low, high, seed=seed) + 1e-6
         return {"should_apply_blur": self._chosen(n, seed), "blur_factor": sigma}
@@ -159,24 +160,24 @@ class RandomGaussianBlur(RandomColorLayer):
 
 
 class Solarization(RandomColorLayer):
-    """In training, adds a number to each image, then turns bright pixels negative.
+    """Solarization: adds a number to each image, then inverts bright pixels.
 
-    With values in [0, 255], `x = clip(x + addition)`, then `x` where it is below the
-    threshold, else `255 - x`.
+    With values in [0, 255], `x = clip(x + addition)`, then `x` below the threshold,
+    else `255 - x`. It applies in training only.
 
     Args:
-        addition_factor: range (lower, upper) inside [0, 1] of the addition, as a part
-            of 255; a number f: (0, f).
-        threshold_factor: the same for the threshold.
+        addition_factor: range (lower, upper) inside [0, 1] of the addition, as a
+            fraction of 255; a number f: (0, f).
+        threshold_factor: range of the threshold, like `addition_factor`.
         value_range: (lowest, highest) value of the images.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""What layers that change the colours of images share: ranges, draws, one layout."""
+"""Common part of layers that change colors: ranges, draws, one data format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.ops.conv import channels_last, in_format
 from toolkit.random.seeds import as_generator
 from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
-BYTES = (0.0, 255.0)  # the range that tables of 256 entries are for
+BYTES = (0.0, 255.0)  # the range of tables with 256 entries
 
 
 def _is_number(value: Any) -> bool:
@@ -22,13 +22,13 @@ def _is_number(value: Any) -> bool:
 def factor_range(
     layer: Any, factor: Any, bounds: Range = (-1.0, 1.0), name: str = "factor"
 ) -> Range:
-    """(lower, upper) from two numbers, or from one: from minus it, or the bound, to it.
+    """Return (lower, upper) for a pair, or for one number: from its negative or bound.
 
     Args:
-        layer: whose argument it is.
-        factor: what was given.
-        bounds: it must be inside of them; a pair must not be beyond them as a whole.
-        name: of the argument.
+        layer: the layer, for messages.
+        factor: the argument.
+        bounds: the allowed bounds; a pair must overlap them.
+        name: the name of the argument.
     """
     low, high = bounds
     if _is_number(factor) and low <= factor <= high:
@@ -43,7 +43,7 @@ def factor_range(
 
 
 def sorted_range(layer: Any, value_range: Any) -> Range:
-    """The (lowest, highest) value that pixels may have."""
+    """Return the (lowest, highest) value of pixels."""
     if isinstance(value_range, (tuple, list)) and len(value_range) == 2:
         return min(value_range), max(value_range)
     raise ArgumentError(
@@ -53,7 +53,7 @@ def sorted_range(layer: Any, value_range: Any) -> Range:
 
 
 def rescaled(x: Any, source: Range, target: Range) -> Any:
-    """Values of one range, moved and scaled to another."""
+    """Map values linearly from one range to another."""
     if tuple(source) == tuple(target):
         return x
     scale = (target[1] - target[0]) / (source[1] - source[0])
@@ -61,21 +61,21 @@ def rescaled(x: Any, source: Range, target: Range) -> Any:
 
 
 def batch_size(data: Any) -> int:
-    """How many images there are; 1 for a single image."""
+    """Return the number of images; 1 for a single image."""
     shape = (data["images"] if isinstance(data, dict) else data).shape
     return shape[0] if len(shape) == 4 else 1
 
 
 def per_image(x: Any, dtype: Any = None) -> Any:
-    """(n,) or more axes of one entry: as (n, 1, 1, 1), to go with n images."""
+    """Reshape (n,) to (n, 1, 1, 1), to broadcast to n images."""
     x = ops.reshape(x, (-1, 1, 1, 1))
     return x if dtype is None or x.dtype == "bool" else ops.cast(x, dtype)
 
 
 class ColorLayer(ImageLayer):
-    """Base of layers that change colours only: labels, boxes and masks stay.
+    """Base class of layers that change only colors, not labels, boxes or masks.
 
-    A subclass defines `_adjusted`, whose arguments after the images are the entries of
+    A subclass defines `_adjusted`; its arguments after the images are the entries of
     the transformation.
 
     Args:
@@ -83,7 +83,7 @@ class ColorLayer(ImageLayer):
         data_format: "channels_last", "channels_first", or None for the global default.
     """
 
-    # Whether the images change outside of training, too.
+    # Whether the layer is also active in inference.
     in_inference: ClassVar[bool] = False
 
     def __init__(
@@ -98,7 +98,7 @@ class ColorLayer(ImageLayer):
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
     ) -> Any:
-        return {}  # nothing is drawn
+        return {}  # no random values
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
@@ -113,7 +113,7 @@ class ColorLayer(ImageLayer):
         return in_format(ops.cast(y, self.compute_dtype), self.data_format)
 
     def _adjusted(self, *args: Any, **kwargs: Any) -> Any:
-        """Images (batch, height, width, channels) after the change."""
+        """Return images (batch, height, width, channels) after the change."""
         raise NotImplementedError(f"{type(self).__name__} needs _adjusted")
 
     def _clipped(self, x: Any) -> Any:
@@ -121,13 +121,13 @@ class ColorLayer(ImageLayer):
 
 
 class RandomColorLayer(ColorLayer):
-    """Base of layers that change the colours of each image by a factor of its own.
+    """Base class of layers that change the colors of each image by a random factor.
 
     Args:
         factor: a range (lower, upper), or one number; see `factor_range`.
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
     """
 
     bounds: ClassVar[Range] = (-1.0, 1.0)
@@ -148,26 +148,26 @@ class RandomColorLayer(ColorLayer):
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
     ) -> Any:
-        """What is drawn for each image, by name; None outside of training.
+        """Return the random values of each image, by name; None in inference.
 
         Args:
-            data: images, or a dict of "images" and more.
-            training: whether to behave as in training.
-            seed: where random numbers come from; the layer's own if None.
+            data: images, or a dict with "images".
+            training: whether to run in training mode.
+            seed: the source of random numbers; the layer's generator if None.
         """
         if not training:
             return None
         return self._drawn(batch_size(data), self.generator if seed is None else seed)
 
     def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
-        """The transformation of n images."""
+        """Return the transformation of n images."""
         return {"factor": self._uniform(n, seed)}
 
     def _uniform(self, n: int, seed: Any, bounds: Range | None = None) -> Any:
-        """A number for each of n images, of shape (n, 1, 1, 1)."""
+        """Return a random number for each of n images, of shape (n, 1, 1, 1)."""
         low, high = bounds or self.factor
         return random.uniform((n, 1, 1, 1), float(low), float(high), seed=seed)
 
     def _chosen(self, n: int, seed: Any) -> Any:
-        """Whether, for each image: with a probability that is drawn from `factor`."""
+        """Return a random boolean per image; its probability is drawn from `factor`."""
         return self._uniform(n, seed, (0.0, 1.0)) < self._uniform(n, seed)

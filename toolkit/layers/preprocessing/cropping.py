@@ -1,4 +1,4 @@
-"""Layers that cut a window out of images, and the boxes and masks with it."""
+"""Layers that crop images, with their boxes and masks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Window = tuple[Any, Any, int, int]  # top, left, height, width
 
 
 class CroppingLayer(ImageLayer):
-    """Base of layers that cut a window out of images: by default in the middle.
+    """Base class of layers that crop images: by default to the center.
 
     The transformation is a dict of "window" and "input_size".
 
     Args:
-        height: of the outputs, in pixels.
-        width: of the outputs, in pixels.
+        height: the output height, in pixels.
+        width: the output width, in pixels.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
 
@@ -34,23 +34,23 @@ class CroppingLayer(ImageLayer):
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
     ) -> Any:
-        """The window that is cut out.
+        """Return the window to crop.
 
         Args:
-            data: images, or a dict of "images" and more.
-            training: whether to behave as in training.
-            seed: where random numbers come from; the layer's own if None.
+            data: images, or a dict with "images".
+            training: whether to run in training mode.
+            seed: the source of random numbers; the layer's generator if None.
         """
         size = self.image_size(data["images"] if isinstance(data, dict) else data)
         return {"window": self._window(size, training, seed), "input_size": size}
 
     def _window(self, size: Size, training: bool, seed: Any) -> Window:
-        """The part of the images that is kept."""
+        """Return the window to keep."""
         height, width = self._kept(size)
         return (size[0] - height) // 2, (size[1] - width) // 2, height, width
 
     def _kept(self, size: Size) -> Size:
-        """The size of the window; of small images the largest of its aspect ratio."""
+        """Return the window size; for small images, the largest of its aspect ratio."""
         height, width = size
         if height >= self.height and width >= self.width:
             return self.height, self.width
@@ -100,13 +100,13 @@ class CroppingLayer(ImageLayer):
 
 
 class CenterCrop(CroppingLayer):
-    """The middle of images; where they are too small, the largest part, enlarged.
+    """Center crop; a too small image is cropped to the aspect ratio and enlarged.
 
     Args:
-        height: of the outputs, in pixels.
-        width: of the outputs, in pixels.
+        height: the output height, in pixels.
+        width: the output width, in pixels.
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
         data: images (batch, height, width, channels) or one of them; or a dict of
@@ -123,22 +123,22 @@ class CenterCrop(CroppingLayer):
 
 
 class RandomCrop(CroppingLayer):
-    """In training, a window of the images at a random place, the same in a whole batch.
+    """Random crop: in training, crops a batch to one random window.
 
-    Outside of training it is the middle. Where images are too small, it is the largest
-    part of the window's aspect ratio, enlarged.
+    In inference it crops to the center. A too small image is cropped to the aspect
+    ratio and enlarged.
 
     Args:
-        height: of the outputs, in pixels.
-        width: of the outputs, in pixels.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        height: the output height, in pixels.
+        width: the output width, in pixels.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
         data: images (batch, height, width, channels) or one of them; or a dict of
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
-        training: whether the place is random; by default it is.
+        training: whether the window is random; True by default.
 
     Output shape: (batch, height, width, channels).
 

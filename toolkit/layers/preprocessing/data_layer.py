@@ -1,4 +1,4 @@
-"""What layers of data share: they take numbers and nested lists for arrays."""
+"""Common part of data layers: they accept numbers and nested lists as arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from toolkit.ops.symbolic import any_symbolic
 
 
 class DataLayer(Layer):
-    """Base of layers whose data may be a number or nested lists, in dicts, too.
+    """Base class of layers whose data can be numbers or nested lists, also in dicts.
 
     Lists of arrays are stacked.
 
     Attributes:
-        backend: the operations, under the names that Keras has for them there:
-            `backend.numpy.flip`, `backend.random.uniform`, `backend.cast`,
-            `backend.name`.
+        backend: the operations under their Keras names: `backend.numpy.flip`,
+            `backend.random.uniform`, `backend.cast`, `backend.name`.
     """
 
     backend: Any = LayerBackend()
@@ -44,7 +43,7 @@ class DataLayer(Layer):
         return self.generator
 
     def convert_weight(self, weight: Any) -> Any:
-        """Return a weight as it is, for subclasses written for Keras."""
+        """Return a weight unchanged, for subclasses written for Keras."""
         return weight
 
 
@@ -52,7 +51,7 @@ _PLAIN = (list, tuple, dict, int, float)
 
 
 def as_tensors(data: Any) -> Any:
-    """A number or nested lists as a tensor; those in a dict as tensors each."""
+    """Return a number or nested lists as a tensor; convert the entries of a dict."""
     if isinstance(data, dict):
         return {name: as_tensors(value) for name, value in data.items()}
     if not isinstance(data, _PLAIN) or any_symbolic(data):

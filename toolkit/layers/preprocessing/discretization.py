@@ -1,4 +1,4 @@
-"""Discretization: continuous features as the bins that they fall into."""
+"""Discretization: maps continuous features to bins."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from toolkit.type_aliases import PolicyLike
 
 
 class Discretization(DataLayer):
-    """The bin that each value falls into.
+    """Layer that returns the bin of each value.
 
     Args:
-        bin_boundaries: ascending limits; those of n make n + 1 bins, each with its
-            lower limit.
-        num_bins: how many bins of about equally many values `adapt` is to find.
-        epsilon: how exact its quantiles are: smaller is slower and more exact.
+        bin_boundaries: ascending boundaries; n of them define n + 1 bins, each with its
+            lower boundary.
+        num_bins: the number of bins with about equal counts that `adapt` computes.
+        epsilon: the precision of quantiles: smaller is slower and more exact.
         output_mode: "int", or "one_hot", "multi_hot", "count" as in CategoryEncoding.
-        sparse: must be False; there are no sparse tensors.
+        sparse: must be False: sparse tensors are not supported.
 
-    Output shape: that of the inputs, or (..., bins) for codes.
+    Output shape: same as the inputs, or (..., bins) for codes.
 
     Example:
         >>> import toolkit
@@ -73,7 +73,7 @@ class Discretization(DataLayer):
                 "Discretization: expected `bin_boundaries` that ascend; received "
                 f"{bin_boundaries}"
             )
-        if bin_boundaries is not None:  # plain numbers, which JSON has
+        if bin_boundaries is not None:  # plain numbers, which JSON supports
             bin_boundaries = np.asarray(bin_boundaries).tolist()
         self.__dict__["bin_boundaries"] = bin_boundaries
         self.num_bins = num_bins
@@ -83,20 +83,20 @@ class Discretization(DataLayer):
 
     @property
     def input_dtype(self) -> str:
-        """The dtype of the inputs."""
+        """Return the dtype of the inputs."""
         return settings.floatx()
 
     @property
     def output_dtype(self) -> str:
-        """The dtype of the outputs."""
+        """Return the dtype of the outputs."""
         return "int32" if self.output_mode == "int" else self.compute_dtype
 
     def adapt(self, data: Any, steps: int | None = None) -> None:
-        """Find the limits between bins of about equally many values.
+        """Compute the boundaries of bins with about equal counts.
 
         Args:
             data: an array or tensor, or an iterable of batches: x or (x, y).
-            steps: how many batches to take; None for all.
+            steps: the number of batches; None for all.
         """
         if self.num_bins is None:
             raise ArgumentError(
@@ -110,18 +110,18 @@ class Discretization(DataLayer):
         self.finalize_state()
 
     def update_state(self, data: Any) -> None:
-        """Take in one batch of values."""
+        """Accumulate one batch of values."""
         own = summarize(np.asarray(data, "float32"), self.epsilon)
         self.summary = merge_summaries(own, self.summary, self.epsilon)
 
     def finalize_state(self) -> None:
-        """Make limits of what `update_state` has gathered."""
+        """Compute the boundaries from the accumulated values."""
         if self.num_bins is not None:
             limits = compress_summary(self.summary, 1.0 / self.num_bins)[0, :-1]
             self.__dict__["bin_boundaries"] = limits.tolist()
 
     def reset_state(self) -> None:
-        """Forget what `update_state` has gathered."""
+        """Reset the accumulated values."""
         self.summary = np.zeros((2, 0), "float32")
 
     def call(self, inputs: Any) -> Any:
@@ -148,7 +148,7 @@ class Discretization(DataLayer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Discretization:
         config = dict(config)
-        config.pop("trainable", None)  # the first files have it
+        config.pop("trainable", None)  # early files contain it
         adapted = config.get("num_bins") is not None
         limits = config.pop("bin_boundaries", None) if adapted else None
         layer = super().from_config(config)
@@ -158,7 +158,7 @@ class Discretization(DataLayer):
 
 
 def summarize(values: Array, epsilon: float) -> Array:
-    """Values as some of their quantiles and how many values each stands for: (2, n)."""
+    """Summarize values by quantiles and the number of values for each: (2, n)."""
     values = np.sort(values, axis=None)
     step = max(values.size * epsilon, 1)
     quantiles = values[int(step - 1) :: int(step)]
@@ -166,13 +166,13 @@ def summarize(values: Array, epsilon: float) -> Array:
 
 
 def merge_summaries(first: Array, second: Array, epsilon: float) -> Array:
-    """One summary of what two are of."""
+    """Merge two summaries."""
     merged = np.concatenate([first, second], axis=1)
     return compress_summary(merged[:, np.argsort(merged[0])], epsilon)
 
 
 def compress_summary(summary: Array, epsilon: float) -> Array:
-    """A summary with about 1 / epsilon quantiles at most."""
+    """Compress a summary to at most about 1 / epsilon quantiles."""
     if summary.shape[1] * epsilon < 1:
         return summary
     parts = epsilon + np.arange(0.0, 1.0, epsilon)

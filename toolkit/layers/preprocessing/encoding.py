@@ -1,4 +1,4 @@
-"""CategoryEncoding, and the encoding of indices that all categorical layers share."""
+"""CategoryEncoding, and the encoding of indices for all categorical layers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MODES = ("int", "one_hot", "multi_hot", "count")
 
 
 def encode(indices: Any, mode: str, depth: int, dtype: str, weights: Any = None) -> Any:
-    """Indices as they are, as one-hot codes, as a multi-hot code or as counts.
+    """Encode indices: unchanged, one-hot, multi-hot or as counts.
 
     Args:
-        indices: (), (n,), (batch, n) or, for codes, more; those outside of
-            [0, depth) count for nothing.
+        indices: (), (n,), (batch, n) or, for codes, more axes; indices outside of [0,
+            depth) are ignored.
         mode: "int", "one_hot", "multi_hot" or "count".
         depth: the number of classes.
-        dtype: of the result.
-        weights: what each index counts, shaped like `indices`.
+        dtype: the dtype of the result.
+        weights: the weight of each index, in the shape of `indices`.
     """
     if mode == "int":
         return ops.cast(indices, dtype)
@@ -49,7 +49,7 @@ def encode(indices: Any, mode: str, depth: int, dtype: str, weights: Any = None)
 
 
 def encoded_shape(shape: Any, mode: str, depth: int | None) -> tuple[Any, ...]:
-    """The shape of `encode`'s result for indices of this shape."""
+    """Return the shape of `encode`'s result for indices of this shape."""
     shape = tuple(shape)
     if mode == "int":
         return shape
@@ -60,7 +60,7 @@ def encoded_shape(shape: Any, mode: str, depth: int | None) -> tuple[Any, ...]:
 
 
 def checked_mode(layer: Any, mode: str, choices: Any = MODES) -> str:
-    """An output mode, with the older names of two of them understood."""
+    """Check an output mode and convert two older names."""
     mode = {"binary": "multi_hot", "tf-idf": "tf_idf"}.get(mode, mode)
     if mode not in choices:
         raise ArgumentError(
@@ -71,20 +71,19 @@ def checked_mode(layer: Any, mode: str, choices: Any = MODES) -> str:
 
 
 class CategoryEncoding(DataLayer):
-    """Codes for integers that stand for categories.
+    """Encoding of integer categories.
 
     Args:
-        num_tokens: the number of categories. Inputs are whole numbers in [0,
-            num_tokens). Others are an error where the layer is called with their
-            values; in a compiled function, as `fit` and `predict` are, those out of
-            range count for nothing.
-        output_mode: "one_hot": a code for each integer; "multi_hot": one for all in
-            the last axis; "count": how often each occurs there.
-        sparse: must be False; there are no sparse tensors.
+        num_tokens: the number of categories. Inputs are integers in [0, num_tokens).
+            Other values raise an error in an eager call; in a compiled function, as in
+            `fit` and `predict`, they are ignored.
+        output_mode: "one_hot": a code for each integer; "multi_hot": one code for all
+            integers in the last axis; "count": the number of occurrences of each.
+        sparse: must be False: sparse tensors are not supported.
 
     Call arguments:
         inputs: integers, (n,) or (batch, n).
-        count_weights: in mode "count", what each integer counts; same shape.
+        count_weights: in mode "count", the weight of each integer; same shape.
 
     Output shape: (..., num_tokens).
 
@@ -131,7 +130,7 @@ class CategoryEncoding(DataLayer):
         )
 
     def _check_range(self, inputs: Any) -> None:
-        """Raise for values that are known, and are none of the categories."""
+        """Raise if values are known and out of range."""
         known = getattr(inputs, "_array", None)
         if not isinstance(known, np.ndarray) or not known.size:
             return

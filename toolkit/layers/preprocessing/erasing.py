@@ -1,4 +1,4 @@
-"""Layers that erase a part of images, and that bring boxes to one number."""
+"""Random erasing, and padding of boxes to a fixed number."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 
 
 class RandomErasing(RandomColorLayer):
-    """In training, fills a random rectangle of images with a value, or with noise.
+    """Random erasing: in training, fills a random rectangle with a value or noise.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] of the probability that an image
-            changes, drawn for each; a number f: (0, f).
-        scale: range (lower, upper) inside [0, 1]; height and width of the rectangle
-            are, of the image's, the roots of two numbers that are drawn from it.
-        fill_value: a number, or one for each of 3 channels; None: normal noise, as
-            wide as the highest value.
-        value_range: (lowest, highest) value of the images; fillings are clipped.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        factor: range (lower, upper) inside [0, 1] of each image's probability; a number
+            f: (0, f).
+        scale: range (lower, upper) inside [0, 1]. The rectangle's height and width, as
+            fractions of the image's, are square roots of two random numbers from this
+            range.
+        fill_value: a number, or one for each of 3 channels; None: normal noise with the
+            highest value as its standard deviation.
+        value_range: (lowest, highest) value of the images; the fill is clipped to it.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -93,7 +94,7 @@ class RandomErasing(RandomColorLayer):
         }
 
     def _filling(self, shape: tuple[int, ...], seed: Any) -> Any:
-        """What erased pixels get, to go with images of that shape."""
+        """Return the values of erased pixels, broadcastable to images of that shape."""
         if self.fill_value is None:
             value = random.normal(shape, seed=seed) * self.value_range[1]
         else:
@@ -115,7 +116,7 @@ class RandomErasing(RandomColorLayer):
 
 
 def _interval(extent: int, share: Any, axis: int, seed: Any) -> Any:
-    """(n, ...) of 4 axes: which places along one lie in a part of the extent."""
+    """Return, (n, ...) with 4 axes, which positions are in the interval."""
     n = share.shape[0]
     length = share * extent
     start = random.uniform((n,), dtype=share.dtype, seed=seed) * (extent - length)
@@ -127,17 +128,18 @@ def _interval(extent: int, share: Any, axis: int, seed: Any) -> Any:
 
 
 class MaxNumBoundingBoxes(ImageLayer):
-    """As many boxes for each image: the first ones, and padding where there are less.
+    """Layer that truncates or pads boxes to a fixed number per image.
 
     Args:
-        max_number: how many.
-        fill_value: what padding is made of.
-        bounding_box_format: the format of "bounding_boxes"; they stay in it.
+        max_number: the number of boxes.
+        fill_value: the value of padding.
+        bounding_box_format: the format of "bounding_boxes"; it stays unchanged.
 
     Call arguments:
-        data: a dict of "images", "bounding_boxes" and more, which stays as it is.
+        data: a dict of "images", "bounding_boxes" and other entries, which stay
+            unchanged.
 
-    Output shape: that of the inputs, with "boxes" (batch, max_number, 4) and "labels"
+    Output shape: same as the inputs, with "boxes" (batch, max_number, 4) and "labels"
     (batch, max_number) or (batch, max_number, classes).
 
     Example:
@@ -167,7 +169,7 @@ class MaxNumBoundingBoxes(ImageLayer):
         return {**bounding_boxes, **fitted}
 
     def _fitted(self, x: Any) -> Any:
-        """(batch, n, ...) with `max_number` entries along the second axis."""
+        """Truncate or pad (batch, n, ...) to `max_number` along the second axis."""
         x = ops.convert_to_tensor(x)[:, : self.max_number]
         missing = self.max_number - x.shape[1]
         widths = [(0, missing if axis == 1 else 0) for axis in range(x.ndim)]

@@ -1,4 +1,4 @@
-"""What layers that move the pixels of images at random share."""
+"""Common part of layers that move the pixels of images at random."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from toolkit.type_aliases import Range
 def symmetric_range(
     layer: Any, name: str, factor: Any, bounds: Range, open_low: bool = False
 ) -> Range:
-    """(lower, upper) from two numbers inside of bounds, or from f: (-|f|, |f|).
+    """Return (lower, upper) for two numbers inside of bounds, or for f: (-|f|, |f|).
 
     Args:
-        layer: whose argument it is.
-        name: of the argument.
-        factor: what was given.
+        layer: the layer, for messages.
+        name: the name of the argument.
+        factor: the argument.
         bounds: (lowest, highest) of each number.
-        open_low: whether the lowest itself is excluded.
+        open_low: whether the lowest value is excluded.
     """
     ends = factor if isinstance(factor, (tuple, list)) else (factor, factor)
     low, high = bounds
@@ -43,22 +43,22 @@ def symmetric_range(
 
 
 def beside(x: Any, y: Any) -> Any:
-    """(n,) numbers, one for each image, with as many axes as y."""
+    """Reshape (n,) numbers, one per image, to the rank of y."""
     return ops.reshape(x, (-1, *(1,) * (len(y.shape) - 1)))
 
 
 class GeometricLayer(ImageLayer):
-    """Base of layers that move pixels: masks and boxes go with the images.
+    """Base class of layers that move pixels, with masks and boxes.
 
     A subclass defines `_drawn`, `_moved` and `_moved_boxes`.
 
     Args:
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        fill_value: what is outside in mode "constant".
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        fill_value: the value outside of the image in mode "constant".
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
     """
 
@@ -82,12 +82,12 @@ class GeometricLayer(ImageLayer):
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
     ) -> Any:
-        """What is drawn for each image, by name; None outside of training.
+        """Return the random values of each image, by name; None in inference.
 
         Args:
-            data: images, or a dict of "images" and more.
-            training: whether to behave as in training.
-            seed: where random numbers come from; the layer's own if None.
+            data: images, or a dict with "images".
+            training: whether to run in training mode.
+            seed: the source of random numbers; the layer's generator if None.
         """
         if not training:
             return None
@@ -125,30 +125,31 @@ class GeometricLayer(ImageLayer):
         return self._move_boxes(bounding_boxes, size, size, move)
 
     def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
-        """The transformation of n images."""
+        """Return the random transformation of n images."""
         raise NotImplementedError(f"{type(self).__name__} needs _drawn")
 
     def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
-        """Images or masks after the change, of the same dtype."""
+        """Return images or masks after the transformation, in the same dtype."""
         raise NotImplementedError(f"{type(self).__name__} needs _moved")
 
     def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
-        """Boxes (batch, n, 4), "xyxy" in pixels, after the change."""
+        """Return boxes (batch, n, 4), "xyxy" in pixels, after the transformation."""
         raise NotImplementedError(f"{type(self).__name__} needs _moved_boxes")
 
 
 class AffineLayer(GeometricLayer):
-    """Base of layers that read each pixel at an affine function of its place.
+    """Base class of layers that read each pixel at an affine function of its position.
 
-    A subclass defines `_drawn` and `_matrix`. The arguments are GeometricLayer's.
+    A subclass defines `_drawn` and `_matrix`. The arguments are the same as in
+    GeometricLayer.
     """
 
     def _matrix(self, transformation: Any, size: Size) -> Any:
-        """Six of (n,): the numbers a0, a1, a2, b0, b1, b2 of `affine_transform`."""
+        """Return a0, a1, a2, b0, b1, b2 of `affine_transform`, each (n,)."""
         raise NotImplementedError(f"{type(self).__name__} needs _matrix")
 
     def _numbers(self, transformation: Any, size: Size) -> list[Any]:
-        """The same as float32, (n,) each."""
+        """Return the coefficients as float32, (n,) each."""
         rows = self._matrix(transformation, size)
         rows = [ops.reshape(ops.cast(x, "float32"), (-1,)) for x in rows]
         n = max(row.shape[0] for row in rows)
@@ -184,7 +185,7 @@ class AffineLayer(GeometricLayer):
 
 
 def upright(boxes: Any, place: Any) -> Any:
-    """The smallest upright boxes around where `place` takes the corners of boxes."""
+    """Return axis-aligned bounding boxes of the corners of boxes, mapped by `place`."""
     left, top, right, bottom = coordinates(boxes)
     corners = [(left, top), (right, top), (left, bottom), (right, bottom)]
     columns, rows = zip(*(place(x, y) for x, y in corners), strict=True)

@@ -24,27 +24,28 @@ _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
 
 def _chosen(factor: Any, n: int, seed: Any) -> Any:
-    """(n,): whether to change an image; the probability is drawn from `factor`."""
+    """Return a random boolean per image, (n,), with a probability from `factor`."""
     low, high = map(float, factor)
     probability = random.uniform((n,), low, high, seed=seed)
     return random.uniform((n,), seed=seed) < probability
 
 
 class RandomFlip(GeometricLayer):
-    """In training, flips a random half of the images.
+    """Random flip: in training, flips each image with probability 1/2.
 
     Args:
         mode: "horizontal" swaps left and right, "vertical" top and bottom,
             "horizontal_and_vertical" both at once.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -90,23 +91,24 @@ class RandomFlip(GeometricLayer):
 
 
 class RandomPerspective(GeometricLayer):
-    """In training, shows images as if seen from the side: their corners move.
+    """Random perspective: in training, moves the corners of images.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] of the probability that an image
-            changes, drawn for each; a number f: (0, f).
-        scale: how far corners move at most, in [0, 1]; 1 means half of the size.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        fill_value: what is outside of an image.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        factor: range (lower, upper) inside [0, 1] of each image's probability; a number
+            f: (0, f).
+        scale: the maximum shift of corners, in [0, 1]; 1 means half of the size.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        fill_value: the value outside of the image.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which goes with them.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries are transformed to
+            match.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -183,29 +185,29 @@ class RandomPerspective(GeometricLayer):
 
 
 class RandomElasticTransform(GeometricLayer):
-    """In training, distorts images as if drawn on rubber; masks go with them.
+    """Random elastic transform: in training, distorts images and their masks.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] of the probability that an image
-            changes, drawn for each; a number f: (0, f).
-        scale: how strongly, in [0, 1]; or a range that it is drawn from, for a whole
-            batch; a number s: (0, s). See `ops.image.elastic_transform`: alpha is
-            `0.1 * s * max(height, width)`, sigma `0.05 * s * min(height, width)`.
-        interpolation: "nearest" or "bilinear"; masks always take the nearest pixel.
-        fill_mode: what is outside of an image: "constant"; "nearest" repeats the
-            outermost pixel, "reflect" mirrors with it, "mirror" without it, "wrap"
-            continues at the other side.
-        fill_value: what is outside in mode "constant".
-        value_range: (lowest, highest) value of the images; others are clipped.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        factor: range (lower, upper) inside [0, 1] of each image's probability; a number
+            f: (0, f).
+        scale: the strength s, in [0, 1]; or its range, drawn once per batch; a number
+            s: (0, s). See `ops.image.elastic_transform`: alpha is `0.1 * s *
+            max(height, width)`, sigma `0.05 * s * min(height, width)`.
+        interpolation: "nearest" or "bilinear"; masks always use "nearest".
+        fill_mode: values outside of the image: "constant"; "nearest" repeats the edge
+            pixel; "reflect" mirrors including the edge pixel, "mirror" without it;
+            "wrap" repeats the image.
+        fill_value: the value outside of the image in mode "constant".
+        value_range: (lowest, highest) value of the images; values outside are clipped.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
         data: images, or a dict of "images" and any of "labels" and
-            "segmentation_masks"; what it does to boxes is not defined.
-        training: whether to change the images; by default they are.
+            "segmentation_masks"; the effect on boxes is undefined.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -247,7 +249,7 @@ class RandomElasticTransform(GeometricLayer):
         return {
             "apply_transform": _chosen(self.factor, n, seed),
             "distortion_factor": random.uniform((), low, high, seed=seed),
-            # Images and masks draw the same fields.
+            # Images and masks use the same displacement fields.
             "seed": draw_seed(seed),
         }
 
@@ -262,7 +264,7 @@ class RandomElasticTransform(GeometricLayer):
     def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
         size = self.image_size(x)
         scale = ops.cast(transformation["distortion_factor"], "float32")
-        # The bell reaches as far as the widest needs; of width 0 it is no bell.
+        # The kernel size fits the largest sigma; a sigma of 0 is not a Gaussian.
         sigma = ops.maximum(0.05 * min(size) * scale, 1e-6)
         reach = int(6 * 0.05 * min(size) * self.scale[1]) | 1
         y = stretched(

@@ -27,12 +27,12 @@ from toolkit.layers.preprocessing.string_hashes import farm_hash, join, sip_hash
 from toolkit.ops.symbolic import KerasTensor
 from toolkit.type_aliases import PolicyLike
 
-# The fingerprint that crossings start from: that of TensorFlow's sparse.cross_hashed.
+# The initial fingerprint of crossings, as in TensorFlow's sparse.cross_hashed.
 _CROSSING = 0xDECAFCAFFE
 
 
 def checked_salt(layer: Any, salt: Any) -> list[int] | None:
-    """A salt as two integers."""
+    """Return a salt as two integers."""
     if salt is None:
         return None
     if is_int(salt):
@@ -46,7 +46,7 @@ def checked_salt(layer: Any, salt: Any) -> list[int] | None:
 
 
 def as_strings(values: Array) -> Array:
-    """Numbers as decimal strings, floats truncated, "true" and "false"; strings."""
+    """Return values as strings: truncated decimal floats, "true" and "false"."""
     if values.dtype.kind == "O":
         return values
     if values.dtype.kind == "b":
@@ -59,7 +59,7 @@ def as_strings(values: Array) -> Array:
 
 
 def hash_bins(values: Array, num_bins: int, salt: Any = None) -> Array:
-    """The bin of each value: its FarmHash, or with a salt its SipHash, modulo bins."""
+    """Return the bin of each value: FarmHash, or with a salt SipHash, modulo bins."""
     if salt is None:
         return _each(as_strings(values), lambda s: farm_hash(encoded(s)) % num_bins)
     key = (salt[0], salt[1])
@@ -67,14 +67,14 @@ def hash_bins(values: Array, num_bins: int, salt: Any = None) -> Array:
 
 
 def _each(values: Array, function: Callable[[Any], int]) -> Array:
-    """int64 `function(value)` of each; equal ones are computed once."""
+    """Return int64 `function(value)` of each; equal values are computed once."""
     flat = values.reshape(-1).tolist()
     found = {value: function(value) for value in set(flat)}
     return np.array([found[v] for v in flat], "int64").reshape(values.shape)
 
 
 def _words(values: Array) -> list[int]:
-    """A 64-bit word for each value: a string's FarmHash, or the integer itself."""
+    """Return a 64-bit word per value: a string's FarmHash, or the integer."""
     flat = values.reshape(-1).tolist()
     if values.dtype.kind == "O":
         return [farm_hash(encoded(v)) for v in flat]
@@ -82,17 +82,17 @@ def _words(values: Array) -> list[int]:
 
 
 class Hashing(HostLayer):
-    """A bin for each value, by its hash: categories without a vocabulary.
+    """Layer that hashes each value to a bin, without a vocabulary.
 
-    The bins are those of Keras: FarmHash64, or SipHash-2-4 with a salt.
+    The bins equal Keras's: FarmHash64, or SipHash-2-4 with a salt.
 
     Args:
-        num_bins: the number of bins; the first is for `mask_value` if there is one.
-        mask_value: a value that gets the bin 0, which no other value gets.
+        num_bins: the number of bins; the first is for `mask_value` if it is given.
+        mask_value: a value that maps to bin 0, which no other value uses.
         salt: one or two integers: a key for SipHash.
         output_mode: "int": the bins; "one_hot", "multi_hot", "count": as in
             CategoryEncoding.
-        sparse: must be False; there are no sparse tensors.
+        sparse: must be False: sparse tensors are not supported.
 
     Call arguments:
         inputs: strings, or numbers, which are hashed as decimal strings.
@@ -158,12 +158,12 @@ class Hashing(HostLayer):
 
 
 class HashedCrossing(HostLayer):
-    """A bin for each combination of values, by the hash of all of them.
+    """Layer that hashes each combination of values to a bin.
 
     Args:
         num_bins: the number of bins.
         output_mode: "int" or "one_hot".
-        sparse: must be False; there are no sparse tensors.
+        sparse: must be False: sparse tensors are not supported.
 
     Call arguments:
         inputs: two or more arrays of strings or integers of the same shape, (),

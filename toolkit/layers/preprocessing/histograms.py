@@ -1,4 +1,4 @@
-"""Layers that spread the colours of images over their range."""
+"""Layers that change the histogram of image colors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LEVELS = 256
 
 
 def _counts(levels: Any, groups: Any, shape: tuple[int, ...]) -> Any:
-    """How often each level stands in each group, of `shape`: groups, then levels.
+    """Count each level in each group; return `shape`: groups, then levels.
 
     Args:
         levels: int32, below shape[-1].
-        groups: int32, the place of each one's group in shape[:-1], row-major.
+        groups: int32, the flat index of the group in shape[:-1], row-major.
     """
     places = ops.reshape(groups * shape[-1] + levels, (-1,))
     total = 1
@@ -29,18 +29,18 @@ def _counts(levels: Any, groups: Any, shape: tuple[int, ...]) -> Any:
 
 
 class AutoContrast(ColorLayer):
-    """Stretches each channel of each image over the whole value range.
+    """Auto contrast: stretches each channel of each image to the full value range.
 
-    A channel of one value stays as it is. It works outside of training, too.
+    A channel of one value stays unchanged. The layer is also active in inference.
 
     Args:
         value_range: (lowest, highest) value of the images.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
+        data: images, or a dict with "images"; all other entries stay unchanged.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -60,21 +60,21 @@ class AutoContrast(ColorLayer):
 
 
 class Equalization(ColorLayer):
-    """In training, makes all values of a channel about equally frequent.
+    """Histogram equalization: in training, makes the values of a channel uniform.
 
-    A value becomes the part of the pixels, of all images of the batch, that are not
+    A value becomes the fraction of pixels, over all images of the batch, that are not
     above it.
 
     Args:
         value_range: (lowest, highest) value of the images.
-        bins: how many values are told apart.
+        bins: the number of distinct values.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
-        training: whether to change the images; by default they are.
+        data: images, or a dict with "images"; all other entries stay unchanged.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -106,7 +106,7 @@ class Equalization(ColorLayer):
         counts = _counts(levels, channels, (x.shape[-1], self.bins))
         below = ops.cumsum(counts, axis=-1)
         first = ops.amin(ops.where(below > 0, below, below[:, -1:]), -1, keepdims=True)
-        others = below[:, -1:] - first  # pixels that do not have the lowest value
+        others = below[:, -1:] - first  # pixels above the lowest value
         table = (below - first) * 255 / ops.where(others == 0, 1.0, others)
         table = ops.reshape(ops.clip(ops.round(table), 0, 255), (-1,))
         equalized = ops.take(table, channels * self.bins + levels)
@@ -115,23 +115,23 @@ class Equalization(ColorLayer):
 
 
 class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
-    """Equalizes the values of each channel by those nearby, with limited contrast.
+    """Contrast-limited adaptive histogram equalization (CLAHE) of each channel.
 
-    Each image is cut into tiles. Each tile has a table, from its histogram, whose
-    counts are cut at a limit; what is cut off is spread over all values. A pixel's new
-    value is interpolated between the tables of the four nearest tiles. It works outside
-    of training, too.
+    Each image is divided into tiles. Each tile has a lookup table from its histogram,
+    whose counts are clipped at a limit; the excess is distributed over all values. A
+    pixel's new value is interpolated between the tables of the four nearest tiles. The
+    layer is also active in inference.
 
     Args:
         value_range: (lowest, highest) value of the images.
-        clip_limit: how many times the mean a count may be; 0 or less: no limit.
-        tile_grid_size: how many tiles there are (down, across).
+        clip_limit: the maximum count relative to the mean; 0 or less: no limit.
+        tile_grid_size: the number of tiles (rows, columns).
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
-        data: images, or a dict of "images" and more, which stays as it is.
+        data: images, or a dict with "images"; all other entries stay unchanged.
 
-    Output shape: that of the inputs, as is the dtype.
+    Output shape: same as the inputs, with the same dtype.
 
     Example:
         >>> import toolkit
@@ -181,7 +181,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         return rescaled(result, BYTES, self.value_range)
 
     def _places(self, levels: Any, rows: Any, columns: Any) -> Any:
-        """Of each pixel: where the table of its image, tile and channel is."""
+        """Return for each pixel the index of its table: image, tile and channel."""
         down, across = self.tile_grid_size
         batch, _, _, channels = levels.shape
         images = ops.arange(batch, dtype="int32")[:, None, None, None]
@@ -189,7 +189,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         return tiles * channels + ops.arange(channels, dtype="int32")
 
     def _tables(self, levels: Any, sizes: list[int]) -> Any:
-        """(batch, down, across, channels, 256): new values, from the cut histograms."""
+        """Return tables (batch, rows, columns, channels, 256) of clipped histograms."""
         rows, columns = (
             ops.arange(size * k, dtype="int32") // size
             for size, k in zip(sizes, self.tile_grid_size, strict=True)
@@ -207,7 +207,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         return ops.clip(table, *BYTES)
 
     def _interpolated(self, tables: Any, levels: Any, sizes: list[int]) -> Any:
-        """The new values of pixels, bilinear between the middles of tiles."""
+        """Return the new values of pixels, bilinear between the centers of tiles."""
         tables = ops.reshape(tables, (-1,))
         (top, bottom, down), (left, right, across) = (
             _neighbours(size, k)
@@ -227,7 +227,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
 
 
 def _neighbours(size: int, count: int) -> tuple[Any, Any, Any]:
-    """Of each pixel along one axis: the tiles around it, and how far it is between."""
+    """Return for each pixel along one axis: the two nearest tiles and the weight."""
     place = (ops.arange(size * count, dtype="float32") - size / 2) / size
     first = ops.floor(place)
     share = place - first

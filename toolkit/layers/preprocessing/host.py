@@ -1,4 +1,4 @@
-"""What layers that run in Python share: strings and tables are in no graph."""
+"""Common part of layers that run in Python: a graph contains no strings or tables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from toolkit.layers.layer import Layer
 from toolkit.ops.symbolic import any_symbolic
 
 Array = np.ndarray[Any, Any]
-_MOST_FILLED = 1 << 22  # characters or words of a block, all rows filled up
+_MOST_FILLED = 1 << 22  # padded characters or words per block
 
 
 def host_array(layer: Any, x: Any) -> Array:
-    """`x` as a NumPy array; strings, in nested lists too, as an array of str.
+    """Return `x` as a NumPy array; strings, also in nested lists, as an array of str.
 
     Raises:
         ArgumentTypeError: values that are neither all strings nor all numbers.
@@ -54,10 +54,10 @@ def host_array(layer: Any, x: Any) -> Array:
 
 
 def text_array(layer: Any, array: Array) -> Array:
-    """An array of str objects, for a layer, from one of str or bytes.
+    """Return an array of str objects from an array of str or bytes.
 
     Raises:
-        ArgumentTypeError: values that are no strings.
+        ArgumentTypeError: values that are not strings.
     """
     flat = array.reshape(-1).tolist()
     kinds = set(map(type, flat))
@@ -80,10 +80,10 @@ def text_array(layer: Any, array: Array) -> Array:
 
 
 def blocks_of(lengths: list[int]) -> list[Array]:
-    """The numbers of rows that are filled up to the longest of their block.
+    """Return the indices of rows in blocks; each block is padded to its longest row.
 
-    All rows are one block, in their order, unless few long ones would make them take
-    far more memory than they need; then short ones come first.
+    All rows are one block, in their order, unless a few long rows would need far more
+    memory by padding; then shorter rows are first.
     """
     if max(lengths, default=0) * len(lengths) <= _MOST_FILLED:
         return [np.arange(len(lengths))]
@@ -97,7 +97,7 @@ def blocks_of(lengths: list[int]) -> list[Array]:
 
 
 def refuse_sparse(layer: Any, sparse: bool, ragged: bool = False) -> None:
-    """Raise if sparse or ragged results are asked for."""
+    """Raise if sparse or ragged results are requested."""
     for name, asked in (("sparse", sparse), ("ragged", ragged)):
         if asked:
             raise ArgumentError(
@@ -107,7 +107,7 @@ def refuse_sparse(layer: Any, sparse: bool, ragged: bool = False) -> None:
 
 
 def batches_of(data: Any, steps: int | None = None) -> Iterator[Any]:
-    """The inputs in each batch of a data set: of tuples such as (x, y) the first."""
+    """Return the inputs in each batch of a data set; the first of a tuple (x, y)."""
     if hasattr(data, "num_batches") and hasattr(data, "__getitem__"):
         batches = map(data.__getitem__, range(data.num_batches))
     else:
@@ -118,14 +118,14 @@ def batches_of(data: Any, steps: int | None = None) -> Iterator[Any]:
 
 
 def is_whole(data: Any) -> bool:
-    """Whether `data` are all the samples, rather than an iterable of batches."""
+    """Return whether `data` contains all samples and is not an iterable of batches."""
     return isinstance(data, (str, bytes, list, tuple)) or not isinstance(data, Iterable)
 
 
 class HostLayer(Layer):
-    """Base of layers that compute in Python and NumPy, outside of compiled functions.
+    """Base class of layers that compute in NumPy, outside of compiled functions.
 
-    `call` gets NumPy arrays, strings as objects.
+    `call` receives NumPy arrays, with strings as objects.
     """
 
     supports_jit = False
@@ -151,14 +151,14 @@ class HostLayer(Layer):
 
 
 class AdaptableLayer(HostLayer):
-    """Base of layers that learn from data by `adapt`, batch by batch."""
+    """Base class of layers that learn from data by `adapt`, batch by batch."""
 
     def adapt(self, data: Any, steps: int | None = None) -> None:
-        """Learn from data, all at once or batch by batch; what was learned is dropped.
+        """Learn from data, all at once or batch by batch; reset the state first.
 
         Args:
             data: an array or list of samples, or an iterable of batches: x or (x, y).
-            steps: how many batches to take; None for all.
+            steps: the number of batches; None for all.
         """
         self.reset_state()
         if is_whole(data) or hasattr(data, "__array__"):
@@ -170,11 +170,11 @@ class AdaptableLayer(HostLayer):
         self.finalize_state()
 
     def update_state(self, data: Any) -> None:
-        """Take in one batch of data for `adapt`."""
+        """Accumulate one batch of data for `adapt`."""
         raise NotImplementedError(f"{type(self).__name__} cannot be adapted")
 
     def finalize_state(self) -> None:
-        """Make what `update_state` has gathered count."""
+        """Compute the state of the layer from the accumulated data."""
 
     def reset_state(self) -> None:
-        """Forget what `update_state` has gathered."""
+        """Reset the accumulated data."""

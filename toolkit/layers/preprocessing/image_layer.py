@@ -1,4 +1,4 @@
-"""What layers of images share: batches and single ones, labels, boxes and masks."""
+"""Common part of image layers: batches and single images, labels, boxes and masks."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Size = tuple[int, int]
 
 
 class ImageLayer(DataLayer):
-    """Base of the layers that change images, and what is known about them with them.
+    """Base class of layers that change images with their labels, boxes and masks.
 
-    A subclass defines `transform_images`, and where they need more than to be passed
-    on, the other `transform_...` methods. They get batches, also for a single image.
+    A subclass defines `transform_images`, and the other `transform_...` methods for
+    data that changes, too. They receive batches, also for a single image.
 
     Args:
-        bounding_box_format: the format of "bounding_boxes", if there are any; see
+        bounding_box_format: the format of "bounding_boxes", if present; see
             `toolkit.utils.bounding_boxes.convert_format`.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
         data: images (batch, height, width, channels) or one of them, or a dict of
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
-        training: whether to behave as in training.
+        training: whether to run in training mode.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ImageLayer(DataLayer):
         return sample if isinstance(data, dict) else sample["images"]
 
     def _transformed(self, sample: dict[str, Any], training: bool) -> dict[str, Any]:
-        """The parts of a batch, each by its method, with one draw for all of them."""
+        """Transform the parts of a batch, each by its method, with one random draw."""
         transformation = self.get_random_transformation(sample, training=training)
         result = dict(sample)
         for part in ("images", "bounding_boxes", "labels", "segmentation_masks"):
@@ -78,62 +78,62 @@ class ImageLayer(DataLayer):
         return result
 
     def image_size(self, images: Any) -> Size:
-        """(height, width) of images."""
+        """Return (height, width) of images."""
         return self.size_in(images.shape)
 
     def size_in(self, shape: Any) -> Size:
-        """(height, width) in the shape of images."""
+        """Return (height, width) in the shape of images."""
         start = -2 if self.data_format == "channels_first" else -3
         return shape[start], shape[start + 1]
 
     def get_random_transformation(
         self, data: Any, training: bool = True, seed: Any = None
     ) -> Any:
-        """What `transform_...` need to know: by default the (height, width) of images.
+        """Return the arguments of `transform_...`: by default (height, width).
 
         Args:
-            data: images, or a dict of "images" and more.
-            training: whether to behave as in training.
-            seed: where random numbers come from; the layer's own if None.
+            data: images, or a dict with "images".
+            training: whether to run in training mode.
+            seed: the source of random numbers; the layer's generator if None.
         """
         return self.image_size(data["images"] if isinstance(data, dict) else data)
 
     def transform_images(
         self, images: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Images (batch, height, width, channels) after the change."""
+        """Return images (batch, height, width, channels) after the transformation."""
         raise NotImplementedError(f"{type(self).__name__} needs transform_images")
 
     def transform_labels(
         self, labels: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Labels (batch, ...) after the change; by default as before."""
+        """Return labels (batch, ...) after the transformation; by default unchanged."""
         return labels
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """A dict of "boxes" and "labels" after the change; by default as before."""
+        """Return a dict of "boxes" and "labels" after the transformation."""
         return bounding_boxes
 
     def transform_segmentation_masks(
         self, segmentation_masks: Any, transformation: Any, training: bool = True
     ) -> Any:
-        """Masks (batch, height, width, channels) after the change of the images."""
+        """Return masks (batch, height, width, channels) after the transformation."""
         return segmentation_masks
 
     def _move_boxes(
         self, boxes: Any, size: Size, new_size: Size, move: Callable[[Any], Any]
     ) -> Any:
-        """Boxes whose corners "xyxy", in pixels, went through `move`, cut to the image.
+        """Apply `move` to the corners "xyxy" of boxes, in pixels, and clip the boxes.
 
         Args:
             boxes: a dict of "boxes" and "labels".
-            size: (height, width) of the images before.
-            new_size: the same, after.
-            move: from (..., 4) to (..., 4).
+            size: (height, width) of the images before the transformation.
+            new_size: (height, width) after it.
+            move: a function from (..., 4) to (..., 4).
         """
-        of_layer: Any = self.bounding_box_format  # None is refused, with the reason
+        of_layer: Any = self.bounding_box_format  # None raises an error with the reason
         boxes = convert_format(boxes, of_layer, "xyxy", *size)
         boxes = {**boxes, "boxes": move(boxes["boxes"])}
         boxes = clip_to_image_size(boxes, *new_size)

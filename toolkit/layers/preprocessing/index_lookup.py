@@ -1,4 +1,4 @@
-"""IndexLookup: what StringLookup and IntegerLookup have in common."""
+"""IndexLookup: the common part of StringLookup and IntegerLookup."""
 
 from __future__ import annotations
 
@@ -40,27 +40,28 @@ _CONFIG = (
 
 
 class IndexLookup(VocabularyLayer):
-    """Base of the lookups: an index for each value of a vocabulary, or the reverse.
+    """Base class of lookups: maps vocabulary values to indices, or indices to values.
 
-    Indices: 0 for the mask token, if there is one and outputs are indices; then those
-    for values outside of the vocabulary; then the vocabulary.
+    The order of indices: 0 for the mask token, if there is one and outputs are indices;
+    then the indices of out-of-vocabulary (OOV) values; then the vocabulary.
 
     Args:
-        max_tokens: the most indices; None for no limit.
-        num_oov_indices: how many indices values outside of the vocabulary share; 0:
-            they are an error.
-        mask_token: the value that means padding; None for none.
-        oov_token: what stands for values outside of the vocabulary in the reverse.
+        max_tokens: the maximum number of indices; None for no limit.
+        num_oov_indices: the number of indices for OOV values; 0: an OOV value is an
+            error.
+        mask_token: the padding value; None for none.
+        oov_token: the inverse of OOV indices.
         vocabulary_dtype: "string" or "int64".
         vocabulary: a list, an array, or the path of a text file with one per line.
         idf_weights: in mode "tf_idf", a weight for each entry of the vocabulary.
-        invert: whether indices are mapped to values.
+        invert: whether to map indices to values.
         output_mode: "int", "one_hot", "multi_hot", "count" or "tf_idf".
-        sparse: must be False; there are no sparse tensors.
-        pad_to_max_tokens: whether codes have `max_tokens` entries in any case.
-        oov_method: "floormod" or "farmhash": how integers share several oov indices.
-        salt: one or two integers, a key for the hash that strings are shared out by.
-        dtype: has no effect: the mode says what comes out.
+        sparse: must be False: sparse tensors are not supported.
+        pad_to_max_tokens: whether codes always have `max_tokens` entries.
+        oov_method: "floormod" or "farmhash": the assignment of integers to several OOV
+            indices.
+        salt: one or two integers, a key for the hash of strings.
+        dtype: ignored: the mode determines the output dtype.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class IndexLookup(VocabularyLayer):
         return self._encode(self._lookup(inputs))
 
     def _lookup(self, inputs: Array) -> Array:
-        """The index of each value; -1 for the mask token in codes."""
+        """Return the index of each value; -1 for the mask token in codes."""
         of_text = self.vocabulary_dtype == dtypes.STRING
         if of_text != (inputs.dtype.kind == "O") and inputs.size:
             expected = "strings" if of_text else "integers"
@@ -158,7 +159,7 @@ class IndexLookup(VocabularyLayer):
         return indices.reshape(inputs.shape)
 
     def _unknown(self, values: list[Any]) -> dict[Any, int]:
-        """The indices of values that are not in the vocabulary."""
+        """Return the indices of OOV values."""
         if not values:
             return {}
         if self.num_oov_indices == 0:
@@ -202,7 +203,7 @@ class IndexLookup(VocabularyLayer):
         )
 
     def _ready(self, indices: Array) -> Array:
-        """The indices, once it is known that there is a vocabulary."""
+        """Return the indices after a check that there is a vocabulary."""
         self.check_ready(f"{type(self).__name__} {self.name!r}")
         return indices
 
@@ -256,13 +257,13 @@ class IndexLookup(VocabularyLayer):
             self.__dict__["idf_weights"] = np.asarray(store["idf_weights"])
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the vocabulary to the folder, unless the config holds it."""
+        """Write the vocabulary to the folder, unless the config contains it."""
         if self.input_vocabulary is None:
             text = "\n".join(map(str, self.get_vocabulary()))
             Path(dir_path, _FILE).write_bytes(encoded(text))
 
     def load_assets(self, dir_path: str | None) -> None:
-        """Read the vocabulary that `save_assets` wrote."""
+        """Load the vocabulary of `save_assets`."""
         if self.input_vocabulary is not None or dir_path is None:
             return
         lines = lines_of(Path(dir_path, _FILE))

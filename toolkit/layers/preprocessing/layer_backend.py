@@ -1,4 +1,4 @@
-"""The `backend` of preprocessing layers: `self.backend.numpy.flip`, and so on."""
+"""The `backend` of preprocessing layers, as in `self.backend.numpy.flip`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from toolkit.errors import unknown_choice
 
 
 class LayerBackend:
-    """The operations that code written for Keras finds in `layer.backend`.
+    """Operations that code written for Keras expects in `layer.backend`.
 
-    Keras uses another backend in pipelines of TensorFlow. All data of this package have
-    one backend, so `set_backend` accepts that one only.
+    Keras uses another backend in TensorFlow pipelines. This package uses one backend
+    for all data, so `set_backend` accepts only that one.
     """
 
     core = math = numpy = ops
@@ -25,13 +25,13 @@ class LayerBackend:
 
     @property
     def name(self) -> str:
-        """The name of the backend, as in `toolkit.config.backend()`."""
+        """Return the name of the backend, as in `toolkit.config.backend()`."""
         return settings.backend()
 
     _backend = name
 
     def set_backend(self, backend: str) -> None:
-        """Check that `backend` is the one in use.
+        """Check that `backend` is the current one.
 
         Raises:
             ArgumentError: it is another one.

@@ -15,25 +15,25 @@ from toolkit.layers.preprocessing.index_lookup import IndexLookup
 
 
 class StringLookup(IndexLookup):
-    """An index for each string of a vocabulary, or the reverse.
+    """Layer that maps strings of a vocabulary to indices, or indices to strings.
 
-    Index 0 is for the mask token if there is one and outputs are indices; then come
-    those for strings outside of the vocabulary, then the vocabulary.
+    Index 0 is for the mask token if there is one and outputs are indices. The indices
+    of out-of-vocabulary (OOV) strings are next, then the vocabulary.
 
     Args:
-        max_tokens: the most indices; None for no limit.
-        num_oov_indices: how many indices strings outside of the vocabulary share, by
-            their hash; 0: they are an error.
-        mask_token: the string that means padding; None for none.
-        oov_token: what stands for strings outside of the vocabulary in the reverse.
+        max_tokens: the maximum number of indices; None for no limit.
+        num_oov_indices: the number of indices for OOV strings, assigned by hash; 0: an
+            OOV string is an error.
+        mask_token: the padding string; None for none.
+        oov_token: the inverse of OOV indices.
         vocabulary: a list, an array, or the path of a text file with one per line;
-            None: `adapt` finds it, the most frequent strings first.
+            None: `adapt` learns it, the most frequent strings first.
         idf_weights: in mode "tf_idf", a weight for each entry of the vocabulary.
-        invert: whether indices are mapped to strings.
+        invert: whether to map indices to strings.
         output_mode: "int", "one_hot", "multi_hot", "count" or "tf_idf".
-        pad_to_max_tokens: whether codes have `max_tokens` entries in any case.
-        sparse: must be False; there are no sparse tensors.
-        encoding: of strings that come as bytes.
+        pad_to_max_tokens: whether codes always have `max_tokens` entries.
+        sparse: must be False: sparse tensors are not supported.
+        encoding: the encoding of bytes.
         salt: one or two integers, a key for the hash.
 
     Call arguments:
@@ -88,26 +88,26 @@ class StringLookup(IndexLookup):
 
 
 class IntegerLookup(IndexLookup):
-    """An index for each integer of a vocabulary, or the reverse.
+    """Layer that maps integers of a vocabulary to indices, or indices to integers.
 
-    Indices are as in StringLookup. Compiled functions can hold the layer, unless
-    integers outside of the vocabulary are an error or shared out by their hash.
+    Indices are as in StringLookup. Compiled functions can include the layer, unless OOV
+    integers are an error or are assigned by hash.
 
     Args:
-        max_tokens: the most indices; None for no limit.
-        num_oov_indices: how many indices integers outside of the vocabulary share;
-            0: they are an error.
-        mask_token: the integer that means padding; None for none.
-        oov_token: what stands for integers outside of the vocabulary in the reverse.
+        max_tokens: the maximum number of indices; None for no limit.
+        num_oov_indices: the number of indices for OOV integers; 0: an OOV integer is an
+            error.
+        mask_token: the padding integer; None for none.
+        oov_token: the inverse of OOV indices.
         vocabulary: a list, an array, or the path of a text file with one per line;
-            None: `adapt` finds it, the most frequent integers first.
+            None: `adapt` learns it, the most frequent integers first.
         vocabulary_dtype: only "int64".
         idf_weights: in mode "tf_idf", a weight for each entry of the vocabulary.
-        invert: whether indices are mapped to integers of the vocabulary.
+        invert: whether to map indices to integers of the vocabulary.
         output_mode: "int", "one_hot", "multi_hot", "count" or "tf_idf".
-        sparse: must be False; there are no sparse tensors.
-        pad_to_max_tokens: whether codes have `max_tokens` entries in any case.
-        oov_method: how several oov indices are shared: "floormod" by the remainder,
+        sparse: must be False: sparse tensors are not supported.
+        pad_to_max_tokens: whether codes always have `max_tokens` entries.
+        oov_method: the assignment of several OOV indices: "floormod" by the remainder,
             "farmhash" by the hash of the decimal string.
         salt: one or two integers, a key for the hash.
 
@@ -161,7 +161,7 @@ class IntegerLookup(IndexLookup):
 
     @property
     def supports_jit(self) -> bool:  # type: ignore[override]
-        """Whether a compiled function can hold the lookup."""
+        """Return whether compiled functions can include the lookup."""
         shared = self.num_oov_indices > 1 and self.oov_method == "farmhash"
         return self.invert or (self.num_oov_indices > 0 and not shared)
 

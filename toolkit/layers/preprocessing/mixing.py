@@ -1,4 +1,4 @@
-"""Layers that mix each image of a batch with another one, and their labels."""
+"""Layers that mix pairs of images in a batch, and their labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.type_aliases import NumberOrRange, Range
 
 
 def _order(n: int, seed: Any) -> Any:
-    """0, ..., n - 1 in random order: with which image each one is mixed."""
+    """Return a random permutation of 0, ..., n - 1: the partner of each image."""
     return random.shuffle(ops.arange(n, dtype="int32"), seed=seed)
 
 
@@ -21,18 +21,18 @@ def _others(x: Any, order: Any) -> Any:
 
 
 def _mixed(x: Any, transformation: dict[str, Any], ndim: int | None = None) -> Any:
-    """weight * x + (1 - weight) * another's, along the first of `ndim` axes."""
+    """Return weight * x + (1 - weight) * partner, along the first of `ndim` axes."""
     shape = (-1,) + (1,) * ((ndim or x.ndim) - 1)
     weight = ops.reshape(ops.cast(transformation["mix_weight"], x.dtype), shape)
     return weight * x + (1 - weight) * _others(x, transformation["permutation_order"])
 
 
 class _Mixing(RandomColorLayer):
-    """Base of both: labels become shares of two images' labels."""
+    """Base class of both layers: labels become weighted means of two images' labels."""
 
     bounds: ClassVar[Range] = (0.0, 1.0)
 
-    # Images keep their layout, and masks are mixed by the same method.
+    # Images keep their data format; masks are mixed by the same method.
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
     ) -> Any:
@@ -56,23 +56,23 @@ class _Mixing(RandomColorLayer):
 
 
 class MixUp(_Mixing):
-    """In training, mixes each image x with another one y: `w * x + (1 - w) * y`.
+    """MixUp: in training, mixes each image x with a partner y: `w * x + (1 - w) * y`.
 
-    Labels and masks are mixed in the same way, so labels should be one-hot. Boxes of
-    both images are kept.
+    Labels and masks are mixed in the same way, so labels should be one-hot. The boxes
+    of both images are kept.
 
     Args:
-        alpha: w has the distribution Beta(alpha, alpha): the closer to 0, the more
-            often one image is nearly alone.
+        alpha: w has the distribution Beta(alpha, alpha): with a small alpha, one of the
+            two images dominates.
         data_format: "channels_last", "channels_first", or None for the global default.
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        seed: an integer, for reproducible draws, or a SeedGenerator.
 
     Call arguments:
         data: a batch of images, or a dict of "images" and any of "labels",
             "bounding_boxes" and "segmentation_masks".
-        training: whether to change the images; by default they are.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs, with twice as many boxes.
+    Output shape: same as the inputs, with twice as many boxes.
 
     Example:
         >>> import toolkit
@@ -121,23 +121,22 @@ class MixUp(_Mixing):
 
 
 class CutMix(_Mixing):
-    """In training, replaces a rectangle of each image by that of another of the batch.
+    """CutMix: in training, replaces a rectangle of each image by a part of a partner.
 
-    Labels are mixed by the areas, so they should be one-hot. A single image stays as
-    it is.
+    Labels are mixed by area, so they should be one-hot. A single image stays unchanged.
 
     Args:
-        factor: range (lower, upper) inside [0, 1] of a, where the area that is kept has
-            the distribution Beta(a, a); a number f: (0, f).
-        seed: an integer, for the same draws every time; or a SeedGenerator.
+        factor: range (lower, upper) inside [0, 1] of a; the kept area has the
+            distribution Beta(a, a); a number f: (0, f).
+        seed: an integer, for reproducible draws, or a SeedGenerator.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Call arguments:
         data: a batch of images, or a dict of "images" and any of "labels" and
             "segmentation_masks".
-        training: whether to change the images; by default they are.
+        training: whether to apply the transformation; True by default.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import toolkit
@@ -167,9 +166,9 @@ class CutMix(_Mixing):
         return self._rectangles(n, size, self.generator if seed is None else seed)
 
     def _rectangles(self, n: int, size: tuple[int, int], seed: Any) -> dict[str, Any]:
-        """Where each image is replaced, by which one, and what part of it is kept."""
+        """Return replaced rectangle, partner and kept fraction of each image."""
         low, high = map(float, self.factor)
-        # Beta is not defined at 0.
+        # Beta is undefined at 0.
         alpha = random.uniform((), low, high, seed=seed) + 1e-6
         kept = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
         inside: Any = True

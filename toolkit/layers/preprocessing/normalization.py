@@ -1,4 +1,4 @@
-"""Normalization: features shifted and scaled to mean 0 and variance 1."""
+"""Normalization: shifts and scales features to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from toolkit.type_aliases import TensorLike
 
 
 class Normalization(DataLayer):
-    """`(inputs - mean) / sqrt(variance)`, with what `adapt` found or what is given.
+    """Layer that computes `(inputs - mean) / sqrt(variance)`, learned or given.
 
     Args:
-        axis: the axis or axes along which each entry has a mean and variance of its
-            own; None for one of all values.
-        mean: given with `variance` instead of calling `adapt`: a scalar, or an array
-            for the axes in `axis`.
-        variance: of the same shape.
-        invert: whether to undo it: `mean + inputs * sqrt(variance)`.
+        axis: the axis or axes along which each entry has a separate mean and variance;
+            None for one mean and variance of all values.
+        mean: the mean, with `variance`, instead of a call of `adapt`: a scalar, or an
+            array for the axes in `axis`.
+        variance: the variance, in the same shape.
+        invert: whether to invert it: `mean + inputs * sqrt(variance)`.
 
-    Output shape: that of the inputs.
+    Output shape: same as the inputs.
 
     Example:
         >>> import numpy as np
@@ -44,7 +44,7 @@ class Normalization(DataLayer):
 
     adapt_mean: Variable
     adapt_variance: Variable
-    _looked = False  # whether it has been adapted
+    _looked = False  # whether the check for `adapt` has run
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class Normalization(DataLayer):
 
     @property
     def mean(self) -> Any:
-        """What is subtracted, shaped to be broadcast; None before there is one."""
+        """Return the subtracted mean in broadcastable shape, or None before `adapt`."""
         return self._statistic("mean")
 
     @property
     def variance(self) -> Any:
-        """What is divided by, shaped to be broadcast; None before there is one."""
+        """Return the variance, broadcastable to inputs, or None before `adapt`."""
         return self._statistic("variance")
 
     def _statistic(self, name: str) -> Any:
@@ -138,7 +138,7 @@ class Normalization(DataLayer):
         return convert(rows, self.compute_dtype)
 
     def adapt(self, data: Any) -> None:
-        """Take the mean and variance from data, all at once or batch by batch.
+        """Compute mean and variance from data, all at once or batch by batch.
 
         Args:
             data: an array or tensor, or an iterable of batches: x or (x, y).
@@ -175,7 +175,7 @@ class Normalization(DataLayer):
             )
 
     def finalize_state(self) -> None:
-        """Nothing: the statistics are read where they are used."""
+        """Do nothing: calls read the statistics directly."""
 
     def call(self, inputs: Any) -> Any:
         if self.mean is None:
@@ -189,11 +189,11 @@ class Normalization(DataLayer):
             return self.mean + inputs * scale
         return (inputs - self.mean) / scale
 
-    # Whether no warning is wanted: in a network that is trained from its beginning.
+    # Whether to omit the warning: in a network that is trained from scratch.
     may_be_unadapted = False
 
     def _warn_if_unadapted(self) -> None:
-        """Warn at the first call, if mean and variance are what they begin with."""
+        """Warn at the first call if mean and variance have their initial values."""
         if self._looked or self.may_be_unadapted or self.input_mean is not None:
             return
         self.__dict__["_looked"] = True
@@ -217,7 +217,7 @@ class Normalization(DataLayer):
 
 
 def _batches(data: Any) -> Any:
-    """Batches as float64 arrays; an array or tensor is one batch."""
+    """Return batches as float64 arrays; an array or tensor is one batch."""
     if isinstance(data, (np.ndarray, Tensor)) or hasattr(data, "__array__"):
         yield _array(data)
         return

@@ -1,4 +1,4 @@
-"""Pipeline: layers applied one after the other."""
+"""Pipeline: a sequence of layers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from toolkit.serialization import deserialize_keras_object, serialize_keras_obje
 
 
 class Pipeline(Layer):
-    """Layers applied one after the other, to data of any structure.
+    """Sequence of layers for data of any structure.
 
     Args:
-        layers: in their order.
+        layers: the layers, in order.
 
     Call arguments:
-        training: passed to the layers that take it.
+        training: passed to the layers that accept it.
 
     Example:
         >>> import toolkit
@@ -36,7 +36,7 @@ class Pipeline(Layer):
 
     @property
     def layers(self) -> list[Any]:
-        """The layers in their order."""
+        """Return the layers in order."""
         return self._pipeline_layers
 
     def call(self, inputs: Any, training: bool = True, mask: Any = None) -> Any:

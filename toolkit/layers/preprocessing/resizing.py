@@ -1,4 +1,4 @@
-"""The layer that brings images to one size, by interpolation."""
+"""Resizing: a layer that interpolates images to one size."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from toolkit.layers.preprocessing.image_layer import ImageLayer
 
 
 class Resizing(ImageLayer):
-    """Images of another height and width, by interpolation.
+    """Layer that resizes images by interpolation.
 
     Args:
-        height: of the outputs, in pixels; None if it is set later, before a call.
-        width: the same.
+        height: the output height, in pixels; None if it is set later, before a call.
+        width: the output width, in pixels; likewise.
         interpolation: "nearest", "bilinear", "bicubic", "lanczos3" or "lanczos5".
-        crop_to_aspect_ratio: whether to cut what does not fit the aspect ratio, at
-            both sides, instead of stretching.
-        pad_to_aspect_ratio: whether to add what the aspect ratio lacks, at both sides.
-        fill_mode: of what is added; only "constant".
-        fill_value: of what is added.
-        antialias: whether to average over more pixels where the images shrink.
+        crop_to_aspect_ratio: whether to crop to the aspect ratio, at both sides,
+            instead of stretching.
+        pad_to_aspect_ratio: whether to pad to the aspect ratio, at both sides.
+        fill_mode: the padding mode; only "constant".
+        fill_value: the value of padding.
+        antialias: whether to apply an antialiasing filter when images shrink.
         data_format: "channels_last", "channels_first", or None for the global default.
-        bounding_box_format: the format of "bounding_boxes", if there are any.
+        bounding_box_format: the format of "bounding_boxes", if present.
 
     Call arguments:
         data: images (batch, height, width, channels) or one of them; or a dict of
             "images" and any of "labels", "bounding_boxes" and "segmentation_masks".
 
-    Output shape: (batch, height, width, channels). Integers stay what they are, the
-        nearest of the interpolated values; floats become the layer's dtype before they
-        are interpolated, also if it is one of integers.
+    Output shape: (batch, height, width, channels). Integers keep their dtype, rounded
+        from the interpolated values; floats are cast to the layer's dtype before the
+        interpolation, also if it is an integer dtype.
 
     Example:
         >>> import toolkit
@@ -121,5 +121,5 @@ class Resizing(ImageLayer):
 
 
 def _margin(size: int, filled: float) -> float:
-    """Pixels before the image where `filled` of `size` are its; < 0: so many cut."""
+    """Return the padding before the image of `size` pixels; < 0 means cropping."""
     return (size - filled) // 2 if filled <= size else -((filled - size) // 2)

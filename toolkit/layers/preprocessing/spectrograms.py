@@ -1,4 +1,4 @@
-"""Layers that show which frequencies are in signals, and when."""
+"""Layers that compute spectrograms of signals."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ _MODES = ("angle", "imag", "log", "magnitude", "psd", "real", "stft")
 
 
 class STFTSpectrogram(DataLayer):
-    """The Fourier transforms of overlapping pieces of signals, by convolutions.
+    """Short-time Fourier transform of signals, by convolutions.
 
-    Its kernels begin as the transform, and can be trained.
+    The kernels are initialized to the transform, and are trainable.
 
     Args:
-        mode: "stft": real and imaginary parts, one after the other; "real", "imag";
-            "magnitude"; "log": the logarithm of it; "angle": the phase in radians;
-            "psd": powers, twice where there is a negative frequency, too.
-        frame_length: samples of a piece.
-        frame_step: samples between the starts of pieces; half a piece if None.
+        mode: "stft": real and imaginary parts, concatenated; "real", "imag";
+            "magnitude"; "log": the log magnitude; "angle": the phase in radians; "psd":
+            powers, doubled for frequencies that also have a negative counterpart.
+        frame_length: the number of samples per frame.
+        frame_step: the number of samples between the starts of frames; half a frame if
+            None.
         fft_length: at least frame_length: the result has fft_length // 2 + 1
             frequencies; the next power of 2 if None.
-        window: a name as in scipy.signal.windows, weights (frame_length,), or None.
-        periodic: whether a window that is given by name is periodic.
-        scaling: of the window: "density", "spectrum" or None; see `initializers.STFT`.
-        padding: "valid", or "same": zeros so that no sample is left out.
-        expand_dims: whether frequencies have an axis of their own; otherwise those of
-            all channels stand in one.
+        window: a name in scipy.signal.windows, weights (frame_length,), or None.
+        periodic: whether a window given by name is periodic.
+        scaling: the scaling of the window: "density", "spectrum" or None; see
+            `initializers.STFT`.
+        padding: "valid", or "same": zeros so that frames cover all samples.
+        expand_dims: whether frequencies have a separate axis; otherwise one axis
+            contains the frequencies of all channels.
         data_format: "channels_last", "channels_first", or None for the global default.
 
     Input shape: (batch, samples, channels), or channels first.
 
-    Output shape: (batch, pieces, channels * frequencies); (batch, channels *
-        frequencies, pieces) with channels first. With expand_dims: (batch, pieces,
-        frequencies, channels) or (batch, channels, pieces, frequencies).
+    Output shape: (batch, frames, channels * frequencies); (batch, channels *
+        frequencies, frames) with channels first. With expand_dims: (batch, frames,
+        frequencies, channels) or (batch, channels, frames, frequencies).
 
     Example:
         >>> import toolkit
@@ -140,7 +142,7 @@ class STFTSpectrogram(DataLayer):
         return self._arranged(y)
 
     def _side(self, side: str, x: Any) -> Any:
-        """One side of the transforms of x (signals, samples, 1)."""
+        """Return the real or imaginary part of the transform (signals, samples, 1)."""
         return ops.conv(
             x,
             ops.cast(getattr(self, f"{side}_kernel"), x.dtype),
@@ -150,7 +152,7 @@ class STFTSpectrogram(DataLayer):
         )
 
     def _shown(self, x: Any) -> Any:
-        """What the mode asks for: (signals, pieces, frequencies)."""
+        """Return the output of the mode: (signals, frames, frequencies)."""
         if self.mode in ("real", "imag"):
             return self._side(self.mode, x)
         real, imag = self._side("real", x), self._side("imag", x)
@@ -169,7 +171,7 @@ class STFTSpectrogram(DataLayer):
         return ops.log(ops.maximum(magnitude, smallest))
 
     def _arranged(self, y: Any) -> Any:
-        """(batch, channels, pieces, frequencies) in the order that was asked for."""
+        """Transpose (batch, channels, frames, frequencies) to the output format."""
         _, channels, pieces, count = y.shape
         last = self.data_format == "channels_last"
         if self.expand_dims:
@@ -182,27 +184,28 @@ class STFTSpectrogram(DataLayer):
 
 
 class MelSpectrogram(DataLayer):
-    """How strong bands of frequencies are that people hear as equally wide.
+    """Mel spectrogram: energies of frequency bands of equal perceived width.
 
     Args:
-        fft_length: samples of a piece of the signal.
-        sequence_stride: samples between the middles of pieces.
-        sequence_length: samples that the window covers; fft_length if None.
+        fft_length: the number of samples per frame.
+        sequence_stride: the number of samples between the centers of frames.
+        sequence_length: the number of samples in the window; fft_length if None.
         window: "hann", "hamming", weights (sequence_length,), or None.
         sampling_rate: samples per second.
-        num_mel_bins: how many bands.
+        num_mel_bins: the number of bands.
         min_freq: the lowest frequency, in hertz.
-        max_freq: the highest one; half the sampling rate if None.
-        power_to_db: whether to give decibels.
-        top_db: what is so many decibels below the largest value is lifted to there.
-        mag_exp: power of the magnitudes; 1 for energy, 2 for power.
-        min_power: values are at least so large before they become decibels.
-        ref_power: what 0 decibels are.
+        max_freq: the highest frequency; half the sampling rate if None.
+        power_to_db: whether to return decibels.
+        top_db: the range in decibels: values more than this below the maximum are
+            clipped.
+        mag_exp: exponent of the magnitudes; 1 for energy, 2 for power.
+        min_power: the lower bound of values before the conversion to decibels.
+        ref_power: the value of 0 decibels.
 
     Input shape: (batch, samples) or (samples,).
 
-    Output shape: (batch, num_mel_bins, pieces) or (num_mel_bins, pieces), where the
-        pieces are 1 + samples // sequence_stride.
+    Output shape: (batch, num_mel_bins, frames) or (num_mel_bins, frames), where the
+        number of frames is 1 + samples // sequence_stride.
 
     Example:
         >>> import toolkit
@@ -240,7 +243,7 @@ class MelSpectrogram(DataLayer):
                 f"`sequence_length`. Received: fft_length={fft_length}, "
                 f"sequence_length={sequence_length}"
             )
-        # The window, twice, and the spectrum of a piece that the trace is made with.
+        # Two copies of the window, and the spectrum of the frame that builds the trace.
         spend(32 * fft_length, f"a window for pieces of {fft_length} samples")
         self.window: Any = window
         self.sampling_rate: int = sampling_rate
@@ -290,20 +293,20 @@ class MelSpectrogram(DataLayer):
         upper_edge_hertz: float = 3800.0,
         dtype: Any = "float32",
     ) -> Any:
-        """(num_spectrogram_bins, num_mel_bins): how much of a frequency is in a band.
+        """Return the weights of mel bands: (num_spectrogram_bins, num_mel_bins).
 
         Bands are triangles over the mel scale, `1127 * log(1 + hertz / 700)`, that end
-        in the middles of their neighbours. The frequency 0 is in none.
+        at the centers of the neighbouring bands. The frequency 0 is in no band.
 
         Args:
-            num_mel_bins: how many bands.
-            num_spectrogram_bins: how many frequencies, from 0 to half the rate.
+            num_mel_bins: the number of bands.
+            num_spectrogram_bins: the number of frequencies, from 0 to half the rate.
             sampling_rate: samples per second.
-            lower_edge_hertz: where the first band begins.
-            upper_edge_hertz: where the last one ends.
-            dtype: of the result.
+            lower_edge_hertz: the lower edge of the first band.
+            upper_edge_hertz: the upper edge of the last band.
+            dtype: the dtype of the result.
         """
-        # Four of them are there at a time, in float64.
+        # Four such arrays exist at a time, in float64.
         nbytes = 32 * num_mel_bins * num_spectrogram_bins
         spend(nbytes, f"the weights of {num_mel_bins} bands")
         lowest, highest = _mel(lower_edge_hertz), _mel(upper_edge_hertz)

@@ -1,4 +1,4 @@
-"""Hashes of byte strings that stay the same everywhere: FarmHash64 and SipHash-2-4.
+"""Stable hashes of byte strings: FarmHash64 and SipHash-2-4.
 
 References: https://github.com/google/farmhash (farmhashna::Hash64),
 https://www.aumasson.jp/siphash/siphash.pdf
@@ -32,7 +32,7 @@ def _fold(x: int) -> int:
 
 
 def _mix(u: int, v: int, factor: int) -> int:
-    """Two words to one."""
+    """Mix two words into one."""
     a = _fold((u ^ v) * factor)
     return _fold((v ^ a) * factor) * factor & _MASK
 
@@ -55,7 +55,7 @@ def _up_to_16(data: bytes) -> int:
 
 
 def _halves(data: bytes, first: int) -> tuple[int, int, int, int]:
-    """What inputs of 17 to 64 bytes have in common: two words and their terms."""
+    """Return two words and their terms, the common part for 17 to 64 bytes."""
     n = len(data)
     factor = _K2 + 2 * n
     a, b = _word(data, 0) * first, _word(data, 8)
@@ -76,7 +76,7 @@ def _up_to_64(data: bytes) -> int:
 
 
 def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
-    """32 bytes and two seeds to two words."""
+    """Hash 32 bytes and two seeds to two words."""
     w, x, y, z = (_word(data, at + i) for i in (0, 8, 16, 24))
     a += w
     b = _right(b + a + z, 21)
@@ -85,7 +85,7 @@ def _weak(data: bytes, at: int, a: int, b: int) -> tuple[int, int]:
 
 
 def _round(data: bytes, at: int, state: tuple[int, ...], factor: int, times: int):
-    """Take in 64 bytes; `times` is 1, and 9 for the last ones."""
+    """Process 64 bytes; `times` is 1, and 9 for the last block."""
     x, y, z, v0, v1, w0, w1 = state
     x = _right(x + y + v0 + _word(data, at + 8), 37) * factor & _MASK
     y = _right(y + v1 + _word(data, at + 48), 42) * factor & _MASK
@@ -98,7 +98,7 @@ def _round(data: bytes, at: int, state: tuple[int, ...], factor: int, times: int
 
 
 def farm_hash(data: bytes) -> int:
-    """The 64-bit FarmHash fingerprint of `data`.
+    """Return the 64-bit FarmHash fingerprint of `data`.
 
     Example:
         >>> farm_hash(b"A") % 3, farm_hash(b"B") % 3
@@ -141,7 +141,7 @@ def _sip_round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 
 
 def sip_hash(data: bytes, key: tuple[int, int]) -> int:
-    """The 64-bit SipHash-2-4 of `data` under a key of two words.
+    """Return the 64-bit SipHash-2-4 of `data` with a key of two words.
 
     Example:
         >>> sip_hash(b"A", (133, 137)) % 3
@@ -163,6 +163,6 @@ def sip_hash(data: bytes, key: tuple[int, int]) -> int:
 
 
 def join(first: int, second: int) -> int:
-    """One fingerprint from two; the order matters."""
+    """Combine two fingerprints; the order matters."""
     result = first ^ _JOIN ^ (_fold(second * _JOIN) * _JOIN & _MASK)
     return _fold(_fold(result * _JOIN) * _JOIN)

@@ -1,4 +1,4 @@
-"""TextVectorization: from texts to the indices, or a code, of their words."""
+"""TextVectorization: maps texts to word indices or codes."""
 
 from __future__ import annotations
 
@@ -41,36 +41,35 @@ _SPLITS: dict[str, Callable[[str], list[str]]] = {
 
 
 class TextVectorization(AdaptableLayer):
-    """The words of texts as indices of a vocabulary, or as one code a text.
+    """Layer that maps texts to indices of their words in a vocabulary, or to one code.
 
-    A text is standardized, split into words, and the words, or n-grams of them, are
-    looked up as by `StringLookup` with "" as the mask token.
+    It standardizes a text, splits it into words, and looks up the words, or n-grams of
+    them, like `StringLookup` with "" as the mask token.
 
     Args:
-        max_tokens: the most indices; None for no limit.
+        max_tokens: the maximum number of indices; None for no limit.
         standardize: "lower_and_strip_punctuation" (of ASCII), "lower",
-            "strip_punctuation", None, or a function of an array of texts, which gets
-            some of the rows at a time where one text is far longer than others.
+            "strip_punctuation", None, or a function of an array of texts, which can
+            receive a part of the rows if one text is far longer than the rest.
         split: "whitespace", "character", None, or a function from an array of texts to
             one list of words each.
         ngrams: n for all n-grams up to n words; a tuple for these lengths; or None.
         output_mode: "int", "multi_hot", "count", "tf_idf"; "one_hot" if nothing is
             split.
-        output_sequence_length: in mode "int", the number of indices of each text:
-            longer ones are cut, shorter ones filled with 0.
-        pad_to_max_tokens: whether codes have `max_tokens` entries in any case.
+        output_sequence_length: in mode "int", the number of indices per text: longer
+            texts are truncated, shorter ones padded with 0.
+        pad_to_max_tokens: whether codes always have `max_tokens` entries.
         vocabulary: a list, an array or the path of a text file with one word per line;
-            None: `adapt` finds it.
+            None: `adapt` learns it.
         idf_weights: in mode "tf_idf", a weight for each entry of the vocabulary.
-        sparse: must be False; there are no sparse tensors.
-        ragged: whether each text has as many indices as words, instead of rows that
-            are filled up. It needs mode "int". The result is a `toolkit.data.Ragged`,
-            and in programs for TensorFlow a `tf.RaggedTensor`.
-        encoding: of texts that come as bytes.
+        sparse: must be False: sparse tensors are not supported.
+        ragged: whether to omit padding: one index per word, only in mode "int". The
+            result is a `toolkit.data.Ragged`, or a `tf.RaggedTensor` with the
+            TensorFlow API.
+        encoding: the encoding of bytes.
 
     Call arguments:
-        inputs: texts, (batch,), (batch, 1), or more axes of which the last has one
-            entry; of any shape if nothing is split.
+        inputs: texts, (batch,), (batch, 1), or (..., 1); any shape if nothing is split.
 
     Output shape: (batch, ..., words), or (batch, ..., tokens) for codes; the shape of
         the inputs for the indices of texts that are not split.
@@ -152,22 +151,22 @@ class TextVectorization(AdaptableLayer):
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype of the inputs."""
+        """Return the dtype of the inputs."""
         return dtypes.STRING
 
     variable_dtype = compute_dtype
 
-    # --- the vocabulary ---------------------------------------------------------------
+    # --- vocabulary -------------------------------------------------------------------
 
     def adapt(  # type: ignore[override]
         self, data: Any, batch_size: int | None = None, steps: int | None = None
     ) -> None:
-        """Find the vocabulary, and the weights of mode "tf_idf", of these texts.
+        """Learn the vocabulary, and the weights of mode "tf_idf", from texts.
 
         Args:
             data: a list or array of texts, or an iterable of batches of them.
-            batch_size: of no effect.
-            steps: how many batches to take; None for all.
+            batch_size: ignored.
+            steps: the number of batches; None for all.
         """
         super().adapt(data, steps)
 
@@ -185,15 +184,15 @@ class TextVectorization(AdaptableLayer):
         self._lookup_layer.reset_state()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
-        """The vocabulary, by default after "" and "[UNK]"."""
+        """Return the vocabulary, by default after "" and "[UNK]"."""
         return self._lookup_layer.get_vocabulary(include_special_tokens)
 
     def vocabulary_size(self) -> int:
-        """The number of indices that are in use, those for special tokens included."""
+        """Return the number of used indices, including special tokens."""
         return self._lookup_layer.vocabulary_size()
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
-        """Use this vocabulary, and with mode "tf_idf" these weights."""
+        """Set the vocabulary, and with mode "tf_idf" the weights."""
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
     # --- calls ------------------------------------------------------------------------
@@ -202,7 +201,7 @@ class TextVectorization(AdaptableLayer):
         return text_array(self, host_array(self, inputs))
 
     def _documents(self, texts: Array) -> list[list[str]]:
-        """The words, or n-grams, of each text, or of each row of the last axis."""
+        """Return the words, or n-grams, of each text or each row of the last axis."""
         if self._split is not None:
             return self._with_ngrams(self._split_all(_one_column(texts).reshape(-1)))
         rows = texts.reshape(-1, texts.shape[-1]) if texts.size else texts[:0]
@@ -267,7 +266,7 @@ class TextVectorization(AdaptableLayer):
         return self._vectorize(self._documents(texts), leading)
 
     def _vectorize_whole(self, texts: Array) -> Any:
-        """The indices of texts that are words, or their codes."""
+        """Return the indices of texts that are single words, or their codes."""
         length = self._output_sequence_length
         if texts.ndim == 0 and (self._ngrams is not None or length is not None):
             raise ShapeError(
@@ -290,7 +289,7 @@ class TextVectorization(AdaptableLayer):
         return self._lookup_layer._encode(indices)
 
     def _vectorize(self, documents: list[list[str]], leading: tuple[int, ...]) -> Any:
-        """The indices of words, or codes, of texts in an array of this shape."""
+        """Return word indices, or codes, for texts in an array of this shape."""
         is_int = self._output_mode == "int"
         lengths = list(map(len, documents))
         longest = max(lengths, default=0)
@@ -318,12 +317,12 @@ class TextVectorization(AdaptableLayer):
         return ops.reshape(codes, (*leading, *codes.shape[1:]))
 
     def _in_rows(self, found: list[Array]) -> Any:
-        """The indices of the words of each text, as ragged rows."""
+        """Return the indices of the words of each text, as ragged rows."""
         splits = np.cumsum([0, *map(len, found)], dtype="int64")
         return makers["ragged"](np.concatenate([np.zeros(0, "int64"), *found]), splits)
 
     def _codes(self, found: list[Array]) -> Any:
-        """The codes of words, given by their indices for each text."""
+        """Return the codes of words, from their indices per text."""
         return self._lookup_layer._encode(
             _filled(found, max(map(len, found), default=0), -1)
         )
@@ -376,11 +375,11 @@ class TextVectorization(AdaptableLayer):
         self._lookup_layer.load_own_variables(store)
 
     def save_assets(self, dir_path: str) -> None:
-        """Write the vocabulary to the folder, unless the config holds it."""
+        """Write the vocabulary to the folder, unless the config contains it."""
         self._lookup_layer.save_assets(dir_path)
 
     def load_assets(self, dir_path: str | None) -> None:
-        """Read the vocabulary that `save_assets` wrote."""
+        """Load the vocabulary of `save_assets`."""
         self._lookup_layer.load_assets(dir_path)
 
 
@@ -391,14 +390,14 @@ _FROM_LOOKUP = (
 
 
 def _named(layer: Any, argument: str, value: Any, table: dict[str, Any]) -> Any:
-    """A function, None, or one of the names in a table."""
+    """Return a function, None, or a named function of a table."""
     if value is None or callable(value):
         return value
     return choice(layer, argument, value, table)
 
 
 def _widths(ngrams: Any) -> Sequence[int] | None:
-    """Return the lengths of n-grams; those up to a number are a range of any size."""
+    """Return the lengths of n-grams; a number means the range up to it."""
     if is_int(ngrams):
         return range(1, ngrams + 1)
     if ngrams is None or (isinstance(ngrams, tuple) and all(map(is_int, ngrams))):
@@ -416,7 +415,7 @@ def _map_text(function: Callable[[str], str], texts: Array) -> Array:
 
 
 def _widths_of(texts: Array) -> list[int]:
-    """How many characters each row of texts takes, all filled up to its longest."""
+    """Return the number of characters per row of texts, padded to the longest."""
     lengths = list(map(len, texts.reshape(-1).tolist()))
     if len(lengths) == len(texts):
         return lengths
@@ -426,12 +425,12 @@ def _widths_of(texts: Array) -> list[int]:
 
 
 def _in_order(rows: Any, blocks: list[Array]) -> Any:
-    """Rows that are in the order of blocks, in that of their numbers."""
+    """Reorder rows from the order of blocks to their original order."""
     return rows[np.argsort(np.concatenate(blocks))]
 
 
 def _filled(found: list[Array], width: int, fill: int) -> Array:
-    """Indices of words as rows of a width: cut, or filled up."""
+    """Truncate or pad word indices to a width."""
     indices = np.full((len(found), width), fill, "int64")
     for row, values in zip(indices, found, strict=True):
         row[: len(values)] = values[:width]

@@ -20,19 +20,19 @@ from toolkit.layers.preprocessing.host import (
 from toolkit.reading.budget import check_temporary
 from toolkit.reading.text import parse_number
 
-_BYTES_OF_ITEM = 24  # of a list, and of two copies
+_BYTES_OF_ITEM = 24  # bytes of an item in a list and two copies
 
 
 def plain(layer: Any, values: Any) -> list[Any] | None:
-    """An array, tensor or list as a list of Python values."""
+    """Return an array, tensor or list as a list of Python values."""
     return None if values is None else host_array(layer, values).tolist()
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a text file, one entry of a vocabulary each.
+    """Return the lines of a text file, one vocabulary entry each.
 
-    They end with a line feed, as in Keras, or all of them as on Windows: an entry may
-    hold other characters that end a line, such as U+2028.
+    Lines end with a line feed, as in Keras, or all of them as on Windows. An entry can
+    contain other line separators, such as U+2028.
     """
     *lines, last = decoded(path.read_bytes()).split("\n")
     if lines and all(line.endswith("\r") for line in lines):
@@ -51,7 +51,7 @@ def _weights_of(vocabulary: list[Any], idf_weights: Any) -> Array:
 
 
 class VocabularyLayer(AdaptableLayer):
-    """Base of lookups: special tokens, then a vocabulary, each with an index."""
+    """Base class of lookups: special tokens, then a vocabulary, each with an index."""
 
     max_tokens: int | None
     num_oov_indices: int
@@ -72,7 +72,7 @@ class VocabularyLayer(AdaptableLayer):
     idf_weights: Array | None = None
     _adapted = False
 
-    # --- the vocabulary ---------------------------------------------------------------
+    # --- vocabulary -------------------------------------------------------------------
 
     @property
     def _hashes_oov(self) -> bool:
@@ -80,14 +80,14 @@ class VocabularyLayer(AdaptableLayer):
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype of the inputs."""
+        """Return the dtype of the inputs."""
         return "int64" if self.invert else self.vocabulary_dtype
 
     variable_dtype = compute_dtype
 
     @property
     def _specials(self) -> list[Any]:
-        """What stands before the vocabulary."""
+        """Return the special tokens before the vocabulary."""
         mask = [self.mask_token] * self._mask_count
         nbytes = _BYTES_OF_ITEM * self.num_oov_indices
         check_temporary(nbytes, f"num_oov_indices={self.num_oov_indices:,}")
@@ -110,7 +110,7 @@ class VocabularyLayer(AdaptableLayer):
             )
 
     def check_adaptable(self, what: str) -> None:
-        """Raise if the vocabulary was given to the constructor."""
+        """Raise if the constructor received the vocabulary."""
         if self._has_input_vocabulary:
             raise ArgumentError(
                 f"{what}: cannot adapt a layer after a static vocabulary was given"
@@ -122,21 +122,21 @@ class VocabularyLayer(AdaptableLayer):
         self.__dict__["_index"] = {token: start + i for i, token in enumerate(tokens)}
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
-        """The vocabulary, by default after the mask token and those for the unknown."""
+        """Return the vocabulary, by default after the mask and OOV tokens."""
         specials = self._specials if include_special_tokens else []
         return specials + self._tokens
 
     def vocabulary_size(self) -> int:
-        """The number of indices that are in use, those for special tokens included."""
+        """Return the number of used indices, including special tokens."""
         return self._special_count + len(self._tokens)
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> None:
-        """Use this vocabulary, and with mode "tf_idf" these weights.
+        """Set the vocabulary, and with mode "tf_idf" the weights.
 
         Args:
-            vocabulary: a list or an array, which may begin with the special tokens;
-                or the path of a text file, whose lines are the terms alone: a special
-                token in one is a term, too.
+            vocabulary: a list or an array, which can start with the special tokens; or
+                the path of a text file, whose lines are all terms, special tokens
+                included.
             idf_weights: a weight for each entry.
         """
         if (self.output_mode == "tf_idf") != (idf_weights is not None):
@@ -226,7 +226,7 @@ class VocabularyLayer(AdaptableLayer):
         self._frozen_size = size
 
     def _set_idf_weights(self, weights: Array, front: int) -> None:
-        """Store weights, with `front` mean ones before, padded to `max_tokens`."""
+        """Store weights after `front` mean weights, padded to `max_tokens`."""
         mean = weights.mean() if weights.size else 0.0
         weights = np.concatenate([np.full(front, mean), weights])
         if self.pad_to_max_tokens and self.max_tokens is not None:
@@ -234,7 +234,7 @@ class VocabularyLayer(AdaptableLayer):
         self.__dict__["idf_weights"] = weights.astype(settings.floatx())
 
     def _check_room(self, found: list[Any]) -> None:
-        """Raise if special tokens leave no index for what was found."""
+        """Raise if special tokens leave no index for the vocabulary."""
         if found and self.max_tokens is not None:
             if self.max_tokens <= len(self._specials):
                 raise ArgumentError(
@@ -243,7 +243,7 @@ class VocabularyLayer(AdaptableLayer):
                     f"special tokens {self._specials}"
                 )
 
-    # --- learning it ------------------------------------------------------------------
+    # --- learning ---------------------------------------------------------------------
 
     def update_state(self, data: Any) -> None:
         """Count the values in a batch: (documents, values), or one document."""
