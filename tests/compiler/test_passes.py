@@ -19,7 +19,7 @@ from tests.compiler.graphs import (
     trace_of,
 )
 from toolkit import ops
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.compiler import pipeline
 from toolkit.compiler.passes import rewriting, simplify
 from toolkit.compiler.passes.schedule import schedule
@@ -264,7 +264,7 @@ def test_what_follows_from_the_leading_extent_is_read_and_not_written_into_kerne
     optimized = optimize(graph, target())
     (count,) = open_constants(optimized)
     assert float(count.constant) == 24.0
-    assert number_of(count) is None
+    assert uniform_value(count) is None
     program = compiled(graph)
     x = np.arange(24, dtype="float32").reshape(6, 4)
     (found,) = program([x])

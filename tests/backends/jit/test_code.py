@@ -16,7 +16,7 @@ import toolkit
 from toolkit import layers, ops
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import make_kernel
-from toolkit.backends.loops.formulas import formula
+from toolkit.backends.loops.rule_digests import rule_digest
 from toolkit.backends.numpy.jit import code, engine, llvm
 from toolkit.backends.numpy.jit.builder import Builder, Value
 from toolkit.backends.numpy.jit.fused import elementwise
@@ -98,14 +98,14 @@ def test_another_formula_is_computed_though_the_old_code_is_kept(
 
 def epilogue(record, inputs):
     """The body of a product that an elementwise primitive follows."""
-    from toolkit.backends.numpy.jit.epilogue import Described
+    from toolkit.backends.numpy.jit.epilogue import BodyStructure
     from toolkit.core.tensor import Tensor
     from toolkit.ir import Graph, Node, Spec
 
     a, b, y, z = (Tensor(None, Spec((8, 8), "float32")) for _ in range(4))
     product = Node(PRIMITIVES["matmul"], (a, b), {}, (y,))
     follows = Node(record, (y,) * inputs, {}, (z,))
-    return repr(Described(Graph((a, b), (product, follows), (z,))))
+    return repr(BodyStructure(Graph((a, b), (product, follows), (z,))))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_formulas_tell_constants_operations_and_order_apart():
         lambda s, x, y: x,
         lambda s, x, y: y,
     ]
-    assert len({formula(rule, 2, ()) for rule in rules}) == len(rules)
+    assert len({rule_digest(rule, 2, ()) for rule in rules}) == len(rules)
     attrs = [(("dtype", "int8"),), (("dtype", "int16"),)]
     cast = PRIMITIVES["cast"].scalar
-    assert formula(cast, 1, attrs[0]) != formula(cast, 1, attrs[1])
+    assert rule_digest(cast, 1, attrs[0]) != rule_digest(cast, 1, attrs[1])
 
 
 @pytest.mark.parametrize("fact", [field.name for field in fields(Processor)])

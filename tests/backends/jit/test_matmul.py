@@ -27,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.strategies import (
     choose,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function, tiling
-from toolkit.backends.numpy.jit.lowering import Lowered, redirected
+from toolkit.backends.numpy.jit.lowering import Lowered, redirect_operands
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor
 from toolkit.backends.operands import contiguous
 from toolkit.backends.target import Target, rules
@@ -268,7 +268,7 @@ def lower_frozen(body, inputs, outputs):
     for i, y in enumerate(body.outputs):
         places["out", i] = "work", work
         work += aligned(y.spec.nbytes)
-    return Lowered([pack, redirected(multiply, places), multiply], work)
+    return Lowered([pack, redirect_operands(multiply, places), multiply], work)
 
 
 def is_row(a, b):

@@ -16,7 +16,7 @@ from tests.backends.jit.running import (
     vectors_of,
 )
 from toolkit import function, ops
-from toolkit.backends.loops.iteration_space import LONGEST_ROW
+from toolkit.backends.loops.iteration_space import MAX_ROW_ELEMENTS
 from toolkit.backends.numpy.jit.fused import elementwise
 from toolkit.backends.numpy.jit.fused.elementwise import lower_fused
 from toolkit.backends.numpy.jit.kernels import move  # noqa: F401 - before it is patched
@@ -305,7 +305,7 @@ def test_one_function_serves_rows_of_every_length():
 
 
 def test_a_row_of_everything_is_short():
-    x = normal(LONGEST_ROW)
+    x = normal(MAX_ROW_ELEMENTS)
     check(lambda x: x / ops.sum(x), x)
 
 

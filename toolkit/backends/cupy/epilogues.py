@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite, prod
 from typing import Any
 
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node
 
@@ -73,7 +73,7 @@ def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
     if len(others) != 1 or len(node.inputs) != 2 or spec != value.spec:
         return None
     (other,) = others
-    number = number_of(other)
+    number = uniform_value(other)
     if node.op.name == "maximum" and number is not None and number == 0:
         return "relu", None
     # A factor in memory, for example a loss scale, is excluded: beta would need it too.

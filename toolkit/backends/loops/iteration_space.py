@@ -20,7 +20,7 @@ from toolkit.ir import Kind, Node, Value
 Shape = tuple[int, ...]
 
 # One thread computes a reduction of all elements if another node reads its result.
-LONGEST_ROW = 16384
+MAX_ROW_ELEMENTS = 16384
 
 _ANCHORS = (Kind.CONTRACT, Kind.POOL)
 # Anchors with epilogues that can read one number for each row of the result.
@@ -28,7 +28,7 @@ ROW_ANCHORS = frozenset({"matmul_integer"})
 REDUCTIONS = frozenset("sum prod max min any all argmax argmin".split())
 
 
-def reduced_part(node: Node) -> str:
+def classify_reduction(node: Node) -> str:
     """Return which axes of its input a reduction reduces, without axes of extent 1.
 
     If rows must be independent, kept axes of extent 1 count: one can be the batch.
@@ -38,11 +38,11 @@ def reduced_part(node: Node) -> str:
     """
     axis = node.attrs["axis"]
     axes = axis if isinstance(axis, tuple) else (axis,)
-    return _part(node.inputs[0].spec.shape, axes, rules.rows_independent)
+    return _classify_axes(node.inputs[0].spec.shape, axes, rules.rows_independent)
 
 
 @lru_cache(maxsize=1024)
-def _part(shape: Shape, axes: tuple[int, ...], keeps: bool) -> str:
+def _classify_axes(shape: Shape, axes: tuple[int, ...], keeps: bool) -> str:
     marks = [
         a in axes for a, n in enumerate(shape) if n != 1 or (keeps and a not in axes)
     ]
@@ -55,7 +55,7 @@ def _part(shape: Shape, axes: tuple[int, ...], keeps: bool) -> str:
     return "leading" if marks == sorted(marks, reverse=True) else "other"
 
 
-def number_of(value: Any) -> Any:
+def uniform_value(value: Any) -> Any:
     """Return the value of all elements of a constant, or None if they differ.
 
     Also return None if the constant depends on extents: kernels are generic in extents.
@@ -72,10 +72,13 @@ def number_of(value: Any) -> Any:
 
 def is_reduction(node: Node) -> bool:
     """Return whether a node reduces leading or trailing axes of extent above 1."""
-    return node.op.name in REDUCTIONS and reduced_part(node) not in ("none", "other")
+    return node.op.name in REDUCTIONS and classify_reduction(node) not in (
+        "none",
+        "other",
+    )
 
 
-def picks_in_rows(node: Node) -> bool:
+def accesses_row_element(node: Node) -> bool:
     """Return whether a node reads or updates one element of each row (last axis)."""
     if node.op.name not in ("take_along_axis", "put_along_axis"):
         return False
@@ -92,12 +95,12 @@ def index_problem(name: str, axis: int) -> str:
     )
 
 
-def is_relabelling(node: Node) -> bool:
+def is_reshape_like(node: Node) -> bool:
     """Return whether the output has the elements of the input in the same order."""
     return node.op.name == "reshape" or (
         node.op.name in REDUCTIONS
         and not node.op.name.startswith("arg")
-        and reduced_part(node) == "none"
+        and classify_reduction(node) == "none"
     )
 
 
@@ -110,7 +113,7 @@ def is_elementwise(node: Node, x: Any) -> bool:
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     readers = [m for m in members if any(y is x for y in m.inputs)]
     body_nodes = members[1:] if members[0].op.kind in _ANCHORS else members
-    reshapes = [m for m in body_nodes if is_relabelling(m)]
+    reshapes = [m for m in body_nodes if is_reshape_like(m)]
     if reshapes and any(
         y.spec.size != x.spec.size for m in body_nodes for y in m.outputs
     ):
@@ -124,7 +127,7 @@ def is_elementwise(node: Node, x: Any) -> bool:
 
 
 @record
-class Space:
+class IterationSpace:
     """The iteration space of a body.
 
     Attributes:
@@ -145,7 +148,7 @@ class Space:
         return bool(value.spec.size == self.size)
 
 
-def space_of(nodes: Sequence[Node]) -> Space:
+def iteration_space_of(nodes: Sequence[Node]) -> IterationSpace:
     """Return the common iteration space of the nodes of a body.
 
     A reduction of all elements forms one row only if another node reads its result.
@@ -160,51 +163,55 @@ def space_of(nodes: Sequence[Node]) -> Space:
     rows = None
     read = {x for node in nodes for x in node.inputs} if heavy else ()
     for node in heavy:
-        if picks_in_rows(node):
-            return Space(size, node.inputs[1].spec.size)
+        if accesses_row_element(node):
+            return IterationSpace(size, node.inputs[1].spec.size)
         if not is_reduction(node) or node.inputs[0].spec.size != size:
             continue
-        axes_reduced, result = reduced_part(node), node.outputs[0]
+        axes_reduced, result = classify_reduction(node), node.outputs[0]
         if axes_reduced == "trailing":
-            return Space(size, result.spec.size)
+            return IterationSpace(size, result.spec.size)
         if axes_reduced == "leading":
             rows = size // result.spec.size
         elif rows is None and (result in read or node.op.name.startswith("arg")):
             rows = 1
-    return Space(size, rows)
+    return IterationSpace(size, rows)
 
 
-def fits(nodes: Sequence[Node]) -> bool:
+def can_share_loop(nodes: Sequence[Node]) -> bool:
     """Return whether nodes, in this order, can form one body over one space."""
     if any(v.spec.size == 0 for n in nodes for v in (*n.inputs, *n.outputs)):
         return False
-    space = space_of(nodes)
-    if space.size == 0 or (space.rows == 1 and _is_long(nodes, space)):
+    space = iteration_space_of(nodes)
+    if space.size == 0 or (space.rows == 1 and _is_long_row(nodes, space)):
         return False
     computed: set[Value] = set()
     ends: set[Value] = set()  # sums over rows
     for node in nodes:
-        if any(x in ends for x in node.inputs) or not _fits(node, space, computed):
+        if any(x in ends for x in node.inputs) or not _fits_space(
+            node, space, computed
+        ):
             return False
         result = node.outputs[0]
         computed.add(result)
-        if is_reduction(node) and not _is_of_rows(node, space):
+        if is_reduction(node) and not _has_row_results(node, space):
             ends.add(result)
     steps = loop_steps(nodes, space)
-    if rules.rows_independent and not _adds_as_alone(nodes, space, steps):
+    if rules.rows_independent and not _keeps_summation_order(nodes, space, steps):
         return False
     return bool(steps)
 
 
-def _is_long(nodes: Sequence[Node], space: Space) -> bool:
+def _is_long_row(nodes: Sequence[Node], space: IterationSpace) -> bool:
     """Return whether a single row is too long for one thread."""
-    if space.size <= LONGEST_ROW:
+    if space.size <= MAX_ROW_ELEMENTS:
         return False
-    axes_reduced = (reduced_part(node) for node in nodes if is_reduction(node))
+    axes_reduced = (classify_reduction(node) for node in nodes if is_reduction(node))
     return not rules.rows_independent or "trailing" not in axes_reduced
 
 
-def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) -> bool:
+def _keeps_summation_order(
+    nodes: Sequence[Node], space: IterationSpace, steps: Sequence[int]
+) -> bool:
     """Return whether fusion keeps the summation order of each sum of a body.
 
     Fusion decisions depend on the sizes of values, so they must not change results.
@@ -213,7 +220,7 @@ def _adds_as_alone(nodes: Sequence[Node], space: Space, steps: Sequence[int]) ->
     sums = [node for node in members if _is_rounded_sum(node)]
     if len(members) == 1 or not sums:
         return True
-    axes_reduced = {reduced_part(node) for node in sums}
+    axes_reduced = {classify_reduction(node) for node in sums}
     columns = space.columns or 1
     if "trailing" in axes_reduced and any(1 < step < columns for step in steps):
         return False
@@ -236,31 +243,36 @@ def _is_rounded_sum(node: Node) -> bool:
     return dtypes.is_float(node.outputs[0].spec.dtype)
 
 
-def _is_of_rows(node: Node, space: Space) -> bool:
+def _has_row_results(node: Node, space: IterationSpace) -> bool:
     """Return whether a reduction has one result for each row."""
     if not space.is_full(node.inputs[0]):
         return False
-    return space.rows == 1 or reduced_part(node) == "trailing"
+    return space.rows == 1 or classify_reduction(node) == "trailing"
 
 
-def _fits(node: Node, space: Space, computed: set[Value]) -> bool:
+def _fits_space(node: Node, space: IterationSpace, computed: set[Value]) -> bool:
     result, sizes = node.outputs[0].spec, (space.size, space.rows)
     if is_reduction(node):
-        return _reduction_fits(node, space)
-    if picks_in_rows(node):
+        return _reduction_fits_space(node, space)
+    if accesses_row_element(node):
         x, indices = node.inputs[0].spec, node.inputs[1].spec
         return bool(x.size == space.size and indices.size == space.rows)
     if result.size not in sizes:
         return False
     return all(
-        x.spec.size == result.size or _is_row_of(x.spec.shape, result.shape, space)
+        x.spec.size == result.size
+        or _is_row_shape_of(x.spec.shape, result.shape, space)
         for x in node.inputs
         if x in computed
     )
 
 
-def _reduction_fits(node: Node, space: Space) -> bool:
-    x, y, axes_reduced = node.inputs[0].spec, node.outputs[0].spec, reduced_part(node)
+def _reduction_fits_space(node: Node, space: IterationSpace) -> bool:
+    x, y, axes_reduced = (
+        node.inputs[0].spec,
+        node.outputs[0].spec,
+        classify_reduction(node),
+    )
     is_index = node.op.name.startswith("arg")
     if x.size != space.size:
         return x.size == space.rows and axes_reduced == "all" and not is_index
@@ -271,7 +283,7 @@ def _reduction_fits(node: Node, space: Space) -> bool:
     return axes_reduced == "trailing" and y.size == space.rows
 
 
-def _is_row_of(shape: Shape, full: Shape, space: Space) -> bool:
+def _is_row_shape_of(shape: Shape, full: Shape, space: IterationSpace) -> bool:
     """Return whether a shape has one element for each row of a broadcast shape."""
     if prod(shape) != space.rows or prod(full) != space.size:
         return False
@@ -282,7 +294,7 @@ def _is_row_of(shape: Shape, full: Shape, space: Space) -> bool:
     return inner[:k] == outer[:k] and all(n == 1 for n in inner[k:])
 
 
-def loop_steps(nodes: Sequence[Node], space: Space) -> list[int]:
+def loop_steps(nodes: Sequence[Node], space: IterationSpace) -> list[int]:
     """Return the elements per iteration of each loop; empty if shapes do not fit."""
     columns = space.columns or 1
     shapes = {v.spec.shape for v in _values(nodes) if space.is_full(v)}
@@ -293,7 +305,7 @@ def loop_steps(nodes: Sequence[Node], space: Space) -> list[int]:
         if value.spec.size == space.rows
     }
     cuts = {columns * step for shape in rows for step in suffix_products(shape)}
-    return refine(space.size, shapes, {columns, *cuts})
+    return refine_steps(space.size, shapes, {columns, *cuts})
 
 
 def _values(nodes: Sequence[Node]) -> Iterator[Any]:
@@ -310,7 +322,9 @@ def suffix_products(shape: Shape) -> list[int]:
     return products[::-1]
 
 
-def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list[int]:
+def refine_steps(
+    size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()
+) -> list[int]:
     """Return the steps of the smallest loop nest that fits every shape.
 
     Args:
@@ -330,7 +344,9 @@ def refine(size: int, shapes: Iterable[Shape], cuts: Iterable[int] = ()) -> list
     return steps if fits else []
 
 
-def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool:
+def can_be_epilogue(
+    nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]
+) -> bool:
     """Return whether nodes can form an anchor and its elementwise epilogue.
 
     The epilogue is applied to each finished vector of the anchor's result. Its other
@@ -338,7 +354,7 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
     index of the result's last axis, or one element. The epilogues of `ROW_ANCHORS` can
     also read one element for each row.
     """
-    first = [node for node in nodes if not _is_light(node)]
+    first = [node for node in nodes if not _is_elementwise_or_reshape(node)]
     if len(first) != 1 or len(first[0].outputs) != 1:
         return False
     (anchor,), computed = first, {node.outputs[0] for node in nodes}
@@ -347,13 +363,15 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
         return False
     takes_rows = anchor.op.name in ROW_ANCHORS
 
-    def is_beside(x: Any, full: Shape) -> bool:
-        if takes_rows and has_rows(x, result.size):
-            return _is_for_rows(x.spec.shape, full, result.shape) and is_contiguous(x)
-        return _is_beside(x, full, result.shape, is_contiguous)
+    def can_read(x: Any, full: Shape) -> bool:
+        if takes_rows and is_row_operand(x, result.size):
+            return _matches_result_rows(
+                x.spec.shape, full, result.shape
+            ) and is_contiguous(x)
+        return _can_read_with_result(x, full, result.shape, is_contiguous)
 
     return all(
-        y.spec.size == result.size and (x in computed or is_beside(x, y.spec.shape))
+        y.spec.size == result.size and (x in computed or can_read(x, y.spec.shape))
         for node in nodes
         if node is not anchor
         for y in node.outputs
@@ -361,12 +379,12 @@ def follows(nodes: Sequence[Node], is_contiguous: Callable[[Any], bool]) -> bool
     )
 
 
-def has_rows(x: Any, size: int) -> bool:
+def is_row_operand(x: Any, size: int) -> bool:
     """Return whether an operand of an epilogue has one element for each row."""
     return x.spec.size not in (1, size) and bool(x.spec.shape[-1] == 1)
 
 
-def _is_for_rows(shape: Shape, full: Shape, result: Shape) -> bool:
+def _matches_result_rows(shape: Shape, full: Shape, result: Shape) -> bool:
     """Return whether a shape has exactly the axes that are rows of the result."""
     padded = (1,) * (len(full) - len(shape)) + shape
     k = len(padded)
@@ -375,11 +393,11 @@ def _is_for_rows(shape: Shape, full: Shape, result: Shape) -> bool:
     return padded[:k] == full[:k] and prod(full[k:]) == result[-1]
 
 
-def _is_light(node: Node) -> bool:
-    return node.op.kind is Kind.ELEMENTWISE or is_relabelling(node)
+def _is_elementwise_or_reshape(node: Node) -> bool:
+    return node.op.kind is Kind.ELEMENTWISE or is_reshape_like(node)
 
 
-def _is_beside(
+def _can_read_with_result(
     x: Any, full: Shape, result: Shape, is_contiguous: Callable[[Any], bool]
 ) -> bool:
     """Return whether an epilogue can read a value together with result vectors."""

@@ -9,7 +9,7 @@ from toolkit.backends.loops.iteration_space import Shape, suffix_products
 from toolkit.definitions.records import record
 
 # Strides, in elements, for which code loads whole vectors and then selects lanes.
-NEAR = (-1, 0, 1, 2, 3, 4)
+NEAR_STRIDES = (-1, 0, 1, 2, 3, 4)
 
 
 @record
@@ -41,7 +41,7 @@ def split_strides(
     return result
 
 
-def collapse(
+def collapse_loops(
     extents: Sequence[int], strides: Sequence[Sequence[int]], rows: int
 ) -> tuple[Loops, list[tuple[int, ...]]]:
     """Collapse loops to the smallest nest that visits the same elements.
@@ -73,10 +73,10 @@ def collapse(
 def stride_class(stride: int, itemsize: int) -> int | None:
     """Return the stride in elements if it is small; otherwise None."""
     step, remainder = divmod(stride, itemsize)
-    return step if step in NEAR and not remainder else None
+    return step if step in NEAR_STRIDES and not remainder else None
 
 
-def loops_across(
+def contiguous_row_loops(
     loops: Loops, strides: Sequence[int], itemsize: int, vector: int
 ) -> list[int]:
     """Return the row loops along which the elements of an array are contiguous.

@@ -11,19 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from toolkit.backends.loops.plan import FULL, PUT, ROW, LoopNest, Source, Step
+from toolkit.backends.loops.plan import (
+    FULL,
+    ROW,
+    UPDATE_ELEMENT,
+    LoopNest,
+    Source,
+    Step,
+)
 from toolkit.ir import PRIMITIVES
 
 # Cost, in additions, from which loading a value is cheaper than recomputing it.
-_KEPT_FROM = 5
+_BUFFER_COST = 5
 # Cost of the selection between the old element and an update.
-_PUT_COST = 2
+_UPDATE_COST = 2
 
 
-def cost(op: str) -> int:
+def step_cost(op: str) -> int:
     """Return the approximate cost of a step for one element, in additions."""
-    if op == PUT:
-        return _PUT_COST
+    if op == UPDATE_ELEMENT:
+        return _UPDATE_COST
     return PRIMITIVES[op].cost if op in PRIMITIVES else 1
 
 
@@ -151,7 +158,7 @@ class Phases:
     def _keeps(self, step: int, number: int) -> bool:
         """Return whether a pass takes a value from a buffer of an earlier pass."""
         earlier = self._computed.get(step, number)
-        if earlier == number or self._cost(step, number) < _KEPT_FROM:
+        if earlier == number or self._cost(step, number) < _BUFFER_COST:
             return False
         if step not in self.kept:
             self.kept.append(step)
@@ -160,9 +167,9 @@ class Phases:
 
     def _cost(self, step: int, number: int) -> int:
         """Return the cost of recomputing a full value in this pass."""
-        total = cost(self.plan.steps[step].op)
+        total = step_cost(self.plan.steps[step].op)
         for source in self.plan.steps[step].arguments:
-            if total >= _KEPT_FROM:
+            if total >= _BUFFER_COST:
                 break
             if self._is_full(source):
                 i = source[1]

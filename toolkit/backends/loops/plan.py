@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import Space
+from toolkit.backends.loops.iteration_space import IterationSpace
 from toolkit.backends.loops.nest import Loops
 from toolkit.definitions.records import record
 
 # Steps without a primitive: check an index, load an element of a row, update one.
-PLACE, PICK, PUT = "place", "pick", "put"
+CHECK_INDEX, GATHER_ELEMENT, UPDATE_ELEMENT = "place", "pick", "put"
 # Roles: one element for each index, row or column, or one element.
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 # The scalar operation that merges two partial results of a reduction.
@@ -116,7 +116,7 @@ class LoopNest:
     @cached_property
     def picks(self) -> bool:
         """Whether a step reads or updates elements of rows by index."""
-        return any(step.op == PLACE for step in self.steps)
+        return any(step.op == CHECK_INDEX for step in self.steps)
 
     @cached_property
     def adds_rows(self) -> bool:
@@ -137,7 +137,7 @@ class SizedNest:
     """
 
     plan: LoopNest
-    space: Space
+    space: IterationSpace
     loops: Loops
     strides: Sequence[tuple[int, ...]]
     leading: int

@@ -10,34 +10,33 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.loops.formulas import formula
 from toolkit.backends.loops.iteration_space import (
+    IterationSpace,
     Shape,
-    Space,
+    accesses_row_element,
+    classify_reduction,
     is_reduction,
-    is_relabelling,
+    is_reshape_like,
+    iteration_space_of,
     loop_steps,
-    number_of,
-    picks_in_rows,
-    reduced_part,
-    space_of,
+    uniform_value,
 )
 from toolkit.backends.loops.nest import (
     Loops,
     broadcast_strides,
-    collapse,
-    loops_across,
+    collapse_loops,
+    contiguous_row_loops,
     split_strides,
     stride_class,
 )
 from toolkit.backends.loops.plan import (
+    CHECK_INDEX,
     COLUMN,
     FULL,
+    GATHER_ELEMENT,
     ONE,
-    PICK,
-    PLACE,
-    PUT,
     ROW,
+    UPDATE_ELEMENT,
     LoopNest,
     Read,
     SizedNest,
@@ -45,21 +44,22 @@ from toolkit.backends.loops.plan import (
     Step,
     Write,
 )
+from toolkit.backends.loops.rule_digests import rule_digest
 from toolkit.backends.target import rules
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
 
 # Number of tasks for the rows of a batch. It does not depend on the thread count.
 TASKS = 16
 # Rows of up to this number of vectors are kept in registers.
-MOST_HELD = 2
+MAX_REGISTER_VECTORS = 2
 # A sum of all elements is computed in rows of this number of elements.
-BLOCK = 2048
+SUM_BLOCK = 2048
 
 
-def _formula_of(step: Step) -> str:
+def _digest_of_step(step: Step) -> str:
     record = PRIMITIVES.get(step.op)
     rule = record.scalar if record else None
-    return formula(rule, len(step.arguments), step.attrs)
+    return rule_digest(rule, len(step.arguments), step.attrs)
 
 
 class NestPlanner:
@@ -69,7 +69,7 @@ class NestPlanner:
         self, body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> None:
         self.body = body
-        self.space: Space = space_of(body.nodes)
+        self.space: IterationSpace = iteration_space_of(body.nodes)
         self.operands: dict[Any, Operand] = dict(zip(body.inputs, inputs, strict=True))
         self.index: dict[Any, int] = {value: k for k, value in enumerate(body.inputs)}
         self.sources: dict[Value, Source] = {}
@@ -91,11 +91,11 @@ class NestPlanner:
 
     def _visit(self, node: Node) -> None:
         result = node.outputs[0]
-        if is_relabelling(node):
+        if is_reshape_like(node):
             x = node.inputs[0]
             self.sources[result] = self._source(x, x.spec.shape)
             return
-        if picks_in_rows(node):
+        if accesses_row_element(node):
             self._pick(node)
             return
         frame = result.spec.shape
@@ -119,15 +119,15 @@ class NestPlanner:
         if updates:
             update = self._source(updates[0], indices.spec.shape)
             attrs = (("mode", node.attrs["mode"]),)
-            step = Step(PUT, (row, index, update), attrs, dtype, FULL)
+            step = Step(UPDATE_ELEMENT, (row, index, update), attrs, dtype, FULL)
         else:
-            step = Step(PICK, (row, index), (), dtype, ROW)
+            step = Step(GATHER_ELEMENT, (row, index), (), dtype, ROW)
         self.sources[node.outputs[0]] = ("step", len(self.steps))
         self.steps.append(step)
 
     def _place(self, index: Source) -> Source:
         """Return the step that checks an index; add it if it is new."""
-        step = Step(PLACE, (index,), (), "int32", ROW)
+        step = Step(CHECK_INDEX, (index,), (), "int32", ROW)
         if step not in self.steps:
             self.steps.append(step)
         return "step", self.steps.index(step)
@@ -138,7 +138,7 @@ class NestPlanner:
     def _reduced_role(self, node: Node) -> str:
         if not self.space.is_full(node.inputs[0]):
             return ONE  # it reduces a value with one element for each row
-        axes_reduced = reduced_part(node)
+        axes_reduced = classify_reduction(node)
         if axes_reduced == "trailing" or self.space.rows == 1:
             return ROW
         return COLUMN if axes_reduced == "leading" else ONE
@@ -147,7 +147,7 @@ class NestPlanner:
         """Return the source of a value that is read in an iteration over a shape."""
         if value in self.sources:
             return self.sources[value]
-        number = number_of(value)
+        number = uniform_value(value)
         if number is not None:
             return "number", number.tobytes().hex(), value.spec.dtype
         key = (self.index[value], self._strides(value, frame))
@@ -169,7 +169,7 @@ class NestPlanner:
         writes = [self._write(y) for y in self.body.outputs]
         strides = [row for _, row in self.reads]
         strides += [self._contiguous(w.role, w.dtype) for w in writes]
-        loops, strides = collapse(extents, strides, rows)
+        loops, strides = collapse_loops(extents, strides, rows)
         if not loops.extents:
             loops = Loops((1,), 0)
             strides = [*[(0,)] * len(self.reads), *[(1,)] * len(writes)]
@@ -198,7 +198,7 @@ class NestPlanner:
             if (split or loops.rows) and transposed_loop < 0
             else 0,
             ragged=ragged,
-            formulas=tuple(map(_formula_of, self.steps)),
+            formulas=tuple(map(_digest_of_step, self.steps)),
             even=rules.rows_independent and any(step.reduces for step in self.steps),
             turn=transposed_loop,
         )
@@ -239,8 +239,8 @@ class NestPlanner:
         if not total or self.space.rows is not None or len(loops.extents) > 1:
             return loops, strides, False
         (count,) = loops.extents
-        cut: list[tuple[int, ...]] = [(BLOCK * n, n) for (n,) in strides]
-        return Loops((-(-count // BLOCK), BLOCK), 1), cut, True
+        cut: list[tuple[int, ...]] = [(SUM_BLOCK * n, n) for (n,) in strides]
+        return Loops((-(-count // SUM_BLOCK), SUM_BLOCK), 1), cut, True
 
     def _across(
         self, loops: Loops, strides: list[tuple[int, ...]], lanes: int
@@ -251,7 +251,7 @@ class NestPlanner:
         if columns != 1 or not is_plain or not lanes:
             return [[] for _ in self.reads]
         return [
-            loops_across(loops, row, self._itemsize(key), 4 * lanes)
+            contiguous_row_loops(loops, row, self._itemsize(key), 4 * lanes)
             for (key, _), row in zip(self.reads, strides, strict=False)
         ]
 
@@ -269,7 +269,7 @@ class NestPlanner:
     def _held(self, loops: Loops, lanes: int) -> int:
         """Return the number of vectors in a short row; 0 if rows are long."""
         columns = loops.extents[loops.rows :]
-        if len(columns) > 1 or columns[0] > MOST_HELD * lanes:
+        if len(columns) > 1 or columns[0] > MAX_REGISTER_VECTORS * lanes:
             return 0
         return -(-columns[0] // lanes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.ir import Graph
 
 
@@ -21,7 +21,7 @@ def structure_of(body: Graph) -> Hashable | None:
         read = []
         for x in node.inputs:
             if x not in positions:
-                number = number_of(x)
+                number = uniform_value(x)
                 if number is None:
                     return None
                 positions[x] = number.tobytes(), x.spec

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.backends import openblas
 from toolkit.backends.array.linalg import Linalg
 from toolkit.backends.base import Kernel
-from toolkit.backends.numpy import dividing, mkl
+from toolkit.backends.numpy import mkl, tiled_matmul
 from toolkit.backends.openblas import alone, on_one_thread
 from toolkit.errors import unknown_choice
 
@@ -33,8 +33,8 @@ class Blas:
         if a.size * columns <= small:
             return np.matmul(a, b, out)
         with alone:
-            if dividing.is_large(a, b):
-                return dividing.product(a, b, out, self._count)
+            if tiled_matmul.is_large(a, b):
+                return tiled_matmul.product(a, b, out, self._count)
             return np.matmul(a, b, out)
 
     @property

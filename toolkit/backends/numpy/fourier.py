@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
     fits,
@@ -120,7 +120,7 @@ class _Transform:
         """Return the results of the transform."""
         real, imag = self.node.inputs
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
-        zero = number_of(imag)
+        zero = uniform_value(imag)
         pair = real, None if zero is not None and zero == 0 else imag
         transformed = self._along_last(self._swapped(pair, axis, last))
         return list(self._swapped(transformed, axis, last))

@@ -90,7 +90,7 @@ class NumPyBackend(Backend):
         narrow_rows = import_module("toolkit.backends.numpy.narrow_rows")
         pointwise = import_module("toolkit.backends.numpy.pointwise")
         reductions = import_module("toolkit.backends.numpy.reductions")
-        storing = import_module("toolkit.backends.numpy.storing")
+        narrow_storage = import_module("toolkit.backends.numpy.narrow_storage")
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
@@ -99,7 +99,7 @@ class NumPyBackend(Backend):
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,
             ),
-            scheduled=(storing.store_narrow,),
+            scheduled=(narrow_storage.store_narrow,),
         )
 
     def lower(

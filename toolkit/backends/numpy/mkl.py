@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit.backends import openblas
 from toolkit.backends.base import Kernel
-from toolkit.backends.numpy import dividing
+from toolkit.backends.numpy import tiled_matmul
 from toolkit.errors import ArgumentError
 from toolkit.ir.scalars import SCALARS
 
@@ -119,8 +119,8 @@ class Mkl:
         rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
         if a.dtype not in _PREFIXES or rows * depth * columns < _LEAST_PRODUCT:
             return self._numpy.gemm(a, b, out)
-        if dividing.is_large(a, b):
-            return dividing.product(a, b, out, self._count, self._multiply)
+        if tiled_matmul.is_large(a, b):
+            return tiled_matmul.product(a, b, out, self._count, self._multiply)
         return self._multiply(a, b, out)
 
     def _multiply(self, a: Array, b: Array, out: Array | None = None) -> Array:
@@ -214,7 +214,7 @@ class Mkl:
                 function(size, source + offset, target + offset, _MODE)
 
         tasks = [partial(apply_range, start) for start in range(0, x.size, _PART)]
-        dividing.run(tasks, self._count)
+        tiled_matmul.run(tasks, self._count)
 
 
 def _layout(x: Array) -> tuple[int, int] | None:

@@ -26,8 +26,8 @@ def widen(graph: Graph, target: Target) -> Graph:
 
     A processor without bfloat16 arithmetic converts every operand. Computing in float32
     is faster and more precise. Inputs and outputs of the graph stay bfloat16, and a
-    value with casts in both directions is rounded. `storing` chooses further values to
-    round.
+    value with casts in both directions is rounded. `narrow_storage` chooses further
+    values to round.
     """
     return _widened(graph, _cast) if _has_narrow(graph) else graph
 

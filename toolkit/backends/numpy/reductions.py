@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import prod
 
 from toolkit.backends.layout import Layouts
-from toolkit.backends.loops.iteration_space import reduced_part
+from toolkit.backends.loops.iteration_space import classify_reduction
 from toolkit.backends.loops.plan import MERGES
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node, Value
@@ -26,7 +26,7 @@ def separate_reductions(graph: Graph, target: Target) -> Graph:
     layouts = Layouts(graph, target.inputs)
     nodes: list[Node] = []
     for node in graph.nodes:
-        is_apart = node.op.name in MERGES and reduced_part(node) == "other"
+        is_apart = node.op.name in MERGES and classify_reduction(node) == "other"
         nodes += _separated(node, layouts, target) if is_apart else [node]
     return graph.replace(nodes)
 

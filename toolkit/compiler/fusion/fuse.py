@@ -14,7 +14,12 @@ from typing import Any
 
 from toolkit.backends.calls import Calls
 from toolkit.backends.layout import Layouts
-from toolkit.backends.loops.iteration_space import fits, follows, number_of, space_of
+from toolkit.backends.loops.iteration_space import (
+    can_be_epilogue,
+    can_share_loop,
+    iteration_space_of,
+    uniform_value,
+)
 from toolkit.backends.target import Target
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
@@ -169,7 +174,7 @@ class _Fusion:
             members = [n for n in group.nodes if not _is_reshape(n)]
             if not members or any(n not in self.able for n in members):
                 return 0
-        return space_of(group.nodes).size
+        return iteration_space_of(group.nodes).size
 
     def try_join(self, a: Group, b: Group) -> bool:
         """Fuse two groups if they can run as one; return whether they were fused."""
@@ -204,8 +209,8 @@ class _Fusion:
     def fits(self, nodes: list[Node]) -> bool:
         """Return whether nodes can run as one."""
         if any(node in self.anchors for node in nodes):
-            return follows(nodes, self._is_contiguous) and self._is_chain(nodes)
-        return fits(nodes)
+            return can_be_epilogue(nodes, self._is_contiguous) and self._is_chain(nodes)
+        return can_share_loop(nodes)
 
     def _is_chain(self, nodes: list[Node]) -> bool:
         """Return whether the backend supports an anchor with this epilogue."""
@@ -225,7 +230,7 @@ class _Fusion:
 
 def _fits_alone(node: Node) -> bool:
     if node.op.kind is not Kind.ELEMENTWISE:
-        return fits([node])
+        return can_share_loop([node])
     return all(v.spec.size for v in (*node.inputs, *node.outputs))
 
 
@@ -306,4 +311,4 @@ def _anchor_first(members: list[Node]) -> list[Node]:
 
 def is_literal(value: Any) -> bool:
     """Return whether a value is a number that a kernel can contain as a literal."""
-    return number_of(value) is not None
+    return uniform_value(value) is not None

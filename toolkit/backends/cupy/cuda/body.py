@@ -27,11 +27,11 @@ from toolkit.backends.cupy.cuda.scalars import (
 )
 from toolkit.backends.loops.iteration_space import suffix_products
 from toolkit.backends.loops.plan import (
+    CHECK_INDEX,
     COLUMN,
     FULL,
-    PICK,
-    PLACE,
-    PUT,
+    GATHER_ELEMENT,
+    UPDATE_ELEMENT,
     SizedNest,
     Source,
 )
@@ -274,15 +274,15 @@ class Body:
     def compute(self, step: int, known: Known) -> Value:
         """Return the value of a step, computed from the values of its arguments."""
         record = self.plan.steps[step]
-        if record.op == PICK:
+        if record.op == GATHER_ELEMENT:
             return self._pick(*record.arguments)
         arguments = [self.value(a, known) for a in record.arguments]
-        if record.op == PLACE:
+        if record.op == CHECK_INDEX:
             # Threads without a row have no reduction result, so they have no valid
             # index.
             text = f"live ? checked({arguments[0].text}, {self.columns}, problem) : 0"
             return self.w.let("int32", text)
-        if record.op == PUT:
+        if record.op == UPDATE_ELEMENT:
             mode = record.attrs[0][1]
             return self._put(arguments, known[COLUMN_NUMBER], mode)
         rule: Any = PRIMITIVES[record.op].scalar

@@ -23,17 +23,17 @@ from toolkit.backends.cupy.cuda.parts import parts_of, unlabelled
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
-from toolkit.backends.loops.formulas import words_of
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
-    fits,
+    accesses_row_element,
+    can_share_loop,
+    classify_reduction,
     index_problem,
     is_reduction,
-    is_relabelling,
-    picks_in_rows,
-    reduced_part,
+    is_reshape_like,
 )
 from toolkit.backends.loops.plan import FULL, identity
+from toolkit.backends.loops.rule_digests import scalar_operations_of
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Value
 
 
@@ -43,15 +43,15 @@ def is_fusable(node: Node) -> bool:
     if any(v.spec.dtype not in STORED for v in values):
         return False
     if node.op.name in REDUCTIONS:
-        return is_reduction(node) or is_relabelling(node)
-    return picks_in_rows(node) or _can_say(node)
+        return is_reduction(node) or is_reshape_like(node)
+    return accesses_row_element(node) or _can_say(node)
 
 
 def _can_say(node: Node) -> bool:
     """Return whether a node is elementwise and has a scalar rule in CUDA."""
     if node.op.scalar is None:
         return False
-    return all(CUDAScalars.has(name) for name, _ in words_of(node))
+    return all(CUDAScalars.has(name) for name, _ in scalar_operations_of(node))
 
 
 def generate_fused(
@@ -59,11 +59,11 @@ def generate_fused(
 ) -> Sequence[Launch] | None:
     """Return the launches of a fused node."""
     body = node.attrs["body"]
-    if not all(is_fusable(n) or is_relabelling(n) for n in body.nodes):
+    if not all(is_fusable(n) or is_reshape_like(n) for n in body.nodes):
         return None
     if any(y.spec.size == 0 for y in outputs):
         return ()
-    if not fits(body.nodes):
+    if not can_share_loop(body.nodes):
         return None
     return _in_parts(body, inputs, outputs, aligned)
 
@@ -103,7 +103,7 @@ def _of_part(
     part: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of one part of a body, which alone can be a single node."""
-    if fits(part.nodes):
+    if can_share_loop(part.nodes):
         return generate_body(part, inputs, outputs, aligned)
     if len(part.nodes) > 1:
         return None
@@ -136,7 +136,7 @@ def generate_body(
         return None
     if all(step.role == FULL for step in plan.steps) and not plan.picks:
         return [emit_flat(body)]
-    picks = [node for node in graph.nodes if picks_in_rows(node)]
+    picks = [node for node in graph.nodes if accesses_row_element(node)]
     problem = index_problem(picks[0].op.name, picks[0].attrs["axis"]) if picks else ""
     return emit_rows(body, problem)
 
@@ -148,7 +148,9 @@ def generate_reduction(
     (x,), name, axis = inputs, node.op.name, node.attrs["axis"]
     if outputs[0].spec.size == 0:
         return ()
-    if x.spec.size == 0 or (name.startswith("arg") and reduced_part(node) == "none"):
+    if x.spec.size == 0 or (
+        name.startswith("arg") and classify_reduction(node) == "none"
+    ):
         number = 0 if name.startswith("arg") else identity(name, x.spec.dtype)
         return _fill(number, x, outputs[0])
     axes = axis if isinstance(axis, tuple) else (axis,)

@@ -27,7 +27,7 @@ from toolkit.backends.cupy.cuda.threads import (
     span,
     unit_type,
 )
-from toolkit.backends.loops.nest import collapse
+from toolkit.backends.loops.nest import collapse_loops
 from toolkit.ir import Spec
 
 # The side of a tile that a block transposes in shared memory, and the number of its
@@ -73,7 +73,7 @@ def copy(
 def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
     """Return arrays of one shape, collapsed to the fewest axes."""
     spec = operands[0].spec
-    loops, strides = collapse(spec.shape, [x.strides for x in operands], 0)
+    loops, strides = collapse_loops(spec.shape, [x.strides for x in operands], 0)
     specs = (x.spec.with_shape(loops.extents) for x in operands)
     pairs = zip(specs, strides, strict=True)
     return loops.extents, [Operand(spec, row) for spec, row in pairs]

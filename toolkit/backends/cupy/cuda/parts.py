@@ -12,10 +12,10 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.loops.iteration_space import (
-    fits,
+    can_share_loop,
+    classify_reduction,
     is_reduction,
-    is_relabelling,
-    reduced_part,
+    is_reshape_like,
 )
 from toolkit.ir import Graph, Node, Value
 
@@ -78,7 +78,7 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
     registers too. A second read of the row values is cheaper. Half-precision values are
     then summed as stored in memory, after rounding.
     """
-    parts = {reduced_part(n) for n in nodes if is_reduction(n)}
+    parts = {classify_reduction(n) for n in nodes if is_reduction(n)}
     columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)
     return {"leading", "trailing"} <= parts and max(columns, default=0) > LONG
 
@@ -86,7 +86,7 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
 def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
     """Return the value with the same elements and order, without relabelling."""
     maker = makers.get(value)
-    while maker is not None and is_relabelling(maker):
+    while maker is not None and is_reshape_like(maker):
         value = maker.inputs[0]
         maker = makers.get(value)
     return value
@@ -138,13 +138,13 @@ class _Parts:
         return [cone for cone in cones if cone]
 
     def _counts(self, node: Node) -> bool:
-        return not is_relabelling(node) or node.outputs[0] in self.returned
+        return not is_reshape_like(node) or node.outputs[0] in self.returned
 
     def may_be_one(self, nodes: Part) -> bool:
         """Return whether nodes can be a part."""
         graph = self.graph(nodes)
         is_one = is_light(graph) and not _sums_long_rows(nodes)
-        return is_one and fits(graph.nodes)
+        return is_one and can_share_loop(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
         """Return a part as a graph, with its inputs and externally read outputs."""
@@ -182,7 +182,7 @@ class _Parts:
             for x in node.inputs:
                 maker, root = self.makers.get(x), unlabelled(self.makers, x)
                 is_here = root in made or root in self.scattered
-                if maker is not None and is_relabelling(maker):
+                if maker is not None and is_reshape_like(maker):
                     if is_here or root.constant is not None:
                         visit(maker)
             nodes.append(node)

@@ -19,9 +19,9 @@ from toolkit.backends.calls import Calls
 from toolkit.backends.cupy.passes.scales import scale_products
 from toolkit.backends.layout import Layouts
 from toolkit.backends.loops.iteration_space import (
-    is_relabelling,
-    number_of,
-    reduced_part,
+    classify_reduction,
+    is_reshape_like,
+    uniform_value,
 )
 from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Primitive, Spec, Value
@@ -214,7 +214,7 @@ class _Joining:
                 return nodes if self._adds_a_bias(nodes) else None
             if node.op.name == "add" and additions:
                 additions -= 1
-            elif not is_relabelling(node):
+            elif not is_reshape_like(node):
                 return None
             whole = [x for x in node.inputs if x.spec.size == value.spec.size]
             if not whole:
@@ -242,10 +242,10 @@ class _Joining:
         for reader in self.readers[value]:
             if reader in self.instead:
                 continue
-            if reader.op.name == "sum" and reduced_part(reader) == "leading":
+            if reader.op.name == "sum" and classify_reduction(reader) == "leading":
                 if reader.outputs[0].spec.size == columns:
                     return reader
-            elif is_relabelling(reader):
+            elif is_reshape_like(reader):
                 found = self._sum_of_rows(reader.outputs[0], columns)
                 if found is not None:
                     return found
@@ -261,7 +261,7 @@ class _Joining:
             value = reader.outputs[0]
             if reader.op.name == "cast":
                 return nodes if value.spec.dtype == "float32" else []
-            if not is_relabelling(reader):
+            if not is_reshape_like(reader):
                 break
         return []
 
@@ -331,5 +331,5 @@ _RULES = {
 
 
 def _is_zero(value: Any) -> bool:
-    number = number_of(value)
+    number = uniform_value(value)
     return number is not None and bool(number == 0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.backends.loops.iteration_space import number_of
+from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.ir import Constant, Graph, Kind, Node, Value
 
 
@@ -43,8 +43,10 @@ def scale_products(graph: Graph) -> Graph:
 
 def _moved(graph: Graph, node: Node) -> Graph:
     """Return the graph with a multiplication moved after the products that read it."""
-    x, factor = node.inputs if number_of(node.inputs[0]) is None else node.inputs[::-1]
-    number = number_of(factor)
+    x, factor = (
+        node.inputs if uniform_value(node.inputs[0]) is None else node.inputs[::-1]
+    )
+    number = uniform_value(factor)
     if number is None or x.spec != node.outputs[0].spec:
         return graph
     if not isfinite(float(number)) or number == 0:

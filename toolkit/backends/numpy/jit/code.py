@@ -18,7 +18,7 @@ from typing import Any
 from toolkit import dtypes, ir
 from toolkit.backends import base, loops, operands
 from toolkit.backends.array import special
-from toolkit.backends.loops.formulas import source_digest
+from toolkit.backends.loops.rule_digests import source_digest
 from toolkit.backends.numpy.jit import engine
 from toolkit.backends.numpy.jit.builder import Builder
 from toolkit.backends.numpy.jit.processor import current

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.formulas import formula
-from toolkit.backends.loops.iteration_space import has_rows, number_of
+from toolkit.backends.loops.iteration_space import is_row_operand, uniform_value
+from toolkit.backends.loops.rule_digests import rule_digest
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
@@ -58,7 +58,7 @@ class Epilogue:
         for value in self.operands:
             base, dtype = self.bases[value], value.spec.dtype
             # Size 1 counts as full if the result has size 1: larger sizes use its code.
-            if value.spec.size == self.size or has_rows(value, self.size):
+            if value.spec.size == self.size or is_row_operand(value, self.size):
                 continue
             if value.spec.size == 1:
                 loaded[value] = self.b.splat(self.b.scalar(base, dtype))
@@ -68,7 +68,7 @@ class Epilogue:
 
     def of_row(self, row: Number) -> dict[GraphValue, Value]:
         """Load the operands that one row of the result shares."""
-        shared = [x for x in self.operands if has_rows(x, self.size)]
+        shared = [x for x in self.operands if is_row_operand(x, self.size)]
         return {
             x: self.b.splat(
                 self.b.scalar(self.b.at(self.bases[x], row, x.spec.dtype), x.spec.dtype)
@@ -127,10 +127,10 @@ class Epilogue:
 
     def _literal(self, value: Any) -> Value:
         like = Value("", value.spec.dtype, self.b.lanes)
-        return self.b.constant(number_of(value), like)
+        return self.b.constant(uniform_value(value), like)
 
 
-class Described:
+class BodyStructure:
     """A body as an argument of `Code`, identified by structure and not by extents.
 
     Two bodies are equal if the same nodes compute on values of the same dtypes with the
@@ -139,13 +139,13 @@ class Described:
 
     def __init__(self, body: Graph) -> None:
         self.body = body
-        self.text: str = _describe(body)
+        self.text: str = _describe_body(body)
 
     def __repr__(self) -> str:
         return self.text
 
 
-def _describe(body: Graph) -> str:
+def _describe_body(body: Graph) -> str:
     size = body.nodes[0].outputs[0].spec.size
     read = {x for node in body.nodes[1:] for x in node.inputs}
     names = {}
@@ -157,7 +157,7 @@ def _describe(body: Graph) -> str:
     for i, node in enumerate(body.nodes):
         inputs = [names.get(x) or _constant(x) for x in node.inputs]
         attrs = tuple(sorted(node.attrs.items())) if i and node.op.scalar else ()
-        formula_digest = formula(node.op.scalar, len(inputs), attrs)
+        formula_digest = rule_digest(node.op.scalar, len(inputs), attrs)
         for k, value in enumerate(node.outputs):
             names[value] = f"v{i}.{k}:{value.spec.dtype}"
         name = names[node.outputs[0]]
@@ -168,10 +168,10 @@ def _describe(body: Graph) -> str:
 def _extent(value: Any, size: int) -> str:
     if value.spec.size == size:
         return "full"
-    if has_rows(value, size):
+    if is_row_operand(value, size):
         return "rows"
     return "one" if value.spec.size == 1 else "columns"
 
 
 def _constant(value: Any) -> str:
-    return f"{value.spec.dtype}:{number_of(value).tobytes().hex()}"
+    return f"{value.spec.dtype}:{uniform_value(value).tobytes().hex()}"

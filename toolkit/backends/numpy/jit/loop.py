@@ -19,7 +19,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
     Reference,
-    redirected,
+    redirect_operands,
 )
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.places import LoopBody
@@ -91,7 +91,7 @@ def lower_loop(
             reference: Reference = ("work", aligned(work))
             work = reference[1] + preparation.nbytes
             run_calls.append(
-                redirected(
+                redirect_operands(
                     preparation.call, {**replacements, preparation.call.made: reference}
                 )
             )
@@ -99,7 +99,7 @@ def lower_loop(
             reference = "kept", first_kept + len(kept_sizes)
             kept_sizes.append(preparation.nbytes)
             hoisted_calls.append(
-                redirected(
+                redirect_operands(
                     preparation.call, {**replacements, preparation.call.made: reference}
                 )
             )

@@ -181,7 +181,7 @@ LOWERINGS: dict[str, str | Lowering] = {
 COMPOSITES = frozenset({"attention", "attention_grad", "matmul_int4"})
 # The number of queries from which attention fills the vectors of its kernel. For fewer
 # queries two products and a softmax are faster. A single query has a separate kernel.
-FEWEST_TARGETS = 25
+MIN_ATTENTION_QUERIES = 25
 ANCHORS = frozenset(
     {
         *("conv", "conv_input_grad", "conv_integer"),
@@ -191,10 +191,10 @@ ANCHORS = frozenset(
 # Primitives that some processors compute several times faster for bfloat16 factors.
 PRODUCTS = frozenset({"conv", "conv_input_grad", "conv_kernel_grad", "matmul"})
 # The ANCHORS that are lowered with copies of factors that are not contiguous.
-STRAIGHT = frozenset({"matmul_int4", "conv_integer"})
+CONTIGUOUS_ONLY = frozenset({"matmul_int4", "conv_integer"})
 
 
-def may_round(product: Node) -> bool:
+def can_round_factors(product: Node) -> bool:
     """Return whether a product, of one matrix or group, can round its factors."""
     if product.attrs.get("factors") != NARROW:
         return False
@@ -211,12 +211,12 @@ def takes_whole(node: Any) -> bool:
     input_dtypes = {x.spec.dtype for x in node.inputs}
     if node.op.name == "matmul_int4":
         return input_dtypes <= {"float32", "bfloat16", "int8", "uint8"}
-    if node.op.name == "attention" and 1 < _targets(node) < FEWEST_TARGETS:
+    if node.op.name == "attention" and 1 < _query_count(node) < MIN_ATTENTION_QUERIES:
         return False
     return input_dtypes <= {"float32", "float64", "bfloat16", "bool"}
 
 
-def _targets(attention: Any) -> int:
+def _query_count(attention: Any) -> int:
     """Return the number of queries of each head."""
     count: int = attention.inputs[0].spec.shape[1]
     return count
@@ -225,11 +225,11 @@ def _targets(attention: Any) -> int:
 def lowering(name: str) -> Lowering | None:
     """Return the lowering of a primitive; None if it has none."""
     entry = LOWERINGS.get(name)
-    return _imported(entry) if isinstance(entry, str) else entry
+    return _import_lowering(entry) if isinstance(entry, str) else entry
 
 
 @cache
-def _imported(path: str) -> Lowering:
+def _import_lowering(path: str) -> Lowering:
     module, _, function = path.partition(":")
     package = __name__.rpartition(".")[0]
     imported: Lowering = getattr(import_module(f"{package}.{module}"), function)
@@ -260,13 +260,13 @@ def lower(
         return None
     lowered = lower_node(argument, inputs, outputs)
     if lowered is None and name in PRODUCTS:
-        lowered = _of_wide(lower_node, argument, inputs, outputs)
-    if lowered is None and (argument is node or name in STRAIGHT):
-        return _of_copies(lower_node, argument, inputs, outputs)
+        lowered = _lower_with_casts(lower_node, argument, inputs, outputs)
+    if lowered is None and (argument is node or name in CONTIGUOUS_ONLY):
+        return _lower_contiguous(lower_node, argument, inputs, outputs)
     return lowered
 
 
-def _of_wide(
+def _lower_with_casts(
     lower_node: Lowering,
     argument: Any,
     inputs: Sequence[Operand],
@@ -287,20 +287,20 @@ def _of_wide(
     casts = {
         i: contiguous(wide[x].spec) for i, x in enumerate(argument.inputs) if x in wide
     }
-    argument = _reading(argument, wide)
-    return behind_copies(casts, lower_node, argument, inputs, outputs)
+    argument = _replace_inputs(argument, wide)
+    return lower_with_copies(casts, lower_node, argument, inputs, outputs)
 
 
-def _reading(argument: Any, replacements: Mapping[Any, Any]) -> Any:
+def _replace_inputs(argument: Any, replacements: Mapping[Any, Any]) -> Any:
     """Replace the inputs of a node, or of all nodes of a body."""
     inputs = [replacements.get(x, x) for x in argument.inputs]
     if not isinstance(argument, Graph):
         return argument.with_inputs(inputs)
-    nodes = [_reading(node, replacements) for node in argument.nodes]
+    nodes = [_replace_inputs(node, replacements) for node in argument.nodes]
     return Graph(tuple(inputs), tuple(nodes), argument.outputs)
 
 
-def _of_copies(
+def _lower_contiguous(
     lower_node: Lowering,
     argument: Any,
     inputs: Sequence[Operand],
@@ -314,10 +314,10 @@ def _of_copies(
     if not views:
         return None
     copies = {i: contiguous(inputs[i].spec) for i in views}
-    return behind_copies(copies, lower_node, argument, inputs, outputs)
+    return lower_with_copies(copies, lower_node, argument, inputs, outputs)
 
 
-def behind_copies(
+def lower_with_copies(
     copies: Mapping[int, Operand],
     lower_node: Lowering,
     argument: Any,
@@ -341,21 +341,23 @@ def behind_copies(
         reference = references["in", i] = "work", aligned(work)
         replacements = {("in", 0): ("in", i), ("out", 0): reference}
         size = aligned(copy.spec.nbytes)
-        copying = (replace(call, prepares=size) for call in _copying(inputs[i], copy))
-        calls += [redirected(call, replacements) for call in copying]
+        copying = (
+            replace(call, prepares=size) for call in _copy_calls(inputs[i], copy)
+        )
+        calls += [redirect_operands(call, replacements) for call in copying]
         work = reference[1] + size
-    calls += [redirected(call, references) for call in lowered.calls]
+    calls += [redirect_operands(call, references) for call in lowered.calls]
     return Lowered(calls, work)
 
 
-def _copying(source: Operand, copy: Operand) -> Sequence[Call]:
+def _copy_calls(source: Operand, copy: Operand) -> Sequence[Call]:
     """Return the calls that copy an operand in row-major order."""
     if source.spec.dtype == copy.spec.dtype:
-        lowered = _imported(_COPY)(None, [source], [copy])
+        lowered = _import_lowering(_COPY)(None, [source], [copy])
     else:
         cast = cast_node(Value(source.spec), Value(copy.spec))
         body = Graph(cast.inputs, (cast,), cast.outputs)
-        lowered = _imported(_FUSED)(body, [source], [copy])
+        lowered = _import_lowering(_FUSED)(body, [source], [copy])
     assert lowered is not None and not lowered.work
     return lowered.calls
 
@@ -398,14 +400,14 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
                 before = sum(size for gap, size in gaps.items() if gap < start)
                 references[kind, start] = kind, start - before
     return Lowered(
-        [redirected(call, references) for call in calls],
+        [redirect_operands(call, references) for call in calls],
         lowered.work - sum(gaps.values()),
-        [redirected(call, references) for call in prepared_calls],
+        [redirect_operands(call, references) for call in prepared_calls],
         [call.prepares for call in prepared_calls],
     )
 
 
-def redirected(call: Call, references: Mapping[Reference, Reference]) -> Call:
+def redirect_operands(call: Call, references: Mapping[Reference, Reference]) -> Call:
     """Return the call with some of its operands replaced."""
     return replace(
         call,

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand, aligned, contiguous
-from toolkit.backends.loops.formulas import words_of
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
-    fits,
+    accesses_row_element,
+    can_share_loop,
     is_reduction,
-    is_relabelling,
-    picks_in_rows,
+    is_reshape_like,
 )
-from toolkit.backends.loops.nest import loops_across
-from toolkit.backends.loops.phases import Phases, cost as cost_of
+from toolkit.backends.loops.nest import contiguous_row_loops
+from toolkit.backends.loops.phases import Phases, step_cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, SizedNest
 from toolkit.backends.loops.planner import NestPlanner
+from toolkit.backends.loops.rule_digests import scalar_operations_of
 from toolkit.backends.loops.structure import structure_of
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.nest import emit_plan
@@ -28,8 +28,8 @@ from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
     Reference,
-    behind_copies,
     index_problem,
+    lower_with_copies,
     partition,
 )
 from toolkit.backends.numpy.jit.math.bfloat16 import converts
@@ -60,12 +60,14 @@ def is_fusable(node: Node) -> bool:
     if any(dtype not in DTYPES for dtype in dtypes):
         return False
     if node.op.name in REDUCTIONS:
-        return is_reduction(node) or is_relabelling(node)
-    if picks_in_rows(node):
+        return is_reduction(node) or is_reshape_like(node)
+    if accesses_row_element(node):
         return True
     if node.op.scalar is None:
         return False
-    return all(LLVMScalars.has(name, dtype) for name, dtype in words_of(node))
+    return all(
+        LLVMScalars.has(name, dtype) for name, dtype in scalar_operations_of(node)
+    )
 
 
 def lower_fused(
@@ -90,7 +92,7 @@ def _lower(
 ) -> Lowered | None:
     if any(y.spec.size == 0 for y in outputs):
         return Lowered()
-    if not fits(body.nodes):
+    if not can_share_loop(body.nodes):
         return None
     planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
     if planned.plan.picks and planned.plan.column_loops > 1:
@@ -99,7 +101,7 @@ def _lower(
     nbytes = sum(inputs[i].spec.nbytes for i in crossing)
     if crossing and nbytes > LEAST_BYTES:
         copies = {i: contiguous(inputs[i].spec) for i in crossing}
-        return behind_copies(copies, lower_fused, body, inputs, outputs)
+        return lower_with_copies(copies, lower_fused, body, inputs, outputs)
     return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
 
 
@@ -109,7 +111,7 @@ def _crossing(planned: SizedNest) -> list[int]:
         read.operand
         for read, strides in zip(planned.plan.reads, planned.strides, strict=False)
         if not read.turned
-        and loops_across(
+        and contiguous_row_loops(
             planned.loops,
             strides,
             dtypes.itemsize(read.dtype),
@@ -122,7 +124,7 @@ def _crossing(planned: SizedNest) -> list[int]:
 def _problem(body: Graph) -> str:
     """Return the message for a bad index."""
     for node in body.nodes:
-        if picks_in_rows(node):
+        if accesses_row_element(node):
             return index_problem(node.op.name, node.attrs["axis"])
     return ""
 

@@ -10,8 +10,8 @@ from toolkit.backends.loops.plan import LoopNest
 from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.row_index import Picks
-from toolkit.backends.numpy.jit.fused.rows import Held, Streamed
-from toolkit.backends.numpy.jit.fused.turned import Turned
+from toolkit.backends.numpy.jit.fused.rows import RegisterRow, StreamedRow
+from toolkit.backends.numpy.jit.fused.transposed_tiles import TransposedTiles
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.processor import current
@@ -39,9 +39,9 @@ class _Nest:
         values, bases = self.values, self.values.bases
         unit = values.entry(values.numbers.unit)
         low, high = b.low * unit, b.high * unit
-        row = (Held if plan.held else Streamed)(values, self.partials)
-        if isinstance(row, Streamed) and plan.turn >= 0:
-            Turned(row).write(low, high)
+        row = (RegisterRow if plan.held else StreamedRow)(values, self.partials)
+        if isinstance(row, StreamedRow) and plan.turn >= 0:
+            TransposedTiles(row).write(low, high)
         elif plan.is_flat:
             row.part(bases, low, high)
         elif plan.one_row:
@@ -52,7 +52,12 @@ class _Nest:
             self._rows(row, 0, bases, low, high)
 
     def _rows(
-        self, row: Held | Streamed, loop: int, bases: Bases, low: Number, high: Number
+        self,
+        row: RegisterRow | StreamedRow,
+        loop: int,
+        bases: Bases,
+        low: Number,
+        high: Number,
     ) -> None:
         if loop < self.plan.row_loops - 1:
             with self.b.loop(low, high) as index:

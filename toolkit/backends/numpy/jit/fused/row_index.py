@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from toolkit import dtypes
-from toolkit.backends.loops.plan import FULL, PICK, PLACE, PUT, UPDATES, Source
+from toolkit.backends.loops.plan import (
+    CHECK_INDEX,
+    FULL,
+    GATHER_ELEMENT,
+    UPDATE_ELEMENT,
+    UPDATES,
+    Source,
+)
 from toolkit.backends.numpy.jit.builder import Index, Number, Value
 from toolkit.backends.numpy.jit.fused.values import COLUMNS, Known, Values
 
@@ -13,12 +20,12 @@ class Picks(Values):
 
     def compute(self, step: int, values: Known) -> Value:
         record = self.plan.steps[step]
-        if record.op == PICK:
+        if record.op == GATHER_ELEMENT:
             return self._pick(*record.arguments)
-        if record.op not in (PLACE, PUT):
+        if record.op not in (CHECK_INDEX, UPDATE_ELEMENT):
             return super().compute(step, values)
         arguments = [self.value(a, values) for a in record.arguments]
-        if record.op == PLACE:
+        if record.op == CHECK_INDEX:
             return self._place(*arguments)
         row, at, update = arguments
         return self._put(row, at, update, values[COLUMNS], record.attrs[0][1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from toolkit.backends.loops.phases import Phase, Phases, cost as cost_of
+from toolkit.backends.loops.phases import Phase, Phases, step_cost as cost_of
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.partials import Partials
@@ -34,7 +34,7 @@ def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
             partials.add(k, v.value(step.arguments[0], {}))
 
 
-class Streamed:
+class StreamedRow:
     """Rows of any length, with one loop over vectors for each phase."""
 
     def __init__(self, values: Values, partials: Partials) -> None:
@@ -284,7 +284,7 @@ def _flat(states: Sequence[State]) -> list[Value]:
     return list(chain.from_iterable(states))
 
 
-class Held:
+class RegisterRow:
     """Short rows: every value of a row is computed once and stays in registers."""
 
     def __init__(self, values: Values, partials: Partials) -> None:

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.loops.nest import collapse, stride_class
+from toolkit.backends.loops.nest import collapse_loops, stride_class
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
@@ -170,7 +170,7 @@ def lower_middle(
 
 def _step(x: Operand, axes: slice) -> int | None:
     """Return the byte stride along some axes, or None if it varies."""
-    loops, (strides,) = collapse(x.spec.shape[axes], [x.strides[axes]], 0)
+    loops, (strides,) = collapse_loops(x.spec.shape[axes], [x.strides[axes]], 0)
     if not loops.extents:
         return dtypes.itemsize(x.spec.dtype)
     return strides[0] if len(strides) == 1 else None

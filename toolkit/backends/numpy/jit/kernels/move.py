@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.loops.nest import collapse
+from toolkit.backends.loops.nest import collapse_loops
 from toolkit.backends.numpy.jit.builder import MEMORY_TYPES, MOVED, Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES, lower_fused
@@ -61,7 +61,7 @@ def _short_rows(x: Operand) -> Call | None:
     itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
     if not x.spec.size or not columns or not 1 < columns[0] <= LONGEST:
         return None
-    loops, (strides,) = collapse(x.spec.shape, [x.strides], x.spec.ndim - 1)
+    loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], x.spec.ndim - 1)
     *steps, last, apart = 0, *strides
     count = loops.extents[loops.rows - 1] if loops.rows else 0
     if loops.rows not in (1, 2) or last != itemsize or count < _FEWEST_ROWS:
@@ -152,7 +152,7 @@ def _parts(rows: int, nbytes: int) -> int:
 def _row_step(x: Operand, axis: int) -> int | None:
     """Return the stride in bytes of the runs at `axis`, or None if it varies."""
     itemsize = dtypes.itemsize(x.spec.dtype)
-    loops, (strides,) = collapse(x.spec.shape, [x.strides], axis)
+    loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], axis)
     inside = strides[loops.rows :]
     if loops.rows > 1 or inside not in ((), (itemsize,)):
         return None

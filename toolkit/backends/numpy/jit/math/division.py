@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from toolkit.backends.numpy.jit.math.rare import repeated, unless
+from toolkit.backends.numpy.jit.math.rare_lanes import repeated, unless
 from toolkit.backends.numpy.jit.math.rounding import rounded
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,

@@ -7,7 +7,7 @@ import math
 from toolkit.backends.array import special
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.logarithm import log
-from toolkit.backends.numpy.jit.math.rare import unless
+from toolkit.backends.numpy.jit.math.rare_lanes import unless
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.math.rare import unless
+from toolkit.backends.numpy.jit.math.rare_lanes import unless
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
 from toolkit.backends.numpy.jit.kernels.conv.plan import MOST_SEGMENTS, CorrelationPlan
@@ -29,7 +29,7 @@ from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
 
 
-def emit_correlation(body: Described, plan: CorrelationPlan) -> Kernel:
+def emit_correlation(body: BodyStructure, plan: CorrelationPlan) -> Kernel:
     """Emit the function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the packed weights, and three
@@ -70,7 +70,9 @@ class _Place:
 class _Correlation(ConvolutionWriter):
     """Emits one function."""
 
-    def __init__(self, builder: Kernel, body: Described, plan: CorrelationPlan) -> None:
+    def __init__(
+        self, builder: Kernel, body: BodyStructure, plan: CorrelationPlan
+    ) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
 from toolkit.backends.numpy.jit.kernels.conv.feed import channels
@@ -223,7 +223,7 @@ class _Lowering:
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
         cost = work * _SHORT if at.spread else work
         strips = self._strips(min(outer, default=1), cost)
-        code = Code(emit_correlation, Described(self.body), plan)
+        code = Code(emit_correlation, BodyStructure(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
 
     def _winograd(self, plan: WinogradPlan) -> None:
@@ -239,7 +239,7 @@ class _Lowering:
         grain = max(partition(rows), grain)
         tasks = -(-rows // grain)
         scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))
-        code = Code(emit_winograd, Described(self.body), plan)
+        code = Code(emit_winograd, BodyStructure(self.body), plan)
         self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work, grain)
 
     def _strips(self, most: int, work: int) -> int:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from toolkit.backends.base import Operand, aligned, contiguous
 from toolkit.backends.numpy.jit.kernels.move import lower_copy
-from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, redirected
+from toolkit.backends.numpy.jit.lowering import (
+    Call,
+    Lowered,
+    Reference,
+    redirect_operands,
+)
 
 
 class Steps:
@@ -27,7 +32,7 @@ class Steps:
         lowered = lower_copy(None, [operand], [])
         assert lowered is not None and not lowered.work
         places = {("in", 0): place, ("out", 0): target}
-        self.calls += [redirected(call, places) for call in lowered.calls]
+        self.calls += [redirect_operands(call, places) for call in lowered.calls]
         return copy, target
 
     def lowered(self) -> Lowered:

@@ -8,7 +8,7 @@ from math import prod
 
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
 from toolkit.backends.numpy.jit.kernels.conv.problem import windows
 from toolkit.backends.numpy.jit.kernels.integer.depthwise import (
@@ -138,7 +138,7 @@ class _Convolution(Lowering):
         memory = aligned(panel * self.panels)
         packed_rows = [("work", memory)] if plan.a is None else []
         multiply = Call(
-            Code(emit_integer_product, plan, Described(body)),
+            Code(emit_integer_product, plan, BodyStructure(body)),
             (*operands_of(body), *packed_rows, ("work", 0)),
             (
                 *IntegerNumbers(
@@ -221,7 +221,7 @@ def _depthwise_calls(
     )
     behind = aligned(weights)
     multiply = Call(
-        Code(emit_depthwise, plan, Described(body), a),
+        Code(emit_depthwise, plan, BodyStructure(body), a),
         (*operands_of(body), ("work", 0), ("work", behind)),
         numbers,
         units,

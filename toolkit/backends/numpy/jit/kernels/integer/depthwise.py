@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import FEWEST, vectors_of
@@ -148,7 +148,7 @@ def _place(plan: DepthwisePlan, part: int, column: int, j: int) -> int:
     return vector * plan.lanes * WORD_BYTES
 
 
-def emit_depthwise(plan: DepthwisePlan, body: Described, images: int) -> Kernel:
+def emit_depthwise(plan: DepthwisePlan, body: BodyStructure, images: int) -> Kernel:
     """Emit the function that computes bands of rows, each a row of the call.
 
     The table holds the addresses of the body's inputs and outputs, of the weights as
@@ -168,7 +168,7 @@ class _Depthwise:
     """Emits the function."""
 
     def __init__(
-        self, b: Kernel, plan: DepthwisePlan, body: Described, images: int
+        self, b: Kernel, plan: DepthwisePlan, body: BodyStructure, images: int
     ) -> None:
         self.b, self.plan = b, plan
         graph = body.body

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES, TermReader
 from toolkit.backends.numpy.jit.kernels.integer.words import Words
@@ -52,7 +52,7 @@ class FewRowsNumbers(NamedTuple):
     width: Any
 
 
-def emit_few_rows(plan: FewRowsPlan, body: Described) -> Kernel:
+def emit_few_rows(plan: FewRowsPlan, body: BodyStructure) -> Kernel:
     """Emit the function that computes panels of columns.
 
     The table holds the addresses of the body's inputs and outputs, of the rows as words
@@ -66,7 +66,7 @@ def emit_few_rows(plan: FewRowsPlan, body: Described) -> Kernel:
 class _FewRows:
     """Emits the function."""
 
-    def __init__(self, b: Kernel, plan: FewRowsPlan, body: Described) -> None:
+    def __init__(self, b: Kernel, plan: FewRowsPlan, body: BodyStructure) -> None:
         self.b, self.plan = b, plan
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]

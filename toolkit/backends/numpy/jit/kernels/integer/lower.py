@@ -8,7 +8,7 @@ from math import prod
 
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_LINES,
     PANELS,
@@ -186,7 +186,7 @@ class Lowering:
         plan = FewRowsPlan(self.words, self.plan.lanes, self.rows, self.a, self.b)
         products = self.rows * self.depth * self.columns
         multiply = Call(
-            Code(emit_few_rows, plan, Described(self.body)),
+            Code(emit_few_rows, plan, BodyStructure(self.body)),
             (*operands_of(self.body), ("work", 0), ("work", size)),
             FewRowsNumbers(self.columns, self.depth, self.count * WORD_BYTES, width),
             -(-self.columns // width),
@@ -218,7 +218,7 @@ class Lowering:
         row = self.depth if plan.a is not None else self.count * WORD_BYTES
         moved = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))
         return Call(
-            Code(emit_integer_product, plan, Described(body)),
+            Code(emit_integer_product, plan, BodyStructure(body)),
             (*operands_of(body), *packed, ("work", 0)),
             IntegerNumbers(
                 self.rows, self.columns, self.count, row, panel, block, blocks
@@ -257,7 +257,7 @@ class _InTiles(Lowering):
         row = self.depth if a is not None else self.count * WORD_BYTES
         packed = [] if a is not None else [of_rows]
         return Call(
-            Code(emit_integer_tiles, a, Described(body)),
+            Code(emit_integer_tiles, a, BodyStructure(body)),
             (*operands_of(self.body), *packed, ("work", 0)),
             TileNumbers(
                 *(self.rows, self.columns, self.blocks),

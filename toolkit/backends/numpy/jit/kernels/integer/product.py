@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
@@ -87,7 +87,7 @@ class IntegerNumbers(NamedTuple):
     row_blocks: Any
 
 
-def emit_integer_product(plan: IntegerPlan, body: Described) -> Kernel:
+def emit_integer_product(plan: IntegerPlan, body: BodyStructure) -> Kernel:
     """Emit the function that computes blocks of rows for one panel or all panels.
 
     A block is a row of the call. The table holds the addresses of the body's inputs and
@@ -113,7 +113,7 @@ class _Part:
 class _Product:
     """Emits the function."""
 
-    def __init__(self, b: Kernel, plan: IntegerPlan, body: Described) -> None:
+    def __init__(self, b: Kernel, plan: IntegerPlan, body: BodyStructure) -> None:
         self.b = b
         self.plan = plan
         graph = body.body

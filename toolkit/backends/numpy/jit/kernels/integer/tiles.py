@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_LINES,
@@ -43,7 +43,7 @@ class TileNumbers(NamedTuple):
     part_rows: Any
 
 
-def emit_integer_tiles(a: int | None, body: Described) -> Kernel:
+def emit_integer_tiles(a: int | None, body: BodyStructure) -> Kernel:
     """Emit the function that computes parts of rows of groups of panels.
 
     The table holds the addresses of the body's inputs and outputs, of the rows if `a`

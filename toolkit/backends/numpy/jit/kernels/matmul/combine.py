@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
@@ -20,7 +20,7 @@ def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
     """Return the call that adds the partial results of a product."""
     size = p.size * p.itemsize
     return Call(
-        Code(emit_combine, p.dtype, p.lanes, Described(body)),
+        Code(emit_combine, p.dtype, p.lanes, BodyStructure(body)),
         (*operands_of(body), partials),
         (p.columns, slots, size),
         p.rows,
@@ -30,7 +30,7 @@ def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
     )
 
 
-def emit_combine(dtype: str, lanes: int, body: Described) -> Kernel:
+def emit_combine(dtype: str, lanes: int, body: BodyStructure) -> Kernel:
     """Emit the function that adds partial results in the order of their slots.
 
     A row of the call is a row of the product. The table holds the addresses of the

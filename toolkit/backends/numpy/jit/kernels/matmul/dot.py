@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
@@ -47,7 +47,7 @@ class DotNumbers(NamedTuple):
     scratch: Any
 
 
-def emit_dot(plan: DotPlan, body: Described) -> Kernel:
+def emit_dot(plan: DotPlan, body: BodyStructure) -> Kernel:
     """Emit the function that computes products with few columns.
 
     A row of the call is a row of the product, or a product of a batch if there are
@@ -62,7 +62,7 @@ def emit_dot(plan: DotPlan, body: Described) -> Kernel:
 class _Dot(MatrixWriter):
     """Emits the function."""
 
-    def __init__(self, builder: Kernel, plan: DotPlan, body: Described) -> None:
+    def __init__(self, builder: Kernel, plan: DotPlan, body: BodyStructure) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
         graph = body.body

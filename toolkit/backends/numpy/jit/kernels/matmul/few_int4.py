@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value, literal
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
     existing_block,
@@ -107,7 +107,7 @@ def _put(b: Kernel, target: Pointer, place: Number, number: Number) -> None:
     b.put_scalar(b.int64(number), target + place * _WORD)
 
 
-def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
+def emit_few_int4(plan: FewInt4Plan, body: BodyStructure) -> Kernel:
     """Emit the function that computes parts of the columns.
 
     The table holds the addresses of the body's inputs and outputs, of the list of runs,
@@ -121,7 +121,7 @@ def emit_few_int4(plan: FewInt4Plan, body: Described) -> Kernel:
 class _FewInt4:
     """Emits the function."""
 
-    def __init__(self, b: Kernel, plan: FewInt4Plan, body: Described) -> None:
+    def __init__(self, b: Kernel, plan: FewInt4Plan, body: BodyStructure) -> None:
         self.b, self.plan = b, plan
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from toolkit.backends.base import Operand, aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
@@ -46,8 +46,8 @@ from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
     Reference,
+    can_round_factors,
     index_problem,
-    may_round,
     operands_of,
     partition,
 )
@@ -74,7 +74,7 @@ def lower_matmul(
         return None
     if not p.products * p.size:
         return Lowered()
-    if may_round(body.nodes[0]):
+    if can_round_factors(body.nodes[0]):
         rounded = lower_rounded(p, body)
         if rounded is not None:
             return rounded
@@ -97,7 +97,7 @@ def _dot(p: Problem, body: Graph) -> Lowered:
     plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
     call = Call(
-        Code(emit_dot, plan, Described(body)),
+        Code(emit_dot, plan, BodyStructure(body)),
         operands,
         (*numbers, *_numbers(p.batch)),
         rows,
@@ -137,7 +137,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
     plan = RowPlan(p.dtype, p.lanes, _VECTORS, terms, p.a, p.b, chained, packed)
     calls.append(
         Call(
-            Code(emit_row, plan, Described(body)),
+            Code(emit_row, plan, BodyStructure(body)),
             (*operands_of(body), *panels, ("work", 0)),
             RowNumbers(p.depth, p.columns, p.a_term, p.b_term, step, panel),
             rows,
@@ -285,7 +285,7 @@ class Lowering:
 
     def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
         """Append the call that multiplies into the result."""
-        plan, body = self._plan(), Described(self.body)
+        plan, body = self._plan(), BodyStructure(self.body)
         plan = replace(plan, panels=panels is not None)
         operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
         if plan.chained and len(self.body.nodes) > 1:
@@ -326,7 +326,10 @@ class Lowering:
         )
 
     def _append(
-        self, plan: ProductPlan, body: Described | None, operands: tuple[Reference, ...]
+        self,
+        plan: ProductPlan,
+        body: BodyStructure | None,
+        operands: tuple[Reference, ...],
     ) -> None:
         """Append the call that multiplies."""
         p, strategy = self.p, self.strategy

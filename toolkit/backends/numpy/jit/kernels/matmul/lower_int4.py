@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from toolkit import dtypes
 from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     FewInt4Numbers,
     FewInt4Plan,
@@ -109,7 +109,7 @@ def _few_int4(
     tasks = max(1, min(TASKS, packed.nbytes // _TASK_BYTES))
     each = -(-columns // (tasks * plan.columns)) * plan.columns
     multiply = Call(
-        Code(emit_few_int4, plan, Described(body)),
+        Code(emit_few_int4, plan, BodyStructure(body)),
         (*operands_of(body), listed, ERROR),
         FewInt4Numbers(columns, depth, scale.shape[0], each),
         -(-columns // each),

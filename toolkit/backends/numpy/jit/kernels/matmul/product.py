@@ -11,7 +11,7 @@ from toolkit.backends.numpy.jit.builder import (
     Range,
     Value,
 )
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.finish import Finish, Sums
 from toolkit.backends.numpy.jit.kernels.matmul.pack import BESIDE, LINES, Packer
@@ -30,7 +30,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.definitions.records import record
 
 
-def emit_product(plan: ProductPlan, body: Described | None) -> Kernel:
+def emit_product(plan: ProductPlan, body: BodyStructure | None) -> Kernel:
     """Emit the function that computes units of a product.
 
     The table holds the addresses of the body's inputs and outputs, of packed tiles and
@@ -80,7 +80,7 @@ class _Product(MatrixWriter):
     """Emits the function."""
 
     def __init__(
-        self, builder: Kernel, plan: ProductPlan, body: Described | None
+        self, builder: Kernel, plan: ProductPlan, body: BodyStructure | None
     ) -> None:
         super().__init__(builder, plan.tiling.dtype)
         self.plan = plan
@@ -100,7 +100,7 @@ class _Product(MatrixWriter):
         if error is not None:
             self.unpacker = self._unpacker(error)
 
-    def _load_addresses(self, body: Described | None) -> Finish | None:
+    def _load_addresses(self, body: BodyStructure | None) -> Finish | None:
         """Load the addresses of operands and result. Return the epilogue or None."""
         if body is None:
             self.first, self.second, self.result = (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.base import ALIGNMENT, aligned
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, Packer
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
@@ -84,7 +84,7 @@ def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:
     return b
 
 
-def emit_row(plan: RowPlan, body: Described) -> Kernel:
+def emit_row(plan: RowPlan, body: BodyStructure) -> Kernel:
     """Emit the function that computes products of one row.
 
     The table holds the addresses of the body's inputs and outputs, of panels if there

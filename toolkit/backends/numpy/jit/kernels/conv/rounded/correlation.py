@@ -11,7 +11,7 @@ from itertools import takewhile
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Range, Value
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_BYTES,
@@ -125,7 +125,7 @@ def emit_pixels(pixels: Pixels) -> Kernel:
     return b
 
 
-def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
+def emit_rounded_correlation(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     """Emit the function of parts of images, which it packs to memory of the task.
 
     The table holds the addresses of the body's inputs and outputs, of the weights'
@@ -149,7 +149,7 @@ def emit_rounded_correlation(body: Described, plan: RoundedPlan) -> Kernel:
     return b
 
 
-def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
+def emit_rounded_panels(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     """Emit the function of groups of panels, for some packed images.
 
     The table holds the addresses of the body's inputs and outputs, of the weights'
@@ -172,7 +172,7 @@ def emit_rounded_panels(body: Described, plan: RoundedPlan) -> Kernel:
 class _Correlation:
     """Emits the code that both functions share."""
 
-    def __init__(self, b: Kernel, body: Described, plan: RoundedPlan) -> None:
+    def __init__(self, b: Kernel, body: BodyStructure, plan: RoundedPlan) -> None:
         self.b, self.plan = b, plan
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]

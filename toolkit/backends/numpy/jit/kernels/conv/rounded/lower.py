@@ -10,7 +10,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import contiguous
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     PANELS,
@@ -41,7 +41,7 @@ from toolkit.backends.numpy.jit.lowering import (
     Lowered,
     Operand,
     Reference,
-    may_round,
+    can_round_factors,
     partition,
 )
 from toolkit.backends.numpy.jit.processor import current
@@ -59,7 +59,7 @@ def rounds(node: Node) -> bool:
     """Return whether the processor may round the operands of a node."""
     # Rows that must not depend on the batch use float32.
     is_free = current().rounds_factors and not rules.rows_independent
-    return is_free and may_round(node)
+    return is_free and can_round_factors(node)
 
 
 def is_quicker(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
@@ -216,13 +216,13 @@ class _Lowering:
             each = -(-count // min(count, -(-TASKS // plan.groups)))
             parts = -(-count // each)
             rows = plan.groups * parts
-            code = Code(emit_rounded_panels, Described(self.body), plan)
+            code = Code(emit_rounded_panels, BodyStructure(self.body), plan)
             self._correlate(code, (strips, packed), (count, each, parts), rows)
         else:
             rows = count * pixels.grid.parts
             tasks = -(-rows // partition(rows))
             memory = self.steps.take(tasks * pixels.nbytes)
-            code = Code(emit_rounded_correlation, Described(self.body), plan)
+            code = Code(emit_rounded_correlation, BodyStructure(self.body), plan)
             self._correlate(code, (strips, self.x, memory), (pitch,), rows)
         return self.steps.lowered()
 

@@ -15,7 +15,7 @@ from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
 from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
 from toolkit.backends.numpy.jit.kernels.move import lower_pad
-from toolkit.backends.numpy.jit.lowering import Reference, redirected
+from toolkit.backends.numpy.jit.lowering import Reference, redirect_operands
 from toolkit.ir import Spec
 
 # The relative cost of packing a byte of windows, which overlap and are short.
@@ -82,5 +82,5 @@ def _padded(
     lowered = lower_pad(node, [images], [found])
     assert lowered is not None
     places = {("in", 0): place, ("out", 0): target}
-    steps.calls += [redirected(call, places) for call in lowered.calls]
+    steps.calls += [redirect_operands(call, places) for call in lowered.calls]
     return found, target

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
@@ -186,7 +186,7 @@ def _rows(tiles: int, vectors: int, available: int) -> int:
     return min(range(1, most_rows(vectors, available) + 1), key=cost)
 
 
-def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
+def emit_winograd(body: BodyStructure, plan: WinogradPlan) -> Kernel:
     """Emit the function of a convolution or input gradient and its epilogue.
 
     The table holds the operands of the body, the images, the transformed weights, the
@@ -200,7 +200,9 @@ def emit_winograd(body: Described, plan: WinogradPlan) -> Kernel:
 class _Winograd(PatchWriter):
     """Emits the function."""
 
-    def __init__(self, builder: Kernel, body: Described, plan: WinogradPlan) -> None:
+    def __init__(
+        self, builder: Kernel, body: BodyStructure, plan: WinogradPlan
+    ) -> None:
         super().__init__(builder, plan.dtype, plan)
         self.plan = plan
         count = len(body.body.inputs) + len(body.body.outputs)

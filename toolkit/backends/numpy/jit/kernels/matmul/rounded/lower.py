@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from toolkit.backends.base import aligned
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.epilogue import Described
+from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_BYTES,
     BLOCK_LINES,
@@ -218,7 +218,7 @@ class _Lowering:
         tiles = -(-self.tiles // min(-(-TASKS // groups), self.tiles))
         rows = groups * -(-self.tiles // tiles)
         return Call(
-            Code(emit_rounded_product, Described(body)),
+            Code(emit_rounded_product, BodyStructure(body)),
             (*operands_of(body), a, b),
             RoundedNumbers(
                 p.rows, p.columns, self.blocks, panels * SPAN, groups, tiles * SPAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range
-from toolkit.backends.numpy.jit.epilogue import Described, Epilogue
+from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_BYTES,
@@ -40,7 +40,7 @@ class RoundedNumbers(NamedTuple):
     part_rows: Any
 
 
-def emit_rounded_product(body: Described) -> Kernel:
+def emit_rounded_product(body: BodyStructure) -> Kernel:
     """Emit the function that computes parts of rows of groups of panels.
 
     The table holds the addresses of the body's inputs and outputs, and of the strips of
@@ -64,7 +64,7 @@ class TiledProduct:
     dtype = "float32"
     numbers: Any = RoundedNumbers
 
-    def __init__(self, b: Kernel, body: Described, rows: int | None = None) -> None:
+    def __init__(self, b: Kernel, body: BodyStructure, rows: int | None = None) -> None:
         self.b = b
         graph = body.body
         bases = [b.next_address() for _ in (*graph.inputs, *graph.outputs)]

@@ -19,7 +19,7 @@ from toolkit.ir.scalars import SCALARS, Rule, said
 _DIGITS = 16
 
 
-def formula(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
+def rule_digest(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
     """Return a digest of the computation of a scalar rule; "" without a rule.
 
     Args:
@@ -49,7 +49,7 @@ def source_digest(function: Callable[..., Any]) -> str:
     return hashlib.sha256(content + repr(facts).encode()).hexdigest()
 
 
-def words_of(node: Node) -> tuple[tuple[str, str], ...]:
+def scalar_operations_of(node: Node) -> tuple[tuple[str, str], ...]:
     """Return the scalar operations of a node's rule, each with its last dtype."""
     dtypes = tuple(x.spec.dtype for x in node.inputs)
     return said(node.op.scalar, dtypes, tuple(node.attrs.items())).words

@@ -13,8 +13,8 @@ pytest.importorskip("llvmlite")
 import toolkit
 from tests.emulated_processor import WAYS, without_rounding
 from toolkit import layers, ops
-from toolkit.backends.loops.iteration_space import fits
-from toolkit.backends.numpy import storing
+from toolkit.backends.loops.iteration_space import can_share_loop
+from toolkit.backends.numpy import narrow_storage
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.backends.target import Target, rules
 from toolkit.compiler.passes.simplify import share
@@ -40,13 +40,13 @@ def small():
 def watched(monkeypatch):
     """The graphs with narrow values that were compiled."""
     found = []
-    stored = storing._Storing.stored
+    stored = narrow_storage._Storing.stored
 
     def watching(self):
         found.append(stored(self))
         return found[-1]
 
-    monkeypatch.setattr(storing._Storing, "stored", watching)
+    monkeypatch.setattr(narrow_storage._Storing, "stored", watching)
     return found
 
 
@@ -295,7 +295,7 @@ def test_loops_over_more_elements_read_float32(small, watched):
     compiled(pairs, x, w)
     for graph in watched:
         assert all(
-            fits(node.attrs["body"].nodes)
+            can_share_loop(node.attrs["body"].nodes)
             for node in graph.nodes
             if node.op is fused_p and node.attrs["body"].nodes[0].op.name != "matmul"
         )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from toolkit.backends.loops.iteration_space import space_of
-from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS, may_round
+from toolkit.backends.loops.iteration_space import iteration_space_of
+from toolkit.backends.numpy.jit.lowering import ANCHORS, PRODUCTS, can_round_factors
 from toolkit.backends.numpy.jit.math.bfloat16 import NARROW
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import Target, rules
@@ -118,14 +118,14 @@ def _fills(value: Value, node: Node) -> bool:
     product = _product(node)
     if product is not None:
         return bool(value.spec.size == product.outputs[0].spec.size)
-    return bool(value.spec.size == space_of(node.attrs["body"].nodes).size)
+    return bool(value.spec.size == iteration_space_of(node.attrs["body"].nodes).size)
 
 
 def _may_read(node: Node, value: Value) -> bool:
     """Return whether a node can widen a value on load, or rounds it anyway."""
     product = _product(node)
     if product is not None and any(x is value for x in product.inputs):
-        return may_round(product)
+        return can_round_factors(product)
     if node.op is not fused_p or not _fills(value, node):
         return False
     # Other nodes, for example a gather of row elements, read the array in memory.

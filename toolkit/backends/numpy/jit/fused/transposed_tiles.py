@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import MOVED, Number, Pointer, Value
-from toolkit.backends.numpy.jit.fused.rows import Streamed
+from toolkit.backends.numpy.jit.fused.rows import StreamedRow
 from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
@@ -23,14 +23,14 @@ _LINES = 4
 _SHORT = 16
 
 
-class Turned:
+class TransposedTiles:
     """Emitter of the loops of a plan with transposed reads.
 
     Args:
         row: emits the computation of a part of a row.
     """
 
-    def __init__(self, row: Streamed) -> None:
+    def __init__(self, row: StreamedRow) -> None:
         self.row = row
         self.v = row.v
         self.b = row.b
