@@ -1,4 +1,4 @@
-"""Settings of every test process, made before NumPy is imported."""
+"""Settings of every test process; NumPy is imported after them."""
 
 import gc
 import os
@@ -8,25 +8,25 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-# Several test processes share the cores: BLAS threads of one would wait for those of
-# another, which costs a time slice each time.
+# Several test processes share the cores. BLAS threads of one process would wait for
+# the threads of another process, which costs a time slice each time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
-# A test that fails shows where in the package.
+# A failed test shows the frames inside the package.
 os.environ.setdefault("TOOLKIT_TRACEBACK_FILTERING", "off")
-# A shell's background job ignores interrupts, and so would programs that tests start.
+# A background job of a shell ignores interrupts, and its child processes inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# No test is timed: another process may have the core.
+# Tests have no time limit for operations: another process may use the core.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# It declares operations when it is imported, which only its own test wants.
+# Its import declares operations, which only its test needs.
 collect_ignore = ["tests/outside.py"]
 
 
 def pytest_addoption(parser):
-    """Options of the tests of backends, which every call may have."""
+    """Add the options of the backend tests to every pytest call."""
     parser.addoption(
         "--backend",
         default=None,
@@ -40,20 +40,20 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_finish():
-    """Tests stay until the end: Python need not look through them for garbage."""
+    """Freeze the tests, so that the garbage collector does not scan them."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave to `-m slow` all but one in so many cases of tests that are marked so."""
+    """Run one in n cases of tests with the mark `one_in(n)`; mark the rest as slow."""
     seen = Counter()
     for item in items:
         marker = item.get_closest_marker("one_in")
         if marker is not None:
             test = item.path, item.originalname
-            # Another one of each so many: parameters repeat themselves, too.
+            # The selected case differs between groups, because parameters repeat too.
             turn, place = divmod(seen[test], marker.args[0])
             if place != turn % marker.args[0]:
                 item.add_marker("slow")

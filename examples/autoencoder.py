@@ -1,10 +1,10 @@
-"""Compress pictures of digits to eight numbers, and draw them again.
+"""Compress images of digits to eight numbers, and reconstruct them.
 
     python examples/autoencoder.py --epochs 40
 
-The error is compared with that of principal components, the best that straight lines
-can do with as many numbers: about 0.10 and 0.16 for pixels from 0 to 1. The picture
-shows digits above what was drawn of them.
+The script compares the error with the error of principal components, the best linear
+code of the same size. The errors are about 0.10 and 0.16 for pixels from 0 to 1. The
+plot shows digits above their reconstructions.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BATCH = 32
 
 
 def build_encoder():
-    """Pixels from 0 to 1: (batch, 8, 8, 1) in, codes: (batch, CODE) out."""
+    """Return a model from (batch, 8, 8, 1) pixels in [0, 1] to (batch, CODE) codes."""
     return toolkit.Sequential(
         [
             toolkit.Input((8, 8, 1)),
@@ -36,7 +36,7 @@ def build_encoder():
 
 
 def build_decoder():
-    """Codes: (batch, CODE) in, pixels from 0 to 1: (batch, 8, 8, 1) out."""
+    """Return a model from (batch, CODE) codes to (batch, 8, 8, 1) pixels in [0, 1]."""
     return toolkit.Sequential(
         [
             toolkit.Input((CODE,)),
@@ -51,7 +51,7 @@ def build_decoder():
 
 
 def principal_components(x_train, x_test):
-    """The test images, (n, 8, 8, 1), drawn of CODE principal components."""
+    """Reconstruct the test images, (n, 8, 8, 1), from CODE principal components."""
     rows = x_train.reshape(len(x_train), -1)
     mean = rows.mean(axis=0)
     axes = np.linalg.svd(rows - mean, full_matrices=False)[2][:CODE]
@@ -60,12 +60,12 @@ def principal_components(x_train, x_test):
 
 
 def error(drawn, images):
-    """The root of the mean squared error of a pixel, of 1 at most."""
+    """Return the root of the mean squared error of a pixel in [0, 1]."""
     return float(np.sqrt(np.mean((drawn - images) ** 2)))
 
 
 def grid(images, drawn, columns=16, rows=4):
-    """Rows of images, each above the row of what was drawn, with grey lines between."""
+    """Return one image: rows of images above their reconstructions, with grey lines."""
     pairs = np.stack([images, drawn], 1)[: rows * columns, :, :, :, 0]
     pairs = np.pad(pairs, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=0.4)
     height, width = rows * 2 * 9, columns * 9

@@ -1,11 +1,11 @@
-"""Write Python character by character: a small transformer, or an LSTM.
+"""Generate Python code character by character, with a small transformer or an LSTM.
 
     python examples/char_lm.py --epochs 5
     python examples/char_lm.py --network lstm
 
-It is trained on the modules of Python's own standard library, wherever it runs. A blind
-guess costs log(96) = 4.56 per character; the transformer's cost about 1.6 after five
-epochs, the LSTM's 1.8.
+The training data is the standard library of the running Python. A uniform guess has a
+loss of log(96) = 4.56 per character. After five epochs the loss of the transformer is
+about 1.6, and the loss of the LSTM about 1.8.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 
 
 def read_text():
-    """The standard library's modules as one array of indices into ALPHABET."""
+    """Return the modules of the standard library as one array of ALPHABET indices."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     text = "".join(path.read_text("utf-8", errors="ignore") for path in modules)
     index = {character: i for i, character in enumerate(ALPHABET)}
@@ -32,7 +32,7 @@ def read_text():
 
 
 def batches(text, seed):
-    """Random pieces of text for ever, each with the characters that come next."""
+    """Yield batches of random text and their next characters, without end."""
     random = np.random.default_rng(seed)
     while True:
         start = random.integers(0, len(text) - LENGTH, BATCH)
@@ -41,7 +41,7 @@ def batches(text, seed):
 
 
 class Embed(layers.Layer):
-    """The sum of a vector for each character and one for each position."""
+    """The sum of a character embedding and a position embedding."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -53,7 +53,7 @@ class Embed(layers.Layer):
 
 
 def build_transformer(x):
-    """What two blocks of attention make of characters: (batch, LENGTH, WIDTH)."""
+    """Apply two blocks of attention; returns features: (batch, LENGTH, WIDTH)."""
     x = Embed()(x)
     for _ in range(BLOCKS):
         y = layers.LayerNormalization()(x)
@@ -66,7 +66,7 @@ def build_transformer(x):
 
 
 def build_lstm(x):
-    """What an LSTM remembers at each character: (batch, LENGTH, 2 * WIDTH)."""
+    """Apply an LSTM; returns its outputs: (batch, LENGTH, 2 * WIDTH)."""
     x = layers.Embedding(len(ALPHABET), WIDTH)(x)
     return layers.LSTM(2 * WIDTH, return_sequences=True)(x)
 
@@ -75,26 +75,26 @@ NETWORKS = {"transformer": build_transformer, "lstm": build_lstm}
 
 
 def build_model(network="transformer"):
-    """Characters: (batch, LENGTH) in, logits: (batch, LENGTH, len(ALPHABET)) out."""
+    """Return a model from characters, (batch, LENGTH), to logits of the next ones."""
     inputs = toolkit.Input((LENGTH,), dtype="int32")
     return toolkit.Model(inputs, layers.Dense(len(ALPHABET))(NETWORKS[network](inputs)))
 
 
 def write(model, start, count):
-    """Let the model continue the text `start` by `count` characters."""
+    """Continue the text `start` by `count` characters."""
     random = np.random.default_rng(0)
     text = [ALPHABET.index(character) for character in start]
     for _ in range(count):
         recent = text[-LENGTH:]
         x = np.array([recent + [0] * (LENGTH - len(recent))], dtype="int32")
         logits = model.predict_on_batch(x)[0, len(recent) - 1]
-        weights = np.exp((logits - logits.max()) / 0.7)  # a little below 1: less wild
+        weights = np.exp((logits - logits.max()) / 0.7)  # temperature
         text.append(int(random.choice(len(ALPHABET), p=weights / weights.sum())))
     return "".join(ALPHABET[index] for index in text)
 
 
 def main(arguments=None):
-    """Train the model, print what it writes and its loss, and return it."""
+    """Train the model, print generated text and the loss, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=200, help="batches per epoch")

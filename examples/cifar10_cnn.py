@@ -1,10 +1,10 @@
-"""Train the well-known small convolutional network for CIFAR-10.
+"""Train a small convolutional network on CIFAR-10.
 
     python examples/cifar10_cnn.py --epochs 50
     python examples/cifar10_cnn.py --data digits --epochs 10
 
-CIFAR-10 (170 MB) is downloaded on first use; the digits, enlarged to the same shape,
-come with the package, and about 98 % of them are recognized after ten epochs.
+CIFAR-10 (170 MB) is downloaded at the first use. The digits are part of the package and
+are enlarged to the same shape; the accuracy is about 98 % after ten epochs.
 """
 
 import argparse
@@ -18,7 +18,7 @@ BATCH = 64
 
 
 def load_data(name):
-    """(x_train, y_train), (x_test, y_test); images uint8: (n, 32, 32, 3)."""
+    """Return (x_train, y_train), (x_test, y_test); uint8 images: (n, 32, 32, 3)."""
     if name == "cifar10":
         return cifar10.load_data()
     return tuple(
@@ -28,7 +28,7 @@ def load_data(name):
 
 
 def build_model():
-    """Pixels from 0 to 255: (batch, 32, 32, 3) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 32, 32, 3) in [0, 255], to probabilities."""
     return toolkit.Sequential(
         [
             toolkit.Input((32, 32, 3)),
@@ -50,7 +50,7 @@ def build_model():
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=50, help="default: %(default)s")
     parser.add_argument("--steps", type=int, help="batches per epoch; default: all")

@@ -1,12 +1,12 @@
-"""ResNet-20 for CIFAR-10, with images shifted and mirrored while it trains.
+"""Train ResNet-20 on CIFAR-10, with random shifts and flips of the images.
 
     python examples/cifar10_resnet20.py --epochs 182
     python examples/cifar10_resnet20.py --data digits --epochs 12
 
-The network and its schedule are those of He et al., Deep Residual Learning for Image
+The network and its schedule follow He et al., Deep Residual Learning for Image
 Recognition, 2015 (https://arxiv.org/abs/1512.03385, section 4.2), who report 91.25 %
-after 182 epochs. CIFAR-10 (170 MB) is downloaded on first use; the digits, enlarged to
-the same shape, come with the package, and about 98 % of them are recognized.
+after 182 epochs. CIFAR-10 (170 MB) is downloaded at the first use. The digits are part
+of the package and are enlarged to the same shape; the accuracy is about 98 %.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from toolkit.datasets import cifar10, digits
 
 BATCH = 128
 DECAY = regularizers.L2(1e-4)
-MARGIN = 4  # pixels that images are shifted by, at most
+MARGIN = 4  # the largest shift, in pixels
 
 
 def load_data(name):
-    """(x_train, y_train), (x_test, y_test); images uint8: (n, 32, 32, 3)."""
+    """Return (x_train, y_train), (x_test, y_test); uint8 images: (n, 32, 32, 3)."""
     if name == "cifar10":
         return cifar10.load_data()
     return tuple(
@@ -35,7 +35,7 @@ def load_data(name):
 
 
 def vary(images, labels, seed, mirror):
-    """Each image shifted by up to MARGIN pixels, and half of them mirrored if asked."""
+    """Shift each image by up to MARGIN pixels; optionally flip half of the images."""
     random = np.random.default_rng(seed)
     count, size = images.shape[:2]
     widths = ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN), (0, 0))
@@ -51,7 +51,7 @@ def vary(images, labels, seed, mirror):
 
 
 def training_data(x, y, seed, mirror):
-    """Batches of varied images, made by another thread while the model trains."""
+    """Return batches of augmented images, which another thread prefetches."""
     batches = Dataset.from_tensor_slices((x, y)).shuffle(len(x), seed=seed).batch(BATCH)
     seeds = Dataset.random(seed, rerandomize_each_iteration=True)
     return (
@@ -62,7 +62,7 @@ def training_data(x, y, seed, mirror):
 
 
 def convolution(x, filters, strides=1):
-    """A convolution of 3 x 3 and its batch normalization."""
+    """Apply a 3 x 3 convolution and batch normalization."""
     options = {"padding": "same", "use_bias": False, "kernel_regularizer": DECAY}
     options["kernel_initializer"] = "he_normal"
     x = layers.Conv2D(filters, 3, strides=strides, **options)(x)
@@ -70,17 +70,17 @@ def convolution(x, filters, strides=1):
 
 
 def block(x, filters, strides):
-    """Two convolutions, and what came in added to what comes out."""
+    """Apply a residual block of two convolutions."""
     y = layers.ReLU()(convolution(x, filters, strides))
     y = convolution(y, filters)
-    if strides > 1:  # the paper's option A: no weights, new channels are 0
+    if strides > 1:  # option A of the paper: no weights, new channels are 0
         new = filters - x.shape[-1]
         x = ops.pad(x[:, ::strides, ::strides], [(0, 0), (0, 0), (0, 0), (0, new)])
     return layers.ReLU()(layers.add([x, y]))
 
 
 def build_model():
-    """Pixels from 0 to 255: (batch, 32, 32, 3) in, logits: (batch, 10) out."""
+    """Return a model from pixels, (batch, 32, 32, 3) in [0, 255], to logits."""
     inputs = toolkit.Input((32, 32, 3))
     x = layers.Rescaling(1 / 64, offset=-2)(inputs)
     x = layers.ReLU()(convolution(x, 16))
@@ -92,7 +92,7 @@ def build_model():
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=182, help="default: %(default)s")
     parser.add_argument("--steps", type=int, help="batches per epoch; default: all")

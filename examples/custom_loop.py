@@ -1,9 +1,9 @@
-"""A training loop of one's own: GradientTape, an optimizer, and a traced step.
+"""Write a custom training loop: GradientTape, an optimizer, and a traced step.
 
     python examples/custom_loop.py --epochs 15
 
-`train_step` is ordinary code; `@toolkit.function` makes one graph of it, with the same
-result as without. The network recognizes about 98 % of the test images.
+`train_step` is ordinary code. `@toolkit.function` compiles it to one graph, with the
+same result. The test accuracy is about 98 %.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BATCH = 32
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=15, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -60,7 +60,7 @@ def main(arguments=None):
 
     random = np.random.default_rng(options.seed)
     curve = []
-    progress = trange(options.epochs, unit="epoch", disable=None)  # on terminals
+    progress = trange(options.epochs, unit="epoch", disable=None)  # in a terminal
     for _ in progress:
         loss_metric.reset_state()
         order = random.permutation(len(x_train))

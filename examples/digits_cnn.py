@@ -1,9 +1,9 @@
-"""A convolutional network on handwritten digits: the first thing to run.
+"""Train a convolutional network on handwritten digits: a first example.
 
     python examples/digits_cnn.py --epochs 20
 
-The data set is part of the package, so nothing is downloaded. It recognizes about 99 %
-of the test images.
+The data set is part of the package, so nothing is downloaded. The test accuracy is
+about 99 %.
 """
 
 import argparse
@@ -17,7 +17,7 @@ BATCH = 32
 
 
 def build_model():
-    """Pixels from 0 to 16: (batch, 8, 8) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 8, 8) in [0, 16], to probabilities."""
     return toolkit.Sequential(
         [
             toolkit.Input((8, 8)),
@@ -40,7 +40,7 @@ def build_model():
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")

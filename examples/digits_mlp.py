@@ -1,9 +1,9 @@
-"""A multilayer perceptron on handwritten digits.
+"""Train a multilayer perceptron on handwritten digits.
 
     python examples/digits_mlp.py --epochs 40
 
-The learning rate falls along a cosine, which takes the last noise out of the weights.
-It recognizes about 98 % of the test images.
+The learning rate follows a cosine decay, which reduces the noise of the weights at the
+end. The test accuracy is about 98 %.
 """
 
 import argparse
@@ -17,7 +17,7 @@ BATCH = 32
 
 
 def build_model():
-    """Pixels from 0 to 16: (batch, 8, 8) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 8, 8) in [0, 16], to probabilities."""
     return toolkit.Sequential(
         [
             toolkit.Input((8, 8)),
@@ -32,7 +32,7 @@ def build_model():
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=40, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")

@@ -1,10 +1,11 @@
-"""Handwritten digits on several processes: each computes its rows of every batch.
+"""Train on handwritten digits in several processes, with data parallelism.
 
     python examples/distributed.py
     toolkit run --processes 2 examples/distributed.py
 
-Each batch is cut into four parts, whatever the number of processes: the weights have
-the same bits with one process and with two. It recognizes about 98 % of test images.
+Each process computes its rows of every batch. Each batch is divided into four parts for
+any number of processes, so the weights have the same bits with one process and with
+two. The test accuracy is about 98 %.
 """
 
 import argparse
@@ -18,14 +19,14 @@ BATCH = 32
 
 
 def build_model():
-    """Pixels from 0 to 16: (batch, 8, 8) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 8, 8) in [0, 16], to probabilities."""
     return toolkit.Sequential(
         [
             toolkit.Input((8, 8)),
             layers.Rescaling(1 / 16),
             layers.Flatten(),
             layers.Dense(128, activation="relu"),
-            # Over the rows of all processes, as everything is.
+            # The statistics use the rows of all processes.
             layers.BatchNormalization(momentum=0.9),
             layers.Dropout(0.2),
             layers.Dense(10, activation="softmax"),
@@ -34,7 +35,7 @@ def build_model():
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -47,11 +48,11 @@ def main(arguments=None):
         (x_train, y_train), (x_test, y_test) = digits.load_data()
         model = build_model()
         model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-        # The arrays and the batch size are those of the whole, in every process.
+        # Every process receives all arrays and the global batch size.
         history = model.fit(x_train, y_train, BATCH, epochs=options.epochs)
         _, accuracy = model.evaluate(x_test, y_test, verbose=0)
 
-    if spread.is_chief:  # files are written by one process
+    if spread.is_chief:  # one process writes files
         options.output.mkdir(parents=True, exist_ok=True)
         model.save(options.output / "distributed.keras")
         history.plot(options.output / "distributed.svg")

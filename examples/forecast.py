@@ -1,10 +1,10 @@
-"""Forecast a year of carbon dioxide in the air, week by week, from two years.
+"""Forecast carbon dioxide in the air for a year, week by week, from two years.
 
     python examples/forecast.py --epochs 20
 
-The network sees changes only, never the level, so that it can go on where the series
-has never been. It is trained on the weeks before 1990 and tested on those after, where
-it is wrong by about 0.7 ppm; repeating the last year with its growth is by 1.0 ppm.
+The inputs are changes, not levels, so the network can forecast levels that the training
+data does not contain. The training data ends in 1990, and the test data starts there.
+The error is about 0.7 ppm. The error of the last year plus its growth is 1.0 ppm.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BATCH = 32
 
 
 def read_series():
-    """The weeks, and parts in a million without gaps, both (weeks,)."""
+    """Return the weeks and the values in ppm, without gaps, both (weeks,)."""
     weeks, ppm = co2.load_data()
     known = np.isfinite(ppm)
     numbers = np.arange(len(ppm))
@@ -30,21 +30,21 @@ def read_series():
 
 
 def windows(series):
-    """Past: (n, PAST, 1) and future: (n, AHEAD) of each week, minus its value."""
+    """Return past, (n, PAST, 1), and future, (n, AHEAD), minus the current value."""
     stretches = np.lib.stride_tricks.sliding_window_view(series, PAST + AHEAD)
     changes = stretches - stretches[:, PAST - 1 : PAST]
     return changes[:, :PAST, None], changes[:, PAST:]
 
 
 def repeat_last_year(past):
-    """The year before once more, as much higher as it was above its own last year."""
+    """Repeat the last year, plus its growth over the year before."""
     past = past[:, :, 0]
     growth = past[:, -1:] - past[:, -1 - AHEAD : -AHEAD]
     return past[:, -AHEAD:] + growth
 
 
 def build_model():
-    """Changes in ppm: (batch, PAST, 1) in, (batch, AHEAD) out."""
+    """Return a model from (batch, PAST, 1) changes to (batch, AHEAD), in ppm."""
     return toolkit.Sequential(
         [
             toolkit.Input((PAST, 1)),
@@ -56,12 +56,12 @@ def build_model():
 
 
 def error(forecast, future):
-    """The root of the mean squared error, in ppm."""
+    """Return the root of the mean squared error, in ppm."""
     return float(np.sqrt(np.mean((forecast - future) ** 2)))
 
 
 def draw(past, future, forecast):
-    """A picture of one test: what was measured, and the forecast from its week 0 on."""
+    """Draw one test window: the measurements, and the forecast from week 0."""
     measured = np.concatenate([past[:, 0], future])
     curves = [
         Curve("measured", np.arange(-PAST, AHEAD), measured, "first"),
@@ -71,7 +71,7 @@ def draw(past, future, forecast):
 
 
 def main(arguments=None):
-    """Train the model, print its error on the years after 1990, and return it."""
+    """Train the model, print the error after 1990, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")

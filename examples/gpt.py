@@ -1,9 +1,9 @@
-"""Train a small GPT on Python's own standard library, and let it write.
+"""Train a small GPT on the standard library of Python, and generate text.
 
     python examples/gpt.py --epochs 5 --temperature 0.7
 
-A text is written by one call of a compiled loop over tokens. Keys and values of earlier
-ones are kept in a cache, so a token costs the same however long the text is.
+One call of a compiled loop over tokens generates a text. A cache stores the keys and
+values of earlier tokens, so the model computes each token once.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from toolkit import layers, losses, ops, optimizers, random
 BATCH, LENGTH = 32, 128
 WIDTH, HEADS, BLOCKS = 96, 4, 2
 RATE = 3e-3
-TOP_K, TOP_P = 20, 0.95  # how many tokens, and what share, there is to choose from
-ALPHABET = "\0\n" + "".join(map(chr, range(32, 127)))  # the first one ends a text
+TOP_K, TOP_P = 20, 0.95  # limits of the sampled tokens
+ALPHABET = "\0\n" + "".join(map(chr, range(32, 127)))  # the first character ends a text
 
 
 def read_pieces():
-    """The standard library: (pieces, LENGTH + 1), each an array of indices."""
+    """Return the standard library as an array of indices: (pieces, LENGTH + 1)."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     text = "\0".join(path.read_text("utf-8", errors="ignore") for path in modules)
     index = {character: i for i, character in enumerate(ALPHABET)}
@@ -32,7 +32,7 @@ def read_pieces():
 
 
 class Block(layers.Layer):
-    """Attention to earlier tokens, and a network for each token by itself."""
+    """Attention to earlier tokens, and a network for each token."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -42,7 +42,7 @@ class Block(layers.Layer):
         self.down = layers.Dense(WIDTH)
 
     def call(self, x, cache=None, position=0):
-        """x: (batch, length, WIDTH), from `position` on; `cache` has what is before."""
+        """Apply the block to x, (batch, length, WIDTH), that starts at `position`."""
         shape = (-1, x.shape[1], 3, HEADS, WIDTH // HEADS)
         y = ops.reshape(self.joined(self.before(x)), shape)
         query, keys, values = (y[:, :, i] for i in range(3))
@@ -57,7 +57,7 @@ class Block(layers.Layer):
 
 
 class GPT(toolkit.Model):
-    """Tokens: (batch, length) in, logits: (batch, length, len(ALPHABET)) out."""
+    """A language model from tokens, (batch, length), to logits of the next tokens."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -67,7 +67,7 @@ class GPT(toolkit.Model):
         self.last, self.head = layers.LayerNormalization(), layers.Dense(len(ALPHABET))
 
     def call(self, tokens, caches=None, position=0):
-        """Logits; with `caches`, a pair for each block, also those with the tokens."""
+        """Return logits, and the updated caches if `caches` has a pair per block."""
         x = self.tokens(tokens)
         x = x + self.positions(position + ops.arange(tokens.shape[1]))
         kept = []
@@ -79,7 +79,7 @@ class GPT(toolkit.Model):
 
 
 def sample(logits, temperature, seed):
-    """A token by logits: (batch, vocabulary); the likeliest at temperature 0."""
+    """Sample a token from logits, (batch, vocabulary); the most probable at 0."""
     if temperature == 0:
         return ops.argmax(logits, axis=-1, keepdims=True)
     logits, tokens = ops.top_k(logits / temperature, TOP_K)
@@ -90,7 +90,7 @@ def sample(logits, temperature, seed):
 
 
 def writer(model, temperature, seed):
-    """A function that continues tokens: (1, LENGTH), the first `count` of them."""
+    """Return a function that continues tokens, (1, LENGTH), after the first `count`."""
 
     def goes_on(tokens, count, caches):
         return (count < LENGTH) & (ops.take(tokens[0], count - 1) != 0)
@@ -111,7 +111,7 @@ def writer(model, temperature, seed):
 
 
 def main(arguments=None):
-    """Train the model, print what it writes and its loss, and return it."""
+    """Train the model, print generated text and the loss, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=200, help="batches per epoch")

@@ -1,9 +1,9 @@
-"""Logistic regression on handwritten digits: the smallest model that learns.
+"""Train a logistic regression on handwritten digits.
 
     python examples/logistic_regression.py --epochs 30
 
-One Dense layer: 64 pixels in, the probabilities of ten digits out. It recognizes about
-97 % of the test images.
+The model is one Dense layer from 64 pixels to the probabilities of ten digits. The test
+accuracy is about 97 %.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from toolkit.datasets import digits
 
 
 def main(arguments=None):
-    """Train the model, print its accuracy on the test images, and return it."""
+    """Train the model, print the test accuracy, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=30, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")

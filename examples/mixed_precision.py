@@ -1,11 +1,11 @@
-"""Train in half the bits: layers compute in bfloat16 or float16, weights stay float32.
+"""Train with mixed precision: compute in bfloat16 or float16, keep float32 weights.
 
     python examples/mixed_precision.py --policy mixed_float16
 
-Numbers of 16 bits are half the memory, and fast on GPUs. Gradients too small for
-float16 are saved by a factor on the loss, which the optimizer raises until they
-overflow, and then lowers. The same network is trained in float32 too, to compare: both
-recognize about 99 % of the test images.
+Values of 16 bits need half the memory, and are fast on GPUs. A loss scale keeps small
+gradients in the range of float16. The optimizer increases it until gradients overflow,
+and then decreases it. The script also trains the network in float32 for comparison.
+Both have a test accuracy of about 99 %.
 """
 
 import argparse
@@ -20,7 +20,7 @@ BATCH = 32
 
 
 def build_model(policy):
-    """Pixels from 0 to 16: (batch, 8, 8) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 8, 8) in [0, 16], to probabilities."""
     mixed_precision.set_global_policy(policy)
     try:
         return toolkit.Sequential(
@@ -33,7 +33,7 @@ def build_model(policy):
                 layers.Flatten(),
                 layers.Dense(64, activation="relu"),
                 layers.Dropout(0.25),
-                # Probabilities near 0 need the range and the digits of float32.
+                # Probabilities near 0 need the range and the precision of float32.
                 layers.Dense(10, activation="softmax", dtype="float32"),
             ]
         )
@@ -42,13 +42,13 @@ def build_model(policy):
 
 
 def train(policy, data, epochs, seed):
-    """The trained model, its History, and its accuracy on the test images."""
+    """Return the trained model, its History, and its test accuracy."""
     toolkit.utils.set_random_seed(seed)
     (x_train, y_train), (x_test, y_test) = data
     model = build_model(policy)
     steps = epochs * -(-len(x_train) // BATCH)
     model.compile(
-        # `compile` gives the optimizer its factor where the policy is mixed_float16.
+        # `compile` adds the loss scale to the optimizer if the policy is mixed_float16.
         optimizer=optimizers.Adam(optimizers.schedules.CosineDecay(2e-3, steps)),
         loss="sparse_categorical_crossentropy",
         metrics=["accuracy"],
@@ -59,7 +59,7 @@ def train(policy, data, epochs, seed):
 
 
 def draw(losses):
-    """A picture of the losses by epoch under each policy."""
+    """Draw the losses by epoch for each policy."""
     curves = [
         Curve(policy, range(1, len(values) + 1), values, color, color == "second")
         for (policy, values), color in zip(
@@ -70,7 +70,7 @@ def draw(losses):
 
 
 def main(arguments=None):
-    """Train the model twice, print both accuracies, and return the mixed one."""
+    """Train with both policies, print the accuracies, and return the mixed model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")

@@ -1,12 +1,12 @@
-"""Parameter servers: a graph of TensorFlow 1 that several processes train.
+"""Train a graph of TensorFlow 1 with parameter servers, in several processes.
 
     python examples/cluster/parameter_server.py --workers 2
 
-starts one parameter server and two workers on this machine. Each worker takes batches
-of its own; the Variables are on the server. Workers do not wait for each other, unless
-told to by --aggregate: then a step takes the mean of so many gradients, the first that
-come. A worker that ends does not stop the rest. On several machines, start each process
-by itself, with the addresses of the server and the workers:
+This starts one parameter server and two workers on this machine. The server stores the
+Variables, and each worker reads different batches. By default the workers do not wait.
+With --aggregate, a step computes the mean of that number of gradients, in the order of
+their arrival. A worker that ends does not stop the rest. On several machines, start
+each process separately, with the addresses of the server and the workers:
 
     python examples/cluster/parameter_server.py --job ps --cluster a:22 b:22 c:22
     python examples/cluster/parameter_server.py --job worker --task 0 --cluster ...
@@ -27,7 +27,7 @@ BATCH = 32
 
 
 def build(images, labels):
-    """Logits of the digits that (batch, 8, 8) images show, and the loss."""
+    """Return the logits of (batch, 8, 8) images, and the loss."""
     x = tf.reshape(images, (-1, 8, 8, 1)) / 16.0
     for filters in (16, 32):
         x = tf.layers.conv2d(x, filters, 3, padding="same", activation=tf.nn.relu)
@@ -38,7 +38,7 @@ def build(images, labels):
 
 
 def work(cluster, task, steps, aggregate):
-    """Train until all workers together have made so many steps."""
+    """Train until all workers together have run the requested steps."""
     server = tf.train.Server(cluster, "worker", task)
     worker = f"/job:worker/task:{task}"
     with tf.device(

@@ -1,4 +1,4 @@
-"""Compress pictures of bars to eight numbers and draw them again."""
+"""Compress images of bars to eight numbers and reconstruct them."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from toolkit import layers
 
 
 def bars(count, seed=0):
-    """16 x 16 pictures of one horizontal and one vertical bar."""
+    """Return 16 x 16 images of one horizontal and one vertical bar."""
     rng = np.random.default_rng(seed)
     images = np.zeros((count, 16, 16, 1), "float32")
     for image, row, column in zip(
@@ -19,7 +19,7 @@ def bars(count, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(5)
     x_train, x_test = bars(2000), bars(200, seed=1)
 

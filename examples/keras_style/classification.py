@@ -7,7 +7,7 @@ from toolkit import layers
 
 
 def spirals(count, classes=3, seed=0):
-    """Points of each spiral, and which one they belong to."""
+    """Return the points of each spiral, and the index of their spiral."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, count)
     radius = rng.uniform(0.1, 1.0, count)
@@ -17,7 +17,7 @@ def spirals(count, classes=3, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(1)
     x_train, y_train = spirals(2000)
     x_test, y_test = spirals(500, seed=1)

@@ -1,4 +1,4 @@
-"""A generative adversarial network: two optimizers in one train_step."""
+"""Train a generative adversarial network: two optimizers in one train_step."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from toolkit import layers, ops
 
 
 class GAN(keras.Model):
-    """Trains a generator of points on a ring against a discriminator."""
+    """A generator of points on a ring, and a discriminator."""
 
     def __init__(self, discriminator, generator, latent_dim):
         super().__init__()
@@ -56,7 +56,7 @@ class GAN(keras.Model):
 
 
 def network(inputs, outputs):
-    """A small dense network."""
+    """Return a small dense network."""
     return keras.Sequential(
         [
             keras.Input(shape=(inputs,)),
@@ -70,7 +70,7 @@ def network(inputs, outputs):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 4000)

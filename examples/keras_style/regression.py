@@ -9,7 +9,7 @@ KINDS = ["flat", "house", "farm"]
 
 
 def houses(count, seed=0):
-    """Made-up houses with their prices in thousands."""
+    """Return synthetic houses with their prices in thousands."""
     rng = np.random.default_rng(seed)
     area = rng.uniform(30, 300, count)
     year = rng.integers(1900, 2025, count)
@@ -21,7 +21,7 @@ def houses(count, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(2)
     x_train, y_train = houses(3000)
     x_test, y_test = houses(500, seed=1)

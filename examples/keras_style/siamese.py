@@ -1,4 +1,4 @@
-"""A siamese network: one shared encoder tells whether two pictures are of one class."""
+"""Train a siamese network: a shared encoder decides whether two inputs are related."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from toolkit import layers, ops
 
 
 def pairs(count, seed=0):
-    """Pairs of noisy curves out of five families, and whether they are of the same."""
+    """Return pairs of noisy curves of five families, and whether the families agree."""
     rng = np.random.default_rng(seed)
     t = np.linspace(0, 1, 32)
     classes = rng.integers(0, 5, (2, count))
@@ -21,7 +21,7 @@ def pairs(count, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(9)
     x_train, y_train = pairs(3000)
     x_test, y_test = pairs(500, seed=1)

@@ -1,4 +1,4 @@
-"""Tell praise from complaint: TextVectorization, Embedding, a bidirectional LSTM."""
+"""Classify reviews: TextVectorization, Embedding, a bidirectional LSTM."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ THINGS = "food film book room staff music story view".split()
 
 
 def reviews(count, seed=0):
-    """Sentences such as "the food was not awful", and whether they are praise."""
+    """Return sentences such as "the food was not awful", and whether they praise."""
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for _ in range(count):
@@ -24,7 +24,7 @@ def reviews(count, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(3)
     x_train, y_train = reviews(1500)
     x_test, y_test = reviews(300, seed=1)

@@ -9,13 +9,13 @@ STEPS = 24
 
 
 def windows(series):
-    """Every window of the series with the value after it."""
+    """Return every window of the series with the value after it."""
     x = np.lib.stride_tricks.sliding_window_view(series[:-1], STEPS)[..., None]
     return x.astype("float32"), series[STEPS:].astype("float32")
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(4)
     rng = np.random.default_rng(0)
     t = np.arange(2500)

@@ -1,4 +1,4 @@
-"""Train on one task, freeze the base, learn another with a new head, then fine-tune."""
+"""Train on one task, freeze the base, train a new head, then fine-tune."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from toolkit import layers
 
 
 def strokes(count, seed=0):
-    """12 x 12 pictures of a stroke, its direction (4), and whether it is slanted."""
+    """Return 12 x 12 images of strokes, directions (4), and whether they slant."""
     rng = np.random.default_rng(seed)
     images = rng.uniform(0, 0.2, (count, 12, 12, 1)).astype("float32")
     kind = rng.integers(0, 4, count)
@@ -21,7 +21,7 @@ def strokes(count, seed=0):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(8)
     x, kind, slanted = strokes(2000)
     x_test, kind_test, slanted_test = strokes(400, seed=1)

@@ -1,4 +1,4 @@
-"""A transformer of subclassed layers that learns to reverse sequences."""
+"""Train a transformer of subclassed layers to reverse sequences."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ LENGTH, SYMBOLS = 10, 12
 
 
 class TokenAndPositionEmbedding(layers.Layer):
-    """The sum of what a symbol is and where it stands."""
+    """The sum of a symbol embedding and a position embedding."""
 
     def __init__(self, maxlen, vocab_size, embed_dim, **kwargs):
         super().__init__(**kwargs)
@@ -22,7 +22,7 @@ class TokenAndPositionEmbedding(layers.Layer):
 
 
 class TransformerBlock(layers.Layer):
-    """Attention and a small dense network, each added to what came in."""
+    """Attention and a small dense network, both with residual connections."""
 
     def __init__(self, embed_dim, num_heads, ff_dim, rate=0.0, **kwargs):
         super().__init__(**kwargs)
@@ -58,7 +58,7 @@ class Reverser(keras.Model):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(10)
     rng = np.random.default_rng(0)
     x = rng.integers(0, SYMBOLS, (6000, LENGTH))

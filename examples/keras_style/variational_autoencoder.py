@@ -1,4 +1,4 @@
-"""A variational autoencoder: a layer that samples, and a train_step of its own."""
+"""Train a variational autoencoder: a sampling layer and a custom train_step."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from toolkit import layers, ops
 
 
 class Sampling(layers.Layer):
-    """Draws z from the normal distribution that the encoder describes."""
+    """A sample z of the normal distribution from the encoder."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -20,7 +20,7 @@ class Sampling(layers.Layer):
 
 
 class VAE(keras.Model):
-    """Encoder and decoder, with reconstruction and divergence as its loss."""
+    """An encoder and a decoder, with reconstruction loss and divergence."""
 
     def __init__(self, encoder, decoder, **kwargs):
         super().__init__(**kwargs)
@@ -53,7 +53,7 @@ class VAE(keras.Model):
 
 
 def main():
-    """Train, evaluate, and return what was reached."""
+    """Train, evaluate, and return the results."""
     keras.utils.set_random_seed(6)
     rng = np.random.default_rng(0)
     hidden = rng.normal(size=(2000, 2)).astype("float32")

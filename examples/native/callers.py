@@ -2,8 +2,9 @@
 
     python examples/native/callers.py --output build
 
-Each caller is compiled where its tools are installed. It reads the test images and
-prints the class of each, which are compared with what the model says in Python.
+The script compiles each caller if its tools are installed. A caller reads the test
+images and prints the class of each. The script compares the classes with the
+predictions of the model in Python.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from toolkit.datasets import digits
 
 HERE = Path(__file__).parent
 C_FLAGS = ["-O2", "-Wall", "-Wextra", "-Werror"]
-# Language -> what it needs, what compiles it, what runs it.
+# Language -> required tools, compiler command, run command.
 CALLERS = {
     "c": (["cc"], ["cc", *C_FLAGS, "caller.c", "libdigits.a", "-lpthread", "-o", "c"]),
     "c++": (
@@ -38,7 +39,7 @@ CALLERS = {
 
 
 def build_model():
-    """Pixels from 0 to 16: (batch, 8, 8, 1) in, probabilities: (batch, 10) out."""
+    """Return a model from pixels, (batch, 8, 8, 1) in [0, 16], to probabilities."""
     return toolkit.Sequential(
         [
             toolkit.Input((8, 8, 1), name="images"),
@@ -52,7 +53,7 @@ def build_model():
 
 
 def train(epochs):
-    """A model of digits and test images: (359, 8, 8, 1)."""
+    """Return a trained model of digits, and test images: (359, 8, 8, 1)."""
     toolkit.utils.set_random_seed(0)
     (x_train, y_train), (x_test, _) = digits.load_data()
     model = build_model()
@@ -64,7 +65,7 @@ def train(epochs):
 def export(model, images, folder):
     """Write the libraries, the images and the callers into a folder."""
     model.export(folder / "libdigits.a", verbose=False)
-    web = folder / "web"  # its header is another
+    web = folder / "web"  # its header differs
     web.mkdir(exist_ok=True)
     try:
         model.export(web / "digits.wasm", verbose=False)
@@ -76,7 +77,7 @@ def export(model, images, folder):
 
 
 def call(language, folder):
-    """The classes that a caller prints; None where its tools are not installed."""
+    """Return the classes that a caller prints, or None if its tools are missing."""
     needs, build = CALLERS[language]
     is_there = build or (folder / "web" / "digits.wasm").exists()
     if not all(map(shutil.which, needs)) or not is_there:
@@ -91,7 +92,7 @@ def call(language, folder):
 
 
 def main(arguments=None):
-    """Export the model and run every caller; the model is returned."""
+    """Export the model, run every caller, and return the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
     parser.add_argument("--output", type=Path, default="native", help="the folder")

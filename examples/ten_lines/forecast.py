@@ -1,4 +1,4 @@
-"""Forecast the next week's carbon dioxide in the air from a year, in ten lines."""
+"""Forecast carbon dioxide in the air of the next week from a year, in ten lines."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Fit a circle to points by gradients of one's own function, in ten lines."""
+"""Fit a circle to points with the gradients of a custom function, in ten lines."""
 
 import toolkit as tk
 from toolkit import ops
@@ -6,7 +6,7 @@ from toolkit import ops
 tk.utils.set_random_seed(0)
 angle = 6.28 * tk.random.uniform((500,))
 x, y = 3 * ops.cos(angle) + 1, 3 * ops.sin(angle) - 2
-circle = tk.Variable([0.0, 0.0, 1.0])  # its centre and its radius
+circle = tk.Variable([0.0, 0.0, 1.0])  # center and radius
 for _ in range(200):
     with tk.GradientTape() as tape:
         distance = ops.hypot(x - circle[0], y - circle[1])

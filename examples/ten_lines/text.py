@@ -1,4 +1,4 @@
-"""Guess the next character of Python's own source, in ten lines."""
+"""Predict the next character of Python source code, in ten lines."""
 
 import os
 
