@@ -71,15 +71,15 @@ class Tiles:
         for tile in range(count):
             self._call("tilezero", f"i8 {tile}")
 
-    def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+    def load_sums(self, addresses: Sequence[Pointer], stride: Number) -> None:
         """Load the sums from rows that are `stride` bytes apart."""
-        for tile, place in enumerate(places):
-            self._move("tileloadd64", tile, place, stride)
+        for tile, address in enumerate(addresses):
+            self._move("tileloadd64", tile, address, stride)
 
-    def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+    def store_sums(self, addresses: Sequence[Pointer], stride: Number) -> None:
         """Store the sums to rows that are `stride` bytes apart."""
-        for tile, place in enumerate(places):
-            self._move("tilestored64", tile, place, stride)
+        for tile, address in enumerate(addresses):
+            self._move("tilestored64", tile, address, stride)
 
     def multiply(
         self,
@@ -99,11 +99,11 @@ class Tiles:
         sums = len(rows) * len(columns)
         of_columns = range(TILE_COUNT - len(columns), TILE_COUNT)
         of_rows = range(sums, of_columns[0])
-        for tile, place in zip(of_columns, columns, strict=True):
-            self._move("tileloadd64", tile, place, column)
-        for i, place in enumerate(rows):
+        for tile, address in zip(of_columns, columns, strict=True):
+            self._move("tileloadd64", tile, address, column)
+        for i, address in enumerate(rows):
             of_row = of_rows[i % len(of_rows)]
-            self._move("tileloadd64", of_row, place, row)
+            self._move("tileloadd64", of_row, address, row)
             for j, of_column in enumerate(of_columns):
                 tile = i * len(columns) + j
                 factors = f"i8 {of_row}, i8 {of_column}"
@@ -125,12 +125,12 @@ class Tiles:
             row, column: the bytes from one row of a block to the next.
         """
         with self.b.loop(0, run.length) as block:
-            of_rows = [place + block * run.rows for place in rows]
-            of_columns = [place + block * run.columns for place in columns]
+            of_rows = [address + block * run.rows for address in rows]
+            of_columns = [address + block * run.columns for address in columns]
             self.multiply(of_rows, row, of_columns, column)
 
-    def _move(self, name: str, tile: int, place: Pointer, stride: Number) -> None:
-        self._call(name, f"i8 {tile}, ptr {place}, i64 {stride}")
+    def _move(self, name: str, tile: int, address: Pointer, stride: Number) -> None:
+        self._call(name, f"i8 {tile}, ptr {address}, i64 {stride}")
 
     def _call(self, name: str, arguments: str = "") -> None:
         """Call an instruction. Tile numbers are immediate operands."""
@@ -143,10 +143,10 @@ class Tiles:
         self.b.emit(f"call void @llvm.x86.{name}({arguments})")
 
 
-def quarters(place: Pointer, stride: Number) -> list[Pointer]:
+def quarters(address: Pointer, stride: Number) -> list[Pointer]:
     """Return the addresses of two by two tiles of sums in rows `stride` bytes apart."""
-    below = place + BLOCK_LINES * stride
-    return [at + n for at in (place, below) for n in (0, TILE_ROW_BYTES)]
+    below = address + BLOCK_LINES * stride
+    return [at + n for at in (address, below) for n in (0, TILE_ROW_BYTES)]
 
 
 def rounded(b: Kernel, low: Value, high: Value) -> Value:
@@ -159,8 +159,8 @@ def rounded(b: Kernel, low: Value, high: Value) -> Value:
     name = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     b.declarations.add(f"declare {narrow} {name}({kind}, {kind})")
     text = f"call {narrow} {name}({kind} {high}, {kind} {low})"
-    found = b.let(text, "uint16", BLOCK_TERMS)
-    return b.let(f"bitcast {narrow} {found} to <{b.lanes} x i32>", "int32", b.lanes)
+    packed = b.let(text, "uint16", BLOCK_TERMS)
+    return b.let(f"bitcast {narrow} {packed} to <{b.lanes} x i32>", "int32", b.lanes)
 
 
 def paired(b: Kernel, first: Value, second: Value) -> Value:
@@ -171,12 +171,12 @@ def paired(b: Kernel, first: Value, second: Value) -> Value:
     words = rounded(b, first, second)
     numbers = f"<{BLOCK_TERMS} x i16>"
     halves = b.let(f"bitcast {words.type} {words} to {numbers}", "uint16", BLOCK_TERMS)
-    found = b.shuffled(halves, halves, order)
-    return b.let(f"bitcast {numbers} {found} to {words.type}", "int32", b.lanes)
+    interleaved = b.shuffled(halves, halves, order)
+    return b.let(f"bitcast {numbers} {interleaved} to {words.type}", "int32", b.lanes)
 
 
 def _joined(b: Kernel, x: Value, y: Value, order: Iterable[int]) -> Value:
     """Return two bfloat16 vectors in an order, two numbers in each int32 lane."""
-    found = b.shuffled(x, y, order)
+    shuffled = b.shuffled(x, y, order)
     kind = f"<{b.lanes} x i32>"
-    return b.let(f"bitcast {found.type} {found} to {kind}", "int32", b.lanes)
+    return b.let(f"bitcast {shuffled.type} {shuffled} to {kind}", "int32", b.lanes)

@@ -68,15 +68,15 @@ class Dots(Tiles):
         with b.loop(0, count * BLOCK_BYTES, TILE_ROW_BYTES) as i:
             b.store(b.filled(0, "float32"), self.sums + i, 0, None)
 
-    def load_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+    def load_sums(self, addresses: Sequence[Pointer], stride: Number) -> None:
         """Load the sums from rows that are `stride` bytes apart."""
-        for tile, place in enumerate(places):
-            self._copy((place, stride), (self._tile(tile), TILE_ROW_BYTES))
+        for tile, address in enumerate(addresses):
+            self._copy((address, stride), (self._tile(tile), TILE_ROW_BYTES))
 
-    def store_sums(self, places: Sequence[Pointer], stride: Number) -> None:
+    def store_sums(self, addresses: Sequence[Pointer], stride: Number) -> None:
         """Store the sums to rows that are `stride` bytes apart."""
-        for tile, place in enumerate(places):
-            self._copy((self._tile(tile), TILE_ROW_BYTES), (place, stride))
+        for tile, address in enumerate(addresses):
+            self._copy((self._tile(tile), TILE_ROW_BYTES), (address, stride))
 
     def sum_up(
         self,
@@ -94,9 +94,9 @@ class Dots(Tiles):
         name = f"sum_up_{count}"
         b.declarations |= _function(name, count)
         numbers = [f"i64 {n}" for n in (row, column, *run)]
-        for i, place in enumerate(rows):
+        for i, address in enumerate(rows):
             sums = self._tile(i * count)
-            pointers = [f"ptr {p}" for p in (place, columns[0], columns[-1], sums)]
+            pointers = [f"ptr {p}" for p in (address, columns[0], columns[-1], sums)]
             b.emit(f"call void @{name}({', '.join([*pointers, *numbers])})")
 
     def _tile(self, number: int) -> Pointer:
@@ -108,7 +108,7 @@ class Dots(Tiles):
         """Copy the rows of a tile. Each address has its stride."""
         b = self.b
         with b.loop(0, BLOCK_LINES) as i:
-            x, y = (place + i * stride for place, stride in (source, target))
+            x, y = (address + i * stride for address, stride in (source, target))
             b.store(b.load(x, 0, "float32", None), y, 0, None)
 
 
@@ -128,25 +128,25 @@ def _function(name: str, blocks: int) -> set[str]:
     run = Run(*(b.parameter(x) for x in ("length", "next_row", "next_column")))
     with b.loop(0, BLOCK_LINES, lines) as first:
         low = of_sums + first * TILE_ROW_BYTES
-        places = [
+        addresses = [
             low + (block * BLOCK_BYTES + line * TILE_ROW_BYTES + start)
             for line in range(lines)
             for block in range(blocks)
             for start in starts
         ]
-        initial = [b.load(place, 0, "float32", None) for place in places]
+        initial = [b.load(address, 0, "float32", None) for address in addresses]
         with b.accumulate(0, run.length, 1, initial) as iteration:
             block = iteration.index
             line = of_rows + first * row + block * run.rows
             words = [line + i * row for i in range(lines)]
             ys = [
-                place + block * run.columns + start
-                for place in columns
+                address + block * run.columns + start
+                for address in columns
                 for start in starts
             ]
             iteration.next(_with_block(b, words, ys, column, iteration.values))
-        for place, value in zip(places, iteration.values, strict=True):
-            b.store(value, place, 0, None)
+        for address, value in zip(addresses, iteration.values, strict=True):
+            b.store(value, address, 0, None)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
 
@@ -160,16 +160,16 @@ def _with_block(
 ) -> list[Value]:
     """Add the products of a block to the sums of some rows and column vectors."""
     with b.accumulate(0, TILE_ROW_BYTES // _WORD_BYTES, 1, sums) as iteration:
-        word, found = iteration.index, []
-        ys = [b.load(place + word * column, 0, "int32", None) for place in vectors]
-        for i, place in enumerate(words):
+        word, results = iteration.index, []
+        ys = [b.load(address + word * column, 0, "int32", None) for address in vectors]
+        for i, address in enumerate(words):
             # The address of a row is a multiple of 2, not of 4.
-            at = place + word * _WORD_BYTES
+            at = address + word * _WORD_BYTES
             x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
             for j, y in enumerate(ys):
                 before = iteration.values[i * len(ys) + j]
-                found.append(_plus_dots(b, before, x, y))
-        iteration.next(found)
+                results.append(_plus_dots(b, before, x, y))
+        iteration.next(results)
     return iteration.values
 
 

@@ -88,12 +88,12 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Ke
     with b.loop(first, last) as outer, b.loop(0, count) as position:
         with valid_index(b, indices, position, index_dtype, limit, error) as index:
             row = outer * limit + index
-            mine = b.binary("and", row >= b.low, row < b.high)
-            with b.when(mine):
+            is_in_range = b.binary("and", row >= b.low, row < b.high)
+            with b.when(is_in_range):
                 source = updates + (outer * count + position) * run
                 target = out + row * run
-                put = _put if is_single else _put_run
-                put(b, mode, dtype, source, target, run)
+                update = _put if is_single else _put_run
+                update(b, mode, dtype, source, target, run)
     return b
 
 
@@ -230,10 +230,10 @@ def lower_take_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a gather of one element of x for each index."""
-    found = _along_axis(node, inputs)
-    if found is None:
+    layout = _along_axis(node, inputs)
+    if layout is None:
         return None
-    numbers, rows = found
+    numbers, rows = layout
     if not outputs[0].spec.size:
         return Lowered()
     x, indices = inputs
@@ -252,11 +252,11 @@ def lower_put_along_axis(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a scatter of one element at each index."""
-    found = _along_axis(node, inputs)
+    layout = _along_axis(node, inputs)
     dtype, mode = inputs[0].spec.dtype, node.attrs["mode"]
-    if found is None or (mode != "set" and dtype not in _COMBINED):
+    if layout is None or (mode != "set" and dtype not in _COMBINED):
         return None
-    numbers, rows = found
+    numbers, rows = layout
     if not outputs[0].spec.size:
         return Lowered()
     dtype = _moved(dtype) if mode == "set" else dtype

@@ -56,7 +56,7 @@ _NO_EDGE = Edge()
 
 def interleaved(
     dtype: str,
-    parts: Sequence[Part],
+    segments: Sequence[Part],
     rows: int,
     count: int,
     by_rows: set[Reference],
@@ -72,12 +72,12 @@ def interleaved(
         by_rows: the operands that are partitioned along the rows.
         edge: the padding of each row.
     """
-    runs = tuple(part.run for part in parts)
+    runs = tuple(segment.run for segment in segments)
     out: Reference = ("out", 0)
     return Call(
         Code(emit_interleaved, dtype, runs, edge),
-        (*(part.place for part in parts), out),
-        (count, *(n for part in parts for n in (part.offset, part.step))),
+        (*(segment.place for segment in segments), out),
+        (count, *(n for segment in segments for n in (segment.offset, segment.step))),
         rows,
         partition(rows),
         frozenset(by_rows),
@@ -90,14 +90,14 @@ def emit_interleaved(dtype: str, runs: tuple[int, ...], edge: Edge) -> Kernel:
     b = Kernel(current().lanes)
     arrays = [b.next_address(dtype) for _ in runs]
     out, count = b.next_address(dtype), b.next_entry()
-    places = [(b.next_entry(), b.next_entry()) for _ in runs]
+    layouts = [(b.next_entry(), b.next_entry()) for _ in runs]
     writer = _Rows(b, dtype, runs, edge)
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as group:
         start = group * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
         sources = [
             x.element(offset + group * step, "i8")
-            for x, (offset, step) in zip(arrays, places, strict=True)
+            for x, (offset, step) in zip(arrays, layouts, strict=True)
         ]
         writer.write(sources, out + start * len(writer.columns), (low, high))
     return b
@@ -129,8 +129,8 @@ class _Rows:
         """Write the rows: first one per lane of a vector, then a remainder loop."""
         b, size, (low, high) = self.b, len(self.columns), rows
         lanes = max(b.lanes, _VECTOR // dtypes.itemsize(self.dtype))
-        whole = b.whole_vectors(low, high, lanes)
-        with b.of_lanes(lanes), b.loop(low, whole, lanes) as row:
+        full = b.whole_vectors(low, high, lanes)
+        with b.of_lanes(lanes), b.loop(low, full, lanes) as row:
             vectors = [
                 b.load(x, row * run + k * lanes, self.dtype, None)
                 for x, run in zip(sources, self.runs, strict=True)
@@ -139,32 +139,34 @@ class _Rows:
             for k in range(size):
                 b.store(self._joined(vectors, k), out, row * size + k * lanes, None)
         edge = Value(literal(self.number, self.dtype), self.dtype)
-        with b.loop(whole, high) as row:
-            for place, column in enumerate(self.columns):
+        with b.loop(full, high) as row:
+            for index, column in enumerate(self.columns):
                 value = edge
                 if column:
                     x, run = sources[column[0]], self.runs[column[0]]
                     value = b.scalar(x + (row * run + column[1]), self.dtype)
-                b.put_scalar(value, out + (row * size + place))
+                b.put_scalar(value, out + (row * size + index))
 
     def _joined(self, vectors: Sequence[Value], number: int) -> Value:
         """Return one output vector, shuffled from the loaded vectors."""
         b, starts = self.b, list(accumulate(self.runs, initial=0))
-        wanted = []
-        for place in range(number * b.lanes, (number + 1) * b.lanes):
-            row, column = divmod(place, len(self.columns))
+        sources = []
+        for element in range(number * b.lanes, (number + 1) * b.lanes):
+            row, column = divmod(element, len(self.columns))
             array, k = self.columns[column] or (len(self.runs), 0)
             run = self.runs[array] if array < len(self.runs) else 0
             vector, lane = divmod(row * run + k, b.lanes)
-            wanted.append((starts[array] + vector, lane))
-        given = [*vectors, b.filled(self.number, self.dtype)]
-        first, *others = sorted({vector for vector, _ in wanted})
+            sources.append((starts[array] + vector, lane))
+        candidates = [*vectors, b.filled(self.number, self.dtype)]
+        first, *later = sorted({vector for vector, _ in sources})
         # Each later shuffle replaces the lanes of one more source vector.
-        found = b.shuffled(given[first], given[first], [lane for _, lane in wanted])
-        for other in others:
+        result = b.shuffled(
+            candidates[first], candidates[first], [lane for _, lane in sources]
+        )
+        for other in later:
             lanes = [
                 b.lanes + lane if vector == other else i
-                for i, (vector, lane) in enumerate(wanted)
+                for i, (vector, lane) in enumerate(sources)
             ]
-            found = b.shuffled(found, given[other], lanes)
-        return found
+            result = b.shuffled(result, candidates[other], lanes)
+        return result

@@ -59,13 +59,13 @@ class _Middle(Kernel):
             first = row * self.columns
             end = self.whole_vectors(0, self.columns, _VECTORS * lanes)
             with self.loop(0, end, _VECTORS * lanes) as column:
-                parts = [(column + k * lanes, None) for k in range(_VECTORS)]
-                self.reduce(x, first, parts)
+                blocks = [(column + k * lanes, None) for k in range(_VECTORS)]
+                self.reduce(x, first, blocks)
             for column, mask in self.run(end, self.columns):
                 self.reduce(x, first, [(column, mask)])
 
     def reduce(
-        self, x: Pointer, first: Number, parts: Sequence[tuple[Index, Mask]]
+        self, x: Pointer, first: Number, blocks: Sequence[tuple[Index, Mask]]
     ) -> None:
         """Reduce some vectors of the columns of a row.
 
@@ -76,17 +76,17 @@ class _Middle(Kernel):
         """
         empty = self.combine.initial()
         size = len(empty)
-        with self.accumulate(0, self.middle, 1, empty * len(parts)) as iteration:
+        with self.accumulate(0, self.middle, 1, empty * len(blocks)) as iteration:
             at = x + iteration.index * self.step
             states: list[Value] = []
-            for k, (column, mask) in enumerate(parts):
-                seen = [self._load(at, column, mask)]
+            for k, (column, mask) in enumerate(blocks):
+                element = [self._load(at, column, mask)]
                 if self.is_place:
-                    seen.append(self.int32(self.int64(iteration.index)))
+                    element.append(self.int32(self.int64(iteration.index)))
                 state = iteration.values[k * size : (k + 1) * size]
-                states += self.combine.merge(state, seen)
+                states += self.combine.merge(state, element)
             iteration.next(states)
-        for k, (column, mask) in enumerate(parts):
+        for k, (column, mask) in enumerate(blocks):
             state = iteration.values[k * size : (k + 1) * size]
             self.store(self.combine.result(state), self.out, first + column, mask)
 
@@ -109,13 +109,13 @@ def emit_line(op: str, dtype: str, inner: int) -> Kernel:
     x, out, count = b.address(0), b.address(1), b.entry(2)
     row_step, step = b.entry(4), b.entry(5)
     combine = reducer(op, dtype, b)
-    whole = b.whole_vectors(0, count, b.lanes)
+    full = b.whole_vectors(0, count, b.lanes)
     with b.loop(b.low, b.high) as row:
         at, state = x + row * row_step, combine.initial()
-        for low, high in ((0, whole), (whole, count)):
+        for low, high in ((0, full), (full, count)):
             with b.accumulate(low, high, b.lanes, state) as iteration:
                 index = iteration.index
-                mask = b.first_lanes(count - index) if low is whole else None
+                mask = b.first_lanes(count - index) if low is full else None
                 value = (
                     b.gather(at, step, index, dtype, mask)
                     if inner < 0
@@ -123,8 +123,8 @@ def emit_line(op: str, dtype: str, inner: int) -> Kernel:
                 )
                 iteration.next(combine.add(iteration.values, value, mask, index))
             state = iteration.values
-        place = b.at(out, row, "int32" if op.startswith("arg") else dtype)
-        b.put_first(combine.finish(state), place)
+        address = b.at(out, row, "int32" if op.startswith("arg") else dtype)
+        b.put_first(combine.finish(state), address)
     return b
 
 

@@ -62,14 +62,16 @@ def _short_rows(x: Operand) -> Call | None:
     if not x.spec.size or not columns or not 1 < columns[0] <= LONGEST:
         return None
     loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], x.spec.ndim - 1)
-    *steps, last, apart = 0, *strides
+    *steps, last, column_stride = 0, *strides
     count = loops.extents[loops.rows - 1] if loops.rows else 0
     if loops.rows not in (1, 2) or last != itemsize or count < _FEWEST_ROWS:
         return None
-    place: Reference = ("in", 0)
-    parts = [Part(place, 1, k * apart, steps[-1]) for k in range(columns[0])]
+    reference: Reference = ("in", 0)
+    segments = [
+        Part(reference, 1, k * column_stride, steps[-1]) for k in range(columns[0])
+    ]
     rows = prod(loops.extents[: loops.rows])
-    return interleaved(MOVED[itemsize], parts, rows, count, {("out", 0)})
+    return interleaved(MOVED[itemsize], segments, rows, count, {("out", 0)})
 
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:
@@ -81,10 +83,10 @@ def emit_run(dtype: str, is_cut: bool) -> Kernel:
     """
     b = Kernel(current().lanes)
     x, out = b.address(0), b.address(1, dtype)
-    run, size, offset, step, parts, part = (b.entry(2 + k) for k in range(6))
+    run, size, offset, step, part_count, part_size = (b.entry(2 + k) for k in range(6))
     with b.loop(b.low, b.high) as unit:
-        row, number = b.split(unit, parts) if is_cut else (unit, 0)
-        first, end = b.part(number, part, run) if is_cut else (0, run)
+        row, number = b.split(unit, part_count) if is_cut else (unit, 0)
+        first, end = b.part(number, part_size, run) if is_cut else (0, run)
         source = b.at(x + row * step, first, dtype)
         b.copy(source, out + (row * size + offset + first), end - first, dtype)
     return b
@@ -97,18 +99,20 @@ def lower_concatenate(
     axis, spec = node.attrs["axis"], outputs[0].spec
     if not spec.size:
         return Lowered()
-    given = {i: x for i, x in enumerate(inputs) if x.spec.size}
+    nonempty = {i: x for i, x in enumerate(inputs) if x.spec.size}
     size = prod(spec.shape[axis:])
     if axis and size <= LONGEST:
         if not all(x.is_contiguous for x in inputs):
             return None
-        parts = [Part(("in", i), prod(x.spec.shape[axis:])) for i, x in given.items()]
-        places = {("out", 0), *(part.place for part in parts)}
+        segments = [
+            Part(("in", i), prod(x.spec.shape[axis:])) for i, x in nonempty.items()
+        ]
+        by_rows = {("out", 0), *(segment.place for segment in segments)}
         rows = prod(spec.shape[:axis])
         dtype = MOVED[dtypes.itemsize(spec.dtype)]
-        return Lowered((interleaved(dtype, parts, rows, rows, places),))
+        return Lowered((interleaved(dtype, segments, rows, rows, by_rows),))
     calls, offset = [], 0
-    for i, x in given.items():
+    for i, x in nonempty.items():
         step = _row_step(x, axis)
         if step is None:
             return None
@@ -118,7 +122,7 @@ def lower_concatenate(
 
 
 def _copied_runs(
-    number: int, x: Operand, axis: int, step: int, place: tuple[int, int]
+    number: int, x: Operand, axis: int, step: int, target_layout: tuple[int, int]
 ) -> Call:
     """Return the call that copies the runs of an input.
 
@@ -130,16 +134,16 @@ def _copied_runs(
     """
     operands: tuple[Reference, ...] = (("in", number), ("out", 0))
     rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
-    part = -(-run // _parts(rows, x.spec.nbytes))
-    parts = -(-run // part)  # none is empty
+    part_size = -(-run // _parts(rows, x.spec.nbytes))
+    part_count = -(-run // part_size)  # none is empty
     by_rows = operands if x.is_contiguous else operands[1:]
     return Call(
-        Code(emit_run, MOVED[dtypes.itemsize(x.spec.dtype)], parts > 1),
+        Code(emit_run, MOVED[dtypes.itemsize(x.spec.dtype)], part_count > 1),
         operands,
-        (run, *place, step, parts, part),
-        rows * parts,
-        partition(rows * parts),
-        frozenset(by_rows) if axis and parts == 1 else frozenset(),
+        (run, *target_layout, step, part_count, part_size),
+        rows * part_count,
+        partition(rows * part_count),
+        frozenset(by_rows) if axis and part_count == 1 else frozenset(),
         nbytes=2 * x.spec.nbytes,
     )
 
@@ -153,8 +157,8 @@ def _row_step(x: Operand, axis: int) -> int | None:
     """Return the stride in bytes of the runs at `axis`, or None if it varies."""
     itemsize = dtypes.itemsize(x.spec.dtype)
     loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], axis)
-    inside = strides[loops.rows :]
-    if loops.rows > 1 or inside not in ((), (itemsize,)):
+    inner_strides = strides[loops.rows :]
+    if loops.rows > 1 or inner_strides not in ((), (itemsize,)):
         return None
     return strides[0] if loops.rows else 0
 
@@ -188,16 +192,16 @@ def emit_pad(
             b.copy(source, target, 1, dtype)
             return
         low, high = widths[axis + 1]
-        taken, made = prod(inner[axis + 1 :]), prod(outer[axis + 1 :])
-        blank(target, low * made)
-        middle = target + low * made
+        inner_size, outer_size = prod(inner[axis + 1 :]), prod(outer[axis + 1 :])
+        blank(target, low * outer_size)
+        middle = target + low * outer_size
         if inner[axis + 1 :] == tuple(outer[axis + 1 :]):
-            b.copy(source, middle, inner[axis] * taken, dtype)
+            b.copy(source, middle, inner[axis] * inner_size, dtype)
         else:
             with b.loop(0, inner[axis]) as i:
-                begin = source + i * taken
-                write(axis + 1, begin, middle + i * made)
-        blank(middle + inner[axis] * made, high * made)
+                begin = source + i * inner_size
+                write(axis + 1, begin, middle + i * outer_size)
+        blank(middle + inner[axis] * outer_size, high * outer_size)
 
     with b.loop(b.low, b.high) as row:
         target = out + row * prod(outer)
@@ -222,9 +226,9 @@ def lower_pad(
     if spec.size and result.shape[-1] <= LONGEST and not any(map(any, widths[:-1])):
         low, high = widths[-1]
         edge = Edge(low, high, int.from_bytes(element.tobytes(), "little"))
-        part, rows = Part(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
+        segment, rows = Part(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
         by_rows = set(operands) if spec.ndim > 1 else set()
-        return Lowered((interleaved(moved, [part], rows, rows, by_rows, edge),))
+        return Lowered((interleaved(moved, [segment], rows, rows, by_rows, edge),))
     rows = result.shape[0] if result.size else 0
     call = Call(
         Code(emit_pad, moved, spec.shape[1:], widths, element.tobytes().hex()),
@@ -245,7 +249,7 @@ def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel
     and the extents of the box. Starts are clamped so that the box fits.
     """
     b, ndim = Kernel(current().lanes), len(index_dtypes)
-    whole, box = b.address(0, dtype), b.address(1, dtype)
+    array, box = b.address(0, dtype), b.address(1, dtype)
     starts = [b.address(2 + k) for k in range(ndim)]
     extents = [b.entry(2 + ndim + k) for k in range(ndim)]
     sizes = [b.entry(2 + 2 * ndim + k) for k in range(ndim)]
@@ -256,16 +260,16 @@ def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel
         )
     ]
     with b.loop(b.low, b.high) as row:
-        left: Number = row
+        remaining: Number = row
         number = first[-1]
         scale: Number = extents[-1]
         for axis in reversed(range(ndim - 1)):
-            index, left = left % sizes[axis], left // sizes[axis]
+            index, remaining = remaining % sizes[axis], remaining // sizes[axis]
             number = number + (index + first[axis]) * scale
             scale = scale * extents[axis]
-        inside = whole + number
+        address = array + number
         line = box + row * sizes[-1]
-        source, target = (line, inside) if updates else (inside, line)
+        source, target = (line, address) if updates else (address, line)
         b.copy(source, target, sizes[-1], dtype)
     return b
 
@@ -297,8 +301,8 @@ def lower_dynamic_slice(
     x, *starts = inputs
     if not starts or not x.is_contiguous:
         return None
-    places: list[Reference] = [("in", 1 + k) for k in range(len(starts))]
-    operands: tuple[Reference, ...] = (("in", 0), ("out", 0), *places)
+    start_references: list[Reference] = [("in", 1 + k) for k in range(len(starts))]
+    operands: tuple[Reference, ...] = (("in", 0), ("out", 0), *start_references)
     return Lowered((_boxed(x, outputs[0], starts, operands, False),))
 
 
@@ -329,7 +333,7 @@ def lower_dynamic_update_slice(
         rows if x.is_replaced else partition(rows),
         nbytes=0 if x.is_replaced else 2 * x.spec.nbytes,
     )
-    places: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
-    operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *places)
+    start_references: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
+    operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *start_references)
     boxed = _boxed(x, update, starts, operands, True)
     return Lowered((copied, boxed))

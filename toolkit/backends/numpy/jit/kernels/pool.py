@@ -65,8 +65,8 @@ class Geometry:
         stride, low = self.strides[axis], self.low[axis]
         start = o * stride - low
         first = 0 if low == 0 else b.most(0, 0 - start)
-        inside = (self.pooled[axis] - 1) * stride - low + k <= n
-        last = k if inside else b.least(k, n - start)
+        fits = (self.pooled[axis] - 1) * stride - low + k <= n
+        last = k if fits else b.least(k, n - start)
         return start, (first, last)
 
     def seeing(self, b: Kernel, axis: int, pixel: Index) -> tuple[Index, Range]:
@@ -107,15 +107,15 @@ class _Pooling(Kernel):
     def blocks(self) -> Iterator[Block]:
         """Loop over the channels in blocks of a few vectors."""
         lanes = self.lanes
-        whole, rest = divmod(self.channels, lanes)
-        loops, last = divmod(whole, _VECTORS)
+        full, remainder = divmod(self.channels, lanes)
+        loops, last = divmod(full, _VECTORS)
         start = loops * _VECTORS * lanes
         if loops:
             with self.loop(0, start, _VECTORS * lanes) as c:
                 yield [(c + k * lanes, None) for k in range(_VECTORS)]
         tail: Block = [(start + k * lanes, None) for k in range(last)]
-        if rest:
-            tail.append((start + last * lanes, self.existing(rest)))
+        if remainder:
+            tail.append((start + last * lanes, self.existing(remainder)))
         if tail:
             yield tail
 
@@ -126,21 +126,23 @@ class _Pooling(Kernel):
         step: Callable[[Sequence[Number], list[Value]], list[Value]],
     ) -> list[Value]:
         """Carry values through nested loops, in the order of the indices."""
-        known = [(a, z) for a, z in ranges if isinstance(a, int) and isinstance(z, int)]
-        if len(known) == len(ranges) and prod(z for _, z in known) <= _TAPS:
-            for taps in product(*(range(a, z) for a, z in known)):
+        static = [
+            (a, z) for a, z in ranges if isinstance(a, int) and isinstance(z, int)
+        ]
+        if len(static) == len(ranges) and prod(z for _, z in static) <= _TAPS:
+            for taps in product(*(range(a, z) for a, z in static)):
                 values = step(taps, values)
             return values
 
         def nest(
-            left: Sequence[Range], indices: list[Number], v: list[Value]
+            remaining: Sequence[Range], indices: list[Number], v: list[Value]
         ) -> list[Value]:
-            if not left:
+            if not remaining:
                 return step(indices, v)
-            low, high = left[0]
+            low, high = remaining[0]
             with self.accumulate(low, high, 1, v) as iteration:
                 iteration.next(
-                    nest(left[1:], [*indices, iteration.index], iteration.values)
+                    nest(remaining[1:], [*indices, iteration.index], iteration.values)
                 )
             return iteration.values
 
@@ -180,13 +182,13 @@ def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
                 windows: _Windows = windows,
                 block: Block = block,
             ) -> list[Value]:
-                seen, here = windows.at(offsets)
+                source, tap = windows.at(offsets)
                 values, taps = [], []
                 for k, (channel, mask) in enumerate(block):
-                    new = b.load(x, seen * channels + channel, dtype, mask)
-                    more = _exceeds(b, new, best[k])
-                    values.append(b.select(more, new, best[k]))
-                    taps.append(b.select(more, here, best[len(block) + k]))
+                    new = b.load(x, source * channels + channel, dtype, mask)
+                    is_greater = _exceeds(b, new, best[k])
+                    values.append(b.select(is_greater, new, best[k]))
+                    taps.append(b.select(is_greater, tap, best[len(block) + k]))
                 return [*values, *taps]
 
             first = [b.filled(lowest, dtype)] * count
@@ -203,25 +205,25 @@ def _exceeds(b: Kernel, new: Value, old: Value) -> Value:
     """Return where a new element replaces the maximum. The first NaN does."""
     if not dtypes.is_float(new.dtype):
         return b.binary("icmp sgt", new, old, "bool")
-    more = b.binary("fcmp ugt", new, old, "bool")
-    return b.binary("and", more, b.binary("fcmp ord", old, old, "bool"))
+    is_greater = b.binary("fcmp ugt", new, old, "bool")
+    return b.binary("and", is_greater, b.binary("fcmp ord", old, old, "bool"))
 
 
 class _Windows:
     """The window of a pixel of the result: its start and its ranges of offsets."""
 
     def __init__(self, b: _Pooling, indices: Sequence[Index], pixel: Index) -> None:
-        found = [b.geometry.seen(b, axis, o) for axis, o in enumerate(indices)]
+        windows = [b.geometry.seen(b, axis, o) for axis, o in enumerate(indices)]
         self.b = b
-        self.starts = [start for start, _ in found]
-        self.ranges = [r for _, r in found]
+        self.starts = [start for start, _ in windows]
+        self.ranges = [r for _, r in windows]
         self.image = pixel // prod(b.geometry.pooled)
 
     def at(self, offsets: Sequence[Number]) -> tuple[Number, Value]:
         """Return the pixel at some offsets, and its window position in all lanes."""
         at = [start + o for start, o in zip(self.starts, offsets, strict=True)]
-        seen = _number(self.image, at, self.b.geometry.image)
-        return seen, self.b.int32(self.b.tap(offsets))
+        pixel = _number(self.image, at, self.b.geometry.image)
+        return pixel, self.b.int32(self.b.tap(offsets))
 
 
 def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
@@ -232,7 +234,7 @@ def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Ker
     for indices, pixel in b.pixels(geometry.pooled):
         windows = _Windows(b, indices, pixel)
         for block in b.blocks():
-            wanted = [
+            picked = [
                 b.load(index, pixel * channels + channel, "int32", mask)
                 for channel, mask in block
                 if picks
@@ -243,15 +245,15 @@ def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Ker
                 sums: list[Value],
                 windows: _Windows = windows,
                 block: Block = block,
-                wanted: list[Value] = wanted,
+                selected: list[Value] = picked,
             ) -> list[Value]:
-                seen, here = windows.at(offsets)
+                source, tap = windows.at(offsets)
                 result = []
                 for k, (channel, mask) in enumerate(block):
-                    new = b.load(x, seen * channels + channel, dtype, mask)
+                    new = b.load(x, source * channels + channel, dtype, mask)
                     if picks:
-                        mine = b.binary("icmp eq", wanted[k], here, "bool")
-                        result.append(b.select(mine, new, sums[k]))
+                        is_selected = b.binary("icmp eq", selected[k], tap, "bool")
+                        result.append(b.select(is_selected, new, sums[k]))
                     else:
                         result.append(_add(b, sums[k], new))
                 return result
@@ -269,8 +271,8 @@ def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> K
     g, index = b.address(0), b.address(1)
     x = b.address(2) if picks else index
     for indices, pixel in b.pixels(geometry.image):
-        found = [geometry.seeing(b, axis, p) for axis, p in enumerate(indices)]
-        ranges = [r for _, r in found]
+        window_ranges = [geometry.seeing(b, axis, p) for axis, p in enumerate(indices)]
+        ranges = [r for _, r in window_ranges]
         image = pixel // prod(geometry.image)
         for block in b.blocks():
 
@@ -278,25 +280,25 @@ def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> K
                 windows: Sequence[Number],
                 sums: list[Value],
                 block: Block = block,
-                found: list[tuple[Index, Range]] = found,
+                pixel_windows: list[tuple[Index, Range]] = window_ranges,
                 image: Index = image,
             ) -> list[Value]:
                 number = _number(image, windows, geometry.pooled)
                 offsets = [
                     at - o * stride
                     for (at, _), o, stride in zip(
-                        found, windows, geometry.strides, strict=True
+                        pixel_windows, windows, geometry.strides, strict=True
                     )
                 ]
-                here = b.int32(b.tap(offsets))
+                tap = b.int32(b.tap(offsets))
                 result = []
                 for k, (channel, mask) in enumerate(block):
                     element = number * channels + channel
                     new = b.load(g, element, dtype, mask)
                     if picks:
                         winner = b.load(index, element, "int32", mask)
-                        mine = b.binary("icmp eq", winner, here, "bool")
-                        new = b.select(mine, new, b.filled(0, dtype))
+                        is_selected = b.binary("icmp eq", winner, tap, "bool")
+                        new = b.select(is_selected, new, b.filled(0, dtype))
                     result.append(_add(b, sums[k], new))
                 return result
 

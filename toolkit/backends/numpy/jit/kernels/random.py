@@ -77,8 +77,8 @@ def _uniform(b: Kernel, words: Sequence[Number], dtype: str) -> Value:
         block = b.let(text, "int64", len(words))
     target = f"<{elements} x {TYPES[integer]}>"
     bits = b.let(f"bitcast {block.type} {block} to {target}", integer, elements)
-    kept = b.binary("lshr", bits, b.constant(drop, bits))
-    number = b.convert("uitofp", kept, dtype)
+    shifted = b.binary("lshr", bits, b.constant(drop, bits))
+    number = b.convert("uitofp", shifted, dtype)
     return b.binary("fmul", number, b.constant(scale, number))
 
 

@@ -35,11 +35,11 @@ _GRAIN = 8192
 
 def _precedes(s: LLVMScalars, a: Value, b: Value) -> Value:
     """Return whether a sorts before b: it is less, or only b is NaN."""
-    less: Value = s.less(a, b)
+    is_less: Value = s.less(a, b)
     if not dtypes.is_float(a.dtype):
-        return less
+        return is_less
     last: Value = s.logical_and(s.isnan(b), s.logical_not(s.isnan(a)))
-    either: Value = s.logical_or(less, last)
+    either: Value = s.logical_or(is_less, last)
     return either
 
 
@@ -55,28 +55,28 @@ def emit_searchsorted(dtype: str, side: str) -> Kernel:
     edges, x, out = (b.address(k) for k in range(3))
     extent, halvings = b.entry(3), b.entry(4)
 
-    def passed(place: Value, value: Value) -> Value:
+    def count_passed(index: Value, value: Value) -> Value:
         """Return 1 where the result is after an edge."""
-        edge = b.gather_at(edges, place, _type(dtype), dtype, None)
+        edge = b.gather_at(edges, index, _type(dtype), dtype, None)
         if side == "left":
-            behind = _precedes(s, edge, value)
+            is_after = _precedes(s, edge, value)
         else:
-            behind = s.logical_not(_precedes(s, value, edge))
-        return b.convert("zext", behind, "int32")
+            is_after = s.logical_not(_precedes(s, value, edge))
+        return b.convert("zext", is_after, "int32")
 
     for index, mask in b.run(b.low, b.high):
         value = b.load(x, index, dtype, mask)
         first: list[Value] = [b.filled(0, "int32"), extent]
         with b.accumulate(0, halvings, 1, first) as iteration:
-            start, left = iteration.values[0], iteration.index_of(1)
-            half = left // 2
+            start, remaining = iteration.values[0], iteration.index_of(1)
+            half = remaining // 2
             step = b.int32(b.int64(half))
             one = b.filled(1, "int32")
             probe = b.binary("sub", b.binary("add", start, step), one)
-            moved = b.binary("mul", passed(probe, value), step)
-            iteration.next([b.binary("add", start, moved), left - half])
+            moved = b.binary("mul", count_passed(probe, value), step)
+            iteration.next([b.binary("add", start, moved), remaining - half])
         start = iteration.values[0]
-        b.store(b.binary("add", start, passed(start, value)), out, index, mask)
+        b.store(b.binary("add", start, count_passed(start, value)), out, index, mask)
     return b
 
 
@@ -111,51 +111,51 @@ class _Sort(Kernel):
         counts = self.keys_bytes * 2 + self.half * 2
         self.counts = Pointer(self, (self.buffers + counts).text, "i32")
 
-    def write(self, few: bool) -> None:
+    def write(self, is_short: bool) -> None:
         """Emit the loop over rows."""
         with self.loop(self.low, self.high) as row:
             outer, column = self.split(row, self.columns)
             first = outer * self.extent * self.columns + column
-            keys, places = self.side(0)
+            keys, indices = self.side(0)
             with self.loop(0, self.extent) as i:
                 x = self.scalar(self.x + (first + i * self.columns), self.dtype)
                 self.put_scalar(self.key(x), self.at(keys, i, self.kind))
-                if not few:
-                    self.put_scalar(self.narrow(i), self.at(places, i, "int32"))
-            (self.by_rank if few else self.by_digits)(first)
+                if not is_short:
+                    self.put_scalar(self.narrow(i), self.at(indices, i, "int32"))
+            (self.by_rank if is_short else self.by_digits)(first)
 
     def by_rank(self, first: Number) -> None:
         """Write each index at the rank of its key."""
         keys, _ = self.side(0)
         zero: Value = self.index("add i64 0, 0")
-        whole = self.whole_vectors(0, self.extent, self.lanes)
+        full = self.whole_vectors(0, self.extent, self.lanes)
         with self.loop(0, self.extent) as i:
             key = self.splat(self.scalar(self.at(keys, i, self.kind), self.kind))
             rank = [zero]
-            for low, high in ((0, whole), (whole, self.extent)):
+            for low, high in ((0, full), (full, self.extent)):
                 with self.accumulate(low, high, self.lanes, rank) as iteration:
                     at = iteration.index
-                    mask = self.first_lanes(high - at) if low is whole else None
+                    mask = self.first_lanes(high - at) if low is full else None
                     before = self.before(keys, at, mask, key, i)
                     iteration.next([iteration.index_of(0) + before])
                 rank = iteration.values
-            place = iteration.index_of(0) * self.columns + first
-            self.put_scalar(self.narrow(i), self.out + place)
+            position = iteration.index_of(0) * self.columns + first
+            self.put_scalar(self.narrow(i), self.out + position)
 
     def before(
         self, keys: Pointer, at: Index, mask: Mask, key: Value, i: Index
     ) -> Index:
         """Count the keys of a vector that sort before the i-th key."""
-        others = self.load(keys, at, self.kind, mask)
-        less = self.binary("icmp ult", others, key, "bool")
-        same = self.binary("icmp eq", others, key, "bool")
+        candidates = self.load(keys, at, self.kind, mask)
+        is_less = self.binary("icmp ult", candidates, key, "bool")
+        is_equal = self.binary("icmp eq", candidates, key, "bool")
         in_front = self.first_lanes(i - at)
-        found = self.binary("or", less, self.binary("and", same, in_front))
+        is_before = self.binary("or", is_less, self.binary("and", is_equal, in_front))
         if mask is not None:
-            found = self.binary("and", found, mask)
+            is_before = self.binary("and", is_before, mask)
         bits = f"i{self.lanes}"
         self.declarations.add(f"declare {bits} @llvm.ctpop.{bits}({bits})")
-        packed = self.index(f"bitcast {found.type} {found} to {bits}")
+        packed = self.index(f"bitcast {is_before.type} {is_before} to {bits}")
         count = self.index(f"call {bits} @llvm.ctpop.{bits}({bits} {packed})")
         return self.index(f"zext {bits} {count} to i64")
 
@@ -166,15 +166,15 @@ class _Sort(Kernel):
             shift = iteration.index * _DIGIT
             side = iteration.index_of(0)
             iteration.next([side ^ self.by_digit(side, shift)])
-        _, places = self.side(iteration.index_of(0))
+        _, indices = self.side(iteration.index_of(0))
         with self.loop(0, self.extent) as i:
-            place = self.scalar(self.at(places, i, "int32"), "int32")
-            self.put_scalar(place, self.out + (first + i * self.columns))
+            index = self.scalar(self.at(indices, i, "int32"), "int32")
+            self.put_scalar(index, self.out + (first + i * self.columns))
 
     def side(self, side: Number) -> tuple[Pointer, Pointer]:
         """Return the keys and indices of one of the two buffers."""
-        places = self.keys_bytes * 2 + side * self.half
-        return self.buffers + side * self.keys_bytes, self.buffers + places
+        offset = self.keys_bytes * 2 + side * self.half
+        return self.buffers + side * self.keys_bytes, self.buffers + offset
 
     def key(self, x: Value) -> Value:
         """Return the bits of an unsigned integer with the same order as x."""
@@ -204,27 +204,31 @@ class _Sort(Kernel):
 
     def by_digit(self, side: Index, shift: Number) -> Index:
         """Sort by a digit into the other buffers. Return 0 if all are equal, else 1."""
-        keys, places = self.side(side)
+        keys, indices = self.side(side)
         with self.loop(0, _BUCKETS) as bucket:
             self.put_scalar(Value("0", "int32"), self.counts + bucket)
         with self.loop(0, self.extent) as i:
-            _, place = self.count(keys, i, shift)
-            seen = self.scalar(place, "int32")
-            self.put_scalar(self.binary("add", seen, Value("1", "int32")), place)
-        _, place = self.count(keys, 0, shift)
-        moves = self.compare("ne", self.integer_at(place, "int32"), self.extent)
+            _, address = self.count(keys, i, shift)
+            previous = self.scalar(address, "int32")
+            self.put_scalar(self.binary("add", previous, Value("1", "int32")), address)
+        _, address = self.count(keys, 0, shift)
+        moves = self.compare("ne", self.integer_at(address, "int32"), self.extent)
         with self.when(moves):
             none: Value = self.index("add i64 0, 0")
             with self.accumulate(0, _BUCKETS, 1, [none]) as iteration:
-                place, before = self.counts + iteration.index, iteration.index_of(0)
-                more = self.integer_at(place, "int32")
-                self.put_scalar(self.narrow(before), place)
-                iteration.next([before + more])
-            self._move(keys, places, self.side(1 - side), shift)
+                address, before = self.counts + iteration.index, iteration.index_of(0)
+                count = self.integer_at(address, "int32")
+                self.put_scalar(self.narrow(before), address)
+                iteration.next([before + count])
+            self._move(keys, indices, self.side(1 - side), shift)
         return self.index(f"zext i1 {moves} to i64")
 
     def _move(
-        self, keys: Pointer, places: Pointer, to: tuple[Pointer, Pointer], shift: Number
+        self,
+        keys: Pointer,
+        indices: Pointer,
+        to: tuple[Pointer, Pointer],
+        shift: Number,
     ) -> None:
         """Move each key to its bucket. Keys of the same digit keep their order."""
         with self.loop(0, self.extent) as i:
@@ -232,14 +236,14 @@ class _Sort(Kernel):
             at = self.integer_at(count, "int32")
             self.put_scalar(self.narrow(at + 1), count)
             self.put_scalar(key, self.at(to[0], at, self.kind))
-            place = self.scalar(self.at(places, i, "int32"), "int32")
-            self.put_scalar(place, self.at(to[1], at, "int32"))
+            index = self.scalar(self.at(indices, i, "int32"), "int32")
+            self.put_scalar(index, self.at(to[1], at, "int32"))
 
 
-def emit_argsort(dtype: str, few: bool) -> Kernel:
+def emit_argsort(dtype: str, is_short: bool) -> Kernel:
     """Emit a kernel that sorts rows, by rank if `few`, else by digits."""
     b = _Sort(dtype)
-    b.write(few)
+    b.write(is_short)
     return b
 
 

@@ -27,11 +27,11 @@ def valid_index(
     error: Pointer,
 ) -> Iterator[Index]:
     """Yield the wrapped index at a position. The body runs only if it is in range."""
-    given = b.integer_at(indices + position, dtype)
-    negative, moved = given < 0, given + limit
-    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {given}")
+    raw_index = b.integer_at(indices + position, dtype)
+    negative, moved = raw_index < 0, raw_index + limit
+    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {raw_index}")
     with b.when(b.compare("uge", wrapped, limit)):
-        b.note_bad_index(error, given, limit)
+        b.note_bad_index(error, raw_index, limit)
     with b.when(b.compare("ult", wrapped, limit)):
         yield wrapped
 
@@ -84,7 +84,11 @@ class _Elements:
         self.run: Number = 1 if is_single else b.entry(6)
 
     def take(
-        self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]
+        self,
+        x: Pointer,
+        indices: Pointer,
+        out: Pointer,
+        positions: tuple[Number, Number],
     ) -> None:
         """Compute out[i] = x[indices[i]], or x[indices[i], i] for longer runs.
 
@@ -92,28 +96,30 @@ class _Elements:
             x, indices, out: the addresses of a line.
             places: the range of i.
         """
-        b, (low, high) = self.b, places
+        b, (low, high) = self.b, positions
         if not self.is_near:
-            self._one_by_one(x, indices, out, places)
+            self._one_by_one(x, indices, out, positions)
             return
-        whole = b.whole_vectors(low, high, b.lanes)
-        with b.loop(low, whole, b.lanes) as first:
+        full = b.whole_vectors(low, high, b.lanes)
+        with b.loop(low, full, b.lanes) as first:
             numbers, are_valid = self._numbers(indices, first)
             with b.when(are_valid):
                 kind = MEMORY_TYPES[self.dtype]
-                found = b.gather_at(x, numbers, kind, self.dtype, None)
-                b.store(found, out, first, None)
+                elements = b.gather_at(x, numbers, kind, self.dtype, None)
+                b.store(elements, out, first, None)
             with b.when(b.opposite(are_valid)):
                 self._one_by_one(x, indices, out, (first, first + b.lanes))
-        self._one_by_one(x, indices, out, (whole, high))
+        self._one_by_one(x, indices, out, (full, high))
 
     def _numbers(self, indices: Pointer, first: Number) -> tuple[Value, Value]:
         """Return the positions for a vector of indices, and whether all are valid."""
         b, s = self.b, LLVMScalars(self.b)
-        given = b.load(indices, first, self.index_dtype, None)
+        raw_indices = b.load(indices, first, self.index_dtype, None)
         limit = s.cast(b.splat(self.limit), self.index_dtype)
-        zero = s.const(0, given)
-        index = s.select(s.less(given, zero), s.add(given, limit), given)
+        zero = s.const(0, raw_indices)
+        index = s.select(
+            s.less(raw_indices, zero), s.add(raw_indices, limit), raw_indices
+        )
         are_valid = s.logical_and(s.less_equal(zero, index), s.less(index, limit))
         numbers = s.cast(index, "int32")
         if self.run != 1:
@@ -123,11 +129,15 @@ class _Elements:
         return numbers, b.across_lanes("and", are_valid)
 
     def _one_by_one(
-        self, x: Pointer, indices: Pointer, out: Pointer, places: tuple[Number, Number]
+        self,
+        x: Pointer,
+        indices: Pointer,
+        out: Pointer,
+        positions: tuple[Number, Number],
     ) -> None:
         b, kind = self.b, self.index_dtype
         with (
-            b.loop(*places) as i,
+            b.loop(*positions) as i,
             valid_index(b, indices, i, kind, self.limit, self.error) as index,
         ):
             number = index if self.run == 1 else index * self.run + i

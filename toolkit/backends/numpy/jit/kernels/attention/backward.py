@@ -35,14 +35,14 @@ def emit_attention_grad(plan: AttentionPlan) -> Kernel:
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: AttentionWriter, visit: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, function: Visit) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = visit
+        self.visit = function
         areas = writer.areas(scratch(self.plan))
         self.queries, self.g, self.sums, self.weights, self.changes, *extras = areas
-        self.limits = Limits(writer, visit.bases, visit.first, extras)
+        self.limits = Limits(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
@@ -80,15 +80,15 @@ class _Block:
             for name in ("key", "value", "key_grad", "value_grad")
         }
         item, line = w.itemsize, w.line
-        for factor, other, area, features in (
+        for factor, right, area, features in (
             ("key", self.queries, self.weights, plan.features),
             ("value", self.g, self.changes, plan.value_features),
         ):
             strides = (steps[factor], item, line, line)
-            w.multiply(rows[factor], other, area, count, features, strides)
+            w.multiply(rows[factor], right, area, count, features, strides)
         self._change(start, count)
-        left = w.n["targets"] - self.visit.first
-        queries = b.least(left, plan.width)
+        remaining = w.n["targets"] - self.visit.first
+        queries = b.least(remaining, plan.width)
         for name, factor, area, features in (
             ("value_grad", "g", self.weights, plan.value_features),
             ("key_grad", "query", self.changes, plan.features),
@@ -128,18 +128,18 @@ class _Block:
         w, b = self.w, self.b
         logits = w.line_at(self.weights, key)
         logits, allowed = self.limits.apply(logits, start, key, causal)
-        found = w.line_at(self.changes, key)
+        products = w.line_at(self.changes, key)
         scale = b.constant(self.plan.scale, w.zero)
-        weights, changes = [], []
-        for j, (x, change) in enumerate(zip(logits, found, strict=True)):
+        weights, gradients = [], []
+        for j, (x, gradient) in enumerate(zip(logits, products, strict=True)):
             weight = w.exponential(b.binary("fsub", x, self.peaks[j]))
             weight = b.binary("fmul", weight, self.inverses[j])
-            change = b.binary("fsub", change, self.deltas[j])
-            change = b.binary("fmul", b.binary("fmul", weight, change), scale)
+            gradient = b.binary("fsub", gradient, self.deltas[j])
+            gradient = b.binary("fmul", b.binary("fmul", weight, gradient), scale)
             if allowed is not None:
-                change = b.select(allowed[j], change, w.zero)
+                gradient = b.select(allowed[j], gradient, w.zero)
             weights.append(weight)
-            changes.append(change)
+            gradients.append(gradient)
         w.put_line(weights, self.weights, key)
-        w.put_line(changes, self.changes, key)
+        w.put_line(gradients, self.changes, key)
         return []

@@ -40,14 +40,14 @@ def emit_attention(plan: AttentionPlan) -> Kernel:
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: AttentionWriter, visit: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, function: Visit) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = visit
+        self.visit = function
         areas = writer.areas(scratch(self.plan))
         self.queries, self.sums, self.factors, self.logits, *extras = areas
-        self.limits = Limits(writer, visit.bases, visit.first, extras)
+        self.limits = Limits(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
@@ -131,11 +131,11 @@ class _Block:
         limits.prepare(start, count)
         free = self.visit.free_keys(self.b, start, count)
 
-        def limited(key: Number, found: list[Value], causal: bool) -> list[Value]:
+        def limited(key: Number, maxima: list[Value], causal: bool) -> list[Value]:
             logits = w.line_at(self.logits, key)
             logits, _ = limits.apply(logits, start, key, causal)
             w.put_line(logits, self.logits, key)
-            return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
+            return [w.larger(x, y) for x, y in zip(logits, maxima, strict=True)]
 
         if limits.any:
             peaks = w.each_key(0, free, peaks, partial(limited, causal=False))
@@ -148,23 +148,23 @@ class _Block:
     def _plain_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:
         w, b = self.w, self.b
 
-        def body(key: Number, found: list[Value]) -> list[Value]:
+        def body(key: Number, maxima: list[Value]) -> list[Value]:
             logits = w.line_at(self.logits, key)
-            return [w.larger(x, y) for x, y in zip(logits, found, strict=True)]
+            return [w.larger(x, y) for x, y in zip(logits, maxima, strict=True)]
 
-        whole = count & -_UNROLL
-        with b.accumulate(0, whole, _UNROLL, peaks * _UNROLL) as iteration:
-            found: list[Value] = []
+        full = count & -_UNROLL
+        with b.accumulate(0, full, _UNROLL, peaks * _UNROLL) as iteration:
+            maxima: list[Value] = []
             for i in range(_UNROLL):
-                part = iteration.values[i * VECTORS : (i + 1) * VECTORS]
-                found += body(iteration.index + i, part)
-            iteration.next(found)
-        found = iteration.values
-        while len(found) > VECTORS:
-            half = len(found) // 2
-            pairs = zip(found[:half], found[half:], strict=True)
-            found = [w.larger(x, y) for x, y in pairs]
-        return w.each_key(whole, count, found, body)
+                chunk = iteration.values[i * VECTORS : (i + 1) * VECTORS]
+                maxima += body(iteration.index + i, chunk)
+            iteration.next(maxima)
+        maxima = iteration.values
+        while len(maxima) > VECTORS:
+            half = len(maxima) // 2
+            pairs = zip(maxima[:half], maxima[half:], strict=True)
+            maxima = [w.larger(x, y) for x, y in pairs]
+        return w.each_key(full, count, maxima, body)
 
     def _weigh(
         self, count: Number, peaks: list[Value], totals: list[Value]
@@ -172,11 +172,11 @@ class _Block:
         """Replace logits by weights, and return the sums of weights."""
         w, b = self.w, self.b
 
-        def body(key: Number, found: list[Value]) -> list[Value]:
+        def body(key: Number, sums: list[Value]) -> list[Value]:
             logits = w.line_at(self.logits, key)
             pairs = zip(logits, peaks, strict=True)
             weights = [w.exponential(b.binary("fsub", x, y)) for x, y in pairs]
             w.put_line(weights, self.logits, key)
-            return [b.binary("fadd", x, y) for x, y in zip(found, weights, strict=True)]
+            return [b.binary("fadd", x, y) for x, y in zip(sums, weights, strict=True)]
 
         return w.each_key(0, count, totals, body)

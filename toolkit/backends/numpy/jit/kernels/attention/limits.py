@@ -61,9 +61,9 @@ class Limits:
         w, b = self.w, self.b
         base = self.bases[extra.name] + start * w.steps[extra.name]
         row = w.strides[extra.name].row
-        with b.loop(0, VECTORS) as part:
-            rows = w.rows(base, row, part * w.plan.lanes + self.first)
-            lines = self.areas[extra.name] + part * w.vector_bytes
+        with b.loop(0, VECTORS) as vector:
+            rows = w.rows(base, row, vector * w.plan.lanes + self.first)
+            lines = self.areas[extra.name] + vector * w.vector_bytes
             with b.loop(0, count, COLUMNS) as key:
                 for j, value in enumerate(
                     transposed_quads(b, self._quads(extra, rows, key, count))
@@ -77,19 +77,19 @@ class Limits:
         w, b, step = self.w, self.b, self.w.steps[extra.name]
         if extra.layout == "next":
             mask = quad_mask(b, count - key)
-            places = [row + key * step for row in rows]
-            found = [load_quad(b, place, extra.dtype, mask) for place in places]
+            addresses = [row + key * step for row in rows]
+            quads = [load_quad(b, address, extra.dtype, mask) for address in addresses]
         else:
             last = count - 1
             numbers = [b.least(key + i, last) for i in range(COLUMNS)]
             offsets = [number * step for number in numbers]
-            found = [
+            quads = [
                 gather_quad(b, [row + offset for offset in offsets], extra.dtype)
                 for row in rows
             ]
         if extra.dtype != "bool":
-            return found
-        return [b.convert("uitofp", x, w.dtype) for x in found]
+            return quads
+        return [b.convert("uitofp", x, w.dtype) for x in quads]
 
     def _number(self, number: float) -> Value:
         return self.b.constant(number, self.w.zero)
@@ -105,36 +105,36 @@ class Limits:
                 block.
             causal: whether the key may come after a query.
         """
-        b, found = self.b, list(logits)
+        b, result = self.b, list(logits)
         number = start + key
         allowed: list[Value] | None = None
         for extra in self.w.plan.extras:
             values = self._values(extra, key, number)
             if extra.name == "bias":
-                found = [
-                    b.binary("fadd", x, y) for x, y in zip(found, values, strict=True)
+                result = [
+                    b.binary("fadd", x, y) for x, y in zip(result, values, strict=True)
                 ]
             else:
                 allowed = values
         if causal:
             splat = b.splat(b.int64(number))
-            seen = [b.binary("icmp sle", splat, q, "bool") for q in self.queries]
+            visible = [b.binary("icmp sle", splat, q, "bool") for q in self.queries]
             if allowed is not None:
-                seen = [
-                    b.binary("and", x, y) for x, y in zip(seen, allowed, strict=True)
+                visible = [
+                    b.binary("and", x, y) for x, y in zip(visible, allowed, strict=True)
                 ]
-            allowed = seen
+            allowed = visible
         if allowed is not None:
             masked = self._number(MASKED)
-            pairs = zip(allowed, found, strict=True)
-            found = [b.select(condition, x, masked) for condition, x in pairs]
-        return found, allowed
+            pairs = zip(allowed, result, strict=True)
+            result = [b.select(condition, x, masked) for condition, x in pairs]
+        return result, allowed
 
     def _values(self, extra: Extra, key: Number, number: Number) -> list[Value]:
         w, b = self.w, self.b
         if extra.layout == "one":
-            place = self.bases[extra.name] + number * w.steps[extra.name]
-            return [b.splat(w.b.scalar(place, extra.dtype))] * VECTORS
+            address = self.bases[extra.name] + number * w.steps[extra.name]
+            return [b.splat(w.b.scalar(address, extra.dtype))] * VECTORS
         values = w.line_at(self.areas[extra.name], key)
         if extra.dtype == "bool":
             return [b.binary("fcmp one", x, w.zero, "bool") for x in values]

@@ -196,18 +196,18 @@ class _Lowering:
         return Lowered((call,), tasks * numbers.scratch)
 
     def _numbers(self, plan: AttentionPlan, lines: int, may_split: bool) -> Numbers:
-        parts = 1 if self.batch >= _LEAST_UNITS else max(1, self.key_heads)
+        head_groups = 1 if self.batch >= _LEAST_UNITS else max(1, self.key_heads)
         blocks = -(-self.targets // plan.width)
         pieces = 1
         if may_split:
-            pieces = min(blocks, -(-_LEAST_UNITS // max(1, self.batch * parts)))
+            pieces = min(blocks, -(-_LEAST_UNITS // max(1, self.batch * head_groups)))
         piece = plan.width * -(-blocks // max(1, pieces))
         return Numbers(
             targets=self.targets,
             sources=self.sources,
             group=self.query_heads // max(1, self.key_heads),
-            parts=parts,
-            heads=self.key_heads // parts,
+            parts=head_groups,
+            heads=self.key_heads // head_groups,
             pieces=max(1, -(-self.targets // max(1, piece))),
             piece=piece,
             scratch=self._scratch(plan, lines),
@@ -223,18 +223,18 @@ class _Lowering:
 
     def _table(self) -> list[int]:
         """Return the strides along batch, heads and rows, then along sources."""
-        found, steps = [], []
+        table, steps = [], []
         for name in self.names:
             strides = self._strides(name)
             if name in ("bias", "mask"):
                 steps.append(strides[3])
             if len(strides) == 4 and name not in ("bias", "mask"):
                 strides[1], strides[2] = strides[2], strides[1]
-            found += strides[:3]
-        return [*found, *steps]
+            table += strides[:3]
+        return [*table, *steps]
 
     def _by_rows(self) -> frozenset[Reference]:
         """Return the arrays that are partitioned along the batch."""
         pairs = zip(self.names, self.references, strict=True)
-        found = {ref for name, ref in pairs if self._strides(name)[0]}
-        return frozenset({*found, ("work", 0)})
+        references = {ref for name, ref in pairs if self._strides(name)[0]}
+        return frozenset({*references, ("work", 0)})

@@ -54,9 +54,9 @@ def product_function(
         masks[-1] = constant_mask(tail, lanes)
     first: Number = 0
     for height in heights():
-        left = w.b.parameter("rows") - first
-        whole = left // height * height
-        end = first + whole
+        remaining = w.b.parameter("rows") - first
+        full = remaining // height * height
+        end = first + full
         with w.b.loop(first, end, height) as row:
             _tile(w, row, height, masks)
         first = end
@@ -70,17 +70,17 @@ def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> N
     a = b.pointer_parameter("a") + row * b.parameter("a_row")
     c = b.pointer_parameter("c") + row * b.parameter("c_row")
     rows = [c + i * w.b.parameter("c_row") for i in range(height)]
-    places = [
-        (place + j * w.vector_bytes, mask)
-        for place in rows
+    destinations = [
+        (address + j * w.vector_bytes, mask)
+        for address in rows
         for j, mask in enumerate(masks)
     ]
-    zeros = [w.zero] * len(places)
+    zeros = [w.zero] * len(destinations)
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as iteration:
-        iteration.next([w.vector(place, mask) for place, mask in places])
+        iteration.next([w.vector(address, mask) for address, mask in destinations])
     sums = _sums(w, a, height, masks, iteration.values)
-    for value, (place, mask) in zip(sums, places, strict=True):
-        w.put(value, place, mask)
+    for value, (address, mask) in zip(sums, destinations, strict=True):
+        w.put(value, address, mask)
 
 
 def _sums(
@@ -103,10 +103,10 @@ def _sums(
         pointers = [first + a_offset for first in firsts]
         for i in range(height):
             pointer, r = pointers[i // _ROWS_PER_POINTER], i % _ROWS_PER_POINTER
-            place = (
+            address = (
                 (pointer + third) if r == 3 else (pointer + r * b.parameter("a_row"))
             )
-            x = b.splat(w.b.scalar(place, w.dtype))
+            x = b.splat(w.b.scalar(address, w.dtype))
             for j, y in enumerate(ys):
                 k = i * len(ys) + j
                 sums[k] = b.intrinsic("fma", x, y, sums[k])

@@ -29,8 +29,8 @@ def emit_single(plan: AttentionPlan) -> Kernel:
     w = AttentionWriter(plan, operands(plan))
     b, heads = w.b, w.n["heads"] * w.n["group"]
     with b.loop(b.low, b.high) as unit:
-        rest, target = b.split(unit, w.n["targets"])
-        _Query(w, *b.split(rest, heads), target).emit()
+        batch_head, target = b.split(unit, w.n["targets"])
+        _Query(w, *b.split(batch_head, heads), target).emit()
     return b
 
 
@@ -43,14 +43,14 @@ class _Query:
         self.w, self.b, self.plan = writer, writer.b, writer.plan
         self.target = target
         self.sources = writer.n["sources"]
-        own = {"key", "value"}
+        per_key_head = {"key", "value"}
         self.bases = {
             name: writer.of_head(
-                name, batch, head // writer.n["group"] if name in own else head
+                name, batch, head // writer.n["group"] if name in per_key_head else head
             )
             for name in writer.pointers
         }
-        for name in self.bases.keys() - own:
+        for name in self.bases.keys() - per_key_head:
             self.bases[name] = self.bases[name] + target * writer.strides[name].row
         self.logits = writer.scratch
 
@@ -63,9 +63,9 @@ class _Query:
             iteration.next([w.larger(iteration.values[0], logits)])
         peak = b.splat(self._across(iteration.values[0], w.larger))
         with b.accumulate(0, self.sources, b.lanes, [w.zero]) as iteration:
-            place = self._at(iteration.index)
-            weights = w.exponential(b.binary("fsub", w.vector(place), peak))
-            w.put(weights, place)
+            address = self._at(iteration.index)
+            weights = w.exponential(b.binary("fsub", w.vector(address), peak))
+            w.put(weights, address)
             iteration.next([b.binary("fadd", iteration.values[0], weights)])
         total = self._across(iteration.values[0], self._sum)
         b.put_scalar(b.first_lane(peak), self.bases["peak"])
@@ -115,27 +115,27 @@ class _Query:
                 keys = self._features(row, self.plan.features)
                 for x, y in zip(query, keys, strict=True):
                     total = b.intrinsic("fma", x, y, total)
-                found = self._across(total, self._sum)
-                b.put_scalar(found, self._at(start + first + i))
+                dot = self._across(total, self._sum)
+                b.put_scalar(dot, self._at(start + first + i))
 
     def _allowed(self, start: Number, exist: Mask) -> Mask:
         """Return the mask of the allowed keys of a vector. None allows all."""
-        b, found = self.b, None
+        b, allowed = self.b, None
         for extra in self.plan.extras:
             if extra.name == "mask":
-                found = self._extra(extra, start, exist)
+                allowed = self._extra(extra, start, exist)
         if self.plan.causal:
             earlier = b.first_lanes(self.target + 1 - start)
-            found = earlier if found is None else b.binary("and", found, earlier)
-        return found
+            allowed = earlier if allowed is None else b.binary("and", allowed, earlier)
+        return allowed
 
     def _extra(self, extra: Extra, start: Number, exist: Mask) -> Value:
         """Return a vector of the bias or the mask."""
         b, step = self.b, self.w.steps[extra.name]
-        place = self.bases[extra.name] + start * step
+        address = self.bases[extra.name] + start * step
         if extra.layout == "next":
-            return b.load(place, 0, extra.dtype, exist)
-        return b.gather(place, step, 0, extra.dtype, exist)
+            return b.load(address, 0, extra.dtype, exist)
+        return b.gather(address, step, 0, extra.dtype, exist)
 
     # --- the mean ---------------------------------------------------------------------
 
@@ -146,8 +146,8 @@ class _Query:
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
             weights = w.vector(self._at(blocks.index))
             weighs = b.binary("fcmp une", weights, w.zero, "bool")
-            left = b.least(self.sources - blocks.index, b.lanes)
-            end = b.choose(self._any(weighs), left, 0)
+            remaining = b.least(self.sources - blocks.index, b.lanes)
+            end = b.choose(self._any(weighs), remaining, 0)
             with b.accumulate(0, end, _ROWS, blocks.values) as rows:
                 first = blocks.index + rows.index
                 sums = rows.values
@@ -159,8 +159,8 @@ class _Query:
             blocks.next(rows.values)
         for i, value in enumerate(blocks.values):
             mask = b.existing(min(b.lanes, count - i * b.lanes))
-            place = self.bases["out"] + i * w.vector_bytes
-            w.put(b.binary("fdiv", value, total), place, mask)
+            address = self.bases["out"] + i * w.vector_bytes
+            w.put(b.binary("fdiv", value, total), address, mask)
 
     # --- rows -------------------------------------------------------------------------
 
@@ -173,13 +173,13 @@ class _Query:
         numbers = (b.least(first + i, self.sources - 1) for i in range(_ROWS))
         return [self.bases[name] + number * step for number in numbers]
 
-    def _features(self, place: Pointer, count: int) -> list[Value]:
+    def _features(self, address: Pointer, count: int) -> list[Value]:
         """Return the vectors of a row. Lanes after the last feature are 0."""
-        b, found = self.b, []
+        b, vectors = self.b, []
         for start in range(0, count, b.lanes):
             mask = b.existing(min(b.lanes, count - start))
-            found.append(self.w.vector(place + start * self.w.itemsize, mask))
-        return found
+            vectors.append(self.w.vector(address + start * self.w.itemsize, mask))
+        return vectors
 
     def _any(self, lanes: Value) -> Value:
         """Return whether any lane is true."""
@@ -194,8 +194,8 @@ class _Query:
         """Reduce a vector to a scalar by a tree of shuffles."""
         b, step = self.b, self.b.lanes // 2
         while step:
-            chosen: Sequence[int] = [(i + step) % b.lanes for i in range(b.lanes)]
-            value = join(value, b.shuffled(value, value, chosen))
+            lanes: Sequence[int] = [(i + step) % b.lanes for i in range(b.lanes)]
+            value = join(value, b.shuffled(value, value, lanes))
             step //= 2
         return b.first_lane(value)
 

@@ -25,67 +25,67 @@ def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
     # Each group of four lanes holds a 4 x 4 square.
     low, high = _picked(quarter, (0, 4, 1, 5)), _picked(quarter, (2, 6, 3, 7))
     first, second = _picked(quarter, (0, 1, 4, 5)), _picked(quarter, (2, 3, 6, 7))
-    found = []
-    for chosen in (low, high):
-        x = b.shuffled(rows[0], rows[1], chosen)
-        y = b.shuffled(rows[2], rows[3], chosen)
-        found += [b.shuffled(x, y, first), b.shuffled(x, y, second)]
-    return found
+    columns = []
+    for pattern in (low, high):
+        x = b.shuffled(rows[0], rows[1], pattern)
+        y = b.shuffled(rows[2], rows[3], pattern)
+        columns += [b.shuffled(x, y, first), b.shuffled(x, y, second)]
+    return columns
 
 
-def _picked(groups: int, chosen: Sequence[int]) -> list[int]:
+def _picked(groups: int, pattern: Sequence[int]) -> list[int]:
     """Return lanes of two vectors, chosen in the same way from each group of four."""
     lanes = groups * COLUMNS
     return [
         COLUMNS * group + i % COLUMNS + (lanes if i >= COLUMNS else 0)
         for group in range(groups)
-        for i in chosen
+        for i in pattern
     ]
 
 
-def _joined(b: Kernel, parts: Sequence[Value]) -> Value:
+def _joined(b: Kernel, short_vectors: Sequence[Value]) -> Value:
     """Return the concatenation of short vectors."""
-    found = list(parts)
-    while len(found) > 1:
-        numbers = range(2 * found[0].lanes)
-        found = [
+    vectors = list(short_vectors)
+    while len(vectors) > 1:
+        numbers = range(2 * vectors[0].lanes)
+        vectors = [
             b.shuffled(x, y, numbers)
-            for x, y in zip(found[::2], found[1::2], strict=True)
+            for x, y in zip(vectors[::2], vectors[1::2], strict=True)
         ]
-    return found[0]
+    return vectors[0]
 
 
-def load_quad(b: Kernel, place: Pointer, dtype: str, mask: Mask = None) -> Value:
+def load_quad(b: Kernel, address: Pointer, dtype: str, mask: Mask = None) -> Value:
     """Load four contiguous numbers, zeros outside the mask, booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
     size = dtypes.itemsize(dtype)
     vector = f"<{COLUMNS} x {kind}>"
     if mask is None:
-        text = f"load {vector}, ptr {place}, align {size}"
+        text = f"load {vector}, ptr {address}, align {size}"
         return b.let(text, stored, COLUMNS)
     letter = "f" if dtypes.is_float(dtype) else "i"
     name = f"@llvm.masked.load.v{COLUMNS}{letter}{8 * size}.p0"
     bits = f"<{COLUMNS} x i1>"
     b.declarations.add(f"declare {vector} {name}(ptr, i32, {bits}, {vector})")
     text = (
-        f"call {vector} {name}(ptr {place}, i32 {size}, {bits} {mask}, "
+        f"call {vector} {name}(ptr {address}, i32 {size}, {bits} {mask}, "
         f"{vector} zeroinitializer)"
     )
     return b.let(text, stored, COLUMNS)
 
 
-def gather_quad(b: Kernel, places: Sequence[Pointer], dtype: str) -> Value:
+def gather_quad(b: Kernel, addresses: Sequence[Pointer], dtype: str) -> Value:
     """Load four numbers from any addresses, booleans as bytes."""
     kind, stored = MEMORY_TYPES[dtype], "int8" if dtype == "bool" else dtype
-    found = Value("poison", stored, COLUMNS)
-    for i, place in enumerate(places):
-        number = b.let(f"load {kind}, ptr {place}", stored)
+    quad = Value("poison", stored, COLUMNS)
+    for i, address in enumerate(addresses):
+        number = b.let(f"load {kind}, ptr {address}", stored)
         text = (
-            f"insertelement <{COLUMNS} x {kind}> {found.text}, "
+            f"insertelement <{COLUMNS} x {kind}> {quad.text}, "
             f"{kind} {number.text}, i64 {i}"
         )
-        found = b.let(text, stored, COLUMNS)
-    return found
+        quad = b.let(text, stored, COLUMNS)
+    return quad
 
 
 def quad_mask(b: Kernel, count: Number) -> Value:

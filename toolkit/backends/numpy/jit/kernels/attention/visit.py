@@ -58,8 +58,8 @@ class Visit:
         """Return the number of keys in a block that all queries attend to."""
         if not self.plan.causal:
             return count
-        seen = self.first + 1 - start
-        return b.most(b.least(seen, count), 0)
+        visible = self.first + 1 - start
+        return b.most(b.least(visible, count), 0)
 
 
 def emit_visit(
@@ -79,15 +79,15 @@ def emit_visit(
         sums: the arrays to which all blocks of a key head add.
     """
     inner = AttentionWriter(plan, operands)
-    visit = Visit(plan, operands, inner.b)
-    block(inner, visit).emit()
-    text = inner.b.function("block", visit.parameters)
+    function = Visit(plan, operands, inner.b)
+    block(inner, function).emit()
+    text = inner.b.function("block", function.parameters)
     w = AttentionWriter(plan, operands)
     w.b.declarations |= {
         *inner.b.declarations,
         text.replace("define", "define internal", 1),
     }
-    _Heads(w, visit, lines, sums).emit()
+    _Heads(w, function, lines, sums).emit()
     return w.b
 
 
@@ -95,28 +95,28 @@ class _Heads:
     """Emits the loops."""
 
     def __init__(
-        self, writer: AttentionWriter, visit: Visit, lines: int, sums: Sequence[str]
+        self, writer: AttentionWriter, function: Visit, lines: int, sums: Sequence[str]
     ) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = visit
+        self.visit = function
         self.sums = sums
         # The addresses of the packed rows of `PACKED`, in order.
         self.places: dict[str, Pointer] = {}
-        *_, place = writer.areas([lines, 0])
+        *_, address = writer.areas([lines, 0])
         for name in PACKED if self.plan.packed else ():
-            self.places[name] = place
+            self.places[name] = address
             size = self.plan.features_of(name) * writer.itemsize
-            place = place + writer.n["sources"] * size
+            address = address + writer.n["sources"] * size
 
     def emit(self) -> None:
         b, n, w = self.b, self.w.n, self.w
         with b.loop(b.low, b.high) as unit:
-            rest, piece = w.b.split(unit, n["pieces"])
-            batch, part = w.b.split(rest, n["parts"])
+            batch_group, piece = w.b.split(unit, n["pieces"])
+            batch, head_group = w.b.split(batch_group, n["parts"])
             targets = w.b.part(piece, n["piece"], n["targets"])
-            first = part * n["heads"]
+            first = head_group * n["heads"]
             with b.loop(first, first + n["heads"]) as key_head:
                 self._group(batch, key_head, targets)
 
@@ -124,17 +124,19 @@ class _Heads:
         """Emit the loop over the query heads of a key head."""
         b, n, w = self.b, self.w.n, self.w
         names = [name for name in self.visit.bases if name in PACKED]
-        places = {name: w.of_head(name, batch, key_head) for name in names}
-        found = {name: self.places.get(name, place) for name, place in places.items()}
+        addresses = {name: w.of_head(name, batch, key_head) for name in names}
+        rows = {
+            name: self.places.get(name, address) for name, address in addresses.items()
+        }
         for name in names:
             if name in self.sums:
-                self._fill(name, found[name], None)
+                self._fill(name, rows[name], None)
             elif name in self.places:
-                self._fill(name, found[name], places[name])
+                self._fill(name, rows[name], addresses[name])
         with b.loop(0, n["group"]) as member:
             head = key_head * n["group"] + member
             bases = [
-                found.get(name) or w.of_head(name, batch, head)
+                rows.get(name) or w.of_head(name, batch, head)
                 for name in self.visit.bases
             ]
             with b.loop(*targets, self.plan.width) as first:
@@ -142,7 +144,7 @@ class _Heads:
         for name in self.sums:
             if name in self.places:
                 step = w.strides[name].row
-                self._copy(name, found[name], w.step_of(name), places[name], step)
+                self._copy(name, rows[name], w.step_of(name), addresses[name], step)
 
     def _fill(self, name: str, target: Pointer, source: Pointer | None) -> None:
         """Pack the rows of a head, or set the sums to 0."""

@@ -160,11 +160,11 @@ class AttentionWriter(MatrixWriter):
         """Return the numbers of the queries of a block that starts at `first`."""
         b = self.b
         start = b.splat(b.int64(first))
-        found = [b.binary("add", start, b.lane_numbers("int64"))]
+        numbers = [b.binary("add", start, b.lane_numbers("int64"))]
         for _ in range(VECTORS - 1):
-            step = b.constant(b.lanes, found[-1])
-            found.append(b.binary("add", found[-1], step))
-        return found
+            step = b.constant(b.lanes, numbers[-1])
+            numbers.append(b.binary("add", numbers[-1], step))
+        return numbers
 
     # --- products ---------------------------------------------------------------------
 
@@ -234,19 +234,21 @@ class AttentionWriter(MatrixWriter):
     ) -> None:
         """Transpose rows of queries: line j has feature j of each, times `scale`."""
         b = self.b
-        with b.loop(0, VECTORS) as part:
-            rows = self.rows(source, step, part * self.plan.lanes + first)
-            lines = target + part * self.vector_bytes
+        with b.loop(0, VECTORS) as vector:
+            rows = self.rows(source, step, vector * self.plan.lanes + first)
+            lines = target + vector * self.vector_bytes
             for low, high, mask in _ranges(columns, COLUMNS):
                 with b.loop(low, high, COLUMNS) as column:
                     offset = column * self.itemsize
-                    places = [row + offset for row in rows]
-                    quads = [load_quad(b, place, self.dtype, mask) for place in places]
-                    found = transposed_quads(b, quads)[
+                    addresses = [row + offset for row in rows]
+                    quads = [
+                        load_quad(b, address, self.dtype, mask) for address in addresses
+                    ]
+                    vectors = transposed_quads(b, quads)[
                         : columns % COLUMNS if mask else None
                     ]
                     line = lines + column * self.line
-                    for j, value in enumerate(found):
+                    for j, value in enumerate(vectors):
                         if scale != 1.0:
                             value = b.binary("fmul", value, b.constant(scale, value))
                         self.put(value, line + j * self.line)
@@ -266,23 +268,23 @@ class AttentionWriter(MatrixWriter):
         last = b.least(count, self.plan.width) - 1
         base = target + first * step
         for low, high, mask in _ranges(columns, lanes):
-            kept = columns % lanes if mask else lanes
+            valid = columns % lanes if mask else lanes
             with b.loop(low, high, lanes) as column:
                 line = source + column * self.line
-                lines = [line + min(i, kept - 1) * self.line for i in range(lanes)]
+                lines = [line + min(i, valid - 1) * self.line for i in range(lanes)]
                 rows = base + column * self.itemsize
                 with b.loop(0, last + 1, COLUMNS) as query:
                     offset = query * self.itemsize
-                    places = [line + offset for line in lines]
-                    quads = [load_quad(b, place, self.dtype) for place in places]
-                    found = list(enumerate(transposed_quads(b, quads)))
+                    addresses = [line + offset for line in lines]
+                    quads = [load_quad(b, address, self.dtype) for address in addresses]
+                    vectors = list(enumerate(transposed_quads(b, quads)))
                     # Queries after the last one write to its row, before the last one
                     # does.
-                    for j, value in reversed(found):
+                    for j, value in reversed(vectors):
                         number = b.least(query + j, last)
                         if factors is not None:
-                            place = factors + number * self.itemsize
-                            factor = b.splat(self.b.scalar(place, self.dtype))
+                            address = factors + number * self.itemsize
+                            factor = b.splat(self.b.scalar(address, self.dtype))
                             value = b.binary("fmul", value, factor)
                         self.put(value, rows + number * step, mask)
 
@@ -298,14 +300,14 @@ class AttentionWriter(MatrixWriter):
     def load_rows(self, name: str, base: Pointer, first: Number) -> list[Value]:
         """Load the numbers of a block's rows, zeros after the last row."""
         step = self.strides[name].row
-        found = []
+        vectors = []
         for j, mask in enumerate(self._row_masks(first)):
             number = first + j * self.plan.lanes
             if name in self.plan.rows_apart:
-                found.append(self.b.gather(base, step, number, self.dtype, mask))
+                vectors.append(self.b.gather(base, step, number, self.dtype, mask))
             else:
-                found.append(self.b.load(base, number, self.dtype, mask))
-        return found
+                vectors.append(self.b.load(base, number, self.dtype, mask))
+        return vectors
 
     def store_rows(self, values: Sequence[Value], base: Pointer, first: Number) -> None:
         """Store numbers of a block's rows contiguously."""
@@ -332,19 +334,19 @@ class AttentionWriter(MatrixWriter):
 
     def line_at(self, area: Pointer, key: Number) -> list[Value]:
         """Load the vectors of a line."""
-        place = area + key * self.line
-        return [self.vector(place + j * self.vector_bytes) for j in range(VECTORS)]
+        address = area + key * self.line
+        return [self.vector(address + j * self.vector_bytes) for j in range(VECTORS)]
 
     def put_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
         """Store a line."""
-        place = area + key * self.line
+        address = area + key * self.line
         for j, value in enumerate(values):
-            self.put(value, place + j * self.vector_bytes)
+            self.put(value, address + j * self.vector_bytes)
 
     def exponential(self, x: Value) -> Value:
         """Return e**x for x <= 0."""
-        least = self.b.constant(_LEAST[self.dtype], x)
-        small = self.b.binary("fcmp olt", x, least, "bool")
+        limit = self.b.constant(_LEAST[self.dtype], x)
+        small = self.b.binary("fcmp olt", x, limit, "bool")
         zero = self.b.constant(0.0, x)
         return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
 
@@ -355,10 +357,10 @@ class AttentionWriter(MatrixWriter):
 
 def _ranges(columns: int, step: int) -> list[tuple[int, int, Mask]]:
     """Return the range of whole steps and the remainder, with its mask."""
-    whole, rest = columns - columns % step, columns % step
-    found: list[tuple[int, int, Mask]] = []
-    if whole:
-        found.append((0, whole, None))
-    if rest:
-        found.append((whole, columns, constant_mask(rest, step)))
-    return found
+    full, remainder = columns - columns % step, columns % step
+    ranges: list[tuple[int, int, Mask]] = []
+    if full:
+        ranges.append((0, full, None))
+    if remainder:
+        ranges.append((full, columns, constant_mask(remainder, step)))
+    return ranges

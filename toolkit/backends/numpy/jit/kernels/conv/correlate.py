@@ -87,9 +87,9 @@ class _Correlation(ConvolutionWriter):
         """Emit the loop nest."""
         self._nest(self.plan.order, self.start)
 
-    def _nest(self, order: tuple[str, ...], place: _Place) -> None:
+    def _nest(self, order: tuple[str, ...], state: _Place) -> None:
         if not order:
-            self._tiles(place)
+            self._tiles(state)
             return
         loops = {
             "parts": self._parts,
@@ -97,34 +97,34 @@ class _Correlation(ConvolutionWriter):
             "panels": self._panels,
             "rows": self._rows,
         }
-        for inner in loops[order[0]](place):
+        for inner in loops[order[0]](state):
             self._nest(order[1:], inner)
 
     # --- loops ------------------------------------------------------------------------
 
-    def _images(self, place: _Place) -> Iterator[_Place]:
+    def _images(self, state: _Place) -> Iterator[_Place]:
         b = self.b
         with b.loop(b.low, b.high) as row:
             number = row // self.strips
             start = number * self.image
-            x = place.x + start
+            x = state.x + start
             strip = row % self.strips
-            yield replace(place, x=x, element=number, strip=strip)
+            yield replace(state, x=x, element=number, strip=strip)
 
-    def _parts(self, place: _Place) -> Iterator[_Place]:
+    def _parts(self, state: _Place) -> Iterator[_Place]:
         """Loop over the parts of the panels."""
         b = self.b
-        with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as part:
-            yield replace(place, strip=part)
+        with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as strip:
+            yield replace(state, strip=strip)
 
-    def _part_images(self, place: _Place) -> Iterator[_Place]:
+    def _part_images(self, state: _Place) -> Iterator[_Place]:
         """Loop over the images of a part."""
-        b, first = self.b, place.strip * self.images
+        b, first = self.b, state.strip * self.images
         low, high = b.most(0, b.low - first), b.least(self.images, b.high - first)
         with b.loop(low, high) as number:
-            yield replace(place, x=place.x + number * self.image, element=number)
+            yield replace(state, x=state.x + number * self.image, element=number)
 
-    def _each_panel(self, place: _Place, first: int, count: int) -> Any:
+    def _each_panel(self, state: _Place, first: int, count: int) -> Any:
         """Return a loop over `count` panels, or over the panels of the part.
 
         Args:
@@ -135,11 +135,11 @@ class _Correlation(ConvolutionWriter):
         if not self.plan.cuts_panels:
             return self.b.each(count)
         b, total = self.b, sum(panel.count for panel in self.plan.panels)
-        ends = place.strip, place.strip + 1
+        ends = state.strip, state.strip + 1
         low, high = (end * total // self.strips - first for end in ends)
         return b.loop(b.most(0, low), b.least(count, high))
 
-    def _panels(self, place: _Place) -> Iterator[_Place]:
+    def _panels(self, state: _Place) -> Iterator[_Place]:
         """Loop over the panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
@@ -147,12 +147,12 @@ class _Correlation(ConvolutionWriter):
         with self.b.each(at.blocks) as block:
             first = 0
             for panel in self.plan.panels:
-                with self._each_panel(place, first, panel.count) as index:
+                with self._each_panel(state, first, panel.count) as index:
                     column = index * (panel.vectors * lanes) + panel.first
-                    x = place.x + block * (at.depth * at.pitch)
-                    w = place.w + block * weights
+                    x = state.x + block * (at.depth * at.pitch)
+                    w = state.w + block * weights
                     yield replace(
-                        place,
+                        state,
                         x=x + self._inputs(column),
                         w=w + column * depth,
                         column=block * at.width + column,
@@ -168,38 +168,38 @@ class _Correlation(ConvolutionWriter):
         group = column // at.spread
         return group * at.depth
 
-    def _rows(self, place: _Place) -> Iterator[_Place]:
+    def _rows(self, state: _Place) -> Iterator[_Place]:
         """Loop over the positions of the outer axes of each correlation."""
         strips = 1 if self.plan.cuts_panels else self.strips
         for axes in self.plan.sweeps:
-            for outer in self._positions(axes[:-1], place, strips):
+            for outer in self._positions(axes[:-1], state, strips):
                 yield replace(outer, inner=axes[-1])
 
-    def _positions(self, axes: Axes, place: _Place, strips: Number) -> Iterator[_Place]:
+    def _positions(self, axes: Axes, state: _Place, strips: Number) -> Iterator[_Place]:
         if not axes:
-            yield place
+            yield state
             return
         b, axis = self.b, axes[0]
         low: Number = 0
         high: Number = axis.count
         if strips != 1:
             # The rows of the first axis are divided into strips.
-            ends = place.strip, place.strip + 1
+            ends = state.strip, state.strip + 1
             low, high = (end * axis.count // strips for end in ends)
         with b.loop(low, high) as position:
             base = position * axis.stride + axis.offset
             moved = replace(
-                place,
-                x=place.x + base * axis.pitch,
-                element=self._output(place, axis, position),
-                visible=(*place.visible, (axis, *self._visible(axis, base))),
+                state,
+                x=state.x + base * axis.pitch,
+                element=self._output(state, axis, position),
+                visible=(*state.visible, (axis, *self._visible(axis, base))),
             )
             yield from self._positions(axes[1:], moved, 1)
 
-    def _output(self, place: _Place, axis: Axis, position: Number) -> Number:
+    def _output(self, state: _Place, axis: Axis, position: Number) -> Number:
         """Return the index of an output pixel along one more axis."""
         output = position * axis.step + axis.start
-        return place.element * axis.out + output
+        return state.element * axis.out + output
 
     def _visible(self, axis: Axis, base: Number) -> Range:
         """Return `axis.visible` of a position whose first tap is at input `base`."""
@@ -213,61 +213,61 @@ class _Correlation(ConvolutionWriter):
 
     # --- tiles ------------------------------------------------------------------------
 
-    def _tiles(self, place: _Place) -> None:
+    def _tiles(self, state: _Place) -> None:
         """Compute all positions of the innermost axis."""
-        panel, axis = place.panel, place.inner
+        panel, axis = state.panel, state.inner
         assert panel and axis
         for tile in tiles(axis, self.plan.most_rows(panel)):
             if len(tile.segments) > MOST_SEGMENTS:
-                self._positions_of(tile, axis, place)
+                self._positions_of(tile, axis, state)
                 continue
             with self.b.each(tile.count) as index:
                 first = index * tile.size + tile.start
                 base = first * axis.stride + axis.offset
-                x = place.x + base * axis.pitch
-                element = self._output(place, axis, first)
-                self._tile(tile, axis, replace(place, x=x, element=element))
+                x = state.x + base * axis.pitch
+                element = self._output(state, axis, first)
+                self._tile(tile, axis, replace(state, x=x, element=element))
 
-    def _positions_of(self, tile: Tile, axis: Axis, place: _Place) -> None:
+    def _positions_of(self, tile: Tile, axis: Axis, state: _Place) -> None:
         """Compute a tile with many kinds of edges by position and tap."""
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
         with self.b.loop(tile.start, tile.start + tile.size) as position:
             base = position * axis.stride + axis.offset
             moved = replace(
-                place,
-                x=place.x + base * axis.pitch,
-                element=self._output(place, axis, position),
-                visible=(*place.visible, (axis, *self._visible(axis, base))),
+                state,
+                x=state.x + base * axis.pitch,
+                element=self._output(state, axis, position),
+                visible=(*state.visible, (axis, *self._visible(axis, base))),
             )
             self._tile(pixel, single, moved)
 
-    def _tile(self, tile: Tile, axis: Axis, place: _Place) -> None:
+    def _tile(self, tile: Tile, axis: Axis, state: _Place) -> None:
         """Sum a tile over all taps, and apply the epilogue."""
-        b, panel = self.b, place.panel
+        b, panel = self.b, state.panel
         assert panel
         zero = b.filled(0.0, self.dtype)
         sums = [zero] * (tile.size * panel.vectors)
         pitch = self.plan.channels.blocks * self.plan.channels.width
-        start = place.element * pitch + place.column
+        start = state.element * pitch + state.column
         dots = self.plan.channels.dots
-        live = [panel.vectors] if dots else panel.live(b.lanes)
+        lane_counts = [panel.vectors] if dots else panel.live(b.lanes)
         if self.epilogue.reads_elements:
             for row in range(tile.size):
                 element = start + row * axis.step * pitch
-                self.epilogue.prefetch(element, sum(live))
-        sums = self._taps(tile, axis, place, sums)
+                self.epilogue.prefetch(element, sum(lane_counts))
+        sums = self._taps(tile, axis, state, sums)
         if dots:
             rows = range(0, len(sums), panel.vectors)
             sums = [self._total(sums[k : k + panel.vectors]) for k in rows]
-        for j, count in enumerate(live):
-            column = place.column + j * b.lanes
+        for j, count in enumerate(lane_counts):
+            column = state.column + j * b.lanes
             bits = constant_mask(count, b.lanes)
             loaded = self.epilogue.columns(column, bits)
             for row in range(tile.size):
                 steps = row * axis.step * pitch + j * b.lanes
                 element = start + steps
-                value = sums[row * len(live) + j]
+                value = sums[row * len(lane_counts) + j]
                 self.epilogue.apply(value, element, column, bits, loaded)
 
     def _total(self, sums: list[Value]) -> Value:
@@ -285,29 +285,29 @@ class _Correlation(ConvolutionWriter):
         return result
 
     def _taps(
-        self, tile: Tile, axis: Axis, place: _Place, sums: list[Value], depth: int = 0
+        self, tile: Tile, axis: Axis, state: _Place, sums: list[Value], depth: int = 0
     ) -> list[Value]:
         """Loop over visible taps of outer axes, then add taps of the tile's axis."""
-        panel = place.panel
+        panel = state.panel
         assert panel
         below = prod(self.plan.taps[depth + 1 :])
         size = below * self.plan.channels.depth * panel.vectors * self.plan.lanes
-        if depth < len(place.visible):
-            outer, low, high = place.visible[depth]
-            w = place.w + outer.first * size
+        if depth < len(state.visible):
+            outer, low, high = state.visible[depth]
+            w = state.w + outer.first * size
             with self.b.accumulate(low, high, 1, sums) as iteration:
                 moved = replace(
-                    place,
-                    x=place.x + iteration.index * (outer.gap * outer.pitch),
+                    state,
+                    x=state.x + iteration.index * (outer.gap * outer.pitch),
                     w=w + iteration.index * (outer.every * size),
                 )
                 iteration.next(
                     self._taps(tile, axis, moved, iteration.values, depth + 1)
                 )
             return iteration.values
-        w = place.w + axis.first * size
+        w = state.w + axis.first * size
         plan = self.plan
         inner = Sums(self, plan.channels, panel, axis, plan.straight, plan.is_far)
         for segment in tile.segments:
-            sums = inner.add(segment, place.x, w, sums)
+            sums = inner.add(segment, state.x, w, sums)
         return sums

@@ -46,10 +46,15 @@ def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> C
     A group of few outputs would leave most lanes idle. Instead several groups share a
     vector, or the lanes hold the inputs of the only group.
     """
-    few = filters * 4 <= lanes and pitch == 1
-    if few and groups == 1 and depth and depth % lanes == 0:
+    is_narrow = filters * 4 <= lanes and pitch == 1
+    if is_narrow and groups == 1 and depth and depth % lanes == 0:
         return Channels(1, depth // lanes, filters, 0, lanes, dots=True)
-    if few and groups > 1 and lanes % filters == 0 and depth <= _MOST_SPREAD * filters:
+    if (
+        is_narrow
+        and groups > 1
+        and lanes % filters == 0
+        and depth <= _MOST_SPREAD * filters
+    ):
         return Channels(1, depth, groups * filters, filters, pitch)
     return Channels(groups, depth, filters, 0, pitch)
 
@@ -64,7 +69,7 @@ class Feed(ConvolutionWriter):
         if channels.spread:
             self.span = self.b.lanes // channels.spread * channels.depth
 
-    def load(self, x: Pointer, channel: int, live: Sequence[int]) -> list[Value]:
+    def load(self, x: Pointer, channel: int, lane_counts: Sequence[int]) -> list[Value]:
         """Return the factor for the weights of each vector of a panel.
 
         Args:
@@ -72,46 +77,46 @@ class Feed(ConvolutionWriter):
             channel: the input channel relative to it.
             live: the number of output channels of each vector.
         """
-        place = x + channel * self.channels.pitch
+        address = x + channel * self.channels.pitch
         if self.channels.dots:
-            return [self.b.load(place, 0, self.dtype, None)] * len(live)
+            return [self.b.load(address, 0, self.dtype, None)] * len(lane_counts)
         if not self.span:
-            scalar = self.b.scalar(place, self.dtype)
-            return [self.b.splat(scalar)] * len(live)
+            scalar = self.b.scalar(address, self.dtype)
+            return [self.b.splat(scalar)] * len(lane_counts)
         return [
             self._spread(x + j * self.span, channel, count)
-            for j, count in enumerate(live)
+            for j, count in enumerate(lane_counts)
         ]
 
-    def _spread(self, place: Pointer, channel: int, live: int) -> Value:
+    def _spread(self, address: Pointer, channel: int, lane_counts: int) -> Value:
         """Return the inputs of several groups, broadcast to their outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
-        wide = self._wide(place, -(-live // at.spread) * at.depth, span)
+        wide = self._wide(address, -(-lane_counts // at.spread) * at.depth, span)
         sources = [lane // at.spread * at.depth + channel for lane in range(lanes)]
         if sources == list(range(span)):
             return wide
-        chosen = ", ".join(f"i32 {source}" for source in sources)
+        indices = ", ".join(f"i32 {source}" for source in sources)
         return self.b.let(
             f"shufflevector {wide.type} {wide.text}, {wide.type} poison, "
-            f"<{lanes} x i32> <{chosen}>",
+            f"<{lanes} x i32> <{indices}>",
             self.dtype,
             lanes,
         )
 
-    def _wide(self, place: Pointer, live: int, span: int) -> Value:
+    def _wide(self, address: Pointer, lane_counts: int, span: int) -> Value:
         """Load the first `live` elements of a vector of `span`, then zeros."""
         size = dtypes.itemsize(self.dtype)
         vector = vector_type(MEMORY_TYPES[self.dtype], span)
-        bits = constant_mask(live, span)
+        bits = constant_mask(lane_counts, span)
         if bits is None:
             return self.b.let(
-                f"load {vector}, ptr {place}, align {size}", self.dtype, span
+                f"load {vector}, ptr {address}, align {size}", self.dtype, span
             )
         name, kind = f"@llvm.masked.load.v{span}f{8 * size}.p0", f"<{span} x i1>"
         self.b.declarations.add(f"declare {vector} {name}(ptr, i32, {kind}, {vector})")
         return self.b.let(
-            f"call {vector} {name}(ptr {place}, i32 {size}, {kind} {bits}, "
+            f"call {vector} {name}(ptr {address}, i32 {size}, {kind} {bits}, "
             f"{vector} zeroinitializer)",
             self.dtype,
             span,

@@ -94,16 +94,16 @@ Axes = tuple[Axis, ...]
 
 def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
     """Return the same windows on fewer axes: neighbouring axes of size 1 are merged."""
-    kept: list[Window] = []
+    merged: list[Window] = []
     for window in windows:
         if window.is_trivial and window.extent == 1:
             continue
-        if kept and _joins(kept[-1], window):
-            extent = kept[-1].extent * window.extent
-            kept[-1] = replace(window, extent=extent, out=extent)
+        if merged and _joins(merged[-1], window):
+            extent = merged[-1].extent * window.extent
+            merged[-1] = replace(window, extent=extent, out=extent)
         else:
-            kept.append(window)
-    return tuple(kept) or tuple(windows[-1:])
+            merged.append(window)
+    return tuple(merged) or tuple(windows[-1:])
 
 
 def _joins(outer: Window, inner: Window) -> bool:
@@ -114,7 +114,9 @@ def _joins(outer: Window, inner: Window) -> bool:
     return (outer.pitch, outer.step) == reach
 
 
-def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, ...]:
+def blocks(
+    windows: tuple[Window, ...], max_blocks: int, min_pixels: int
+) -> tuple[Window, ...]:
     """Return the windows of one trivial axis as blocks of pixels.
 
     An even number of blocks divides among threads.
@@ -127,10 +129,10 @@ def blocks(windows: tuple[Window, ...], most: int, least: int) -> tuple[Window, 
     (*outer, w) = windows
     if outer or not w.is_trivial:
         return windows
-    sizes = [w.extent // n for n in range(2, most + 1) if w.extent % n == 0]
-    enough = [n for n in sizes if n >= least]
-    even = [n for n in enough if w.extent // n % 2 == 0]
-    size = min(even or enough, default=w.extent)
+    sizes = [w.extent // n for n in range(2, max_blocks + 1) if w.extent % n == 0]
+    large = [n for n in sizes if n >= min_pixels]
+    even = [n for n in large if w.extent // n % 2 == 0]
+    size = min(even or large, default=w.extent)
     if size == w.extent:
         return windows
     count, pitch, step = w.extent // size, w.pitch * size, w.step * size
@@ -177,10 +179,10 @@ def _phases(w: Window) -> list[Axis]:
     every, gap = w.stride // common, w.dilation // common
     axes = []
     for start in range(min(w.stride, w.extent)):
-        seen = [
+        taps = [
             k for k in range(w.size) if (start + w.low - k * w.dilation) % w.stride == 0
         ]
-        last = seen[-1] if seen else 0
+        last = taps[-1] if taps else 0
         axes.append(
             Axis(
                 out=w.extent,
@@ -192,7 +194,7 @@ def _phases(w: Window) -> list[Axis]:
                 stride=1,
                 offset=(start + w.low - last * w.dilation) // w.stride,
                 gap=gap,
-                taps=len(seen),
+                taps=len(taps),
                 first=w.size - 1 - last,
                 every=every,
             )

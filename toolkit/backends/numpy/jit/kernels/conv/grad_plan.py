@@ -117,10 +117,10 @@ def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]
     """
     ranges = [axis.reached(first + tap) for tap in range(taps)]
     ends = sorted({end for reached in ranges for end in reached})
-    found = []
+    result = []
     for low, high in pairwise(ends):
-        seen = [t for t, (a, b) in enumerate(ranges) if a <= low and high <= b]
-        if seen:
-            rows = seen[0] * channels, (seen[-1] + 1) * channels
-            found.append(Pass(low, high, *rows))
-    return tuple(found)
+        visible = [t for t, (a, b) in enumerate(ranges) if a <= low and high <= b]
+        if visible:
+            rows = visible[0] * channels, (visible[-1] + 1) * channels
+            result.append(Pass(low, high, *rows))
+    return tuple(result)

@@ -80,9 +80,9 @@ class _KernelGrad(ConvolutionWriter):
     def write(self) -> None:
         """Emit the loop nest."""
         if self.plan.by_weights:
-            for part in self._parts(self.start):
-                self._clear_part(part)
-                for images in self._images(part, 0, self.count):
+            for state in self._parts(self.start):
+                self._clear_part(state)
+                for images in self._images(state, 0, self.count):
                     for strip in self._strips(images):
                         for tile in self._rows(strip):
                             self._tile(tile)
@@ -96,52 +96,52 @@ class _KernelGrad(ConvolutionWriter):
 
     # --- loops ------------------------------------------------------------------------
 
-    def _images(self, place: _Place, low: Number, high: Number) -> Iterator[_Place]:
+    def _images(self, state: _Place, low: Number, high: Number) -> Iterator[_Place]:
         """Loop over groups of images."""
         group = self.plan.images
         with self.b.loop(low, high, group) as image:
-            left = high - image
+            remaining = high - image
             yield replace(
-                place,
-                x=place.x + image * self.image,
-                g=place.g + image * self.gradient,
-                images=1 if group == 1 else self.b.least(left, group),
+                state,
+                x=state.x + image * self.image,
+                g=state.g + image * self.gradient,
+                images=1 if group == 1 else self.b.least(remaining, group),
             )
 
-    def _strips(self, place: _Place) -> Iterator[_Place]:
+    def _strips(self, state: _Place) -> Iterator[_Place]:
         """Loop over strips of the first axis that fit the L1 cache."""
         count = self.plan.axes[0].count
         if self.plan.strip >= count:
-            yield place
+            yield state
             return
         with self.b.loop(0, count, self.plan.strip) as first:
-            yield replace(place, strip=first)
+            yield replace(state, strip=first)
 
-    def _taps(self, place: _Place) -> Iterator[_Place]:
+    def _taps(self, state: _Place) -> Iterator[_Place]:
         """Loop over the taps of each axis. Few channels allow tiles of several taps."""
-        depth = len(place.ranges)
+        depth = len(state.ranges)
         axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
         if is_last and self.plan.taps_of_tile > 1:
-            yield from self._static_taps(place, axis)
+            yield from self._static_taps(state, axis)
             return
         with self.b.each(axis.taps) as tap:
-            moved = self._at_tap(place, depth, tap)
+            moved = self._at_tap(state, depth, tap)
             if is_last:
                 yield moved
             else:
                 yield from self._taps(moved)
 
-    def _at_tap(self, place: _Place, depth: int, tap: Number) -> _Place:
+    def _at_tap(self, state: _Place, depth: int, tap: Number) -> _Place:
         """Return the state at one tap of an axis."""
         axis = self.plan.axes[depth]
         below = prod(later.taps for later in self.plan.axes[depth + 1 :])
         weights = below * self.plan.channels.depth * self.plan.width
         base = tap * axis.gap + axis.offset
         return replace(
-            place,
-            x=place.x + base * axis.pitch,
-            w=place.w + tap * weights,
-            ranges=(*place.ranges, self._reached(axis, base)),
+            state,
+            x=state.x + base * axis.pitch,
+            w=state.w + tap * weights,
+            ranges=(*state.ranges, self._reached(axis, base)),
         )
 
     def _reached(self, axis: Axis, base: Number) -> Range:
@@ -155,75 +155,75 @@ class _KernelGrad(ConvolutionWriter):
         high = high // axis.stride
         return b.most(0, low), b.least(axis.count, high)
 
-    def _static_taps(self, place: _Place, axis: Axis) -> Iterator[_Place]:
+    def _static_taps(self, state: _Place, axis: Axis) -> Iterator[_Place]:
         """Yield tiles of several taps of the last axis and all channels."""
         channels, first = self.plan.channels.depth, 0
-        parts = split(axis.taps, self.plan.taps_of_tile)
-        for size in (size for size, count in parts for _ in range(count)):
-            moved = self._at_tap(place, len(place.ranges), first)
+        groups = split(axis.taps, self.plan.taps_of_tile)
+        for size in (size for size, count in groups for _ in range(count)):
+            moved = self._at_tap(state, len(state.ranges), first)
             rows = [(t, c) for t in range(size) for c in range(channels)]
             edges = passes(axis, first, size, channels)
             yield replace(moved, rows=tuple(rows), passes=edges)
             first += size
 
-    def _rows(self, place: _Place) -> Iterator[_Place]:
+    def _rows(self, state: _Place) -> Iterator[_Place]:
         """Yield tiles of one tap and some channels of each block."""
         at = self.plan.channels
-        if place.rows:
-            yield place
+        if state.rows:
+            yield state
             return
         first = 0
         for size, count in split(at.depth, self.plan.rows):
             with self.b.each(count) as index:
                 channel = index * size + first
                 yield replace(
-                    place,
-                    x=place.x + (0 if at.dots else channel) * at.pitch,
-                    g=place.g + (channel if at.dots else 0) * at.pitch,
-                    w=place.w + channel * self.plan.width,
+                    state,
+                    x=state.x + (0 if at.dots else channel) * at.pitch,
+                    g=state.g + (channel if at.dots else 0) * at.pitch,
+                    w=state.w + channel * self.plan.width,
                     rows=tuple((0, c) for c in range(size)),
                 )
             first += size * count
 
-    def _panels(self, place: _Place) -> Iterator[_Place]:
+    def _panels(self, state: _Place) -> Iterator[_Place]:
         """Loop over the panels of all blocks of channels."""
         with self.b.each(self.plan.channels.blocks) as block:
             for panel in self.plan.panels:
                 with self.b.each(panel.count) as index:
-                    yield self._at_panel(place, block, panel, index)
+                    yield self._at_panel(state, block, panel, index)
 
     def _at_panel(
-        self, place: _Place, block: Number, panel: Panel, index: Number
+        self, state: _Place, block: Number, panel: Panel, index: Number
     ) -> _Place:
         at = self.plan.channels
         column = index * (panel.vectors * self.b.lanes) + panel.first
-        x = place.x + block * (at.depth * at.pitch)
+        x = state.x + block * (at.depth * at.pitch)
         if at.spread:
             x = x + column // at.spread * at.depth
         column = block * at.width + column
         return replace(
-            place,
+            state,
             x=x + (column if at.dots else 0),
-            g=place.g + (0 if at.dots else column),
-            w=place.w + column,
+            g=state.g + (0 if at.dots else column),
+            w=state.w + column,
             panel=panel,
         )
 
-    def _parts(self, place: _Place) -> Iterator[_Place]:
+    def _parts(self, state: _Place) -> Iterator[_Place]:
         """Loop over the rows of the call as parts of the weights: panels of taps."""
         b, plan = self.b, self.plan
         every = sum(panel.count for panel in plan.panels)
         with b.loop(b.low, b.high) as row:
             number = row % every
-            rest: Number = row // every
-            block = rest % plan.channels.blocks
-            rest = rest // plan.channels.blocks
+            quotient: Number = row // every
+            block = quotient % plan.channels.blocks
+            quotient = quotient // plan.channels.blocks
             taps: list[Number] = []
             for axis in reversed(plan.axes):
-                taps.insert(0, rest % axis.taps)
-                rest = rest // axis.taps
+                taps.insert(0, quotient % axis.taps)
+                quotient = quotient // axis.taps
             for depth, tap in enumerate(taps):
-                place = self._at_tap(place, depth, tap)
+                state = self._at_tap(state, depth, tap)
             first = 0
             for panel in plan.panels:
                 # The loop has one iteration if the part is such a panel, else none.
@@ -231,179 +231,192 @@ class _KernelGrad(ConvolutionWriter):
                 high = b.least(number + 1, first + panel.count)
                 with b.loop(low, high) as index:
                     index = index - first
-                    yield self._at_panel(place, block, panel, index)
+                    yield self._at_panel(state, block, panel, index)
                 first += panel.count
 
     # --- results ----------------------------------------------------------------------
 
-    def _partial(self, place: _Place) -> _Place:
+    def _partial(self, state: _Place) -> _Place:
         """Return the state with the task's partial result. Clear it at the start."""
         b, plan = self.b, self.plan
-        w = place.w + b.slot * plan.pitch
+        w = state.w + b.slot * plan.pitch
         with b.when(b.compare("eq", b.slot * self.grain, b.low)):
             self._clear(w, plan.weights)
-        return replace(place, w=w)
+        return replace(state, w=w)
 
-    def _clear_part(self, place: _Place) -> None:
-        assert place.panel
+    def _clear_part(self, state: _Place) -> None:
+        assert state.panel
         with self.b.loop(0, self.plan.channels.depth) as channel:
-            w = place.w + channel * self.plan.width
-            self._clear(w, place.panel.channels)
+            w = state.w + channel * self.plan.width
+            self._clear(w, state.panel.channels)
 
-    def _clear(self, place: Pointer, count: int) -> None:
+    def _clear(self, address: Pointer, count: int) -> None:
         """Fill with zeros."""
-        zero, rest = self._zero(), count % self.b.lanes
-        with self.b.loop(0, count - rest, self.b.lanes) as index:
-            self.b.store(zero, place, index, None)
-        if rest:
-            self.b.store(zero, place, count - rest, constant_mask(rest, self.b.lanes))
+        zero, remainder = self._zero(), count % self.b.lanes
+        with self.b.loop(0, count - remainder, self.b.lanes) as index:
+            self.b.store(zero, address, index, None)
+        if remainder:
+            self.b.store(
+                zero, address, count - remainder, constant_mask(remainder, self.b.lanes)
+            )
 
     def _zero(self) -> Value:
         return self.b.filled(0.0, self.dtype)
 
     # --- one tile ---------------------------------------------------------------------
 
-    def _tile(self, place: _Place) -> None:
+    def _tile(self, state: _Place) -> None:
         """Add the contributions of a strip to the weights of a tile."""
-        assert place.panel
-        live = place.panel.live(self.b.lanes)
-        places = [
-            (place.w + (row * self.plan.width + j * self.b.lanes), count)
-            for row in range(len(place.rows))
-            for j, count in enumerate(live)
+        assert state.panel
+        lane_counts = state.panel.live(self.b.lanes)
+        destinations = [
+            (state.w + (row * self.plan.width + j * self.b.lanes), count)
+            for row in range(len(state.rows))
+            for j, count in enumerate(lane_counts)
         ]
-        masks = [constant_mask(count, self.b.lanes) for _, count in places]
+        masks = [constant_mask(count, self.b.lanes) for _, count in destinations]
         sums = [
             self.b.load(w, 0, self.dtype, bits)
-            for (w, _), bits in zip(places, masks, strict=True)
+            for (w, _), bits in zip(destinations, masks, strict=True)
         ]
-        if place.images == 1:
-            sums = self._positions(place, 0, sums)
+        if state.images == 1:
+            sums = self._positions(state, 0, sums)
         else:
-            with self.b.accumulate(0, place.images, 1, sums) as iteration:
-                x = place.x + iteration.index * self.image
-                g = place.g + iteration.index * self.gradient
-                moved = replace(place, x=x, g=g)
+            with self.b.accumulate(0, state.images, 1, sums) as iteration:
+                x = state.x + iteration.index * self.image
+                g = state.g + iteration.index * self.gradient
+                moved = replace(state, x=x, g=g)
                 iteration.next(self._positions(moved, 0, iteration.values))
             sums = iteration.values
-        for value, (w, _), bits in zip(sums, places, masks, strict=True):
+        for value, (w, _), bits in zip(sums, destinations, masks, strict=True):
             self.b.store(value, w, 0, bits)
 
-    def _positions(self, place: _Place, depth: int, sums: list[Value]) -> list[Value]:
+    def _positions(self, state: _Place, depth: int, sums: list[Value]) -> list[Value]:
         """Loop over the positions of each axis."""
         axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
-        low, high = place.ranges[depth]
+        low, high = state.ranges[depth]
         if depth == len(self.plan.axes) - 1:
-            return self._last_axis(place, sums)
-        low, high = self._in_strip(place, depth, low, high)
+            return self._last_axis(state, sums)
+        low, high = self._in_strip(state, depth, low, high)
         with self.b.accumulate(low, high, 1, sums) as iteration:
-            x = place.x + iteration.index * (axis.stride * axis.pitch)
-            moved = replace(place, x=x, g=place.g + iteration.index * pitch)
+            x = state.x + iteration.index * (axis.stride * axis.pitch)
+            moved = replace(state, x=x, g=state.g + iteration.index * pitch)
             iteration.next(self._positions(moved, depth + 1, iteration.values))
         return iteration.values
 
-    def _last_axis(self, place: _Place, sums: list[Value]) -> list[Value]:
+    def _last_axis(self, state: _Place, sums: list[Value]) -> list[Value]:
         """Loop over the last axis: several positions per iteration, then one."""
-        depth, vectors = len(self.plan.axes) - 1, len(sums) // len(place.rows)
-        whole = (Pass(*place.ranges[depth], 0, len(place.rows)),)
-        for part in whole if place.passes is None else place.passes:
-            several = max(1, UNROLL // (part.last - part.first) // vectors)
-            if place.passes is not None and _positions(part) < several:
-                several = 1
-            low, high = self._in_strip(place, depth, part.low, part.high)
+        depth, vectors = len(self.plan.axes) - 1, len(sums) // len(state.rows)
+        all_positions = (Pass(*state.ranges[depth], 0, len(state.rows)),)
+        for positions in all_positions if state.passes is None else state.passes:
+            unroll = max(1, UNROLL // (positions.last - positions.first) // vectors)
+            if state.passes is not None and _positions(positions) < unroll:
+                unroll = 1
+            low, high = self._in_strip(state, depth, positions.low, positions.high)
             count = high - low
-            rest = count % several
-            middle = high - rest
-            seen = slice(part.first * vectors, part.last * vectors)
-            found = self._unrolled(place, part, low, middle, several, sums[seen])
-            found = self._unrolled(place, part, middle, high, 1, found)
-            sums = [*sums[: seen.start], *found, *sums[seen.stop :]]
+            remainder = count % unroll
+            middle = high - remainder
+            row_slice = slice(positions.first * vectors, positions.last * vectors)
+            partial_sums = self._unrolled(
+                state, positions, low, middle, unroll, sums[row_slice]
+            )
+            partial_sums = self._unrolled(
+                state, positions, middle, high, 1, partial_sums
+            )
+            sums = [*sums[: row_slice.start], *partial_sums, *sums[row_slice.stop :]]
         return sums
 
     def _unrolled(
         self,
-        place: _Place,
-        part: Pass,
+        state: _Place,
+        positions: Pass,
         low: Number,
         high: Number,
-        several: int,
+        unroll: int,
         sums: list[Value],
     ) -> list[Value]:
         """Loop over positions [low, high), several per iteration."""
         if low == high:
             return sums
-        if (high - low) == several:
-            return self._step_of(place, part, low, several, sums)
-        with self.b.accumulate(low, high, several, sums) as iteration:
+        if (high - low) == unroll:
+            return self._step_of(state, positions, low, unroll, sums)
+        with self.b.accumulate(low, high, unroll, sums) as iteration:
             iteration.next(
-                self._step_of(place, part, iteration.index, several, iteration.values)
+                self._step_of(
+                    state, positions, iteration.index, unroll, iteration.values
+                )
             )
         return iteration.values
 
     def _step_of(
-        self, place: _Place, part: Pass, first: Number, several: int, sums: list[Value]
+        self,
+        state: _Place,
+        positions: Pass,
+        first: Number,
+        unroll: int,
+        sums: list[Value],
     ) -> list[Value]:
         """Add several positions, unrolled."""
         axis, pitch = self.plan.axes[-1], self.plan.pitches[-1]
-        x = place.x + first * (axis.stride * axis.pitch)
-        g = place.g + first * pitch
-        for u in range(several):
+        x = state.x + first * (axis.stride * axis.pitch)
+        g = state.g + first * pitch
+        for u in range(unroll):
             xu = x + u * (axis.stride * axis.pitch)
-            moved = replace(place, x=xu, g=g + u * pitch)
-            sums = self._step(moved, place.rows[part.first : part.last], sums)
+            moved = replace(state, x=xu, g=g + u * pitch)
+            sums = self._step(moved, state.rows[positions.first : positions.last], sums)
         return sums
 
-    def _in_strip(self, place: _Place, depth: int, low: Number, high: Number) -> Range:
+    def _in_strip(self, state: _Place, depth: int, low: Number, high: Number) -> Range:
         """Return the positions of an axis that are in the strip."""
-        if depth or place.strip == 0:
+        if depth or state.strip == 0:
             return low, high
-        end = place.strip + self.plan.strip
-        return self.b.most(low, place.strip), self.b.least(high, end)
+        end = state.strip + self.plan.strip
+        return self.b.most(low, state.strip), self.b.least(high, end)
 
     def _step(
-        self, place: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
+        self, state: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
     ) -> list[Value]:
         """Add one position: scalars or spread inputs of the rows times vectors."""
-        assert place.panel
-        b, live, found = self.b, place.panel.live(self.b.lanes), []
+        assert state.panel
+        b, lane_counts, results = self.b, state.panel.live(self.b.lanes), []
         factors = self._dots if self.plan.channels.dots else self._products
-        for row, pairs in enumerate(factors(place, rows, live)):
-            before = sums[row * len(live) : (row + 1) * len(live)]
+        for row, pairs in enumerate(factors(state, rows, lane_counts)):
+            before = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
             for pair, value in zip(pairs, before, strict=True):
-                found.append(b.intrinsic("fma", *pair, value))
-        return found
+                results.append(b.intrinsic("fma", *pair, value))
+        return results
 
     def _products(
-        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+        self, state: _Place, rows: tuple[tuple[int, int], ...], lane_counts: list[int]
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield an input and the vectors of gradients for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
-        gradients = self._vectors(place.g, live)
+        gradients = self._vectors(state.g, lane_counts)
         for t, channel in rows:
-            inputs = self.feed.load(place.x + t * tap, channel, live)
+            inputs = self.feed.load(state.x + t * tap, channel, lane_counts)
             yield list(zip(inputs, gradients, strict=True))
 
     def _dots(
-        self, place: _Place, rows: tuple[tuple[int, int], ...], live: list[int]
+        self, state: _Place, rows: tuple[tuple[int, int], ...], lane_counts: list[int]
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield a gradient and the vectors of inputs for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
-        inputs = {t: self._vectors(place.x + t * tap, live) for t in dict(rows)}
+        inputs = {t: self._vectors(state.x + t * tap, lane_counts) for t in dict(rows)}
         for t, channel in rows:
-            place_g = place.g + channel * self.plan.channels.pitch
+            place_g = state.g + channel * self.plan.channels.pitch
             gradient = self.b.splat(self.b.scalar(place_g, self.dtype))
             yield [(gradient, vector) for vector in inputs[t]]
 
-    def _vectors(self, place: Pointer, live: list[int]) -> list[Value]:
+    def _vectors(self, address: Pointer, lane_counts: list[int]) -> list[Value]:
         """Load the vectors of a panel."""
         lanes = self.b.lanes
         return [
-            self.b.load(place, j * lanes, self.dtype, constant_mask(count, lanes))
-            for j, count in enumerate(live)
+            self.b.load(address, j * lanes, self.dtype, constant_mask(count, lanes))
+            for j, count in enumerate(lane_counts)
         ]
 
 
-def _positions(part: Pass) -> int:
+def _positions(positions: Pass) -> int:
     """Return the number of positions of a pass with constant bounds."""
-    assert isinstance(part.low, int) and isinstance(part.high, int)
-    return part.high - part.low
+    assert isinstance(positions.low, int) and isinstance(positions.high, int)
+    return positions.high - positions.low

@@ -79,17 +79,19 @@ def lower_conv(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a convolution and its epilogue."""
-    return _lower(body, inputs, turned=False)
+    return _lower(body, inputs, is_input_grad=False)
 
 
 def lower_conv_input_grad(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower an input gradient and its epilogue."""
-    return _lower(body, inputs, turned=True)
+    return _lower(body, inputs, is_input_grad=True)
 
 
-def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | None:
+def _lower(
+    body: Graph, inputs: Sequence[Operand], is_input_grad: bool
+) -> Lowered | None:
     """Lower a body.
 
     Args:
@@ -102,9 +104,9 @@ def _lower(body: Graph, inputs: Sequence[Operand], turned: bool) -> Lowered | No
         return None
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
-    found = _Lowering(body, inputs, operands, turned)
-    rounded = lower_rounded(body, inputs, operands, turned, found.gain)
-    return found.lowered() if rounded is None else rounded
+    lowering = _Lowering(body, inputs, operands, is_input_grad)
+    rounded = lower_rounded(body, inputs, operands, is_input_grad, lowering.gain)
+    return lowering.lowered() if rounded is None else rounded
 
 
 def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
@@ -127,17 +129,17 @@ class _Lowering:
         body: Graph,
         inputs: Sequence[Operand],
         operands: tuple[int, int],
-        turned: bool,
+        is_input_grad: bool,
     ) -> None:
         self.body = body
-        self.turned = turned
+        self.turned = is_input_grad
         self.steps = Steps()
         self.attrs = body.nodes[0].attrs
         self.spec = body.nodes[0].outputs[0].spec
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
         if self.attrs["groups"] > 1 and elements(images)[-1] != 1:
             images, x = self.steps.row_major(images, x)
-        elif not turned and _skips_pixels(self.attrs, weights):
+        elif not is_input_grad and _skips_pixels(self.attrs, weights):
             images, x = self.steps.row_major(every_other(self.attrs, images), x)
             self.attrs = {**self.attrs, "strides": (1,) * len(self.attrs["strides"])}
         if tap_stride(weights) is None:
@@ -154,11 +156,17 @@ class _Lowering:
         if self.turned:
             spatial, out = out, spatial
             depth, filters = filters, depth
-        seen = windows(self.attrs, size, spatial, out, self.images)
+        window_axes = windows(self.attrs, size, spatial, out, self.images)
         # The blocks of an image, and the neighbourhood of their outputs.
-        seen = geometry.blocks(geometry.collapse(seen), TASKS, _LEAST_BLOCK)
-        turned = self.turned
-        sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
+        window_axes = geometry.blocks(
+            geometry.collapse(window_axes), TASKS, _LEAST_BLOCK
+        )
+        is_input_grad = self.turned
+        sweeps = (
+            geometry.backward(window_axes)
+            if is_input_grad
+            else (geometry.forward(window_axes),)
+        )
         dtype = self.spec.dtype
         lanes, available = lanes_of(dtype), registers()
         at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
@@ -175,11 +183,11 @@ class _Lowering:
             lanes=lanes,
             registers=available,
             sweeps=sweeps,
-            taps=tuple(window.size for window in seen),
+            taps=tuple(window.size for window in window_axes),
             channels=at,
             vectors=vectors,
             rows=rows,
-            few=self.spec.shape[0] <= _FEW_IMAGES and len(seen) == 1,
+            few=self.spec.shape[0] <= _FEW_IMAGES and len(window_axes) == 1,
         )
         return plan.shortened()
 
@@ -205,10 +213,10 @@ class _Lowering:
 
     def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
         """Return whether there are enough tiles to transform and read the weights."""
-        least = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
-        least = _LEAST_FAR_TILES if plan.is_far else least
+        min_tiles = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
+        min_tiles = _LEAST_FAR_TILES if plan.is_far else min_tiles
         tiles = self.spec.shape[0] * prod(plan.tiles)
-        return rules.rows_independent or tiles >= least
+        return rules.rows_independent or tiles >= min_tiles
 
     def _direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w
@@ -231,9 +239,9 @@ class _Lowering:
         emit = emit_pack_points, plan.dtype, plan.lanes, plan.outputs
         rows = at.depth // plan.lanes if self._packing == TERMS else at.depth
         w = self._pack(emit, plan.vectors, plan.weights, rows)
-        tiles, fewest = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
+        tiles, min_strips = prod(plan.tiles), 2 if self.spec.shape[0] == 1 else 1
         work = plan.points**2 * tiles * at.depth * at.width
-        strips = self._strips(max(fewest, tiles // plan.strip), work)
+        strips = self._strips(max(min_strips, tiles // plan.strip), work)
         rows = self.spec.shape[0] * strips
         grain = min(plan.block // tiles, max(2, rows // 8), -(-rows // 2))
         grain = max(partition(rows), grain)
@@ -242,22 +250,22 @@ class _Lowering:
         code = Code(emit_winograd, BodyStructure(self.body), plan)
         self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work, grain)
 
-    def _strips(self, most: int, work: int) -> int:
+    def _strips(self, max_strips: int, work: int) -> int:
         """Return the parts of an image: a small batch has few rows.
 
         Args:
             most: the most parts that are possible.
             work: the multiply-adds of an image, or an equal cost.
         """
-        wanted: int = -(-TASKS // self.spec.shape[0])
-        parts = max(1, -(-work // _LEAST_STRIP))
+        task_strips: int = -(-TASKS // self.spec.shape[0])
+        work_strips = max(1, -(-work // _LEAST_STRIP))
         # A power of two divides evenly among threads.
-        return min(wanted, most, 1 << (parts - 1).bit_length())
+        return min(task_strips, max_strips, 1 << (work_strips - 1).bit_length())
 
     def _correlate(
         self,
         code: Code,
-        others: Sequence[Reference],
+        extra_operands: Sequence[Reference],
         strips: int,
         work: int,
         grain: int = 0,
@@ -275,13 +283,13 @@ class _Lowering:
         inputs = [("in", i) for i in range(len(body.inputs))]
         outputs = [("out", i) for i in range(len(body.outputs))]
         full = [
-            place
-            for place, value in zip(inputs, body.inputs, strict=True)
+            reference
+            for reference, value in zip(inputs, body.inputs, strict=True)
             if value.spec.shape == self.spec.shape
         ]
         call = Call(
             code,
-            (*inputs, *outputs, self.x, *others),
+            (*inputs, *outputs, self.x, *extra_operands),
             numbers=(strips, elements(self.images)[0], self.spec.shape[0]),
             rows=rows,
             grain=grain or partition(rows),
@@ -295,8 +303,8 @@ class _Lowering:
     def _strides(self) -> tuple[int, int]:
         """Return the strides of input channels and output channels in elements."""
         first, last = elements(self.weights)[-2:]
-        turned = self.turned != self.plan.channels.dots
-        return (last, first) if turned else (first, last)
+        is_swapped = self.turned != self.plan.channels.dots
+        return (last, first) if is_swapped else (first, last)
 
     @property
     def _group(self) -> int:

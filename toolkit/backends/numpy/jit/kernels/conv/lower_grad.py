@@ -81,8 +81,8 @@ def lower_conv_kernel_grad(
     if NARROW in stored and not fast:
         return None
     division = _divided(plan, fast, batch)
-    slots, turned = division.slots, plan.channels.dots
-    is_total = slots == 1 and not turned
+    slots, is_transposed = division.slots, plan.channels.dots
+    is_total = slots == 1 and not is_transposed
     result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
     work = batch * plan.weights * prod(axis.count for axis in plan.axes)
@@ -101,7 +101,7 @@ def lower_conv_kernel_grad(
         flops=2 * work,
         nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
-    emit = emit_turned_total if turned else emit_total
+    emit = emit_turned_total if is_transposed else emit_total
     total = Call(
         Code(emit, plan.dtype, plan.lanes),
         (result, ("out", 0)),
@@ -161,8 +161,8 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     attrs, spec = node.attrs, node.outputs[0].spec
     dtype = spec.dtype
     extents = (x.spec.shape[1:-1], g.spec.shape[1:-1])
-    seen = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
-    axes = geometry.forward(seen)
+    window_axes = geometry.collapse(windows(attrs, attrs["kernel"], *extents, x, g))
+    axes = geometry.forward(window_axes)
     groups, lanes = attrs["groups"], lanes_of(dtype)
     filters = spec.shape[-1] // groups
     depth, pitch = spec.shape[-2], elements(x)[-1]
@@ -170,17 +170,17 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     if at.dots:
         at = Channels(1, filters, depth, 0, pitch=1, dots=True)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
-    strip = max(1, _PIXELS // prod(window.out for window in seen[1:]))
+    strip = max(1, _PIXELS // prod(window.out for window in window_axes[1:]))
     return KernelGradPlan(
         dtype=dtype,
         lanes=lanes,
         axes=axes,
-        pitches=tuple(window.step for window in seen),
+        pitches=tuple(window.step for window in window_axes),
         channels=at,
         vectors=vectors,
         rows=rows,
         strip=strip,
-        images=max(1, strip // seen[0].out),
+        images=max(1, strip // window_axes[0].out),
         by_weights=spec.nbytes > _PARTIAL_BYTES,
     )
 
@@ -190,22 +190,22 @@ def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
     available = registers()
 
     def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
-        vectors, most = tile
-        several = min(taps, most // at.depth)
-        sizes = [(size, count * taps) for size, count in split(at.depth, most)]
-        if several > 1:
-            sizes = [(n * at.depth, count) for n, count in split(taps, several)]
-        found = panels(at.width, vectors, lanes)
+        vectors, rows = tile
+        tap_count = min(taps, rows // at.depth)
+        sizes = [(size, count * taps) for size, count in split(at.depth, rows)]
+        if tap_count > 1:
+            sizes = [(n * at.depth, count) for n, count in split(taps, tap_count)]
+        panel_list = panels(at.width, vectors, lanes)
         steps = sum(
             panel.count * count * cycles(size, panel.vectors)
-            for panel, (size, count) in product(found, sizes)
+            for panel, (size, count) in product(panel_list, sizes)
         )
-        return steps, len(found) * len(sizes), -most
+        return steps, len(panel_list) * len(sizes), -rows
 
     largest = min(available // 4, -(-at.width // lanes))
     tiles = (
-        (vectors, most)
+        (vectors, rows)
         for vectors in range(1, largest + 1)
-        for most in range(1, most_rows(vectors, available) + 1)
+        for rows in range(1, most_rows(vectors, available) + 1)
     )
     return min(tiles, key=cost)

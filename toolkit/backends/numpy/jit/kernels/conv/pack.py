@@ -54,7 +54,7 @@ class Layout:
     vector: int
 
 
-def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
+def emit_pack(dtype: str, lanes: int, group_outputs: int, packing: str) -> Kernel:
     """Emit a function that packs weights of any layout. Rows are taps of all blocks.
 
     The table holds the weights, the packed weights, and the numbers of a `Layout`.
@@ -66,7 +66,7 @@ def emit_pack(dtype: str, lanes: int, spread: int, packing: str) -> Kernel:
         packing: LINES if the outputs of a vector are contiguous.
     """
     builder = Kernel(lanes)
-    _Pack(builder, dtype).write(spread or lanes, packing)
+    _Pack(builder, dtype).write(group_outputs or lanes, packing)
     return builder
 
 
@@ -111,8 +111,8 @@ class _Pack(ConvolutionWriter):
                     ]
                     self._points(taps, outputs, packed, at, (first + i, j))
             return
-        apart = packing != LINES
-        lanes = self._lanes(at["output"], at["group"], b.lanes) if apart else None
+        is_strided = packing != LINES
+        lanes = self._lanes(at["output"], at["group"], b.lanes) if is_strided else None
         everything = self.b.first_lanes(b.lanes, "int64")
         with b.loop(b.low, b.high) as channel, b.loop(0, vectors) as j:
             x = weights + channel * at["input"] + j * at["vector"]
@@ -127,9 +127,10 @@ class _Pack(ConvolutionWriter):
         """Store each tap by inputs, from a vector of inputs of each output."""
         b = self.b
         with b.loop(0, TAPS**2) as t:
-            place = x + t * tap
+            address = x + t * tap
             rows = [
-                b.load(place + i * output, 0, self.dtype, None) for i in range(b.lanes)
+                b.load(address + i * output, 0, self.dtype, None)
+                for i in range(b.lanes)
             ]
             for i, column in enumerate(b.transposed(rows)):
                 b.store(column, square, (t * b.lanes + i) * b.lanes, None)
@@ -140,10 +141,10 @@ class _Pack(ConvolutionWriter):
         outputs: int,
         packed: Pointer,
         at: Mapping[str, Number],
-        place: tuple[Number, Number],
+        position: tuple[Number, Number],
     ) -> None:
         """Store the points of the taps of an input and a vector of outputs."""
-        b, points, (channel, j) = self.b, outputs + TAPS - 1, place
+        b, points, (channel, j) = self.b, outputs + TAPS - 1, position
         line = transforms(b, outputs).weights
         vectors = at["width"] // b.lanes
         within = j % at["vectors"]
@@ -160,7 +161,7 @@ class _Pack(ConvolutionWriter):
             for k, value in enumerate(line(values)):
                 b.store(value, w + (points * i + k) * point, 0, None)
 
-    def write(self, spread: int, packing: str) -> None:
+    def write(self, group_outputs: int, packing: str) -> None:
         """Emit the loops over taps, vectors of outputs, and inputs."""
         b = self.b
         weights, packed = self.address(0), self.address(1)
@@ -169,8 +170,12 @@ class _Pack(ConvolutionWriter):
         vectors = b.ceil_div(at["width"], b.lanes)
         rows = at["taps"] * at["depth"]
         volume = rows * b.lanes
-        apart = packing != LINES
-        lanes = self._lanes(at["output"], at["group"], spread) if apart else None
+        is_strided = packing != LINES
+        lanes = (
+            self._lanes(at["output"], at["group"], group_outputs)
+            if is_strided
+            else None
+        )
         with b.loop(b.low, b.high) as row, b.loop(0, vectors) as j:
             block = row // at["taps"]
             tap = row % at["taps"]
@@ -184,17 +189,17 @@ class _Pack(ConvolutionWriter):
             w = packed + before * volume + within * b.lanes
             w = w + tap * at["depth"] * pitch
             column = j * b.lanes
-            live = self.b.first_lanes(at["width"] - column, "int64")
+            mask = self.b.first_lanes(at["width"] - column, "int64")
             with b.loop(0, at["depth"]) as channel:
                 source = x + channel * at["input"]
-                value = self._load(source, lanes, live)
+                value = self._load(source, lanes, mask)
                 self.b.store(value, w + channel * pitch, 0, None)
 
-    def _lanes(self, output: Number, group: Number, spread: int) -> Value:
+    def _lanes(self, output: Number, group: Number, group_outputs: int) -> Value:
         """Return the element offsets of a vector's outputs from its first one."""
         b = self.b
-        within = integers((lane % spread for lane in range(b.lanes)), "int64")
-        groups = integers((lane // spread for lane in range(b.lanes)), "int64")
+        within = integers((lane % group_outputs for lane in range(b.lanes)), "int64")
+        groups = integers((lane // group_outputs for lane in range(b.lanes)), "int64")
         output_steps = b.splat(self.b.int64(output))
         group_steps = b.splat(self.b.int64(group))
         return b.binary(
@@ -203,9 +208,9 @@ class _Pack(ConvolutionWriter):
             b.binary("mul", groups, group_steps),
         )
 
-    def _load(self, place: Pointer, lanes: Value | None, live: Mask) -> Value:
+    def _load(self, address: Pointer, lanes: Value | None, mask: Mask) -> Value:
         """Load the weights of one input and a vector of outputs."""
         if lanes is None:
-            return self.b.load(place, 0, self.dtype, live)
+            return self.b.load(address, 0, self.dtype, mask)
         kind = MEMORY_TYPES[self.dtype]
-        return self.b.gather_at(place, lanes, kind, self.dtype, live)
+        return self.b.gather_at(address, lanes, kind, self.dtype, mask)

@@ -85,8 +85,8 @@ class CorrelationPlan:
     @property
     def is_packed(self) -> bool:
         """Return whether row-major weights are already in the order of access."""
-        at, whole = self.channels, self.vectors * self.lanes
-        return at.blocks == 1 and at.width == whole and not at.dots
+        at, panel_width = self.channels, self.vectors * self.lanes
+        return at.blocks == 1 and at.width == panel_width and not at.dots
 
     @property
     def cuts_panels(self) -> bool:
@@ -120,27 +120,27 @@ class CorrelationPlan:
         total = 0
         for panel, axes in product(self.panels, self.sweeps):
             for tile in tiles(axes[-1], self.most_rows(panel)):
-                found = sum(self._steps(panel, part) for part in tile.segments)
+                steps = sum(self._steps(panel, segment) for segment in tile.segments)
                 outputs = tile.size * panel.vectors * (3 if self.channels.dots else 1)
-                few = len(tile.segments) <= MOST_SEGMENTS
-                total += found + outputs if few else panel.vectors
+                is_unrolled = len(tile.segments) <= MOST_SEGMENTS
+                total += steps + outputs if is_unrolled else panel.vectors
         return total
 
-    def _steps(self, panel: Panel, part: Segment) -> int:
+    def _steps(self, panel: Panel, segment: Segment) -> int:
         """Return the unrolled multiply-adds of a segment."""
-        accumulators = (part.last - part.first) * panel.vectors
-        steps = (part.high - part.low) * self.channels.depth
+        accumulators = (segment.last - segment.first) * panel.vectors
+        steps = (segment.high - segment.low) * self.channels.depth
         if self.channels.spread or steps * accumulators <= self.straight:
             return steps * accumulators
-        written = unrolled(accumulators, panel.vectors, self.registers)
-        return (written + steps % written) * accumulators
+        step_count = unrolled(accumulators, panel.vectors, self.registers)
+        return (step_count + steps % step_count) * accumulators
 
     def shortened(self) -> CorrelationPlan:
         """Return the plan with less unrolled code, if there is too much of it."""
-        most = max(map(self.most_rows, self.panels))
+        limit = max(map(self.most_rows, self.panels))
         for share, straight in _SHORTER:
-            rows = max(4, int(most * share))
-            found = replace(self, rows=rows, straight=straight)
-            if found.size <= _MOST_SIZE:
+            rows = max(4, int(limit * share))
+            plan = replace(self, rows=rows, straight=straight)
+            if plan.size <= _MOST_SIZE:
                 break
-        return found
+        return plan

@@ -60,9 +60,9 @@ def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
     """Return the pixels that windows of one pixel read."""
     batch, *spatial, channels = images.spec.shape
     steps = (1, *attrs["strides"], 1)
-    seen = (-(-n // step) for n, step in zip(spatial, attrs["strides"], strict=True))
+    extents = (-(-n // step) for n, step in zip(spatial, attrs["strides"], strict=True))
     strides = (n * step for n, step in zip(images.strides, steps, strict=True))
-    return Operand(images.spec.with_shape((batch, *seen, channels)), tuple(strides))
+    return Operand(images.spec.with_shape((batch, *extents, channels)), tuple(strides))
 
 
 def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
@@ -70,16 +70,20 @@ def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
 
     The inputs of the other nodes must have the memory layout of the result.
     """
-    places = {value: i for i, value in enumerate(body.inputs)}
+    indices = {value: i for i, value in enumerate(body.inputs)}
     anchor = body.nodes[0]
-    others = {x for node in body.nodes[1:] for x in node.inputs}
-    if any(not inputs[i].is_contiguous for key, i in places.items() if key in others):
+    epilogue_inputs = {x for node in body.nodes[1:] for x in node.inputs}
+    if any(
+        not inputs[i].is_contiguous
+        for key, i in indices.items()
+        if key in epilogue_inputs
+    ):
         return None
-    if any(x not in places for x in anchor.inputs):
+    if any(x not in indices for x in anchor.inputs):
         return None
     if anchor.outputs[0].spec.dtype not in ("float32", "float64"):
         return None
-    x, w = (places[value] for value in anchor.inputs)
+    x, w = (indices[value] for value in anchor.inputs)
     return x, w
 
 

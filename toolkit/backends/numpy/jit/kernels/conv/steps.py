@@ -25,14 +25,14 @@ class Steps:
         return "work", start
 
     def row_major(
-        self, operand: Operand, place: Reference
+        self, operand: Operand, reference: Reference
     ) -> tuple[Operand, Reference]:
         """Append a row-major copy of an operand, and return it."""
         copy, target = contiguous(operand.spec), self.take(operand.spec.nbytes)
         lowered = lower_copy(None, [operand], [])
         assert lowered is not None and not lowered.work
-        places = {("in", 0): place, ("out", 0): target}
-        self.calls += [redirect_operands(call, places) for call in lowered.calls]
+        references = {("in", 0): reference, ("out", 0): target}
+        self.calls += [redirect_operands(call, references) for call in lowered.calls]
         return copy, target
 
     def lowered(self) -> Lowered:

@@ -77,21 +77,21 @@ class Sums(ConvolutionWriter):
         vectors, taps = len(self.live), segment.high - segment.low
         x = x + (segment.low * self.tap + segment.first * self.pixel)
         w = w + segment.low * self.every
-        seen = slice(segment.first * vectors, segment.last * vectors)
-        found = sums[seen]
-        if self.feed.span or taps * self.depth * len(found) <= self.straight:
+        row_slice = slice(segment.first * vectors, segment.last * vectors)
+        partial_sums = sums[row_slice]
+        if self.feed.span or taps * self.depth * len(partial_sums) <= self.straight:
             for tap in range(taps):
                 xt, wt = x + tap * self.tap, w + tap * self.every
-                found = self._channels(xt, wt, found)
+                partial_sums = self._channels(xt, wt, partial_sums)
         elif self.is_dense:
-            found = self._loop(x, w, taps * self.depth, found)
+            partial_sums = self._loop(x, w, taps * self.depth, partial_sums)
         else:
-            with self.b.accumulate(0, taps, 1, found) as iteration:
+            with self.b.accumulate(0, taps, 1, partial_sums) as iteration:
                 xt = x + iteration.index * self.tap
                 wt = w + iteration.index * self.every
                 iteration.next(self._loop(xt, wt, self.depth, iteration.values))
-            found = iteration.values
-        return [*sums[: seen.start], *found, *sums[seen.stop :]]
+            partial_sums = iteration.values
+        return [*sums[: row_slice.start], *partial_sums, *sums[row_slice.stop :]]
 
     def _channels(self, x: Pointer, w: Pointer, sums: list[Value]) -> list[Value]:
         """Add all channels of one tap, unrolled."""
@@ -104,8 +104,8 @@ class Sums(ConvolutionWriter):
     ) -> list[Value]:
         """Add `depth` channels that are contiguous in memory."""
         steps = unrolled(len(sums), len(self.live), registers())
-        whole = depth - depth % steps
-        with self.b.accumulate(0, whole, steps, sums) as iteration:
+        full = depth - depth % steps
+        with self.b.accumulate(0, full, steps, sums) as iteration:
             xt = x + iteration.index * self.feed.channels.pitch
             wt = w + iteration.index * self.row
             sums = iteration.values
@@ -113,7 +113,7 @@ class Sums(ConvolutionWriter):
                 sums = self._step(xt, wt + u * self.row, u, sums)
             iteration.next(sums)
         sums = iteration.values
-        for channel in range(whole, depth):
+        for channel in range(full, depth):
             sums = self._step(x, w + channel * self.row, channel, sums)
         return sums
 
@@ -128,10 +128,10 @@ class Sums(ConvolutionWriter):
         weights = [
             self.b.load(w, j * self.vector, self.dtype, None) for j in range(vectors)
         ]
-        found = []
+        results = []
         for row in range(len(sums) // vectors):
             inputs = self.feed.load(x + row * self.pixel, channel, self.live)
             before = sums[row * vectors : (row + 1) * vectors]
             for pair in zip(inputs, weights, before, strict=True):
-                found.append(b.intrinsic("fma", *pair))
-        return found
+                results.append(b.intrinsic("fma", *pair))
+        return results

@@ -44,16 +44,16 @@ def cycles(rows: int, vectors: int) -> float:
     return max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
 
 
-def split(extent: int, most: int) -> list[tuple[int, int]]:
+def split(extent: int, limit: int) -> list[tuple[int, int]]:
     """Split `extent` into the fewest parts of at most `most`, as equal as possible.
 
     Returns:
         The sizes, the larger first, and the number of parts of each.
     """
-    parts = -(-extent // most)
-    size, larger = divmod(extent, parts) if parts else (0, 0)
-    found = (size + 1, larger), (size, parts - larger)
-    return [(size, count) for size, count in found if count]
+    part_count = -(-extent // limit)
+    size, larger = divmod(extent, part_count) if part_count else (0, 0)
+    groups = (size + 1, larger), (size, part_count - larger)
+    return [(size, count) for size, count in groups if count]
 
 
 @record
@@ -81,11 +81,11 @@ class Panel:
 def panels(width: int, vectors: int, lanes: int) -> list[Panel]:
     """Return `width` channels as full panels of `vectors` vectors, and a remainder."""
     full = vectors * lanes
-    count, rest = divmod(width, full)
-    found = [Panel(0, count, vectors, full)] if count else []
-    if rest:
-        found.append(Panel(width - rest, 1, -(-rest // lanes), rest))
-    return found
+    count, remainder = divmod(width, full)
+    result = [Panel(0, count, vectors, full)] if count else []
+    if remainder:
+        result.append(Panel(width - remainder, 1, -(-remainder // lanes), remainder))
+    return result
 
 
 def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) -> int:
@@ -95,15 +95,15 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
     """
 
     def cost(vectors: int) -> tuple[float, int]:
-        found, total = panels(width, vectors, lanes), 0.0
-        for panel in found:
-            most, far = most_rows(panel.vectors, available), panel.vectors * _FAR
+        panel_list, total = panels(width, vectors, lanes), 0.0
+        for panel in panel_list:
+            row_limit, far = most_rows(panel.vectors, available), panel.vectors * _FAR
             for size, count in (
-                part for extent in rows for part in split(extent, most)
+                group for extent in rows for group in split(extent, row_limit)
             ):
                 steps = max(cycles(size, panel.vectors), far)
                 total += panel.count * count * steps
-        return total, len(found)
+        return total, len(panel_list)
 
     largest = min(available // 4, -(-width // lanes))
     return min(range(1, largest + 1), key=cost, default=1)
@@ -136,20 +136,20 @@ class Tile:
     segments: tuple[Segment, ...]
 
 
-def tiles(axis: Axis, most: int) -> Iterator[Tile]:
+def tiles(axis: Axis, limit: int) -> Iterator[Tile]:
     """Yield the positions of an axis as tiles of at most `most`, grouped if equal."""
     ranges = [axis.reached(tap) for tap in range(axis.taps)]
     # The range in which all taps meet an input.
     low = max((low for low, _ in ranges), default=0)
     high = min((high for _, high in ranges), default=axis.count)
     start = 0
-    for size, count in split(axis.count, most):
+    for size, count in split(axis.count, limit):
         inner = min(max(-((start - low) // size), 0), count)
         outer = min(max((high - start) // size, inner), count)
         yield from _edges(axis, start, size, inner)
         if inner < outer:
-            whole = (Segment(0, axis.taps, 0, size),) if axis.taps else ()
-            yield Tile(start + inner * size, size, outer - inner, whole)
+            segments = (Segment(0, axis.taps, 0, size),) if axis.taps else ()
+            yield Tile(start + inner * size, size, outer - inner, segments)
         yield from _edges(axis, start + outer * size, size, count - outer)
         start += size * count
 
@@ -169,10 +169,10 @@ def _segments(axis: Axis, start: int, size: int) -> tuple[Segment, ...]:
         low, high = axis.reached(tap)
         first, last = max(low - start, 0), min(high - start, size)
         ranges.append((first, last) if first < last else (0, 0))
-    found, tap = [], 0
+    segments, tap = [], 0
     for (first, last), equal in groupby(ranges):
         count = len(list(equal))
         if last:
-            found.append(Segment(tap, tap + count, first, last))
+            segments.append(Segment(tap, tap + count, first, last))
         tap += count
-    return tuple(found)
+    return tuple(segments)

@@ -15,15 +15,15 @@ def emit_total(dtype: str, lanes: int) -> Kernel:
     """
     builder = Kernel(lanes)
     at = ConvolutionWriter(builder, dtype)
-    parts, total = at.address(0), at.address(1)
+    partials, total = at.address(0), at.address(1)
     count, pitch = at.b.entry(2), at.b.entry(3)
     with builder.loop(builder.low, builder.high, lanes) as element:
         live = at.b.first_lanes(builder.high - element, "int64")
-        part = parts + element
+        partial = partials + element
         zero = builder.constant(0.0, Value("", dtype, lanes))
         with builder.accumulate(0, count, 1, [zero]) as iteration:
-            place = part + iteration.index * pitch
-            value = at.b.load(place, 0, dtype, live)
+            address = partial + iteration.index * pitch
+            value = at.b.load(address, 0, dtype, live)
             iteration.next([builder.binary("fadd", iteration.values[0], value)])
         at.b.store(iteration.values[0], total, element, live)
     return builder
@@ -36,22 +36,22 @@ def emit_turned_total(dtype: str, lanes: int) -> Kernel:
     """
     builder = Kernel(lanes)
     at = ConvolutionWriter(builder, dtype)
-    parts, total = at.address(0), at.address(1)
+    partials, total = at.address(0), at.address(1)
     count, pitch, outputs, inputs = (at.b.entry(i) for i in range(2, 6))
     with builder.loop(builder.low, builder.high) as element:
         output = element % outputs
-        rest = element // outputs
+        quotient = element // outputs
         tap, channel = (
-            rest // inputs,
-            rest % inputs,
+            quotient // inputs,
+            quotient % inputs,
         )
         source = (tap * outputs + output) * inputs + channel
-        part = parts + source
+        partial = partials + source
         zero = builder.constant(0.0, Value("", dtype))
         with builder.accumulate(0, count, 1, [zero]) as iteration:
-            value = at.b.scalar(part + iteration.index * pitch, dtype)
+            value = at.b.scalar(partial + iteration.index * pitch, dtype)
             iteration.next([builder.binary("fadd", iteration.values[0], value)])
         (result,) = iteration.values
-        place = total + element
-        builder.emit(f"store {result.type} {result.text}, ptr {place}")
+        address = total + element
+        builder.emit(f"store {result.type} {result.text}, ptr {address}")
     return builder

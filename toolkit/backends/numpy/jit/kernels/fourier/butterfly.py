@@ -48,17 +48,17 @@ class Butterflies:
         sums = [self.sum(x[k], x[n - k]) for k in half]
         differences = [self.difference(x[k], x[n - k]) for k in half]
         total = first
-        for each in sums:
-            total = self.sum(total, each)
-        found = {0: total}
+        for pair_sum in sums:
+            total = self.sum(total, pair_sum)
+        results = {0: total}
         for j in half:
             angles = [j * k % n * (2 * math.pi / n) for k in half]
             even = self._combined(first, sums, [math.cos(a) for a in angles])
             odd = self._combined(None, differences, [math.sin(a) for a in angles])
-            turned = Complex(odd.imag, self._negative(odd.real))
-            found[j] = self.sum(even, turned)
-            found[n - j] = self.difference(even, turned)
-        return [found[j] for j in range(n)]
+            rotated = Complex(odd.imag, self._negative(odd.real))
+            results[j] = self.sum(even, rotated)
+            results[n - j] = self.difference(even, rotated)
+        return [results[j] for j in range(n)]
 
     def _combined(
         self, start: Complex | None, x: Sequence[Complex], factors: Sequence[float]
@@ -68,12 +68,14 @@ class Butterflies:
         for number, factor in zip(x, factors, strict=True):
             scale = self.b.constant(factor, number.real)
             if result is None:
-                result = Complex(*(self._times(scale, part) for part in number))
+                result = Complex(
+                    *(self._times(scale, component) for component in number)
+                )
             else:
                 result = Complex(
                     *(
-                        self._fma(scale, part, before)
-                        for part, before in zip(number, result, strict=True)
+                        self._fma(scale, component, before)
+                        for component, before in zip(number, result, strict=True)
                     )
                 )
         assert result is not None
@@ -91,9 +93,9 @@ class Butterflies:
 
     def product(self, x: Complex, y: Complex) -> Complex:
         """Return x * y."""
-        lost = self._negative(self._times(x.imag, y.imag))
+        imag_product = self._negative(self._times(x.imag, y.imag))
         return Complex(
-            self._fma(x.real, y.real, lost),
+            self._fma(x.real, y.real, imag_product),
             self._fma(x.real, y.imag, self._times(x.imag, y.real)),
         )
 
@@ -106,20 +108,20 @@ class Butterflies:
         scale = self.b.constant(factor, x.real)
         return Complex(self._times(scale, x.real), self._times(scale, x.imag))
 
-    def turned(self, x: Complex, part: int, n: int) -> Complex:
+    def turned(self, x: Complex, numerator: int, n: int) -> Complex:
         """Return x * exp(-2 pi i part / n)."""
-        part %= n
-        if 8 * part % n == 0:
-            return self._by_eighths(x, 8 * part // n)
-        angle = -2 * math.pi * part / n
+        numerator %= n
+        if 8 * numerator % n == 0:
+            return self._by_eighths(x, 8 * numerator // n)
+        angle = -2 * math.pi * numerator / n
         cos, sin = (self.b.constant(f(angle), x.real) for f in (math.cos, math.sin))
         return self.product(x, Complex(cos, sin))
 
     def _by_eighths(self, x: Complex, count: int) -> Complex:
         """Return x * exp(-pi i count / 4)."""
         if count % 2:
-            both = self._add(x.real, x.imag), self._less(x.imag, x.real)
-            x = self.scaled(Complex(*both), math.sqrt(0.5))
+            components = self._add(x.real, x.imag), self._less(x.imag, x.real)
+            x = self.scaled(Complex(*components), math.sqrt(0.5))
         for _ in range(count // 2):
             x = Complex(x.imag, self._negative(x.real))
         return x

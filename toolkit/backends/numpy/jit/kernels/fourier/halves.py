@@ -25,10 +25,10 @@ class Halves:
         turns: the table of twiddle factors.
     """
 
-    def __init__(self, b: Kernel, dtype: str, half: int, turns: Turns) -> None:
+    def __init__(self, b: Kernel, dtype: str, half: int, twiddles: Turns) -> None:
         self.b, self.dtype, self.half = b, dtype, half
         self.arithmetic = Butterflies(b)
-        self.table = turns.add(np.arange(half) / (2 * half))
+        self.table = twiddles.add(np.arange(half) / (2 * half))
         # Vectors that start in the lower half of 1 to half - 1 must end in that range.
         # Some numbers are computed twice.
         self.lanes = min(b.lanes, 1 << ((half - 1).bit_length() - 1))
@@ -65,17 +65,19 @@ class Halves:
             mirror = self.half - k - (self.lanes - 1)
             x = source.load(k)
             y = self.arithmetic.conjugate(self._reversed(source.load(mirror)))
-            both = self.arithmetic.scaled(self.arithmetic.sum(x, y), 0.5)
-            apart = self._turned(self.arithmetic.difference(x, y), k, inverse)
-            low = self.arithmetic.sum(both, apart)
-            high = self.arithmetic.difference(both, apart)
+            half_sum = self.arithmetic.scaled(self.arithmetic.sum(x, y), 0.5)
+            half_difference = self._turned(self.arithmetic.difference(x, y), k, inverse)
+            low = self.arithmetic.sum(half_sum, half_difference)
+            high = self.arithmetic.difference(half_sum, half_difference)
             high = self.arithmetic.conjugate(self._reversed(high))
-            for value, place in ((low, k), (high, mirror)):
-                target.store(Complex(*value[::-1]) if inverse else value, place)
+            for value, index in ((low, k), (high, mirror)):
+                target.store(Complex(*value[::-1]) if inverse else value, index)
 
     def _turned(self, x: Complex, k: Number, inverse: bool) -> Complex:
         """Return x * -i w / 2, or for an inverse x times the conjugate factor."""
-        cos, sin = (self.b.load(part, k, self.dtype, None) for part in self.table)
+        cos, sin = (
+            self.b.load(component, k, self.dtype, None) for component in self.table
+        )
         # -i (cos + i sin) = sin - i cos
         factor = self.arithmetic.conjugate(Complex(sin, cos))
         if inverse:
@@ -84,7 +86,7 @@ class Halves:
 
     def _reversed(self, x: Complex) -> Complex:
         order = list(reversed(range(self.b.lanes)))
-        return Complex(*(self._shuffled(part, order) for part in x))
+        return Complex(*(self._shuffled(component, order) for component in x))
 
     def _shuffled(self, x: Value, order: list[int]) -> Value:
         return x if len(order) == 1 else self.b.shuffled(x, x, order)

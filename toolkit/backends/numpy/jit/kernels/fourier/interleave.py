@@ -44,28 +44,28 @@ class _Order:
 
     def interleaved(self) -> list[Value]:
         """Return the vectors in the order in which lane bits are the higher bits."""
-        wanted = [*self.inner, *self.outer]
-        kept = len(self.outer)
+        target = [*self.inner, *self.outer]
+        outer_count = len(self.outer)
         itemsize = dtypes.itemsize(self.vectors[0].dtype)
         section = min((_SECTION // itemsize).bit_length() - 1, len(self.inner))
         for bit in self.outer[-section:]:
             self._push(bit, section)
-        lowest = wanted[kept:]
-        for place, bit in enumerate(lowest):
-            if self.inner[place] == bit:
+        lowest = target[outer_count:]
+        for position, bit in enumerate(lowest):
+            if self.inner[position] == bit:
                 continue
             if bit in self.inner:
                 self._exchange(0, self.inner.index(bit))
-            self._exchange(self.outer.index(bit), place)
-        return [self._vector(wanted[:kept], k) for k in range(len(self.vectors))]
+            self._exchange(self.outer.index(bit), position)
+        return [self._vector(target[:outer_count], k) for k in range(len(self.vectors))]
 
     def _vector(self, order: Sequence[tuple[int, int]], number: int) -> Value:
         """Return the vector with a given number, whose bits are in a given order."""
-        place = 0
+        index = 0
         for shift, bit in enumerate(reversed(order)):
             if number >> shift & 1:
-                place |= self._weight(self.outer.index(bit))
-        return self.vectors[place]
+                index |= self._weight(self.outer.index(bit))
+        return self.vectors[index]
 
     def _weight(self, index: int) -> int:
         """Return the weight of an outer bit in the number of a vector."""
@@ -84,26 +84,29 @@ class _Order:
         for x, y in self._pairs(index):
             a, b = self.vectors[x], self.vectors[y]
             for target, start in ((x, 0), (y, half)):
-                chosen = [
+                order = [
                     base + start + k + side
                     for base in range(0, lanes, size)
                     for k in range(half)
                     for side in (0, lanes)
                 ]
-                self.vectors[target] = self.b.shuffled(a, b, chosen)
+                self.vectors[target] = self.b.shuffled(a, b, order)
         first = len(self.inner) - section
         self.outer[index] = self.inner.pop(first)
         self.inner.append(bit)
 
-    def _exchange(self, index: int, place: int) -> None:
+    def _exchange(self, index: int, position: int) -> None:
         """Exchange an outer bit and a lane bit."""
-        weight, lanes = 1 << (len(self.inner) - 1 - place), self.b.lanes
+        weight, lanes = 1 << (len(self.inner) - 1 - position), self.b.lanes
         numbers = range(lanes)
         low = [k if not k & weight else lanes + k - weight for k in numbers]
         high = [k + weight if not k & weight else lanes + k for k in numbers]
         for x, y in self._pairs(index):
             pair = self.vectors[x], self.vectors[y]
             self.vectors[x], self.vectors[y] = (
-                self.b.shuffled(*pair, chosen) for chosen in (low, high)
+                self.b.shuffled(*pair, order) for order in (low, high)
             )
-        self.outer[index], self.inner[place] = self.inner[place], self.outer[index]
+        self.outer[index], self.inner[position] = (
+            self.inner[position],
+            self.outer[index],
+        )

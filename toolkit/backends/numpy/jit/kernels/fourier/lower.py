@@ -45,15 +45,15 @@ class _Rows:
 
     def stages(self) -> Stages:
         """Return the emitter of stages, with the buffers of the task."""
-        found = radices(self.n)
-        assert found is not None
+        factors = radices(self.n)
+        assert factors is not None
         work = self.b.next_address()
         task = work + self.b.slot * _task_bytes(self.n, self.vectors, self.dtype)
-        return Stages(self.b, self.dtype, found, self.vectors, task)
+        return Stages(self.b, self.dtype, factors, self.vectors, task)
 
     def planes(self, start: Sequence[Pointer], offset: Number) -> Planes:
         """Return a row of a complex operand."""
-        real, imag = (part + offset for part in start)
+        real, imag = (plane + offset for plane in start)
         return Planes(self.b, self.dtype, real, imag)
 
     def addresses(self, count: int) -> list[Pointer]:
@@ -245,13 +245,13 @@ def _vectors(dtype: str, n: int, columns: int) -> int:
     """Return the vectors of columns per transform: at most a cache line."""
     itemsize = dtypes.itemsize(dtype)
     size = vector_lanes(itemsize) * itemsize
-    most = max(1, CACHE_LINE // size)
-    while most > 1 and (
-        columns * itemsize <= size * (most // 2)
-        or 4 * n * most * size > current().cache_bytes // 2
+    limit = max(1, CACHE_LINE // size)
+    while limit > 1 and (
+        columns * itemsize <= size * (limit // 2)
+        or 4 * n * limit * size > current().cache_bytes // 2
     ):
-        most //= 2
-    return most
+        limit //= 2
+    return limit
 
 
 def _with_buffers(call: Call, task: int, together: int = 1) -> Lowered:

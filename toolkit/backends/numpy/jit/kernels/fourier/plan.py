@@ -22,23 +22,23 @@ def radices(n: int) -> tuple[int, ...] | None:
     """
     twos = (n & -n).bit_length() - 1
     odd = []
-    rest = n >> twos
+    remainder = n >> twos
     for prime in _ODD:
-        while rest % prime == 0:
+        while remainder % prime == 0:
             odd.append(prime)
-            rest //= prime
-    if rest > 1:
+            remainder //= prime
+    if remainder > 1:
         return None
-    first, *others = _of_twos(twos) or [1]
-    return tuple(r for r in (first, *odd, *others) if r > 1) or (1,)
+    first, *smaller = _of_twos(twos) or [1]
+    return tuple(r for r in (first, *odd, *smaller) if r > 1) or (1,)
 
 
 def _of_twos(exponent: int) -> list[int]:
     """Return powers of two of at most 8, the largest first."""
-    eights, left = divmod(exponent, 3)
-    if left == 1 and eights:  # 4 * 4, not 8 * 2
+    eights, remaining = divmod(exponent, 3)
+    if remaining == 1 and eights:  # 4 * 4, not 8 * 2
         return [8] * (eights - 1) + [4, 4]
-    return [8] * eights + [1 << left] * (left > 0)
+    return [8] * eights + [1 << remaining] * (remaining > 0)
 
 
 def fits(n: int, longest: int = LONGEST) -> bool:

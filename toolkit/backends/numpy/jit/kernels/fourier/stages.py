@@ -68,15 +68,15 @@ class Planes:
 
     def load(self, index: Number, vector: int = 0) -> Complex:
         """Return the vector that starts at an element."""
-        place = self._place(index, vector)
+        offset = self._place(index, vector)
         mask = self.masks[vector]
-        return Complex(*(self.b.load(p, place, self.dtype, mask) for p in self.parts))
+        return Complex(*(self.b.load(p, offset, self.dtype, mask) for p in self.parts))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
-        place = self._place(index, vector)
-        for value, part in zip(x, self.parts, strict=True):
-            self.b.store(value, part, place, self.masks[vector])
+        offset = self._place(index, vector)
+        for value, plane in zip(x, self.parts, strict=True):
+            self.b.store(value, plane, offset, self.masks[vector])
 
     def _place(self, index: Number, vector: int) -> Number:
         return index * self.stride + vector * self.b.lanes
@@ -109,11 +109,11 @@ class Across:
     def load(self, index: Number, vector: int = 0) -> Complex:
         """Return an element of each row."""
         stride = self.length * dtypes.itemsize(self.dtype)
-        found = [
-            self.b.gather(part + index, stride, 0, self.dtype, self.mask)
-            for part in self.parts
+        components = [
+            self.b.gather(plane + index, stride, 0, self.dtype, self.mask)
+            for plane in self.parts
         ]
-        return Complex(*found)
+        return Complex(*components)
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store an element of each row."""
@@ -125,10 +125,10 @@ class Across:
                 self._put(x, index, lane)
 
     def _put(self, x: Complex, index: Number, lane: int) -> None:
-        for value, part in zip(x, self.parts, strict=True):
+        for value, plane in zip(x, self.parts, strict=True):
             text = f"extractelement {value.type} {value}, i64 {lane}"
             element = self.b.let(text, self.dtype)
-            self.b.put_scalar(element, part + (index + lane * self.length))
+            self.b.put_scalar(element, plane + (index + lane * self.length))
 
 
 class Pairs:
@@ -143,8 +143,8 @@ class Pairs:
             self.b.load(self.start, index * 2 + k * self.b.lanes, self.dtype, None)
             for k in range(2)
         )
-        found = separated(self.b, first, second)
-        return Complex(*(reversed(found) if self.swapped else found))
+        pair = separated(self.b, first, second)
+        return Complex(*(reversed(pair) if self.swapped else pair))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
@@ -161,13 +161,13 @@ class Turns:
         self.parts: list[bytes] = []
         self.size = 0
 
-    def add(self, turns: np.ndarray) -> tuple[Pointer, Pointer]:
+    def add(self, cycles: np.ndarray) -> tuple[Pointer, Pointer]:
         """Return the addresses of the two parts of exp(-2 pi i turns)."""
-        found = [
-            self._add(np.ascontiguousarray(part, self.dtype))
-            for part in unit_circle(-(turns % 1.0))
+        addresses = [
+            self._add(np.ascontiguousarray(component, self.dtype))
+            for component in unit_circle(-(cycles % 1.0))
         ]
-        return found[0], found[1]
+        return addresses[0], addresses[1]
 
     def _add(self, content: np.ndarray) -> Pointer:
         start, data = self.size, content.tobytes()
@@ -228,43 +228,44 @@ class Stages:
             source: the operand, which is not the first buffer.
             target: the destination.
         """
-        made = 1
+        stride = 1
         for number, radix in enumerate(self.radices):
             is_last = number + 1 == len(self.radices)
             to = target if is_last else self.buffers[number % 2]
             if number or self.vectors:
-                self._stage(radix, made, source, to)
+                self._stage(radix, stride, source, to)
             else:
                 self._first_of_row(radix, source, to)
             source = to
-            made *= radix
+            stride *= radix
 
-    def _stage(self, radix: int, made: int, source: Place, target: Place) -> None:
+    def _stage(self, radix: int, stride: int, source: Place, target: Place) -> None:
         """Emit a stage in which all lanes of a vector have the same twiddle factor."""
-        m = self.n // (made * radix)
+        m = self.n // (stride * radix)
         if not self.vectors:
-            lanes, vectors, step = common_lanes(made, self.b.lanes), 1, 0
+            lanes, vectors, step = common_lanes(stride, self.b.lanes), 1, 0
         else:
             lanes, vectors, step = self.b.lanes, self.vectors, 1
         table = self._table(radix, m) if m > 1 else None
         with self.b.of_lanes(lanes), self.b.each(m) as p:
             factors = self._factors(table, p, radix)
-            with self.b.each(made, step or lanes) as q:
+            with self.b.each(stride, step or lanes) as q:
                 for vector in range(vectors):
-                    place = p * made + q
+                    index = p * stride + q
                     x = [
-                        source.load(place + made * m * k, vector) for k in range(radix)
+                        source.load(index + stride * m * k, vector)
+                        for k in range(radix)
                     ]
                     y = self.arithmetic.transform(x)
-                    place = p * (made * radix) + q
+                    index = p * (stride * radix) + q
                     for j, value in enumerate(y):
                         if j and factors:
                             value = self.arithmetic.product(value, factors[j - 1])
-                        target.store(value, place + made * j, vector)
+                        target.store(value, index + stride * j, vector)
 
     def _table(self, radix: int, m: int) -> tuple[Pointer, Pointer]:
-        turns = np.outer(np.arange(m), np.arange(1, radix)) / (m * radix)
-        return self.turns.add(turns)
+        cycles = np.outer(np.arange(m), np.arange(1, radix)) / (m * radix)
+        return self.turns.add(cycles)
 
     def _factors(
         self, table: tuple[Pointer, Pointer] | None, p: Number, radix: int
@@ -273,12 +274,12 @@ class Stages:
         if table is None:
             return []
 
-        def in_all_lanes(part: Pointer, index: Number) -> Value:
-            place = self.b.at(part, index, self.dtype)
-            return self.b.splat(self.b.scalar(place, self.dtype))
+        def in_all_lanes(plane: Pointer, index: Number) -> Value:
+            address = self.b.at(plane, index, self.dtype)
+            return self.b.splat(self.b.scalar(address, self.dtype))
 
-        places = [p * (radix - 1) + j for j in range(radix - 1)]
-        return [Complex(*(in_all_lanes(t, k) for t in table)) for k in places]
+        indices = [p * (radix - 1) + j for j in range(radix - 1)]
+        return [Complex(*(in_all_lanes(t, k) for t in table)) for k in indices]
 
     def _first_of_row(self, radix: int, source: Place, target: Place) -> None:
         """Emit the first stage of a row: each lane has a different twiddle factor."""
@@ -286,8 +287,8 @@ class Stages:
         lanes = min(self.b.lanes, 1 << (m.bit_length() - 1))
         if radix & (radix - 1):
             lanes = 1  # only a power of two of vectors can be interleaved
-        turns = np.outer(np.arange(1, radix), np.arange(m)) / self.n
-        table = self.turns.add(turns)
+        cycles = np.outer(np.arange(1, radix), np.arange(m)) / self.n
+        table = self.turns.add(cycles)
         with self.b.of_lanes(lanes), self.b.each(m, lanes) as start:
             # The last vector may overlap the previous one.
             p = start if m % lanes == 0 else self.b.least(start, m - lanes)
@@ -299,11 +300,11 @@ class Stages:
                     *(self.b.load(t, p + m * (j - 1), self.dtype, None) for t in table)
                 )
                 y[j] = self.arithmetic.product(y[j], factor)
-            parts = [
-                interleaved(self.b, [getattr(v, part) for v in y])
-                for part in ("real", "imag")
+            components = [
+                interleaved(self.b, [getattr(v, component) for v in y])
+                for component in ("real", "imag")
             ]
-            for k, value in enumerate(zip(*parts, strict=True)):
+            for k, value in enumerate(zip(*components, strict=True)):
                 target.store(Complex(*value), p * radix + k * lanes)
 
 

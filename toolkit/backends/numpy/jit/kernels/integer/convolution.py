@@ -84,12 +84,12 @@ class _Convolution(Lowering):
     def __init__(self, body: Graph, a: int, b: int, images: Operand) -> None:
         out, kernel = body.nodes[0].outputs[0].spec.shape, body.inputs[b].spec.shape
         shape = images.spec.shape
-        seen = collapse(
+        window_axes = collapse(
             windows(body.nodes[0].attrs, kernel[:-2], shape[1:-1], out[1:-1], images)
         )
-        self.is_pixels: bool = len(seen) == 1 and seen[0].is_trivial
+        self.is_pixels: bool = len(window_axes) == 1 and window_axes[0].is_trivial
         super().__init__(body, a, b, prod(out[:-1]), prod(kernel[:-1]))
-        axes = [] if self.is_pixels else axes_of(seen)
+        axes = [] if self.is_pixels else axes_of(window_axes)
         self.patches = PatchPlan(
             self.words,
             self.plan.lanes,
@@ -111,11 +111,11 @@ class _Convolution(Lowering):
     def lowered(self) -> Lowered:
         return self._in_blocks() if self.rows >= _MANY_ROWS else super().lowered()
 
-    def _pack_rows(self, place: Reference, words: Words | None = None) -> Call:
+    def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
         nbytes = self.rows * self.count * WORD_BYTES
         return Call(
             Code(emit_pack_patches, self.patches),
-            (("in", self.a), place),
+            (("in", self.a), destination),
             tuple(self.numbers),
             self.rows,
             partition(self.rows, nbytes // TASK_BYTES),
@@ -219,14 +219,16 @@ def _depthwise_calls(
         nbytes=weights,
         prepares=weights,
     )
-    behind = aligned(weights)
+    memory_offset = aligned(weights)
     multiply = Call(
         Code(emit_depthwise, plan, BodyStructure(body), a),
-        (*operands_of(body), ("work", 0), ("work", behind)),
+        (*operands_of(body), ("work", 0), ("work", memory_offset)),
         numbers,
         units,
         grain,
         flops=2 * products,
         nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
     )
-    return Lowered([pack, multiply], behind + -(-units // grain) * numbers.memory)
+    return Lowered(
+        [pack, multiply], memory_offset + -(-units // grain) * numbers.memory
+    )

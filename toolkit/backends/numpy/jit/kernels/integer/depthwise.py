@@ -111,40 +111,40 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
     def tap(row: int, column: int, first: Number) -> Value:
         if row >= rows:
             return b.filled(0, "int32")
-        place = source + channels * (row * columns + column) + first
-        x = b.load(place, 0, "int8", b.first_lanes(channels - first))
+        address = source + channels * (row * columns + column) + first
+        x = b.load(address, 0, "int8", b.first_lanes(channels - first))
         return b.convert("sext", x, "int32")
 
     with b.loop(b.low, b.high) as group:
-        place = target + group * plan.weight_bytes
+        address = target + group * plan.weight_bytes
         totals = [b.filled(0, "int32")] * VECTORS
-        for part, column, j in _weights(plan):
+        for word, column, j in _weights(plan):
             first = group * plan.channels + j * plan.lanes
-            numbers = range(part * plan.words.terms, (part + 1) * plan.words.terms)
+            numbers = range(word * plan.words.terms, (word + 1) * plan.words.terms)
             taps = [tap(row, column, first) for row in numbers]
             for x in taps:
                 totals[j] = b.binary("add", totals[j], x)
-            at = place + _place(plan, part, column, j)
+            at = address + _place(plan, word, column, j)
             b.store(plan.words.joined(b, taps), at, 0, None)
         for j, total in enumerate(totals):
             # The initial sum cancels the effect of the offset.
             start = b.binary("mul", total, b.filled(-plan.offset, "int32"))
-            behind = plan.start + j * plan.lanes * WORD_BYTES
-            b.store(start, place + behind, 0, None)
+            offset = plan.start + j * plan.lanes * WORD_BYTES
+            b.store(start, address + offset, 0, None)
     return b
 
 
 def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
     """Yield the words of each channel: part of a column, column, vector of channels."""
-    for part in range(plan.parts):
+    for word in range(plan.parts):
         for column in range(plan.size[1]):
             for j in range(VECTORS):
-                yield part, column, j
+                yield word, column, j
 
 
-def _place(plan: DepthwisePlan, part: int, column: int, j: int) -> int:
+def _place(plan: DepthwisePlan, word: int, column: int, j: int) -> int:
     """Return the byte offset of a vector of words."""
-    vector = (part * plan.size[1] + column) * VECTORS + j
+    vector = (word * plan.size[1] + column) * VECTORS + j
     return vector * plan.lanes * WORD_BYTES
 
 
@@ -199,17 +199,17 @@ class _Depthwise:
     ) -> None:
         """Copy rows of an image, with padding."""
         b, n = self.b, self.n
-        left = b.least(n.left, n.line)
-        seen = b.least(n.width, n.line - left) * n.channels
-        line, left = n.line * n.channels, left * n.channels
+        left_padding = b.least(n.left, n.line)
+        valid = b.least(n.width, n.line - left_padding) * n.channels
+        line, left_padding = n.line * n.channels, left_padding * n.channels
         with b.loop(0, count) as i:
             row, target = first + i, memory + i * line
             is_inside = b.is_inside(row, n.height)
             with b.when(is_inside):
-                place = (image * n.height + row) * n.width * n.channels
-                self._clear(target, left)
-                self._copy_run(self.images + place, target + left, seen)
-                self._clear(target + left + seen, line - left - seen)
+                offset = (image * n.height + row) * n.width * n.channels
+                self._clear(target, left_padding)
+                self._copy_run(self.images + offset, target + left_padding, valid)
+                self._clear(target + left_padding + valid, line - left_padding - valid)
             with b.when(b.opposite(is_inside)):
                 self._clear(target, line)
 
@@ -234,35 +234,35 @@ class _Depthwise:
     def _row(self, source: Pointer, element: Number) -> None:
         """Compute a row of outputs: tiles, then a remainder loop."""
         b, n, plan = self.b, self.n, self.plan
-        whole = n.columns - n.columns % plan.tile
+        full = n.columns - n.columns % plan.tile
         step = n.channels * plan.strides[1]
-        for size, low, high in ((plan.tile, 0, whole), (1, whole, n.columns)):
+        for size, low, high in ((plan.tile, 0, full), (1, full, n.columns)):
             with b.loop(low, high, size) as column:
                 self._tile(source + column * step, element + column, size)
 
     def _tile(self, source: Pointer, element: Number, size: int) -> None:
         """Compute some neighbouring outputs, in a loop over channels."""
         b, n, plan = self.b, self.n, self.plan
-        whole = n.channels - n.channels % plan.channels
-        with b.loop(0, whole, plan.channels) as channel:
+        full = n.channels - n.channels % plan.channels
+        with b.loop(0, full, plan.channels) as channel:
             self._channels(source, element, channel, size, None)
         if plan.masked:
             with b.of_lanes(plan.channels):
-                mask = b.first_lanes(n.channels - whole)
-            self._channels(source, element, whole, size, mask)
+                mask = b.first_lanes(n.channels - full)
+            self._channels(source, element, full, size, mask)
 
     def _channels(
         self, source: Pointer, element: Number, channel: Number, size: int, mask: Mask
     ) -> None:
         b, n, plan = self.b, self.n, self.plan
-        place = self.weights + channel // plan.channels * plan.weight_bytes
+        address = self.weights + channel // plan.channels * plan.weight_bytes
         weights = {
-            key: b.load(place + _place(plan, *key), 0, "int32", None)
+            key: b.load(address + _place(plan, *key), 0, "int32", None)
             for key in _weights(plan)
         }
         with b.of_lanes(plan.channels):
             loaded = self.epilogue.columns(channel, mask)
-        start = place + plan.start
+        start = address + plan.start
         at = [j * plan.lanes for j in range(VECTORS)]
         starts = [b.load(start, k, "int32", None) for k in at]
         sums = [list(starts) for _ in range(size)]
@@ -270,9 +270,9 @@ class _Depthwise:
         for column in range((size - 1) * step + width):
             words = self._words(source + channel + n.channels * column)
             for i, tap in self._seen(column, size):
-                for part, vectors in enumerate(words):
+                for word, vectors in enumerate(words):
                     for j, x in enumerate(vectors):
-                        y = weights[part, tap, j]
+                        y = weights[word, tap, j]
                         sums[i][j] = plan.words.multiply_add(b, sums[i][j], x, y)
                 if tap == width - 1:
                     at = (element + i) * n.channels + channel
@@ -285,7 +285,7 @@ class _Depthwise:
             if 0 <= tap < self.plan.size[1]:
                 yield i, tap
 
-    def _words(self, place: Pointer) -> list[list[Value]]:
+    def _words(self, address: Pointer) -> list[list[Value]]:
         """Load the words of a column: for each part, vectors of channels.
 
         Where there are no more rows, weights are 0 and words may be anything.
@@ -294,7 +294,7 @@ class _Depthwise:
         line, terms = n.line * n.channels, plan.words.terms
         with b.of_lanes(plan.channels):
             rows = [
-                b.load(place + line * i, 0, plan.dtype, None)
+                b.load(address + line * i, 0, plan.dtype, None)
                 for i in range(plan.size[0])
             ]
         rows += rows[:1] * (plan.parts * terms - len(rows))
@@ -343,6 +343,6 @@ class _Depthwise:
             self.epilogue.apply(value, element, channel, mask, loaded)
 
 
-def _in_turns(numbers: Sequence[int], other: int) -> list[int]:
+def _in_turns(numbers: Sequence[int], distance: int) -> list[int]:
     """Return each number n followed by n + other."""
-    return [k for n in numbers for k in (n, n + other)]
+    return [k for n in numbers for k in (n, n + distance)]

@@ -83,17 +83,17 @@ class _FewRows:
         """Emit the loop over panels: initial sums, words, and the epilogue."""
         b, n = self.b, self.n
         terms = self.plan.words.terms
-        whole, rest = b.split(n.depth, terms)
-        pairs = b.whole_vectors(0, whole, _TOGETHER)
+        full, remainder = b.split(n.depth, terms)
+        pairs = b.whole_vectors(0, full, _TOGETHER)
         with b.loop(b.low, b.high) as panel:
             first, end = b.part(panel, n.width, n.columns)
             self._start(first, end)
             with b.loop(0, pairs, _TOGETHER) as word:
                 self._add([word + i for i in range(_TOGETHER)], first, end)
-            with b.loop(pairs, whole) as word:
+            with b.loop(pairs, full) as word:
                 self._add([word], first, end)
-            with b.when(b.compare("ne", rest, 0)):
-                self._add([whole], first, end, rest)
+            with b.when(b.compare("ne", remainder, 0)):
+                self._add([full], first, end, remainder)
             self._finish(first, end)
 
     def _start(self, first: Number, end: Number) -> None:
@@ -127,17 +127,17 @@ class _FewRows:
         for column, mask in b.run(first, end):
             ys = [self._column(number, column, mask, count) for number in numbers]
             for row, factors in enumerate(xs):
-                place = column + row * n.columns
-                total = b.load(self.sums, place, "int32", mask)
+                index = column + row * n.columns
+                total = b.load(self.sums, index, "int32", mask)
                 for x, y in zip(factors, ys, strict=True):
                     # The first operand of the instruction is the one with an offset.
                     total = words.multiply_add(b, total, y, x)
-                b.store(total, self.sums, place, mask)
+                b.store(total, self.sums, index, mask)
 
     def _word(self, row: int, number: Number) -> Value:
         b = self.b
-        place = self.words + (number * WORD_BYTES + row * self.n.row_bytes)
-        return b.splat(b.scalar(place, "int32"))
+        address = self.words + (number * WORD_BYTES + row * self.n.row_bytes)
+        return b.splat(b.scalar(address, "int32"))
 
     def _column(
         self, number: Number, column: Number, mask: Mask, count: Number | None
@@ -153,5 +153,5 @@ class _FewRows:
             for column, mask in b.run(first, end):
                 element = column + row * n.columns
                 value = b.load(self.sums, element, "int32", mask)
-                known = {**self.epilogue.columns(column, mask), **of_row}
-                self.epilogue.apply(value, element, column, mask, known)
+                loaded = {**self.epilogue.columns(column, mask), **of_row}
+                self.epilogue.apply(value, element, column, mask, loaded)

@@ -79,13 +79,13 @@ def lower_matmul_integer(
 
 def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
     """Return the inputs that are the operands, if all inputs are contiguous."""
-    places = {v: i for i, v in enumerate(body.inputs)}
+    indices = {v: i for i, v in enumerate(body.inputs)}
     first, second = body.nodes[0].inputs
-    if not {first, second} <= places.keys():
+    if not {first, second} <= indices.keys():
         return None
     if not all(x.is_contiguous for x in inputs):
         return None
-    return places[first], places[second]
+    return indices[first], indices[second]
 
 
 def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
@@ -126,18 +126,18 @@ class Lowering:
         lanes = processor.lanes
         rows, vectors = (6, 4) if processor.registers >= 32 else (4, 2)
         vectors = min(vectors, -(-self.columns // lanes))
-        full, rest = divmod(self.columns, vectors * lanes)
+        full, remainder = divmod(self.columns, vectors * lanes)
         self.plan = IntegerPlan(
             self.words,
             lanes,
             rows,
             vectors,
             full > 0,
-            -(-rest // lanes),
-            rest % lanes > 0,
+            -(-remainder // lanes),
+            remainder % lanes > 0,
             a if self.is_plain else None,
         )
-        self.panels: int = full + (rest > 0)
+        self.panels: int = full + (remainder > 0)
         self.packed_rows: int = self.rows
 
     @property
@@ -196,12 +196,12 @@ class Lowering:
         sums = aligned(self.rows * self.columns * WORD_BYTES)
         return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
 
-    def _pack_rows(self, place: Reference, words: Words | None = None) -> Call:
+    def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
         words = words or self.words
         nbytes = self.rows * (self.depth + self.count * WORD_BYTES)
         return Call(
             Code(emit_pack_rows, words, self.plan.lanes),
-            (("in", self.a), place),
+            (("in", self.a), destination),
             RowNumbers(self.depth, self.count * WORD_BYTES),
             self.rows,
             partition(self.rows, nbytes // TASK_BYTES),
@@ -251,8 +251,8 @@ class _InTiles(Lowering):
         near = current().cache_bytes // 2 // panel
         group = max(1, min(near, PANELS))
         groups, tiles = -(-self.panels // group), self.packed_rows // SPAN
-        part = -(-tiles // min(-(-TASKS // groups), tiles)) * SPAN
-        units = groups * -(-self.rows // part)
+        part_rows = -(-tiles // min(-(-TASKS // groups), tiles)) * SPAN
+        units = groups * -(-self.rows // part_rows)
         products = self.rows * self.depth * self.columns
         row = self.depth if a is not None else self.count * WORD_BYTES
         packed = [] if a is not None else [of_rows]
@@ -261,7 +261,7 @@ class _InTiles(Lowering):
             (*operands_of(self.body), *packed, ("work", 0)),
             TileNumbers(
                 *(self.rows, self.columns, self.blocks),
-                *(row, panel, group * SPAN, part),
+                *(row, panel, group * SPAN, part_rows),
             ),
             units,
             partition(units, products // _TASK_TILED),

@@ -57,10 +57,10 @@ def emit_pack_rows(words: Words, lanes: int) -> Kernel:
 
     with b.loop(b.low, b.high) as row:
         x, y = source + row * n.depth, target + row * n.row_bytes
-        whole = b.whole_vectors(0, n.depth, b.lanes)
-        with b.loop(0, whole, b.lanes) as i:
+        full = b.whole_vectors(0, n.depth, b.lanes)
+        with b.loop(0, full, b.lanes) as i:
             b.store(term(b.load(x, i, "int8", None)), y, i, None)
-        with b.loop(whole, n.depth) as i:
+        with b.loop(full, n.depth) as i:
             b.put_scalar(term(b.scalar(x + i, "int8")), b.at(y, i, kind))
     return b
 
@@ -78,12 +78,12 @@ def emit_pack_panels(words: Words, lanes: int, vectors: int) -> Kernel:
     with b.loop(b.low, b.high) as panel:
         first = panel * width
         x, y = source + first, target + panel * n.panel_bytes
-        left = n.columns - first
-        is_partial = b.compare("slt", left, width)
+        remaining = n.columns - first
+        is_partial = b.compare("slt", remaining, width)
         with b.when(b.opposite(is_partial)):
             packer.write(x, y, [None] * vectors)
         with b.when(is_partial):
-            packer.write(x, y, b.first_of_vectors(left, vectors))
+            packer.write(x, y, b.first_of_vectors(remaining, vectors))
     return b
 
 
@@ -101,29 +101,29 @@ class _Panels:
     def write(self, source: Pointer, target: Pointer, masks: Sequence[Mask]) -> None:
         """Pack the valid columns, and fill the rest with 0."""
         b, words, n = self.b, self.words, self.n
-        whole, rest = b.split(n.depth, words.terms)
+        full, remainder = b.split(n.depth, words.terms)
         reader = TermReader(b, words, n.columns, n.depth)
 
         def pack(word: Number, sums: list[Value], count: Number | None) -> None:
             line = target + (word + 1) * self.line_bytes
             for j, mask in enumerate(masks):
                 terms = reader.terms(source + j * b.lanes, word, mask, count)
-                place = line + j * self.vector_bytes
-                b.store(words.joined(b, terms), place, 0, None)
+                address = line + j * self.vector_bytes
+                b.store(words.joined(b, terms), address, 0, None)
                 for x in terms if words.offset else ():
                     sums[j] = b.binary("add", sums[j], x)
 
         sums = [b.filled(0, "int32")] * len(masks)
-        with b.accumulate(0, whole, 1, sums) as loop:
+        with b.accumulate(0, full, 1, sums) as loop:
             pack(loop.index, loop.values, None)
             loop.next(loop.values)
-        with b.accumulate(0, b.least(rest, 1), 1, loop.values) as last:
-            pack(whole, last.values, rest)
+        with b.accumulate(0, b.least(remainder, 1), 1, loop.values) as last:
+            pack(full, last.values, remainder)
             last.next(last.values)
         with b.loop(b.ceil_div(n.depth, words.terms), n.words) as word:
             for j in range(len(masks)):
-                place = target + (word + 1) * self.line_bytes + j * self.vector_bytes
-                b.store(b.filled(0, "int32"), place, 0, None)
+                address = target + (word + 1) * self.line_bytes + j * self.vector_bytes
+                b.store(b.filled(0, "int32"), address, 0, None)
         for j, total in enumerate(last.values):
             # The initial sum cancels the effect of the left operand's offset.
             offset = b.filled(-words.offset, "int32")
@@ -146,7 +146,7 @@ class TermReader:
         self, source: Pointer, word: Number, mask: Mask, count: Number | None = None
     ) -> list[Value]:
         """Return the terms of a word plus the offset, and 0 from term `count` on."""
-        b, found = self.b, []
+        b, terms = self.b, []
         for i in range(self.count):
             row: Number = word * self.count + i
             if count is not None:
@@ -159,5 +159,5 @@ class TermReader:
                 exists = b.compare("sgt", count, i)
                 text = f"select i1 {exists}, {x.type} {x}, {x.type} zeroinitializer"
                 x = b.let(text, "int32", b.lanes)
-            found.append(x)
-        return found
+            terms.append(x)
+        return terms

@@ -75,10 +75,10 @@ def patch_numbers(
         image: the elements from one image to the next.
         windows: the result of `axes_of`, or empty if a row is a pixel.
     """
-    found = [row_bytes, depth, image]
+    numbers = [row_bytes, depth, image]
     for w in windows:
-        found += [w.extent, w.out, w.size, w.stride, w.dilation, w.low, w.pitch]
-    return found
+        numbers += [w.extent, w.out, w.size, w.stride, w.dilation, w.low, w.pitch]
+    return numbers
 
 
 def emit_pack_patches(plan: PatchPlan) -> Kernel:
@@ -89,8 +89,8 @@ def emit_pack_patches(plan: PatchPlan) -> Kernel:
     b = Kernel(plan.lanes)
     x, target = b.next_address(), b.next_address()
     row_bytes = b.entry(2)
-    place = target + b.low * row_bytes
-    call_packer(b, plan, x, place, (b.low, b.high), b.table.element(2, "i64"))
+    address = target + b.low * row_bytes
+    call_packer(b, plan, x, address, (b.low, b.high), b.table.element(2, "i64"))
     return b
 
 
@@ -126,11 +126,11 @@ class _Patches:
         self.size: int = 4 // plan.words.terms  # bytes of a term
         numbers = b.pointer_parameter("numbers")
         count = 3 if plan.axes is None else 3 + 7 * (plan.axes + 1)
-        found = [
+        values = [
             b.index(f"load i64, ptr {numbers.element(i, 'i64')}") for i in range(count)
         ]
-        self.row_bytes, self.depth, self.image = found[:3]
-        self.axes: list[_Axis] = [_Axis(*found[i : i + 7]) for i in range(3, count, 7)]
+        self.row_bytes, self.depth, self.image = values[:3]
+        self.axes: list[_Axis] = [_Axis(*values[i : i + 7]) for i in range(3, count, 7)]
 
     def write(self) -> None:
         """Emit the loop over rows."""
@@ -170,14 +170,14 @@ class _Patches:
             return
         axis, *inner = axes
         size = run
-        for each in inner:
-            size = each.size * size
+        for inner_axis in inner:
+            size = inner_axis.size * size
         with b.loop(0, axis.size) as tap:
-            place = tap * axis.gap + starts[0]
+            coordinate = tap * axis.gap + starts[0]
             to = target + tap * size * self.size
-            is_inside = b.is_inside(place, axis.extent)
+            is_inside = b.is_inside(coordinate, axis.extent)
             with b.when(is_inside):
-                self._taps(inner, starts[1:], x + place * axis.pitch, to, run)
+                self._taps(inner, starts[1:], x + coordinate * axis.pitch, to, run)
             with b.when(b.opposite(is_inside)):
                 self._clear(to, size)
 
@@ -189,10 +189,10 @@ class _Patches:
         high = b.most(low, b.least(size, axis.extent - start))
         self._clear(target, low * self.depth)
         pixels = x + (start + low) * axis.pitch
-        place = target + low * self.depth * self.size
-        self._copy(pixels, place, (high - low) * self.depth)
-        place = target + high * self.depth * self.size
-        self._clear(place, (size - high) * self.depth)
+        address = target + low * self.depth * self.size
+        self._copy(pixels, address, (high - low) * self.depth)
+        address = target + high * self.depth * self.size
+        self._clear(address, (size - high) * self.depth)
 
     # --- elements ---------------------------------------------------------------------
 

@@ -181,47 +181,47 @@ class _Product:
         b.declarations |= _sum_function(name, self.plan, vectors)
         with b.loop(first, end, self.plan.most_rows) as row:
             count = b.least(self.plan.most_rows, end - row)
-            places = (
+            addresses = (
                 (words or self.words) + row * n.row_bytes,
                 self.panels + panel * n.panel_bytes,
                 self.sums,
             )
-            pointers = [f"ptr {p}" for p in places]
+            pointers = [f"ptr {p}" for p in addresses]
             numbers = [f"i64 {x}" for x in (count, n.words, n.row_bytes)]
             b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
             column = panel * self.plan.width
             self._finish(_Part(row, count, column, vectors, is_tail))
 
-    def _finish(self, part: _Part) -> None:
+    def _finish(self, block: _Part) -> None:
         """Apply the epilogue to the sums of some rows, two vectors at a time.
 
         Processors pack two vectors into bytes as quickly as one.
         """
         b, n, lanes = self.b, self.n, self.b.lanes
-        starts = range(0, part.vectors, 2)
+        starts = range(0, block.vectors, 2)
         for first in starts:
-            count = min(2, part.vectors - first)
+            count = min(2, block.vectors - first)
             with b.of_lanes(count * lanes):
-                column = part.column + first * lanes
-                is_last = part.is_tail and first == starts[-1]
+                column = block.column + first * lanes
+                is_last = block.is_tail and first == starts[-1]
                 has_mask = is_last and self.plan.masked
                 mask = b.first_lanes(n.columns - column) if has_mask else None
-                self._finish_vectors(part, first, column, mask)
+                self._finish_vectors(block, first, column, mask)
 
     def _finish_vectors(
-        self, part: _Part, first: int, column: Number, mask: Mask
+        self, block: _Part, first: int, column: Number, mask: Mask
     ) -> None:
         """Apply the epilogue to some columns of all rows, as one vector of each row."""
         b, n = self.b, self.n
         of_column = self.epilogue.columns(column, mask)
-        with b.loop(0, part.rows) as i:
-            row = i + part.row
+        with b.loop(0, block.rows) as i:
+            row = i + block.row
             of_row = self.epilogue.of_row(row)
-            place = self.sums + i * (part.vectors * self.vector_bytes)
-            value = b.load(place + first * self.vector_bytes, 0, "int32", None)
+            address = self.sums + i * (block.vectors * self.vector_bytes)
+            value = b.load(address + first * self.vector_bytes, 0, "int32", None)
             element = row * n.columns + column
-            known = {**of_column, **of_row}
-            self.epilogue.apply(value, element, column, mask, known)
+            loaded = {**of_column, **of_row}
+            self.epilogue.apply(value, element, column, mask, loaded)
 
 
 _PARAMETERS = (
@@ -237,12 +237,12 @@ _PARAMETERS = (
 def _sum_function(name: str, plan: IntegerPlan, vectors: int) -> set[str]:
     """Return a function that sums rows. A separate function frees the registers."""
     b = Kernel(plan.lanes)
-    whole, rest = b.split(b.parameter("rows"), plan.rows)
-    with b.loop(0, whole) as tile:
+    full, remainder = b.split(b.parameter("rows"), plan.rows)
+    with b.loop(0, full) as tile:
         _sum_tile(b, plan, tile * plan.rows, plan.rows, vectors)
     for height in plan.heights[1:]:
-        with b.when(b.compare("ne", rest & height, 0)):
-            row = whole * plan.rows + (rest & -2 * height)
+        with b.when(b.compare("ne", remainder & height, 0)):
+            row = full * plan.rows + (remainder & -2 * height)
             _sum_tile(b, plan, row, height, vectors)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
@@ -258,19 +258,19 @@ def _sum_tile(
     stride = b.parameter("a_row")
     lines = [b.pointer_parameter("a") + (first + i) * stride for i in range(rows)]
 
-    def line_of(place: Pointer) -> list[Value]:
+    def line_of(address: Pointer) -> list[Value]:
         steps = [j * vector_bytes for j in range(vectors)]
-        return [b.load(place + step, 0, "int32", None) for step in steps]
+        return [b.load(address + step, 0, "int32", None) for step in steps]
 
     initial = line_of(panel) * rows
     with b.accumulate(0, b.parameter("words"), 1, initial) as iteration:
-        word, found = iteration.index, iteration.values
+        word, totals = iteration.index, iteration.values
         ys = line_of(panel + (word + 1) * line)
-        for i, place in enumerate(lines):
-            x = b.splat(b.scalar(place + word * WORD_BYTES, "int32"))
+        for i, address in enumerate(lines):
+            x = b.splat(b.scalar(address + word * WORD_BYTES, "int32"))
             for j, y in enumerate(ys):
                 k = i * vectors + j
-                found[k] = plan.words.multiply_add(b, found[k], x, y)
-        iteration.next(found)
+                totals[k] = plan.words.multiply_add(b, totals[k], x, y)
+        iteration.next(totals)
     for k, value in enumerate(iteration.values):
         b.store(value, sums + k * vector_bytes, 0, None)

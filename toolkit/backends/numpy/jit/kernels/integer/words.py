@@ -105,11 +105,11 @@ def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
 
     def call(name: str, kind: str, dtype: str, *values: Value) -> Value:
         """Call an instruction with operands cast to a type. dtype is of its result."""
-        given = [b.let(f"bitcast {v.type} {v} to {kind}", dtype) for v in values]
+        casts = [b.let(f"bitcast {v.type} {v} to {kind}", dtype) for v in values]
         count = lanes if dtype == "int32" else 2 * lanes
         result = f"<{count} x {TYPES[dtype]}>"
         b.declarations.add(f"declare {result} @llvm.{name}({kind}, {kind})")
-        operands = ", ".join(f"{kind} {v.text}" for v in given)
+        operands = ", ".join(f"{kind} {v.text}" for v in casts)
         return b.let(f"call {result} @llvm.{name}({operands})", dtype, count)
 
     pairs = call(bytes_of, f"<{4 * lanes} x i8>", "int16", x, y)

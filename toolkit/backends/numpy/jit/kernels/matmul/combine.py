@@ -49,7 +49,7 @@ def emit_combine(dtype: str, lanes: int, body: BodyStructure) -> Kernel:
             element = row * columns + column
             first = partials + element * w.itemsize
             with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as iteration:
-                place = first + iteration.index * size
-                iteration.next([w.sum(iteration.values[0], w.vector(place, mask))])
+                address = first + iteration.index * size
+                iteration.next([w.sum(iteration.values[0], w.vector(address, mask))])
             epilogue.apply(iteration.values[0], element, column, mask, loaded)
     return b

@@ -118,13 +118,13 @@ class _Dot(MatrixWriter):
         """Compute rows of a single column, one per lane of a vector at a time."""
         b = self.b
         with b.loop(low, high, b.lanes) as row:
-            left = high - row
-            with b.loop(0, b.least(left, b.lanes), _ROWS) as group:
-                place = self.sums + group * self.itemsize
-                self._rows(x, columns, row + group, high, place)
+            remaining = high - row
+            with b.loop(0, b.least(remaining, b.lanes), _ROWS) as group:
+                address = self.sums + group * self.itemsize
+                self._rows(x, columns, row + group, high, address)
             at = element + row
             self.epilogue.apply(
-                self.vector(self.sums), at, row, self.b.first_lanes(left)
+                self.vector(self.sums), at, row, self.b.first_lanes(remaining)
             )
 
     def _finish(self, rows: Number, first: Number, element: Number) -> None:
@@ -132,9 +132,9 @@ class _Dot(MatrixWriter):
         b, count = self.b, self.plan.columns
         mask = self.b.first_lanes(count)
         with b.loop(0, rows) as i:
-            place = self.sums + i * (count * self.itemsize)
+            address = self.sums + i * (count * self.itemsize)
             at = (first + i) * count + element
-            self.epilogue.apply(self.vector(place, mask), at, 0, mask)
+            self.epilogue.apply(self.vector(address, mask), at, 0, mask)
 
     def _gather(self, y: Pointer, line: Number) -> None:
         """Copy the columns, so that the terms of each are contiguous."""
@@ -154,7 +154,7 @@ class _Dot(MatrixWriter):
         columns: Sequence[Pointer],
         first: Number,
         high: Number,
-        place: Pointer,
+        address: Pointer,
     ) -> None:
         """Store the sums of some rows with each column."""
         b = self.b
@@ -164,7 +164,7 @@ class _Dot(MatrixWriter):
         pointers = [x + row * self.n.a_row for row in rows]
         for i, value in enumerate(self._sums(pointers, columns)):
             total = self._total(value)
-            b.put_scalar(total, place + i * self.itemsize)
+            b.put_scalar(total, address + i * self.itemsize)
 
     def _sums(self, rows: Sequence[Pointer], columns: Sequence[Pointer]) -> list[Value]:
         """Return a vector of partial sums for each row and column."""
@@ -172,19 +172,19 @@ class _Dot(MatrixWriter):
         # Several dependency chains hide the latency if there are few sums.
         chains = 2 if len(columns) == 1 else 1
         step = chains * b.lanes
-        whole = self.n.depth & -step
-        with b.accumulate(0, whole, step, [self.zero] * (count * chains)) as iteration:
-            found = []
+        full = self.n.depth & -step
+        with b.accumulate(0, full, step, [self.zero] * (count * chains)) as iteration:
+            results = []
             for c in range(chains):
                 term = iteration.index + c * b.lanes
                 sums = iteration.values[c * count : (c + 1) * count]
-                found += self._add(rows, columns, term, sums, None)
-            iteration.next(found)
+                results += self._add(rows, columns, term, sums, None)
+            iteration.next(results)
         sums = iteration.values[:count]
         for c in range(1, chains):
-            more = iteration.values[c * count : (c + 1) * count]
-            sums = [self.sum(s, t) for s, t in zip(sums, more, strict=True)]
-        with b.accumulate(whole, self.n.depth, b.lanes, sums) as iteration:
+            chain_sums = iteration.values[c * count : (c + 1) * count]
+            sums = [self.sum(s, t) for s, t in zip(sums, chain_sums, strict=True)]
+        with b.accumulate(full, self.n.depth, b.lanes, sums) as iteration:
             mask = self.b.first_lanes(self.n.depth - iteration.index)
             iteration.next(
                 self._add(rows, columns, iteration.index, iteration.values, mask)
@@ -202,17 +202,17 @@ class _Dot(MatrixWriter):
         """Add the products of a vector of terms."""
         offset = term * self.itemsize
         ys = [self.vector(column + offset, mask) for column in columns]
-        found, rest = [], iter(sums)
+        results, remaining_sums = [], iter(sums)
         for row in rows:
             x = self.vector(row + offset, mask)
-            found += [self.plus_product(next(rest), x, y) for y in ys]
-        return found
+            results += [self.plus_product(next(remaining_sums), x, y) for y in ys]
+        return results
 
     def _total(self, value: Value) -> Value:
         """Return the sum of the lanes by a tree of shuffles."""
         b, step = self.b, self.b.lanes // 2
         while step:
-            chosen = [(i + step) % b.lanes for i in range(b.lanes)]
-            value = self.sum(value, b.shuffled(value, value, chosen))
+            order = [(i + step) % b.lanes for i in range(b.lanes)]
+            value = self.sum(value, b.shuffled(value, value, order))
             step //= 2
         return b.first_lane(value)

@@ -103,8 +103,8 @@ def emit_runs() -> Kernel:
     return b
 
 
-def _put(b: Kernel, target: Pointer, place: Number, number: Number) -> None:
-    b.put_scalar(b.int64(number), target + place * _WORD)
+def _put(b: Kernel, target: Pointer, index: Number, number: Number) -> None:
+    b.put_scalar(b.int64(number), target + index * _WORD)
 
 
 def emit_few_int4(plan: FewInt4Plan, body: BodyStructure) -> Kernel:
@@ -139,15 +139,15 @@ class _FewInt4:
     def write(self) -> None:
         """Emit the loops over parts, and over their register blocks of columns."""
         b, plan = self.b, self.plan
-        with b.loop(b.low, b.high) as part:
-            first, end = b.part(part, self.n.width, self.n.columns)
-            whole = b.whole_vectors(first, end, plan.columns)
-            with b.loop(first, whole, plan.columns) as column:
+        with b.loop(b.low, b.high) as panel:
+            first, end = b.part(panel, self.n.width, self.n.columns)
+            full = b.whole_vectors(first, end, plan.columns)
+            with b.loop(first, full, plan.columns) as column:
                 self._columns(column, plan.pairs, None)
-            with b.loop(whole, end, 2 * plan.lanes) as column:
+            with b.loop(full, end, 2 * plan.lanes) as column:
                 self._columns(column, 1, end - column)
 
-    def _columns(self, column: Number, pairs: int, left: Number | None) -> None:
+    def _columns(self, column: Number, pairs: int, column_count: Number | None) -> None:
         """Compute some pairs of vectors of columns, of which `left` are valid."""
         b, rows = self.b, self.plan.rows
         zero = b.filled(0.0, "float32")
@@ -158,32 +158,36 @@ class _FewInt4:
             initial = [zero] * (2 * pairs * rows) + [b.first_lane(zero)] * rows
             with b.accumulate(first, end, 1, initial) as loop:
                 term = loop.index
-                numbers = self._numbers(term, column, pairs, left)
+                numbers = self._numbers(term, column, pairs, column_count)
                 loop.next(self._added(term, numbers, loop.values))
-            self._scale(first, column, pairs, left, loop.values)
+            self._scale(first, column, pairs, column_count, loop.values)
         for row in range(rows):
-            self._finish(row, column, pairs, left)
+            self._finish(row, column, pairs, column_count)
 
     def _run(self, number: Number) -> Number:
         return self.b.integer_at(self.runs + number * _WORD, "int64")
 
-    def _masks(self, number: int, left: Number | None) -> Mask:
+    def _masks(self, number: int, column_count: Number | None) -> Mask:
         """Return the mask of the number-th vector of columns."""
         b = self.b
-        return None if left is None else b.first_lanes(left - number * b.lanes)
+        return (
+            None
+            if column_count is None
+            else b.first_lanes(column_count - number * b.lanes)
+        )
 
     def _numbers(
-        self, term: Number, column: Number, pairs: int, left: Number | None
+        self, term: Number, column: Number, pairs: int, column_count: Number | None
     ) -> list[Value]:
         """Return a term's numbers of even and odd columns, plus 8 if signed."""
-        b, found = self.b, []
+        b, numbers = self.b, []
         source = self.packed + term * self.line + column // 2
-        ahead = source + self.line * _AHEAD
+        prefetch_address = source + self.line * _AHEAD
         for start in range(0, pairs * b.lanes, CACHE_LINE):
-            b.prefetch(ahead + start)
+            b.prefetch(prefetch_address + start)
         mask: Mask = None
-        if left is not None:
-            mask = b.first_lanes((left + 1) // 2)
+        if column_count is not None:
+            mask = b.first_lanes((column_count + 1) // 2)
         for pair in range(pairs):
             pair_bytes = b.load(source, pair * b.lanes, "uint8", mask)
             words = b.convert("zext", pair_bytes, "int32")
@@ -191,33 +195,33 @@ class _FewInt4:
                 words = b.binary("xor", words, b.filled(0x88, "int32"))
             low = b.binary("and", words, b.filled(15, "int32"))
             high = b.binary("lshr", words, b.filled(4, "int32"))
-            found += [b.convert("sitofp", x, "float32") for x in (low, high)]
-        return found
+            numbers += [b.convert("sitofp", x, "float32") for x in (low, high)]
+        return numbers
 
     def _added(
         self, term: Number, numbers: list[Value], values: list[Value]
     ) -> list[Value]:
         """Return the sums with the products of a term, then the sums of rows."""
         b, rows, count = self.b, self.plan.rows, len(numbers)
-        found, alone = [], []
+        products, row_sums = [], []
         for row in range(rows):
-            place = b.at(self.a, term + row * self.n.depth, "float32")
-            x = b.scalar(place, "float32")
-            alone.append(b.binary("fadd", values[rows * count + row], x))
+            address = b.at(self.a, term + row * self.n.depth, "float32")
+            x = b.scalar(address, "float32")
+            row_sums.append(b.binary("fadd", values[rows * count + row], x))
             wide = b.splat(x)
             sums = values[row * count : (row + 1) * count]
-            found += [
+            products += [
                 b.intrinsic("fma", wide, number, before)
                 for number, before in zip(numbers, sums, strict=True)
             ]
-        return [*found, *alone]
+        return [*products, *row_sums]
 
     def _scale(
         self,
         term: Number,
         column: Number,
         pairs: int,
-        left: Number | None,
+        column_count: Number | None,
         values: list[Value],
     ) -> None:
         """Add the scaled sums of a run to the totals. `term` is its first term."""
@@ -227,41 +231,41 @@ class _FewInt4:
         order = [lane // 2 + lane % 2 * b.lanes for lane in range(2 * b.lanes)]
         halves = order[: b.lanes], order[b.lanes :]
         for pair in range(pairs):
-            for half, chosen in enumerate(halves):
+            for half, lane_order in enumerate(halves):
                 number = 2 * pair + half
-                mask = self._masks(number, left)
-                place = block * self.n.columns + column + number * b.lanes
-                scale = b.load(self.scale, place, "float32", mask)
-                origin = self._origin(place, mask)
+                mask = self._masks(number, column_count)
+                index = block * self.n.columns + column + number * b.lanes
+                scale = b.load(self.scale, index, "float32", mask)
+                origin = self._origin(index, mask)
                 for row in range(rows):
                     first = 2 * (row * pairs + pair)
                     even, odd = values[first : first + 2]
-                    total = b.shuffled(even, odd, chosen)
+                    total = b.shuffled(even, odd, lane_order)
                     of_row = b.splat(values[2 * pairs * rows + row])
-                    less = b.binary("fmul", origin, of_row)
-                    shifted = b.binary("fsub", total, less)
+                    offset_term = b.binary("fmul", origin, of_row)
+                    shifted = b.binary("fsub", total, offset_term)
                     where = (2 * row * pairs + number) * b.lanes
                     before = b.load(self.totals, where, "float32", None)
                     after = b.intrinsic("fma", scale, shifted, before)
                     b.store(after, self.totals, where, None)
 
-    def _origin(self, place: Number, mask: Mask) -> Value:
+    def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros with the same bias as the numbers: 8 if they are signed."""
         b, is_signed = self.b, self.plan.is_signed
-        zeros = loaded_zeros(b, self.zero, place, mask, is_signed)
+        zeros = loaded_zeros(b, self.zero, index, mask, is_signed)
         return b.binary("fadd", zeros, b.filled(8.0, "float32")) if is_signed else zeros
 
     def _finish(
-        self, row: int, column: Number, pairs: int, left: Number | None
+        self, row: int, column: Number, pairs: int, column_count: Number | None
     ) -> None:
         """Apply the epilogue to the totals of a row."""
         b = self.b
         of_row = self.epilogue.of_row(row)
         for number in range(2 * pairs):
-            mask = self._masks(number, left)
+            mask = self._masks(number, column_count)
             at = column + number * b.lanes
             where = (2 * row * pairs + number) * b.lanes
             value = b.load(self.totals, where, "float32", None)
-            known = {**self.epilogue.columns(at, mask), **of_row}
+            loaded = {**self.epilogue.columns(at, mask), **of_row}
             element = at + row * self.n.columns
-            self.epilogue.apply(value, element, at, mask, known)
+            self.epilogue.apply(value, element, at, mask, loaded)

@@ -68,16 +68,16 @@ class Finish(MatrixWriter):
         self, n: ProductNumbers, rows: Number, sums: Sums, vectors: int, tail: bool
     ) -> None:
         b, size = self.b, self.b.lanes * self.itemsize
-        left = n.columns - sums.column
-        masks = b.first_of_vectors(left, vectors) if tail else [None] * vectors
+        remaining = n.columns - sums.column
+        masks = b.first_of_vectors(remaining, vectors) if tail else [None] * vectors
         columns = [sums.column + j * b.lanes for j in range(vectors)]
         pairs = list(zip(columns, masks, strict=True))
         loaded = [self.epilogue.columns(column, mask) for column, mask in pairs]
         with b.loop(0, rows) as row:
             first = row * n.columns + sums.element
-            place = sums.place + row * sums.stride
+            address = sums.place + row * sums.stride
             for j, (column, mask) in enumerate(pairs):
-                value = self.vector(place + j * size, mask)
+                value = self.vector(address + j * size, mask)
                 element = first + j * b.lanes
                 self.epilogue.apply(value, element, column, mask, loaded[j])
 
@@ -94,23 +94,23 @@ class Finish(MatrixWriter):
         with b.loop(0, vectors) as j:
             first_line = self.sums + j * self.vector_bytes
             steps = range(0, lanes * vectors, vectors)
-            places = [first_line + i * self.vector_bytes for i in steps]
+            addresses = [first_line + i * self.vector_bytes for i in steps]
             target = self.across + j * (lanes * line)
-            for i, x in enumerate(b.transposed([self.vector(x) for x in places])):
+            for i, x in enumerate(b.transposed([self.vector(x) for x in addresses])):
                 self.put(x, target + i * line)
-        left = n.columns - row
-        count = b.least(left, vectors * lanes)
+        remaining = n.columns - row
+        count = b.least(remaining, vectors * lanes)
         element = row * n.rows + first
         if is_flat:
             loaded = epilogue.columns(0)
             for index, mask in b.run(0, count * n.rows):
                 value = self.vector(self.across + index * self.itemsize, mask)
-                place = element + index
-                epilogue.apply(value, place, 0, mask, loaded)
+                position = element + index
+                epilogue.apply(value, position, 0, mask, loaded)
             return
         mask = self.b.first_lanes(n.rows)
         loaded = epilogue.columns(0, mask)
         with b.loop(0, count) as index:
             value = self.vector(self.across + index * self.vector_bytes)
-            place = index * n.rows + element
-            epilogue.apply(value, place, 0, mask, loaded)
+            position = index * n.rows + element
+            epilogue.apply(value, position, 0, mask, loaded)

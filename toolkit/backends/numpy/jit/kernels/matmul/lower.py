@@ -117,9 +117,9 @@ def _row(p: Problem, body: Graph) -> Lowered:
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
     packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
-    part = partition(p.depth, p.nbytes // _TASK_BYTES)
-    if not packed and not p.even and part < p.depth:
-        return _row_in_parts(p, body, part)
+    part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
+    if not packed and not p.even and part_terms < p.depth:
+        return _row_in_parts(p, body, part_terms)
     sums = aligned((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
@@ -150,22 +150,22 @@ def _row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * aligned(rows * panel))
 
 
-def _row_in_parts(p: Problem, body: Graph, part: int) -> Lowered:
+def _row_in_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
     """Lower a product of one row with partial sums of `part` terms each."""
-    parts = -(-p.depth // part)
-    sums = parts * p.columns * p.itemsize
+    part_count = -(-p.depth // part_terms)
+    sums = part_count * p.columns * p.itemsize
     plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
     call = Call(
         Code(emit_row_parts, plan),
         (("in", p.a), ("in", p.b), ("work", 0)),
-        RowNumbers(p.depth, p.columns, p.a_term, p.b_term, part, 0),
-        parts,
+        RowNumbers(p.depth, p.columns, p.a_term, p.b_term, part_terms, 0),
+        part_count,
         1,
         flops=p.flops,
         nbytes=p.nbytes,
         is_stream=True,
     )
-    return Lowered([call, combining(p, body, parts, ("work", 0))], aligned(sums))
+    return Lowered([call, combining(p, body, part_count, ("work", 0))], aligned(sums))
 
 
 def _numbers(batch: Iterable[Axis]) -> list[int]:
@@ -178,7 +178,7 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
         return frozenset()
     result = body.nodes[0].outputs[0].spec
     shared = -1 if unit == ROW else -2
-    found: set[Reference] = {("out", i) for i in range(len(body.outputs))}
+    operands: set[Reference] = {("out", i) for i in range(len(body.outputs))}
     for i, value in enumerate(body.inputs):
         # An input that is both operands is read as a whole.
         is_factor = unit == PRODUCT or i == p.a != p.b
@@ -187,8 +187,8 @@ def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
         else:
             is_shared = is_factor and value.spec.shape[:shared] == result.shape[:shared]
         if is_shared:
-            found.add(("in", i))
-    return frozenset(found)
+            operands.add(("in", i))
+    return frozenset(operands)
 
 
 class _Lines(NamedTuple):
@@ -233,9 +233,9 @@ class Lowering:
 
     def _take(self, nbytes: int) -> Reference:
         """Allocate a part of the scratch memory."""
-        place = ("work", self.work)
+        reference = ("work", self.work)
         self.work += aligned(nbytes)
-        return place
+        return reference
 
     def _packed_bytes(self, lines: int, depth: int) -> int:
         return lines * padded(depth, self.p.lanes) * self.p.itemsize
@@ -264,7 +264,7 @@ class Lowering:
         """Pack an operand of each product of a batch, in panels of `size` bytes."""
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
-        place = self._take(size * panels * products)
+        reference = self._take(size * panels * products)
         chunks = max(1, -(-p.depth // _CHUNK))
         rows = products * panels * chunks
         numbers = PackNumbers(x.number, p.depth, x.line, x.term, _CHUNK, chunks, panels)
@@ -273,7 +273,7 @@ class Lowering:
         self.calls.append(
             Call(
                 Code(emit_pack, p.dtype, p.lanes, packing, x.panel, len(batch)),
-                (x.factor, place),
+                (x.factor, reference),
                 (*numbers, *_numbers(batch)),
                 rows,
                 partition(rows, nbytes // _TASK_BYTES),
@@ -281,7 +281,7 @@ class Lowering:
                 prepares=size * panels * products,
             )
         )
-        return place
+        return reference
 
     def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
         """Append the call that multiplies into the result."""

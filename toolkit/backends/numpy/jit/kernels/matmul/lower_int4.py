@@ -42,12 +42,15 @@ def lower_matmul_int4(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a product with 4-bit numbers, which each block unpacks to panels."""
-    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
-    if any(x not in places for x in anchor.inputs):
+    anchor, indices = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    if any(x not in indices for x in anchor.inputs):
         return None
-    first, *factors = (places[x] for x in anchor.inputs)
+    first, *factors = (indices[x] for x in anchor.inputs)
     x, packed, scale = (inputs[i] for i in (first, *factors[:2]))
-    if not all(each.is_contiguous for each in inputs) or x.spec.dtype != "float32":
+    if (
+        not all(operand.is_contiguous for operand in inputs)
+        or x.spec.dtype != "float32"
+    ):
         return None
     (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
     if not rows * columns:
@@ -77,7 +80,7 @@ def lower_matmul_int4(
 
 
 def _few_int4(
-    body: Graph, places: tuple[int, ...], extents: tuple[int, int, int]
+    body: Graph, indices: tuple[int, ...], extents: tuple[int, int, int]
 ) -> Lowered:
     """Lower a product of few rows with 4-bit numbers, which stay packed in memory.
 
@@ -86,7 +89,7 @@ def _few_int4(
         places: the inputs that are the operands.
         extents: rows, depth and columns.
     """
-    (a, *factors), (rows, depth, columns) = places, extents
+    (a, *factors), (rows, depth, columns) = indices, extents
     packed, scale = (body.inputs[i].spec for i in factors[:2])
     plan = FewInt4Plan(
         lanes=current().lanes,
@@ -107,12 +110,12 @@ def _few_int4(
         prepares=size,
     )
     tasks = max(1, min(TASKS, packed.nbytes // _TASK_BYTES))
-    each = -(-columns // (tasks * plan.columns)) * plan.columns
+    row_columns = -(-columns // (tasks * plan.columns)) * plan.columns
     multiply = Call(
         Code(emit_few_int4, plan, BodyStructure(body)),
         (*operands_of(body), listed, ERROR),
-        FewInt4Numbers(columns, depth, scale.shape[0], each),
-        -(-columns // each),
+        FewInt4Numbers(columns, depth, scale.shape[0], row_columns),
+        -(-columns // row_columns),
         flops=2 * rows * depth * columns,
         nbytes=packed.nbytes,
         problem=index_problem("take", 0),

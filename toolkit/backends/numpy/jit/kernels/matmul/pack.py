@@ -67,8 +67,8 @@ def emit_pack(
         line = line * lines
         x = x + line * n.line + first * n.term
         y = target + panel * size + first * packer.term_bytes
-        left = n.lines - line
-        packer.write(x, y, n.line, n.term, left, end - first)
+        remaining = n.lines - line
+        packer.write(x, y, n.line, n.term, remaining, end - first)
     return b
 
 
@@ -128,10 +128,10 @@ class Packer:
         if self.packing == APART:
             self._gathered(panel)
             return
-        few = b.compare("slt", depth, b.lanes)
-        with b.when(few):
+        is_short = b.compare("slt", depth, b.lanes)
+        with b.when(is_short):
             self._gathered(panel)
-        with b.when(b.opposite(few)):
+        with b.when(b.opposite(is_short)):
             self._transposed(panel)
 
     def write_beside(
@@ -200,6 +200,6 @@ class Packer:
                 term = b.least(index, last_term)
                 offset = term * w.itemsize
                 rows = [w.vector(x + offset) for x in lines]
-                place = target + term * self.term_bytes
+                address = target + term * self.term_bytes
                 for i, column in enumerate(b.transposed(rows)):
-                    w.put(column, place + i * self.term_bytes)
+                    w.put(column, address + i * self.term_bytes)

@@ -143,10 +143,10 @@ class Problem:
         lines = padded(most_rows(), self.lanes) + 2 * self.lanes
         return min(_PACKED_STEP, near // (lines * self.itemsize))
 
-    def step(self, depth: int, most: int = _STEP) -> int:
+    def step(self, depth: int, limit: int = _STEP) -> int:
         """Return the terms of a step for `depth` terms in steps of at most `most`."""
-        most = min(most, _UNPACKED_STEP) if self.unpacks else most
-        return padded(-(-depth // max(1, -(-depth // most))), self.lanes)
+        limit = min(limit, _UNPACKED_STEP) if self.unpacks else limit
+        return padded(-(-depth // max(1, -(-depth // limit))), self.lanes)
 
     @property
     def is_across(self) -> bool:
@@ -167,30 +167,30 @@ class Problem:
     @property
     def is_dot(self) -> bool:
         """Return whether sums along the rows of the left operand are the fastest."""
-        few = self.columns == 1 or (
+        has_few_columns = self.columns == 1 or (
             self.columns <= min(_DOT_COLUMNS, self.lanes)
             and self.depth >= 2 * self.lanes
         )
         if self.even or self.is_across:
             return False
-        return few and self.a_term == self.itemsize
+        return has_few_columns and self.a_term == self.itemsize
 
 
 def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     """Return the problem of a body's first node, or None if it is not supported."""
-    anchor, places = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
+    anchor, indices = body.nodes[0], {v: i for i, v in enumerate(body.inputs)}
     read_again = {x for node in body.nodes[1:] for x in node.inputs}
-    for key, i in places.items():
+    for key, i in indices.items():
         if key in read_again and not inputs[i].is_contiguous:
             return None
-    if any(x not in places for x in anchor.inputs):
+    if any(x not in indices for x in anchor.inputs):
         return None
-    a, b = (places[x] for x in anchor.inputs)
+    a, b = (indices[x] for x in anchor.inputs)
     dtype = anchor.outputs[0].spec.dtype
     if dtype not in _DTYPES:
         return None
-    found = _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
-    return replace(found, is_frozen=inputs[found.b].is_frozen)
+    problem = _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
+    return replace(problem, is_frozen=inputs[problem.b].is_frozen)
 
 
 def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
@@ -199,13 +199,13 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
     extents = [1] * ndim
     steps: list[list[int]] = []
     for operand in (x, y):
-        missing = ndim - (operand.spec.ndim - 2)
-        shape = (*[1] * missing, *operand.spec.shape[:-2])
-        strides = (*[0] * missing, *operand.strides[:-2])
+        missing_axes = ndim - (operand.spec.ndim - 2)
+        shape = (*[1] * missing_axes, *operand.spec.shape[:-2])
+        strides = (*[0] * missing_axes, *operand.strides[:-2])
         extents = [m if n == 1 else n for m, n in zip(extents, shape, strict=True)]
         pairs = zip(shape, strides, strict=True)
         steps.append([0 if n == 1 else stride for n, stride in pairs])
-    axes = [Axis(*found) for found in zip(extents, *steps, strict=True)]
+    axes = [Axis(*numbers) for numbers in zip(extents, *steps, strict=True)]
     # The stride of a single row, term or column is arbitrary: contiguous is best.
     a_row, a_term = _neighbours(x, (rows, depth))
     b_term, b_line = _neighbours(y, (depth, columns))
@@ -240,15 +240,15 @@ def _neighbours(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
 
 def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """Return the fewest axes that visit the same matrices."""
-    found: list[Axis] = []
+    merged: list[Axis] = []
     for axis in axes:
         if axis.extent == 1:
             continue
         n = axis.extent
-        if found and (found[-1].a, found[-1].b) == (axis.a * n, axis.b * n):
-            axis = Axis(found.pop().extent * n, axis.a, axis.b)
-        found.append(axis)
-    return tuple(found)
+        if merged and (merged[-1].a, merged[-1].b) == (axis.a * n, axis.b * n):
+            axis = Axis(merged.pop().extent * n, axis.a, axis.b)
+        merged.append(axis)
+    return tuple(merged)
 
 
 def _simplified(p: Problem) -> Problem:
@@ -258,21 +258,27 @@ def _simplified(p: Problem) -> Problem:
         axis = batch.pop()
         a_row = axis.a if rows == 1 else a_row
         rows *= axis.extent
-    found = replace(p, batch=tuple(batch), rows=rows, a_row=a_row)
-    turned = _turned(found)
-    if found.columns == 1 and not found.is_dot:
-        return turned
-    if found.rows == 1 and found.b_term == found.itemsize and not found.even:
-        return turned
-    return turned if _is_narrow(found) and not found.is_dot else found
+    simplified = replace(p, batch=tuple(batch), rows=rows, a_row=a_row)
+    transposed = _turned(simplified)
+    if simplified.columns == 1 and not simplified.is_dot:
+        return transposed
+    if (
+        simplified.rows == 1
+        and simplified.b_term == simplified.itemsize
+        and not simplified.even
+    ):
+        return transposed
+    return (
+        transposed if _is_narrow(simplified) and not simplified.is_dot else simplified
+    )
 
 
 def _is_narrow(p: Problem) -> bool:
     """Return whether rows of the left operand fill vectors better than columns."""
     if p.even and p.even_step < p.depth:  # a transposed product has a single step
         return False
-    few = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
-    return few and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
+    has_few_columns = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
+    return has_few_columns and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
 
 
 def _turned(p: Problem) -> Problem:

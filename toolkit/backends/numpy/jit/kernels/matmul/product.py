@@ -127,7 +127,7 @@ class _Product(MatrixWriter):
     def write(self) -> None:
         """Emit the loop over units."""
         n = self.n
-        whole = _Block(
+        full = _Block(
             self.first,
             self.second,
             n.b_term,
@@ -138,34 +138,34 @@ class _Product(MatrixWriter):
             n.depth,
         )
         if self.plan.unit == ROW:
-            self._steps(replace(whole, rows=(self.b.low, self.b.high)))
+            self._steps(replace(full, rows=(self.b.low, self.b.high)))
             return
         with self.b.loop(self.b.low, self.b.high) as unit:
-            part = whole
+            section = full
             number: Number = unit
             product: Number = unit
             if self.plan.unit == BLOCK:
-                part, number, product = self._part(whole, unit)
+                section, number, product = self._part(full, unit)
             size = n.rows * n.columns
             block = replace(
-                part,
-                a=self.moved(part.a, product, self.batch, "a"),
-                b=self.moved(part.b, product, self.batch, "b"),
+                section,
+                a=self.moved(section.a, product, self.batch, "a"),
+                b=self.moved(section.b, product, self.batch, "b"),
                 element=number * size,
             )
             self._steps(block)
 
-    def _part(self, whole: _Block, unit: Number) -> tuple[_Block, Number, Number]:
+    def _part(self, full: _Block, unit: Number) -> tuple[_Block, Number, Number]:
         """Return a block (slots, then rows, then panels), its result and product."""
         n = self.n
-        rest, panels = self.b.split(unit, n.panel_blocks)
-        number, rows = self.b.split(rest, n.row_blocks)
+        block_index, panels = self.b.split(unit, n.panel_blocks)
+        number, rows = self.b.split(block_index, n.row_blocks)
         product, slot = self.b.split(number, n.slots)
         first, end = self.b.part(slot, n.block_depth, n.depth)
         block = replace(
-            whole,
-            a=whole.a + first * n.a_term,
-            b=whole.b + first * n.b_term,
+            full,
+            a=full.a + first * n.a_term,
+            b=full.b + first * n.b_term,
             rows=self.b.part(rows, n.block_rows, n.rows),
             panels=self.b.part(panels, n.block_panels, self.panels),
             depth=end - first,
@@ -181,12 +181,12 @@ class _Product(MatrixWriter):
         return self._packed(block) if self.plan.pack_b else block
 
     def _unpacker(self, error: Pointer) -> Unpacker:
-        found, n = self.plan.unpacks, self.n
-        assert found is not None
+        unpacked, n = self.plan.unpacks, self.n
+        assert unpacked is not None
         return Unpacker(
             self.b,
-            [self.bases[i] for i in found.factors],
-            found.is_signed,
+            [self.bases[i] for i in unpacked.factors],
+            unpacked.is_signed,
             error,
             n.blocks,
             n.columns,
@@ -211,14 +211,14 @@ class _Product(MatrixWriter):
         size = packer.panel_bytes(block.depth)
         # Panel numbers start at the product's first panel.
         start = self.scratch + (0 - first) * size
-        left: Number = first
+        remaining: Number = first
         if packer.packing == LINES:
             groups = (b.least(last, self.full) - first) // BESIDE
-            left = first + groups * BESIDE
-            with b.loop(first, left, BESIDE) as panel:
+            remaining = first + groups * BESIDE
+            with b.loop(first, remaining, BESIDE) as panel:
                 source, target = block.b + panel * n.b_panel, start + panel * size
                 packer.write_beside(source, target, size, n.b_term, block.depth)
-        with b.loop(left, last) as panel:
+        with b.loop(remaining, last) as panel:
             source, target = block.b + panel * n.b_panel, start + panel * size
             lines = n.columns - panel * self.tiling.width
             packer.write(source, target, n.b_line, n.b_term, lines, block.depth)
@@ -232,7 +232,7 @@ class _Product(MatrixWriter):
         b, n = self.b, self.n
         with b.loop(0, self.b.ceil_div(block.depth, n.step_depth)) as step:
             first, end = self.b.part(step, n.step_depth, block.depth)
-            part = replace(
+            step_block = replace(
                 block,
                 a=block.a + first * n.a_term,
                 b=block.b + first * block.b_term,
@@ -241,7 +241,7 @@ class _Product(MatrixWriter):
                 earlier=b.least(step, 1),
                 is_last=b.compare("slt", block.depth - 1, end),
             )
-            self._block(self._in_order(part))
+            self._block(self._in_order(step_block))
 
     # --- tiles ------------------------------------------------------------------------
 
@@ -250,9 +250,9 @@ class _Product(MatrixWriter):
         b, (first, end) = self.b, block.rows
         count = end - first
         # The remainder has one smaller tile for each set bit.
-        whole, rest = self.b.split(count, self.tiling.rows)
-        smaller = Index(b, b.intrinsic("ctpop", b.int64(rest)).text)
-        tiles = whole + smaller
+        full, remainder = self.b.split(count, self.tiling.rows)
+        smaller = Index(b, b.intrinsic("ctpop", b.int64(remainder)).text)
+        tiles = full + smaller
         with b.accumulate(0, tiles, 1, [b.int64(first)]) as iteration:
             row = iteration.index_of(0)
             rows = self._height(end - row)
@@ -269,30 +269,30 @@ class _Product(MatrixWriter):
         a = block.a + number * n.a_row + before * self.itemsize
         return _Tile(a, self.itemsize, n.a_term, rows, element)
 
-    def _height(self, left: Index) -> Number:
+    def _height(self, remaining: Index) -> Number:
         """Return the number of rows of the next tile, given the remaining rows."""
         b, heights = self.b, self.tiling.heights
-        found: Number = heights[-1]
+        rows: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
-        third, rest = divmod(self.tiling.rows, 3)
-        if not rest and 2 * third in heights and not self.plan.tiles:
+        third, remainder = divmod(self.tiling.rows, 3)
+        if not remainder and 2 * third in heights and not self.plan.tiles:
             # Two tiles of two thirds are faster than a full one and a third.
             cases.append((4 * third, "eq", 2 * third))
         for limit, relation, height in cases:
-            fits = b.compare(relation, left, limit)
-            found = b.choose(fits, height, found)
-        return found
+            fits = b.compare(relation, remaining, limit)
+            rows = b.choose(fits, height, rows)
+        return rows
 
     def _packed_tile(self, tile: _Tile, depth: Number) -> _Tile:
         if not self.plan.pack_a:
             return tile
         packer = Packer(self, self.plan.pack_a, self.tiling.padded_rows)
-        place = self.scratch + self.n.scratch_a
-        packer.write(tile.a, place, tile.a_row, tile.a_term, tile.rows, depth)
+        address = self.scratch + self.n.scratch_a
+        packer.write(tile.a, address, tile.a_row, tile.a_term, tile.rows, depth)
         row, term = self.itemsize, packer.term_bytes
         last = tile.rows * 2 + -1
         following = tile.a + last * tile.a_row
-        return replace(tile, a=place, a_row=row, a_term=term, next=following)
+        return replace(tile, a=address, a_row=row, a_term=term, next=following)
 
     def _tile(self, tile: _Tile, block: _Block) -> None:
         b, (first, last) = self.b, block.panels
@@ -309,13 +309,13 @@ class _Product(MatrixWriter):
         """Sum a tile and a panel into the result, or for the epilogue."""
         b = self.b
         column = panel * self.tiling.width
-        left = self.n.columns - column
+        remaining = self.n.columns - column
         element = tile.element + column
         if self.finish is None or self.plan.chained:
-            place = self.result + element * self.itemsize
+            address = self.result + element * self.itemsize
             stride = self.n.columns * self.itemsize
         else:
-            place, stride = self.finish.sums, vectors * self.vector_bytes
+            address, stride = self.finish.sums, vectors * self.vector_bytes
         if self.finish is not None and not self.plan.across:
             with b.when(block.is_last):
                 self.finish.prefetch(self.n, tile.rows, element, vectors)
@@ -331,8 +331,8 @@ class _Product(MatrixWriter):
             bool(self.plan.pack_a),
         )
         factor = block.b + panel * block.b_panel
-        pointers = [f"ptr {p}" for p in (tile.a, factor, place)]
-        counts = (tile.rows, block.depth, left)
+        pointers = [f"ptr {p}" for p in (tile.a, factor, address)]
+        counts = (tile.rows, block.depth, remaining)
         strides = (stride, tile.a_row, tile.a_term, block.b_term, block.earlier)
         numbers = [f"i64 {n}" for n in (*counts, *strides)]
         following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
@@ -340,6 +340,6 @@ class _Product(MatrixWriter):
         if self.finish is not None and self.plan.across:
             self.finish.columns(self.n, block.element, column, vectors)
         elif self.finish is not None:
-            found = Sums(place, stride, element, column)
+            tile_sums = Sums(address, stride, element, column)
             with self.b.when(block.is_last):
-                self.finish.rows(self.n, tile.rows, found, vectors, tail)
+                self.finish.rows(self.n, tile.rows, tile_sums, vectors, tail)

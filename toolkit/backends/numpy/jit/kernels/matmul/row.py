@@ -128,9 +128,9 @@ class _Row(MatrixWriter):
         b, n, sums = self.b, self.n, self.sums
         self.low: Number = 0
         self.high: Number = n.columns
-        with b.loop(b.low, b.high) as part:
-            self.sums = sums + part * n.columns * self.itemsize
-            self._sum_rows(self.second, *b.part(part, n.step, n.depth))
+        with b.loop(b.low, b.high) as part_index:
+            self.sums = sums + part_index * n.columns * self.itemsize
+            self._sum_rows(self.second, *b.part(part_index, n.step, n.depth))
 
     def write(self, epilogue: Epilogue) -> None:
         """Compute all columns at once, or panel by panel."""
@@ -192,19 +192,19 @@ class _Row(MatrixWriter):
             pairs = zip(ys, iteration.values, strict=True)
             iteration.next([self.plus_product(total, x, y) for y, total in pairs])
         masks = b.first_of_vectors(self.high - self.low, self.plan.vectors)
-        place = self.sums + self.low * self.itemsize
+        address = self.sums + self.low * self.itemsize
         for j, (value, mask) in enumerate(zip(iteration.values, masks, strict=True)):
-            self.put(value, place + j * size, mask)
+            self.put(value, address + j * size, mask)
 
     def _sum_rows(self, y: Pointer, first: Number, end: Number) -> None:
         """Sum in memory, some rows at a time."""
         b = self.b
         for column, mask in b.run(self.low, self.high):
             b.store(self.zero, self.sums, column, mask)
-        whole = b.whole_vectors(first, end, self.plan.terms)
-        with b.loop(first, whole, self.plan.terms) as term:
+        full = b.whole_vectors(first, end, self.plan.terms)
+        with b.loop(first, full, self.plan.terms) as term:
             self._add(y, term, self.plan.terms)
-        with b.loop(whole, end) as term:
+        with b.loop(full, end) as term:
             self._add(y, term, 1)
 
     def _add(self, y: Pointer, first: Number, terms: int) -> None:

@@ -93,13 +93,13 @@ def choose(p: Problem) -> Strategy:
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
     step = p.even_step if p.even else depth
-    whole = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
+    base = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _SMALL
     is_quick = _seconds(p) < _QUICK
     if p.batch and is_small and (is_quick or p.products >= TASKS):
-        once = p.is_shared and is_narrow(t) and not is_quick
+        packs_once = p.is_shared and is_narrow(t) and not is_quick
         grain = p.products if is_quick else partition(p.products)
-        return replace(whole, pack_b=ONCE if once else pack_b, grain=grain)
+        return replace(base, pack_b=ONCE if packs_once else pack_b, grain=grain)
     runs = (
         not p.unpacks
         and p.rows > FLAT_ROWS
@@ -115,12 +115,12 @@ def choose(p: Problem) -> Strategy:
         grain = p.rows if is_quick else partition(p.rows)
         # Tiles much flatter than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
-        return replace(whole, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
+        return replace(base, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
     crowded = _crowds(p, t)
-    found = min(_divisions(p, whole), key=lambda part: _cost(p, t, part, crowded))
-    parts = found._asdict()
-    del parts["blocks"]
-    return replace(whole, unit=BLOCK, **parts)
+    division = min(_divisions(p, base), key=lambda part: _cost(p, t, part, crowded))
+    fields = division._asdict()
+    del fields["blocks"]
+    return replace(base, unit=BLOCK, **fields)
 
 
 def is_narrow(tiling: Tiling) -> bool:
@@ -166,46 +166,48 @@ class _Division(NamedTuple):
     pack_b: str
 
 
-def _divisions(p: Problem, whole: Strategy) -> Iterator[_Division]:
+def _divisions(p: Problem, base: Strategy) -> Iterator[_Division]:
     """Yield divisions with a block for each worthwhile task, or the most possible."""
     seconds = _seconds(p)
     tasks = min(TASKS, max(_FEW_TASKS, int(seconds / _LONG_TASK)))
     tasks = max(1, min(tasks, int(seconds / _TASK)))
-    found = list(_all_divisions(p, whole, 2 * tasks))
-    least = min(tasks, max(division.blocks for division in found))
-    return (division for division in found if division.blocks >= least)
+    divisions = list(_all_divisions(p, base, 2 * tasks))
+    min_blocks = min(tasks, max(division.blocks for division in divisions))
+    return (division for division in divisions if division.blocks >= min_blocks)
 
 
-def _all_divisions(p: Problem, whole: Strategy, most: int) -> Iterator[_Division]:
-    tiles = -(-p.rows // whole.tiling.rows)
-    step = p.rows if p.is_across else max(1, whole.tiling.rows // 3)
+def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Division]:
+    tiles = -(-p.rows // base.tiling.rows)
+    step = p.rows if p.is_across else max(1, base.tiling.rows // 3)
     # Blocks of columns are as wide as the cache allows, or narrower for more tasks.
-    fewest = -(-whole.panels // PANELS)
+    min_panel_blocks = -(-base.panels // PANELS)
     for slots in (1, 2, 4, 8):
         if slots > 1 and not _may_be_cut(p, slots):
             return
-        depth = -(-whole.depth // slots)
-        for panel_blocks in _counts(fewest, whole.panels, most):
-            panels = -(-whole.panels // panel_blocks)
-            for row_blocks in _counts(1, tiles, most // panel_blocks):
-                is_once = row_blocks > 1 or p.is_frozen or _is_worth_once(p, whole)
+        depth = -(-base.depth // slots)
+        for panel_blocks in _counts(min_panel_blocks, base.panels, max_blocks):
+            panels = -(-base.panels // panel_blocks)
+            for row_blocks in _counts(1, tiles, max_blocks // panel_blocks):
+                is_once = row_blocks > 1 or p.is_frozen or _is_worth_once(p, base)
                 is_once = is_once and not p.unpacks
                 packing = ONCE if is_once else EACH
-                ways = (packing,) if whole.pack_b else ("", packing)
-                packings = _packings_of_a(p, whole.tiling, panels)
+                ways = (packing,) if base.pack_b else ("", packing)
+                packings = _packings_of_a(p, base.tiling, panels)
                 for pack_a, pack_b in product(packings, ways):
                     # An earlier call packs full tiles, except for the last one.
-                    least = whole.tiling.rows if pack_a == ONCE else step
-                    rows = -(-p.rows // row_blocks // least) * least
-                    turn = _turn(p, whole.tiling, depth, panels, pack_a, pack_b)
-                    blocks = -(-p.rows // rows) * -(-whole.panels // panels)
+                    row_unit = base.tiling.rows if pack_a == ONCE else step
+                    rows = -(-p.rows // row_blocks // row_unit) * row_unit
+                    step_terms = _turn(p, base.tiling, depth, panels, pack_a, pack_b)
+                    blocks = -(-p.rows // rows) * -(-base.panels // panels)
                     blocks *= p.products * slots
-                    yield _Division(blocks, rows, panels, depth, turn, pack_a, pack_b)
+                    yield _Division(
+                        blocks, rows, panels, depth, step_terms, pack_a, pack_b
+                    )
 
 
-def _is_worth_once(p: Problem, whole: Strategy) -> bool:
+def _is_worth_once(p: Problem, base: Strategy) -> bool:
     """Return whether products share panels that are slow to read in place."""
-    return p.is_shared and is_narrow(whole.tiling)
+    return p.is_shared and is_narrow(base.tiling)
 
 
 def _may_be_cut(p: Problem, slots: int) -> bool:
@@ -215,11 +217,11 @@ def _may_be_cut(p: Problem, slots: int) -> bool:
     return p.depth >= slots * _SLOT_TERMS
 
 
-def _counts(fewest: int, all_parts: int, most: int) -> Iterator[int]:
+def _counts(minimum: int, all_parts: int, maximum: int) -> Iterator[int]:
     """Yield the possible numbers of parts."""
     for factor in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
-        count = fewest * factor
-        if factor > 1 and (count > most or count > all_parts):
+        count = minimum * factor
+        if factor > 1 and (count > maximum or count > all_parts):
             return
         yield count
 

@@ -84,8 +84,10 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
         widest = current().registers // 2
         if height == 1 and columns % (widest * lanes) == 0:
             vectors = widest
-    count, rest = divmod(columns, vectors * lanes)
-    return Tiling(dtype, lanes, height, vectors, count > 0, -(-rest // lanes), exact)
+    count, remainder = divmod(columns, vectors * lanes)
+    return Tiling(
+        dtype, lanes, height, vectors, count > 0, -(-remainder // lanes), exact
+    )
 
 
 def tile_function(
@@ -96,7 +98,7 @@ def tile_function(
     chained: bool,
     packed: bool,
     runs: bool,
-    ahead: bool = False,
+    prefetches_next: bool = False,
 ) -> set[str]:
     """Return a function that sums a tile: each element adds its terms in order.
 
@@ -119,16 +121,16 @@ def tile_function(
         if tail
         else [None] * vectors
     )
-    done, cases = b.fresh("done"), [b.fresh("rows") for _ in heights]
+    done_label, cases = b.fresh("done"), [b.fresh("rows") for _ in heights]
     targets = " ".join(
         f"i64 {n}, label %{case}" for n, case in zip(heights, cases, strict=True)
     )
-    b.emit(f"switch i64 %rows, label %{done} [ {targets} ]")
+    b.emit(f"switch i64 %rows, label %{done_label} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        _tile(w, tiling, rows, masks, chained, packed, runs, ahead)
-        b.emit(f"br label %{done}")
-    b.label(done)
+        _tile(w, tiling, rows, masks, chained, packed, runs, prefetches_next)
+        b.emit(f"br label %{done_label}")
+    b.label(done_label)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
 
@@ -160,34 +162,34 @@ def _tile(
     chained: bool,
     packed: bool,
     runs: bool,
-    ahead: bool,
+    prefetches_next: bool,
 ) -> None:
     """Sum a tile of some rows and store it."""
     starts = [
         w.b.pointer_parameter("sums") + i * w.b.parameter("sums_row")
         for i in range(rows)
     ]
-    places = [
+    destinations = [
         (start + j * w.vector_bytes, mask)
         for start in starts
         for j, mask in enumerate(masks)
     ]
-    for place, _ in places:
-        w.b.prefetch(place, write=True)
-    sums = _Sums(w, tiling, rows, masks, packed, runs, ahead).total()
+    for address, _ in destinations:
+        w.b.prefetch(address, write=True)
+    sums = _Sums(w, tiling, rows, masks, packed, runs, prefetches_next).total()
     if chained:
-        sums = _added(w, sums, places)
-    for value, (place, mask) in zip(sums, places, strict=True):
-        w.put(value, place, mask)
+        sums = _added(w, sums, destinations)
+    for value, (address, mask) in zip(sums, destinations, strict=True):
+        w.put(value, address, mask)
 
 
 def _added(
-    w: MatrixWriter, sums: Sequence[Value], places: Sequence[tuple[Pointer, Mask]]
+    w: MatrixWriter, sums: Sequence[Value], destinations: Sequence[tuple[Pointer, Mask]]
 ) -> list[Value]:
     """Add the earlier sums, if there are any."""
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as iteration:
-        pairs = zip(iteration.values, places, strict=True)
-        iteration.next([w.sum(x, w.vector(*place)) for x, place in pairs])
+        pairs = zip(iteration.values, destinations, strict=True)
+        iteration.next([w.sum(x, w.vector(*address)) for x, address in pairs])
     return iteration.values
 
 
@@ -233,12 +235,12 @@ class _Sums:
         masks: Sequence[Mask],
         packed: bool,
         runs: bool,
-        ahead: bool,
+        prefetches_next: bool,
     ) -> None:
         self.w = w
         self.masks = masks
         self.rows = rows
-        self.ahead = ahead
+        self.ahead = prefetches_next
         # A single row has too little arithmetic for prefetches to pay.
         self.asks = tiling.rows > 1
         self.lines = _Rows(w, tiling, rows, packed, runs)
@@ -250,10 +252,10 @@ class _Sums:
         b, zero = self.w.b, Value("0", "int64")
         values = [zero, zero, *[self.w.zero] * (self.rows * len(self.masks))]
         depth = b.parameter("depth")
-        whole = b.whole_vectors(0, depth, self.terms)
-        values = self._loop(0, whole, self.terms, values)
+        full = b.whole_vectors(0, depth, self.terms)
+        values = self._loop(0, full, self.terms, values)
         if self.terms > 1:
-            values = self._loop(whole, depth, 1, values)
+            values = self._loop(full, depth, 1, values)
         return values[2:]
 
     def _loop(
@@ -281,16 +283,16 @@ class _Sums:
         w, b = self.w, self.w.b
         columns = b.pointer_parameter("b") + b_offset
         if self.asks:
-            ahead = columns + b.parameter("b_term") * _AHEAD
+            prefetch_address = columns + b.parameter("b_term") * _AHEAD
             for j in range(0, len(self.masks) * w.vector_bytes, CACHE_LINE):
-                b.prefetch(ahead + j)
+                b.prefetch(prefetch_address + j)
         ys = [
             w.vector(columns + j * w.vector_bytes, mask)
             for j, mask in enumerate(self.masks)
         ]
-        found = []
-        for i, place in enumerate(self.lines.places(a_offset)):
-            x = b.splat(b.scalar(place, w.dtype))
+        results = []
+        for i, address in enumerate(self.lines.places(a_offset)):
+            x = b.splat(b.scalar(address, w.dtype))
             for j, y in enumerate(ys):
-                found.append(w.plus_product(sums[i * len(ys) + j], x, y))
-        return found
+                results.append(w.plus_product(sums[i * len(ys) + j], x, y))
+        return results

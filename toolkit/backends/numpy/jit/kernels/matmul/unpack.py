@@ -82,12 +82,12 @@ def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> 
 
 
 def loaded_zeros(
-    b: Kernel, zeros: Pointer, place: Number, mask: Mask, is_signed: bool
+    b: Kernel, zeros: Pointer, index: Number, mask: Mask, is_signed: bool
 ) -> Value:
     """Load a vector of zeros as float32. See `Unpacked`."""
     dtype, extend = ("int8", "sext") if is_signed else ("uint8", "zext")
-    whole = b.convert(extend, b.load(zeros, place, dtype, mask), "int32")
-    return b.convert("sitofp", whole, "float32")
+    widened = b.convert(extend, b.load(zeros, index, dtype, mask), "int32")
+    return b.convert("sitofp", widened, "float32")
 
 
 class Unpacker:
@@ -156,24 +156,24 @@ class Unpacker:
         b, half = self.b, self.width // 2
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with b.loop(first * half, last * half, CACHE_LINE) as byte:
-            place = source + self.line * _AHEAD + byte
-            b.emit(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+            address = source + self.line * _AHEAD + byte
+            b.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
     def _write_tail(self, term: _Term, panel: Number) -> None:
         """Unpack the last panel. Its last vector may have fewer columns."""
         b, last = self.b, self.tail - 1
         for j in range(last):
             self._write(term, panel, j)
-        left = self.columns - (panel * self.width + last * b.lanes)
-        is_part = b.compare("slt", left, b.lanes)
+        remaining = self.columns - (panel * self.width + last * b.lanes)
+        is_part = b.compare("slt", remaining, b.lanes)
         with b.when(b.opposite(is_part)):
             self._write(term, panel, last)
         with b.when(is_part):
-            self._write(term, panel, last, b.first_lanes(left))
+            self._write(term, panel, last, b.first_lanes(remaining))
 
     def _masks(self, panel: Number) -> list[Value]:
-        left = self.columns - panel * self.width
-        return self.b.first_of_vectors(left, self.vectors)
+        remaining = self.columns - panel * self.width
+        return self.b.first_of_vectors(remaining, self.vectors)
 
     def _read_block(self, stored: Value, to: Panels) -> None:
         """Load scales and zeros of a block. An invalid number is clamped."""
@@ -182,15 +182,15 @@ class Unpacker:
         with b.loop(first, last) as panel:
             for j, mask in enumerate(self._masks(panel)):
                 column = panel * self.width + j * b.lanes
-                place = safe * self.columns + column
+                index = safe * self.columns + column
                 where = (panel - first) * self.width + j * b.lanes
-                scale = b.load(self.scale, place, "float32", mask)
+                scale = b.load(self.scale, index, "float32", mask)
                 b.store(scale, self.scales, where, None)
-                b.store(self._origin(place, mask), self.origins, where, None)
+                b.store(self._origin(index, mask), self.origins, where, None)
 
-    def _origin(self, place: Number, mask: Mask) -> Value:
+    def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros plus the same bias as `_numbers`."""
-        zeros = loaded_zeros(self.b, self.zero, place, mask, self.is_signed)
+        zeros = loaded_zeros(self.b, self.zero, index, mask, self.is_signed)
         large = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
         return self.b.binary("fadd", zeros, large)
 
@@ -201,9 +201,9 @@ class Unpacker:
         b, step = self.b, number * self.b.lanes
         before = panel - term.to.panels[0]
         numbers = self._numbers(term.source, panel * self.width + step, mask)
-        known = before * self.width + step
-        origin = b.load(self.origins, known, "float32", None)
-        scale = b.load(self.scales, known, "float32", None)
+        index = before * self.width + step
+        origin = b.load(self.origins, index, "float32", None)
+        scale = b.load(self.scales, index, "float32", None)
         value = b.binary("fmul", b.binary("fsub", numbers, origin), scale)
         b.store(value, term.target + before * term.to.size, step, None)
 
@@ -222,23 +222,23 @@ class Unpacker:
         moved = b.binary("lshr", words, integers(steps, "int32"))
         number = b.binary("and", moved, b.filled(15, "int32"))
         large = _LARGE + (8 if self.is_signed else 0)
-        found = b.binary("xor", number, b.filled(large, "int32"))
-        return b.convert("bitcast", found, "float32")
+        merged = b.binary("xor", number, b.filled(large, "int32"))
+        return b.convert("bitcast", merged, "float32")
 
     def _words(self, byte: Pointer) -> Value:
         """Return in each lane the word, or half word, that contains its column."""
         b, lanes = self.b, self.b.lanes
         if lanes < _COLUMNS:
             bits = 4 * lanes
-            part = b.let(f"load i{bits}, ptr {byte}, align 1", "int16")
-            return b.splat(b.convert("zext", part, "int32"))
-        parts = []
+            chunk = b.let(f"load i{bits}, ptr {byte}, align 1", "int16")
+            return b.splat(b.convert("zext", chunk, "int32"))
+        chunks = []
         for start in range(0, lanes, _COLUMNS):
             word = b.let(f"load i32, ptr {byte + start // 2}, align 1", "int32")
-            parts.append(b.splat(word))
-        found = parts.pop()
-        for number, part in reversed(list(enumerate(parts, 1))):
+            chunks.append(b.splat(word))
+        result = chunks.pop()
+        for number, chunk in reversed(list(enumerate(chunks, 1))):
             mask = constant_mask(number * _COLUMNS, lanes)
             assert mask is not None
-            found = b.select(mask, part, found)
-        return found
+            result = b.select(mask, chunk, result)
+        return result

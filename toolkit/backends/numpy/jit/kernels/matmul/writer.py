@@ -40,13 +40,13 @@ class MatrixWriter:
             base = base + step * getattr(axis, name)
         return base + index * getattr(axes[0], name) if axes else base
 
-    def vector(self, place: Pointer, mask: Mask = None) -> Value:
+    def vector(self, address: Pointer, mask: Mask = None) -> Value:
         """Load a vector of elements."""
-        return self.b.load(place, 0, self.dtype, mask)
+        return self.b.load(address, 0, self.dtype, mask)
 
-    def put(self, value: Value, place: Pointer, mask: Mask = None) -> None:
+    def put(self, value: Value, address: Pointer, mask: Mask = None) -> None:
         """Store a vector."""
-        self.b.store(value, place, 0, mask)
+        self.b.store(value, address, 0, mask)
 
     def sum(self, x: Value, y: Value) -> Value:
         """Return x + y. Integers wrap around."""

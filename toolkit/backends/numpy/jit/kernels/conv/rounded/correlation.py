@@ -96,18 +96,18 @@ class RoundedPlan:
         ]
 
 
-def _runs(places: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run]]:
+def _runs(offsets: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Run]]:
     """Group offsets greedily into runs of constant stride."""
-    found = []
-    while places:
-        (x, w), (next_x, next_w) = places[0], places[min(1, len(places) - 1)]
+    runs = []
+    while offsets:
+        (x, w), (next_x, next_w) = offsets[0], offsets[min(1, len(offsets) - 1)]
         step_x, step_w = next_x - x, next_w - w
-        even = ((x + n * step_x, w + n * step_w) for n in range(len(places)))
-        pairs = zip(even, places, strict=True)
+        even = ((x + n * step_x, w + n * step_w) for n in range(len(offsets)))
+        pairs = zip(even, offsets, strict=True)
         count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        found.append(((x, w), Run(count, step_x, step_w)))
-        places = places[count:]
-    return found
+        runs.append(((x, w), Run(count, step_x, step_w)))
+        offsets = offsets[count:]
+    return runs
 
 
 def emit_pixels(pixels: Pixels) -> Kernel:
@@ -120,8 +120,8 @@ def emit_pixels(pixels: Pixels) -> Kernel:
     images, target = b.next_address(pixels.dtype), b.next_address()
     pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
-        place = target + image * pixels.nbytes
-        pack_pixels(b, pixels, images + image * pitch, 0, place)
+        address = target + image * pixels.nbytes
+        pack_pixels(b, pixels, images + image * pitch, 0, address)
     return b
 
 
@@ -140,8 +140,8 @@ def emit_rounded_correlation(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     grid = plan.pixels.grid
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        image, part = b.split(unit, grid.parts)
-        first = part * grid.part
+        image, part_index = b.split(unit, grid.parts)
+        first = part_index * grid.part
         pack_pixels(b, plan.pixels, images + image * pitch, first, memory)
         with b.loop(0, plan.groups) as group:
             at.group(group, memory, image, first)
@@ -159,11 +159,11 @@ def emit_rounded_panels(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     b = Kernel(BLOCK_LINES)
     at = _Correlation(b, body, plan)
     pixels = b.next_address()
-    count, images, parts = (b.next_entry() for _ in range(3))
+    count, images, part_count = (b.next_entry() for _ in range(3))
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        group, part = b.split(unit, parts)
-        with b.loop(*b.part(part, images, count)) as image:
+        group, part_index = b.split(unit, part_count)
+        with b.loop(*b.part(part_index, images, count)) as image:
             at.group(group, pixels + image * plan.pixels.nbytes, image, 0)
     at.tiles.release()
     return b
@@ -205,8 +205,8 @@ class _Correlation:
                     column = (panel - panels[0]) * (SPAN * _ITEM)
                     self._multiply(runs, x, weights, self.sums + column)
                 with b.loop(0, b.least(count - position, SPAN)) as row:
-                    place = self.sums + row * SUMS_BYTES
-                    self._finish(axes, place, (position + row, first, image), columns)
+                    address = self.sums + row * SUMS_BYTES
+                    self._finish(axes, address, (position + row, first, image), columns)
 
     def _positions(self, axes: Axes, first: Number) -> Number:
         """Return the number of positions of a sweep's part along the grid."""
@@ -258,13 +258,15 @@ class _Correlation:
         """
         b, width, (position, first, row) = self.b, self.plan.width, at
         exists: Value | None = None
-        places = place_of(self.plan.pixels.grid, position)
-        places[0] = places[0] + first
-        for i, (axis, place) in enumerate(zip(axes, places, strict=True)):
-            row = row * axis.out + (place * axis.step + axis.start)
+        coordinates = place_of(self.plan.pixels.grid, position)
+        coordinates[0] = coordinates[0] + first
+        for i, (axis, coordinate) in enumerate(zip(axes, coordinates, strict=True)):
+            row = row * axis.out + (coordinate * axis.step + axis.start)
             if i:
-                inside = b.compare("slt", place, axis.count)
-                exists = inside if exists is None else b.binary("and", exists, inside)
+                is_inside = b.compare("slt", coordinate, axis.count)
+                exists = (
+                    is_inside if exists is None else b.binary("and", exists, is_inside)
+                )
         with b.when(exists or Value("true", "bool")):
             for column, mask in self._vectors(columns):
                 start = sums + (column - columns[0]) * _ITEM

@@ -67,14 +67,14 @@ class Grid:
     @property
     def cells(self) -> tuple[int, ...]:
         """Return the extents of a phase."""
-        first, *others = self.sides
-        found = [self.part + first.span, *(s.count + s.span for s in others)]
+        first, *inner_sides = self.sides
+        extents = [self.part + first.span, *(s.count + s.span for s in inner_sides)]
         if self.is_shared:
             last = self.sides[-1]
-            behind = last.low + last.count + last.span - last.extent
-            found[-1] -= max(0, min(-last.low, behind)) if others else 0
-            found[-1] += found[-1] % 2
-        return tuple(found)
+            padding_after = last.low + last.count + last.span - last.extent
+            extents[-1] -= max(0, min(-last.low, padding_after)) if inner_sides else 0
+            extents[-1] += extents[-1] % 2
+        return tuple(extents)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -104,28 +104,28 @@ class Grid:
 
     def taps(self, axes: Axes, sizes: Sequence[int]) -> list[Tap]:
         """Return the taps of a correlation by weights of extents `sizes`."""
-        found = []
-        for chosen in product(*(range(axis.taps) for axis in axes)):
+        taps = []
+        for tap_indices in product(*(range(axis.taps) for axis in axes)):
             number = phase = shift = 0
             for t, axis, side, step, size in zip(
-                chosen, axes, self.sides, self.steps, sizes, strict=True
+                tap_indices, axes, self.sides, self.steps, sizes, strict=True
             ):
-                cell, rest = divmod(axis.offset + axis.gap * t, side.stride)
-                phase = phase * side.phases + rest - side.phase
+                cell, residue = divmod(axis.offset + axis.gap * t, side.stride)
+                phase = phase * side.phases + residue - side.phase
                 shift += (cell - side.low) * step
                 number = number * size + axis.first + axis.every * t
-            found.append(Tap(number, phase, shift))
-        return found
+            taps.append(Tap(number, phase, shift))
+        return taps
 
 
-def grid_of(sweeps: Sequence[Axes], part: int, is_shared: bool = False) -> Grid:
+def grid_of(sweeps: Sequence[Axes], part_size: int, is_shared: bool = False) -> Grid:
     """Return the grid that several correlations of the same inputs share."""
     sides = []
     for axes in zip(*sweeps, strict=True):
         stride = axes[0].stride
         met = {axis.offset + axis.gap * t for axis in axes for t in range(axis.taps)}
         cells, rests = zip(
-            *(divmod(place, stride) for place in met or {0}), strict=True
+            *(divmod(offset, stride) for offset in met or {0}), strict=True
         )
         sides.append(
             Side(
@@ -139,7 +139,7 @@ def grid_of(sweeps: Sequence[Axes], part: int, is_shared: bool = False) -> Grid:
                 span=max(cells) - min(cells),
             )
         )
-    return Grid(tuple(sides), part, is_shared)
+    return Grid(tuple(sides), part_size, is_shared)
 
 
 @record
@@ -173,21 +173,21 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
     cells = grid.cells
     with b.loop(0, grid.phases) as phase, b.loop(0, grid.lines) as line:
         starts = [first + outer[0].low, *(s.low for s in outer[1:])] if outer else []
-        rest, number = phase, line
+        phase_index, number = phase, line
         residues: list[Number] = []
         for side in reversed(grid.sides):
-            residues.insert(0, rest % side.phases + side.phase)
-            rest = rest // side.phases
+            residues.insert(0, phase_index % side.phases + side.phase)
+            phase_index = phase_index // side.phases
         exists: Value | None = None
         source = image
         for d in reversed(range(len(outer))):
             side = outer[d]
             cell = number % cells[d] + starts[d]
             number = number // cells[d]
-            place = cell * side.stride + residues[d]
-            inside = b.is_inside(place, side.extent)
-            exists = inside if exists is None else b.binary("and", exists, inside)
-            source = source + place * side.pitch
+            coordinate = cell * side.stride + residues[d]
+            is_inside = b.is_inside(coordinate, side.extent)
+            exists = is_inside if exists is None else b.binary("and", exists, is_inside)
+            source = source + coordinate * side.pitch
         begin = last.low if outer else first + last.low
         source = source + (begin * last.stride + residues[-1]) * last.pitch
         # The range of cells whose input exists.
@@ -201,8 +201,8 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
 
 def place_of(grid: Grid, position: Number) -> list[Number]:
     """Return the position along each axis, from the position along the grid."""
-    found = []
+    coordinates = []
     for step in grid.steps:
-        found.append(position // step)
+        coordinates.append(position // step)
         position = position % step
-    return found
+    return coordinates

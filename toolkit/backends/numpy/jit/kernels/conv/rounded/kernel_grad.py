@@ -93,9 +93,9 @@ def emit_planes(planes: Planes) -> Kernel:
     images, target = b.next_address(planes.dtype), b.next_address()
     pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
-        place = target + image * planes.nbytes
-        _clear(b, place, planes.nbytes)
-        pack_planes(b, planes, images + image * pitch, 0, place)
+        address = target + image * planes.nbytes
+        _clear(b, address, planes.nbytes)
+        pack_planes(b, planes, images + image * pitch, 0, address)
     return b
 
 
@@ -105,8 +105,8 @@ def emit_pairs(pairs: Pairs) -> Kernel:
     images, target = b.next_address(pairs.dtype), b.next_address()
     pitch = b.next_entry()
     with b.loop(b.low, b.high) as image:
-        place = target + image * pairs.nbytes
-        pack_pairs(b, pairs, images + image * pitch, 0, place)
+        address = target + image * pairs.nbytes
+        pack_pairs(b, pairs, images + image * pitch, 0, address)
     return b
 
 
@@ -133,8 +133,8 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
         _clear(b, planes, plan.planes.nbytes)
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        image, part = b.split(unit, grid.parts)
-        first = part * grid.part
+        image, part_index = b.split(unit, grid.parts)
+        first = part_index * grid.part
         if grid.parts > 1:
             _clear(b, planes, plan.planes.nbytes)
         pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
@@ -188,16 +188,16 @@ def emit_rounded_total(plan: RoundedGradPlan) -> Kernel:
         with b.loop(0, width, b.lanes) as column:
             mask: Mask = b.first_lanes(width - column) if width % b.lanes else None
             with b.accumulate(0, count, 1, [b.filled(0.0, "float32")]) as iteration:
-                part = source + iteration.index * plan.nbytes
-                value = b.load(part, column, "float32", None)
+                partial = source + iteration.index * plan.nbytes
+                value = b.load(partial, column, "float32", None)
                 iteration.next([b.binary("fadd", iteration.values[0], value)])
             b.store(iteration.values[0], target + row * width, column, mask)
     return b
 
 
-def _clear(b: Kernel, place: Pointer, nbytes: int) -> None:
+def _clear(b: Kernel, address: Pointer, nbytes: int) -> None:
     with b.loop(0, nbytes, TILE_ROW_BYTES) as i:
-        b.store(b.filled(0, "int32"), place + i, 0, None)
+        b.store(b.filled(0, "int32"), address + i, 0, None)
 
 
 class _KernelGrad:
@@ -237,21 +237,24 @@ class _KernelGrad:
             tiles = 2 if len(taps) == 1 else 1
             with b.loop(0, 2, tiles) as half:
                 step = half * TILE_ROW_BYTES
-                places = [
+                addresses = [
                     start + (tap.number * plan.tap + line * plan.row + step) + n
                     for tap in taps
                     for line in (0, BLOCK_LINES)
                     for n in range(0, tiles * TILE_ROW_BYTES, TILE_ROW_BYTES)
                 ]
                 if count is None:
-                    self.tiles.load_sums(places, plan.row)
+                    self.tiles.load_sums(addresses, plan.row)
                     self._add(taps, x, g + step, tiles)
                 else:
-                    self.tiles.clear(len(places))
-                    with b.loop(0, count) as part:
-                        at = x + part * plan.planes.nbytes, g + part * plan.pairs.nbytes
+                    self.tiles.clear(len(addresses))
+                    with b.loop(0, count) as part_index:
+                        at = (
+                            x + part_index * plan.planes.nbytes,
+                            g + part_index * plan.pairs.nbytes,
+                        )
                         self._add(taps, at[0], at[1] + step, tiles)
-                self.tiles.store_sums(places, plan.row)
+                self.tiles.store_sums(addresses, plan.row)
 
     def _add(self, taps: Sequence[Tap], x: Pointer, g: Pointer, tiles: int) -> None:
         """Add the products at all positions of a part.

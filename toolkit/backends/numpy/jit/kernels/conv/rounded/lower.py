@@ -79,7 +79,7 @@ def lower_rounded(
     body: Graph,
     inputs: Sequence[Operand],
     operands: tuple[int, int],
-    turned: bool,
+    is_input_grad: bool,
     gain: float,
 ) -> Lowered | None:
     """Return the calls of a body, or None if float32 is faster.
@@ -93,8 +93,8 @@ def lower_rounded(
     """
     if not rounds(body.nodes[0]):
         return None
-    found = _Lowering(body, inputs, operands, turned)
-    return found.lowered() if found.pays(gain) else None
+    lowering = _Lowering(body, inputs, operands, is_input_grad)
+    return lowering.lowered() if lowering.pays(gain) else None
 
 
 @record
@@ -118,10 +118,10 @@ class Shape:
             grid: of a whole image.
             nbytes: of a whole image.
         """
-        least = -(-nbytes // self.cache_bytes)
-        wanted = min(-(-TASKS // self.images), self.flops // _TASK_FLOPS)
+        min_parts = -(-nbytes // self.cache_bytes)
+        task_parts = min(-(-TASKS // self.images), self.flops // _TASK_FLOPS)
         count = grid.sides[0].count
-        return -(-count // max(1, min(count, max(least, wanted))))
+        return -(-count // max(1, min(count, max(min_parts, task_parts))))
 
 
 class _Lowering:
@@ -132,9 +132,9 @@ class _Lowering:
         body: Graph,
         inputs: Sequence[Operand],
         operands: tuple[int, int],
-        turned: bool,
+        is_input_grad: bool,
     ) -> None:
-        self.body, self.turned = body, turned
+        self.body, self.turned = body, is_input_grad
         self.steps = Steps()
         node = body.nodes[0]
         self.spec = node.outputs[0].spec
@@ -145,35 +145,37 @@ class _Lowering:
             weights, w = self.steps.row_major(weights, w)
         attrs: Mapping[str, Any] = node.attrs
         self.cost: int = 1  # of a byte of the images
-        if not turned and weights.is_contiguous:
+        if not is_input_grad and weights.is_contiguous:
             sizes, out = weights.spec.shape[:-2], self.spec.shape[-2]
-            found = unfolded(self.steps, images, x, attrs, sizes, out)
-            if found:
-                images, x, attrs, sizes = found
+            unfolding = unfolded(self.steps, images, x, attrs, sizes, out)
+            if unfolding:
+                images, x, attrs, sizes = unfolding
                 self.cost = OVERLAPPING
                 shape = (*sizes, images.spec.shape[-1], weights.spec.shape[-1])
                 spec = Spec(shape, weights.spec.dtype)
                 weights = replace(contiguous(spec), is_frozen=weights.is_frozen)
         self.images, self.weights, self.x, self.w = images, weights, x, w
-        self.sweeps, self.sizes = _sweeps(attrs, images, weights, self.spec, turned)
+        self.sweeps, self.sizes = _sweeps(
+            attrs, images, weights, self.spec, is_input_grad
+        )
         self.depth: int = images.spec.shape[-1]
         size = prod(self.sizes) * self.depth * self.spec.shape[-1]
-        pixels = images if turned else self.spec
+        pixels = images if is_input_grad else self.spec
         self.flops: int = 2 * size * prod(_extents(pixels))
         self.plan = self._plan()
 
     def _plan(self) -> RoundedPlan:
-        whole = self._plan_of(max(a[0].count for a in self.sweeps))
-        self.is_apart: bool = whole.weight_bytes > current().cache_bytes // 2
+        full_plan = self._plan_of(max(a[0].count for a in self.sweeps))
+        self.is_apart: bool = full_plan.weight_bytes > current().cache_bytes // 2
         if self.is_apart:
-            return whole
+            return full_plan
         images = max(1, self.spec.shape[0])
         shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(shape.part(whole.pixels.grid, whole.pixels.nbytes))
+        return self._plan_of(shape.part(full_plan.pixels.grid, full_plan.pixels.nbytes))
 
-    def _plan_of(self, part: int) -> RoundedPlan:
+    def _plan_of(self, part_size: int) -> RoundedPlan:
         dtype = self.images.spec.dtype
-        pixels = Pixels(grid_of(self.sweeps, part), self.depth, dtype)
+        pixels = Pixels(grid_of(self.sweeps, part_size), self.depth, dtype)
         width = self.spec.shape[-1]
         plan = RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width, 1)
         # The weights of a group stay in the cache for all positions.
@@ -213,11 +215,13 @@ class _Lowering:
                     nbytes=2 * self.images.spec.nbytes,
                 )
             )
-            each = -(-count // min(count, -(-TASKS // plan.groups)))
-            parts = -(-count // each)
-            rows = plan.groups * parts
+            images_per_row = -(-count // min(count, -(-TASKS // plan.groups)))
+            image_groups = -(-count // images_per_row)
+            rows = plan.groups * image_groups
             code = Code(emit_rounded_panels, BodyStructure(self.body), plan)
-            self._correlate(code, (strips, packed), (count, each, parts), rows)
+            self._correlate(
+                code, (strips, packed), (count, images_per_row, image_groups), rows
+            )
         else:
             rows = count * pixels.grid.parts
             tasks = -(-rows // partition(rows))
@@ -229,7 +233,7 @@ class _Lowering:
     def _correlate(
         self,
         code: Code,
-        others: Sequence[Reference],
+        extra_operands: Sequence[Reference],
         numbers: tuple[int, ...],
         rows: int,
     ) -> None:
@@ -238,14 +242,14 @@ class _Lowering:
         inputs: list[Reference] = [("in", i) for i in range(len(body.inputs))]
         outputs: list[Reference] = [("out", i) for i in range(len(body.outputs))]
         full = [
-            place
-            for place, value in zip(inputs, body.inputs, strict=True)
+            reference
+            for reference, value in zip(inputs, body.inputs, strict=True)
             if value.spec.shape == self.spec.shape
         ]
         by_images = not self.is_apart and rows == self.spec.shape[0]
         call = Call(
             code,
-            (*inputs, *outputs, *others),
+            (*inputs, *outputs, *extra_operands),
             numbers,
             rows=rows,
             grain=partition(rows),
@@ -269,9 +273,9 @@ class _Lowering:
         step = (tap_stride(self.weights) or 0) * dtypes.itemsize(dtype)
         extents = self.plan.width, self.depth
         factor = Factor(packing, dtype, *extents, line, term, taps, step)
-        place = self.steps.take(self.plan.weight_bytes)
-        self.steps.calls.append(pack_call(factor, True, self.w, place))
-        return place
+        reference = self.steps.take(self.plan.weight_bytes)
+        self.steps.calls.append(pack_call(factor, True, self.w, reference))
+        return reference
 
 
 def _extents(value: Any) -> Sequence[int]:
@@ -286,13 +290,17 @@ def _sweeps(
     images: Operand,
     weights: Operand,
     spec: Any,
-    turned: bool,
+    is_input_grad: bool,
 ) -> tuple[tuple[geometry.Axes, ...], tuple[int, ...]]:
     """Return the axes of each correlation, and the extents of the weights."""
     spatial, out = images.spec.shape[1:-1], spec.shape[1:-1]
-    if turned:
+    if is_input_grad:
         spatial, out = out, spatial
-    seen = windows(attrs, weights.spec.shape[:-2], spatial, out, images)
-    seen = geometry.collapse(seen)
-    sweeps = geometry.backward(seen) if turned else (geometry.forward(seen),)
-    return sweeps, tuple(window.size for window in seen)
+    window_axes = windows(attrs, weights.spec.shape[:-2], spatial, out, images)
+    window_axes = geometry.collapse(window_axes)
+    sweeps = (
+        geometry.backward(window_axes)
+        if is_input_grad
+        else (geometry.forward(window_axes),)
+    )
+    return sweeps, tuple(window.size for window in window_axes)

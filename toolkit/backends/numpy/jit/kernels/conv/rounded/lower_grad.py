@@ -61,8 +61,8 @@ def lower_rounded_grad(
     """
     if not rounds(node):
         return None
-    found = _Lowering(node, inputs)
-    return found.lowered() if found.pays(gain) else None
+    lowering = _Lowering(node, inputs)
+    return lowering.lowered() if lowering.pays(gain) else None
 
 
 class _Lowering:
@@ -71,49 +71,49 @@ class _Lowering:
     def __init__(self, node: Node, inputs: Sequence[Operand]) -> None:
         self.spec = node.outputs[0].spec
         self.steps = Steps()
-        places: list[Reference] = [("in", 0), ("in", 1)]
+        references: list[Reference] = [("in", 0), ("in", 1)]
         straight = []
         for i, operand in enumerate(inputs):
             if elements(operand)[-1] != 1:
-                operand, places[i] = self.steps.row_major(operand, places[i])
+                operand, references[i] = self.steps.row_major(operand, references[i])
             straight.append(operand)
-        (self.images, self.gradients), (self.x, self.g) = straight, places
+        (self.images, self.gradients), (self.x, self.g) = straight, references
         shape = self.gradients.spec.shape
         self.count: int = shape[0]
         self.flops: int = 2 * self.spec.size * prod(shape[:-1])
         attrs: Mapping[str, Any] = node.attrs
         sizes = attrs["kernel"]
-        found = unfolded(self.steps, self.images, self.x, attrs, sizes, shape[-2])
-        self.cost: int = OVERLAPPING if found else 1  # of a byte of the images
-        if found:
-            self.images, self.x, attrs, sizes = found
+        unfolding = unfolded(self.steps, self.images, self.x, attrs, sizes, shape[-2])
+        self.cost: int = OVERLAPPING if unfolding else 1  # of a byte of the images
+        if unfolding:
+            self.images, self.x, attrs, sizes = unfolding
             channels = self.images.spec.shape[-1], shape[-1]
             self.spec = Spec((*sizes, *channels), self.spec.dtype)
         extents = self.images.spec.shape[1:-1], shape[1:-1]
-        seen = windows(attrs, sizes, *extents, self.images, self.gradients)
-        seen = geometry.collapse(seen)
-        self.axes = geometry.forward(seen)
-        self.pitches = tuple(window.step for window in seen)
+        window_axes = windows(attrs, sizes, *extents, self.images, self.gradients)
+        window_axes = geometry.collapse(window_axes)
+        self.axes = geometry.forward(window_axes)
+        self.pitches = tuple(window.step for window in window_axes)
         self.plan = self._plan()
 
     def _plan(self) -> RoundedGradPlan:
-        whole = self._plan_of(self.axes[0].count)
-        self.is_apart: bool = self._is_apart(whole)
+        full_plan = self._plan_of(self.axes[0].count)
+        self.is_apart: bool = self._is_apart(full_plan)
         if self.is_apart:
-            return whole
+            return full_plan
         images = max(1, self.count)
-        nbytes = whole.planes.nbytes + whole.pairs.nbytes
+        nbytes = full_plan.planes.nbytes + full_plan.pairs.nbytes
         shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(shape.part(whole.planes.grid, nbytes))
+        return self._plan_of(shape.part(full_plan.planes.grid, nbytes))
 
-    def _is_apart(self, whole: RoundedGradPlan) -> bool:
+    def _is_apart(self, full_plan: RoundedGradPlan) -> bool:
         """Return whether an earlier call packs images, for less traffic of sums."""
-        if whole.nbytes > _MOST_SUMS:
+        if full_plan.nbytes > _MOST_SUMS:
             return True
-        packed = 2 * self.count * (whole.planes.nbytes + whole.pairs.nbytes)
-        again = min(self._swept(whole, by_rows) for by_rows in (False, True))
+        packed = 2 * self.count * (full_plan.planes.nbytes + full_plan.pairs.nbytes)
+        reread = min(self._swept(full_plan, by_rows) for by_rows in (False, True))
         tasks = -(-self.count // partition(self.count))
-        return packed + again < _SUM_MOVES * whole.nbytes * tasks
+        return packed + reread < _SUM_MOVES * full_plan.nbytes * tasks
 
     def _swept(self, plan: RoundedGradPlan, by_rows: bool) -> int:
         """Return the bytes that blocks read again from beyond the L2 cache.
@@ -129,11 +129,11 @@ class _Lowering:
         swept *= self.count
         return 0 if swept < current().cache_bytes * 3 // 4 else (times - 1) * swept
 
-    def _plan_of(self, part: int) -> RoundedGradPlan:
+    def _plan_of(self, part_size: int) -> RoundedGradPlan:
         if len(self.axes) == 1:
             # Pairs of positions must not extend into the next part.
-            part = -(-part // BLOCK_TERMS) * BLOCK_TERMS
-        grid: Grid = grid_of((self.axes,), part, is_shared=True)
+            part_size = -(-part_size // BLOCK_TERMS) * BLOCK_TERMS
+        grid: Grid = grid_of((self.axes,), part_size, is_shared=True)
         depth, width = self.spec.shape[-2:]
         positions = positions_of(grid, self.pitches)
         pairs = Pairs(positions, width, self.gradients.spec.dtype)
@@ -218,17 +218,17 @@ class _Lowering:
         return 1 if is_part else 0
 
     def _pack(
-        self, code: Code, place: Reference, operand: Operand, to: Any
+        self, code: Code, reference: Reference, operand: Operand, to: Any
     ) -> Reference:
         """Append the call that packs all images, and return their destination."""
         packed = self.steps.take(self.count * to.nbytes)
         call = Call(
             code,
-            (place, packed),
+            (reference, packed),
             (elements(operand)[0],),
             rows=self.count,
             grain=partition(self.count),
-            row_operands=frozenset([place]),
+            row_operands=frozenset([reference]),
             nbytes=2 * operand.spec.nbytes,
         )
         self.steps.calls.append(call)

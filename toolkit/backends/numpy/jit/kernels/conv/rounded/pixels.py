@@ -69,34 +69,36 @@ def pack_pixels(
     cells, pitch = pixels.grid.cells[-1], pixels.pitch
     for line in lines(b, pixels.grid, image, first):
         number = line.phase * pixels.grid.lines + line.index
-        place = target + number * (cells * pitch)
+        address = target + number * (cells * pitch)
         low, high = line.inside
-        _clear(b, place, (0, low * pitch))
+        _clear(b, address, (0, low * pitch))
         with b.loop(low, high) as cell:
-            _pack(b, pixels, line.source + cell * line.pitch, place + cell * pitch)
-        _clear(b, place, (high * pitch, cells * pitch))
+            _pack(b, pixels, line.source + cell * line.pitch, address + cell * pitch)
+        _clear(b, address, (high * pitch, cells * pitch))
 
 
-def _clear(b: Kernel, place: Pointer, within: Range) -> None:
+def _clear(b: Kernel, address: Pointer, within: Range) -> None:
     zero = b.filled(0, "int32")
     with b.loop(*within, TILE_ROW_BYTES) as i:
-        b.store(zero, place + i, 0, None)
+        b.store(zero, address + i, 0, None)
 
 
 def _pack(b: Kernel, pixels: Pixels, source: Pointer, target: Pointer) -> None:
     """Round the channels of one input."""
-    whole, rest = divmod(pixels.depth, BLOCK_TERMS)
-    with b.loop(0, whole) as block:
+    full_blocks, remainder = divmod(pixels.depth, BLOCK_TERMS)
+    with b.loop(0, full_blocks) as block:
         x, y = source + block * BLOCK_TERMS, target + block * TILE_ROW_BYTES
         _block(b, pixels.dtype, (x, y), BLOCK_TERMS)
-    if rest:
-        x, y = source + whole * BLOCK_TERMS, target + whole * TILE_ROW_BYTES
-        _block(b, pixels.dtype, (x, y), rest)
+    if remainder:
+        x, y = source + full_blocks * BLOCK_TERMS, target + full_blocks * TILE_ROW_BYTES
+        _block(b, pixels.dtype, (x, y), remainder)
 
 
-def _block(b: Kernel, dtype: str, places: tuple[Pointer, Pointer], count: int) -> None:
+def _block(
+    b: Kernel, dtype: str, addresses: tuple[Pointer, Pointer], count: int
+) -> None:
     """Round a block, of which `count` channels are valid."""
-    source, target = places
+    source, target = addresses
     low, high = (
         b.load(source, start, dtype, b.existing(min(count - start, BLOCK_LINES)))
         if start < count

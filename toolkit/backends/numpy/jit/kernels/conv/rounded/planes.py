@@ -48,8 +48,8 @@ class Planes:
     def pitch(self) -> int:
         """Return the bytes of a plane, with zeros for the last block of positions."""
         grid = self.grid
-        behind = zip(grid.sides[1:], grid.steps[1:], strict=True)
-        reach = sum(side.span * step for side, step in behind)
+        inner = zip(grid.sides[1:], grid.steps[1:], strict=True)
+        reach = sum(side.span * step for side, step in inner)
         return odd_lines((grid.size + reach + BLOCK_TERMS) * _ITEM)
 
     @property
@@ -126,18 +126,18 @@ def pack_planes(
     """
     grid = planes.grid
     for line in lines(b, grid, image, first):
-        place = target + line.phase * (planes.channels * planes.pitch)
-        place = place + line.index * (grid.cells[-1] * _ITEM)
+        address = target + line.phase * (planes.channels * planes.pitch)
+        address = address + line.index * (grid.cells[-1] * _ITEM)
         low, high = line.inside
         is_long = b.compare("sge", high - low, BLOCK_LINES)
         with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
             # The last block may overlap the previous one, with the same values.
             start = b.least(cell, high - BLOCK_LINES)
-            _turn(b, planes, line, (start, BLOCK_LINES), place + start * _ITEM)
+            _turn(b, planes, line, (start, BLOCK_LINES), address + start * _ITEM)
         # Zeros overrun the end of a short line. Later lines overwrite them.
         is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
         with b.when(is_short):
-            _turn(b, planes, line, (low, high - low), place + low * _ITEM)
+            _turn(b, planes, line, (low, high - low), address + low * _ITEM)
 
 
 def _turn(
@@ -147,21 +147,21 @@ def _turn(
     first, count = cells
     with b.loop(0, planes.depth, BLOCK_LINES) as channel:
         source = line.source + first * line.pitch + channel
-        left = planes.depth - channel
+        remaining = planes.depth - channel
         rows = []
         for i in range(BLOCK_LINES):
             mask: Mask = None
             if not isinstance(count, int):
-                mask = b.first_lanes(b.choose(b.compare("sgt", count, i), left, 0))
+                mask = b.first_lanes(b.choose(b.compare("sgt", count, i), remaining, 0))
             elif planes.depth % BLOCK_LINES:
-                mask = b.first_lanes(left)
+                mask = b.first_lanes(remaining)
             rows.append(b.load(source, i * line.pitch, planes.dtype, mask))
         pairs = [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
-        place, half = target + channel * planes.pitch, BLOCK_LINES // 2
-        for i, found in enumerate(b.transposed(pairs)):
+        address, half = target + channel * planes.pitch, BLOCK_LINES // 2
+        for i, column in enumerate(b.transposed(pairs)):
             for k in (0, half):
-                cell_pairs = b.shuffled(found, found, range(k, k + half))
-                b.store(cell_pairs, place + (i + k) * planes.pitch, 0, None)
+                cell_pairs = b.shuffled(column, column, range(k, k + half))
+                b.store(cell_pairs, address + (i + k) * planes.pitch, 0, None)
 
 
 def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
@@ -183,12 +183,12 @@ def pack_pairs(
     grid, pitch = pairs.grid, pairs.pitch
     cells = grid.cells[-1]
     for line in lines(b, grid, image, first):
-        place = target + line.index * (cells // 2 * pitch)
+        address = target + line.index * (cells // 2 * pitch)
         low, high = line.inside
-        whole = b.choose(b.compare("sgt", low, 0), 0, high) // 2
-        for numbers, is_whole in (((0, whole), True), ((whole, cells // 2), False)):
+        full = b.choose(b.compare("sgt", low, 0), 0, high) // 2
+        for numbers, is_whole in (((0, full), True), ((full, cells // 2), False)):
             with b.loop(*numbers) as number, b.loop(0, pairs.width, b.lanes) as channel:
-                y = place + number * pitch + channel * (2 * _ITEM)
+                y = address + number * pitch + channel * (2 * _ITEM)
                 _join(b, pairs, line, (number * 2, channel, is_whole), y)
     zero = b.filled(0, "int32")
     with b.loop(grid.size // 2 * pitch, pairs.nbytes, TILE_ROW_BYTES) as i:
@@ -204,14 +204,14 @@ def _join(
 ) -> None:
     """Round the vectors of two positions, and store them interleaved."""
     cell, channel, is_whole = at
-    left = pairs.width - channel
-    found = []
+    remaining = pairs.width - channel
+    vectors = []
     for i in range(2):
         mask: Mask = None
         if not is_whole:
-            mask = b.first_lanes(_inside(b, line, cell + i, left))
+            mask = b.first_lanes(_inside(b, line, cell + i, remaining))
         elif pairs.width % b.lanes:
-            mask = b.first_lanes(left)
+            mask = b.first_lanes(remaining)
         source = line.source + (cell + i) * line.pitch + channel
-        found.append(b.load(source, 0, pairs.dtype, mask))
-    b.store(paired(b, *found), target, 0, None)
+        vectors.append(b.load(source, 0, pairs.dtype, mask))
+    b.store(paired(b, *vectors), target, 0, None)

@@ -40,7 +40,7 @@ class Unfolded(NamedTuple):
 def unfolded(
     steps: Steps,
     images: Operand,
-    place: Reference,
+    reference: Reference,
     attrs: Mapping[str, Any],
     sizes: Sequence[int],
     out: int,
@@ -61,26 +61,26 @@ def unfolded(
     low = attrs["padding"][-1][0]
     high = max(0, (out - 1) * stride + size - low - width)
     if low or high:
-        images, place = _padded(steps, images, place, (low, high))
+        images, reference = _padded(steps, images, reference, (low, high))
     item = images.strides[-1]
     strides = (*images.strides[:-2], stride * channels * item, item)
     spec = Spec((*batch, out, size * channels), images.spec.dtype)
     changed = {"strides": 1, "padding": (0, 0), "dilation": 1}
-    found = {name: (*attrs[name][:-1], last) for name, last in changed.items()}
-    return Unfolded(Operand(spec, strides), place, found, (*sizes[:-1], 1))
+    new_attrs = {name: (*attrs[name][:-1], last) for name, last in changed.items()}
+    return Unfolded(Operand(spec, strides), reference, new_attrs, (*sizes[:-1], 1))
 
 
 def _padded(
-    steps: Steps, images: Operand, place: Reference, zeros: tuple[int, int]
+    steps: Steps, images: Operand, reference: Reference, zeros: tuple[int, int]
 ) -> tuple[Operand, Reference]:
     """Append the call that pads the last axis of images, and return the copy."""
     *batch, width, channels = images.spec.shape
     spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
     widths = (*[(0, 0)] * len(batch), zeros, (0, 0))
     node = SimpleNamespace(attrs={"widths": widths, "value": 0})
-    found, target = contiguous(spec), steps.take(spec.nbytes)
-    lowered = lower_pad(node, [images], [found])
+    padded, target = contiguous(spec), steps.take(spec.nbytes)
+    lowered = lower_pad(node, [images], [padded])
     assert lowered is not None
-    places = {("in", 0): place, ("out", 0): target}
-    steps.calls += [redirect_operands(call, places) for call in lowered.calls]
-    return found, target
+    references = {("in", 0): reference, ("out", 0): target}
+    steps.calls += [redirect_operands(call, references) for call in lowered.calls]
+    return padded, target

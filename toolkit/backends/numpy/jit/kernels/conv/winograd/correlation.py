@@ -149,8 +149,8 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
         return None
     allowed = [n for n in (OUTPUTS, 2) if is_allowed(at.depth, n)]
     plans = (_plan(plan, stored, (y, x), outputs) for outputs in allowed)
-    found = max(plans, key=lambda plan: plan.gain, default=None)
-    return found if found and found.gain >= _LEAST_GAIN else None
+    best = max(plans, key=lambda plan: plan.gain, default=None)
+    return best if best and best.gain >= _LEAST_GAIN else None
 
 
 def _plan(
@@ -160,7 +160,7 @@ def _plan(
     at, lanes = plan.channels, plan.lanes
     block = _BLOCK_REGISTERS // plan.registers
     vectors = best_vectors(at.width, lanes, [block], plan.registers)
-    found = WinogradPlan(
+    result = WinogradPlan(
         lanes=lanes,
         axes=axes,
         block=block,
@@ -171,10 +171,10 @@ def _plan(
         vectors=vectors,
         rows=block,
     )
-    if found.is_far:
-        block, _ = split(max(prod(found.tiles), _FAR_BLOCK // 2), _FAR_BLOCK)[0]
+    if result.is_far:
+        block, _ = split(max(prod(result.tiles), _FAR_BLOCK // 2), _FAR_BLOCK)[0]
     rows = _rows(block, vectors, plan.registers)
-    return replace(found, block=-(-block // rows) * rows, rows=rows)
+    return replace(result, block=-(-block // rows) * rows, rows=rows)
 
 
 def _rows(tiles: int, vectors: int, available: int) -> int:
@@ -237,11 +237,11 @@ class _Winograd(PatchWriter):
         low, high = (end * total // self.strips for end in (b.low, b.high))
         with b.loop(low, high, block) as first:
             count = b.least(block, high - first)
-            with b.loop(0, count) as place:
-                self.transform(self.patches, first + place, place)
+            with b.loop(0, count) as slot:
+                self.transform(self.patches, first + slot, slot)
             self._products(count)
-            with b.loop(0, count) as place:
-                self._outputs(first + place, place)
+            with b.loop(0, count) as slot:
+                self._outputs(first + slot, slot)
 
     # --- products ---------------------------------------------------------------------
 
@@ -275,11 +275,11 @@ class _Winograd(PatchWriter):
 
     # --- outputs ----------------------------------------------------------------------
 
-    def _outputs(self, tile: Number, place: Number) -> None:
+    def _outputs(self, tile: Number, slot: Number) -> None:
         """Transform the products of a tile back."""
         b, at, (vertical, horizontal) = self.b, self.plan.channels, self.plan.axes
         image, y, x = self.corner(tile)
-        source = self.products + place * b.lanes
+        source = self.products + slot * b.lanes
         size, pitch = self.plan.points, self.plan.point
         rows = b.least(self.plan.outputs, vertical.count - y)
         with b.loop(0, at.width, b.lanes) as column:

@@ -128,7 +128,7 @@ def winograd_grad_plan(
     depth, width = _channels_of_block(at.depth, at.width, lanes)
     vectors, rows = _registers_tile(width, lanes)
     block = _BLOCK_POINTS // (POINTS**2 * (depth + width))
-    found = WinogradGradPlan(
+    result = WinogradGradPlan(
         lanes=lanes,
         axes=(plan.axes[0], plan.axes[1]),
         block=max(1, min(block, _MOST_BLOCK)),
@@ -140,7 +140,7 @@ def winograd_grad_plan(
         depth=depth,
         width=width,
     )
-    return found if found.gain >= _LEAST_GAIN else None
+    return result if result.gain >= _LEAST_GAIN else None
 
 
 def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:
@@ -161,8 +161,8 @@ def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
 
     def cost(tile: tuple[int, int]) -> float:
         vectors, rows = tile
-        found = panels(width, vectors, lanes)
-        return sum(p.count * cycles(rows, p.vectors) for p in found) / rows
+        panel_list = panels(width, vectors, lanes)
+        return sum(p.count * cycles(rows, p.vectors) for p in panel_list) / rows
 
     halves = [lanes >> k for k in range(lanes.bit_length())]
     return min(
@@ -272,9 +272,9 @@ class _WinogradGrad(PatchWriter):
         with b.loop(low * total, end, block) as first:
             count = b.least(block, end - first)
             for patches in (inputs, gradients):
-                with b.loop(0, count) as place:
-                    tile = first + place
-                    self.transform(patches, tile, place)
+                with b.loop(0, count) as slot:
+                    tile = first + slot
+                    self.transform(patches, tile, slot)
             self._products(count)
 
     # --- products ---------------------------------------------------------------------
@@ -282,7 +282,7 @@ class _WinogradGrad(PatchWriter):
     def _products(self, count: Number) -> None:
         """Add, for each point, the inputs times the gradients of `count` tiles."""
         b, plan = self.b, self.plan
-        vectors, parts = plan.depth // b.lanes, b.lanes // plan.rows
+        vectors, blocks = plan.depth // b.lanes, b.lanes // plan.rows
         with b.loop(0, POINTS**2) as point:
             x = self.inputs.points + point * plan.point
             g = self.gradients.points + point * plan.point
@@ -292,10 +292,10 @@ class _WinogradGrad(PatchWriter):
                     column = index * (panel.vectors * b.lanes) + panel.first
                     panel_g = g + column * (plan.vector // b.lanes)
                     panel_sums = sums + column
-                    with self.b.each(vectors) as vector, self.b.each(parts) as part:
+                    with self.b.each(vectors) as vector, self.b.each(blocks) as block:
                         source = x + vector * plan.vector
-                        source = source + part * plan.rows
-                        channel = vector * parts + part
+                        source = source + block * plan.rows
+                        channel = vector * blocks + block
                         target = panel_sums + channel * (plan.rows * plan.width)
                         self._product(panel, source, panel_g, target, count)
 
@@ -304,18 +304,18 @@ class _WinogradGrad(PatchWriter):
     ) -> None:
         """Add the products of some channels and a panel, over all tiles."""
         lanes = self.b.lanes
-        places = [
+        addresses = [
             target + (row * self.plan.width + vector * lanes)
             for row in range(self.plan.rows)
             for vector in range(panel.vectors)
         ]
-        sums = [self.load(place, 0) for place in places]
-        rest = count % _UNROLL
-        middle = count - rest
+        sums = [self.load(address, 0) for address in addresses]
+        remainder = count % _UNROLL
+        middle = count - remainder
         sums = self._unrolled(panel, x, g, (0, middle), _UNROLL, sums)
         sums = self._unrolled(panel, x, g, (middle, count), 1, sums)
-        for place, value in zip(places, sums, strict=True):
-            self.b.store(value, place, 0, None)
+        for address, value in zip(addresses, sums, strict=True):
+            self.b.store(value, address, 0, None)
 
     def _unrolled(
         self,
@@ -323,16 +323,16 @@ class _WinogradGrad(PatchWriter):
         x: Pointer,
         g: Pointer,
         tiles: Range,
-        several: int,
+        unroll: int,
         sums: list[Value],
     ) -> list[Value]:
         """Loop over tiles [low, high), several per iteration."""
-        with self.b.accumulate(*tiles, several, sums) as iteration:
+        with self.b.accumulate(*tiles, unroll, sums) as iteration:
             sums = iteration.values
-            for u in range(several):
+            for u in range(unroll):
                 tile = iteration.index + u
-                place = tile * self.b.lanes
-                sums = self._step(panel, x + place, g + place, sums)
+                offset = tile * self.b.lanes
+                sums = self._step(panel, x + offset, g + offset, sums)
             iteration.next(sums)
         return iteration.values
 
@@ -340,7 +340,7 @@ class _WinogradGrad(PatchWriter):
         self, panel: Panel, x: Pointer, g: Pointer, sums: list[Value]
     ) -> list[Value]:
         """Add one tile: some of its inputs times a panel of its gradients."""
-        b, found = self.b, []
+        b, results = self.b, []
         gradients = [
             self.load(g, vector * self.plan.vector) for vector in range(panel.vectors)
         ]
@@ -348,8 +348,8 @@ class _WinogradGrad(PatchWriter):
             scalar = b.splat(self.b.scalar(x + row, self.dtype))
             for vector, gradient in enumerate(gradients):
                 before = sums[row * panel.vectors + vector]
-                found.append(b.intrinsic("fma", scalar, gradient, before))
-        return found
+                results.append(b.intrinsic("fma", scalar, gradient, before))
+        return results
 
     # --- results ----------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class _WinogradGrad(PatchWriter):
         size = plan.direct.channels.depth * plan.direct.width
         with b.loop(0, plan.depth) as channel, b.loop(0, plan.width, b.lanes) as column:
             element = channel * plan.width + column
-            place = channel * plan.direct.width + column
+            offset = channel * plan.direct.width + column
             with b.loop(0, POINTS) as j:
                 line = self.sums + j * plan.sums
                 points = [line + i * POINTS * plan.sums for i in range(POINTS)]
@@ -367,4 +367,4 @@ class _WinogradGrad(PatchWriter):
             with b.loop(0, TAPS) as i:
                 target = result + i * (TAPS * size)
                 for k, value in enumerate(self.four.taps(self.kept(i, POINTS))):
-                    self.b.store(value, target + k * size, place, None)
+                    self.b.store(value, target + k * size, offset, None)

@@ -126,10 +126,10 @@ class PatchWriter(ConvolutionWriter):
         self.grid = grid
         self.transforms: Transforms = transforms(builder, grid.outputs)
 
-    def clear(self, place: Pointer, count: int) -> None:
+    def clear(self, address: Pointer, count: int) -> None:
         """Fill with zeros, in whole vectors."""
         with self.b.loop(0, count, self.b.lanes) as index:
-            self.b.store(self.zero(), place, index, None)
+            self.b.store(self.zero(), address, index, None)
 
     def zero(self) -> Value:
         """Return a vector of zeros."""
@@ -143,21 +143,21 @@ class PatchWriter(ConvolutionWriter):
         y, x = tile // across, tile % across
         return image, y * self.grid.outputs, x * self.grid.outputs
 
-    def transform(self, source: Patches, tile: Number, place: Number) -> None:
+    def transform(self, source: Patches, tile: Number, slot: Number) -> None:
         """Transform the patch of a tile: its columns, then the rows of the result."""
         b, (vertical, horizontal) = self.b, source.sides
         image, y, x = self.corner(tile)
-        left = x + horizontal.offset
+        first_column = x + horizontal.offset
         origin = source.images + image * source.image
-        origin = origin + left * horizontal.pitch
+        origin = origin + first_column * horizontal.pitch
         tops = [y + (vertical.offset + i) for i in range(source.size)]
         rows = [self._row(origin, top, vertical) for top in tops]
-        target = source.points + place * b.lanes
+        target = source.points + slot * b.lanes
         with b.loop(0, source.channels, b.lanes) as channel:
             with b.loop(0, source.size) as j:
-                inside = self._inside(left + j, horizontal)
-                places = [row + j * horizontal.pitch for row in rows]
-                pixels = [self._pixel(source, p, channel, inside) for p in places]
+                mask = self._inside(first_column + j, horizontal)
+                addresses = [row + j * horizontal.pitch for row in rows]
+                pixels = [self._pixel(source, p, channel, mask) for p in addresses]
                 self.keep(j, source.line(pixels))
             vector = target + channel * (self.grid.vector // b.lanes)
             with b.loop(0, self.grid.points) as i:
@@ -166,18 +166,18 @@ class PatchWriter(ConvolutionWriter):
                     self.b.store(value, line, k * self.grid.point, None)
 
     def _pixel(
-        self, source: Patches, place: Pointer, channel: Number, inside: Mask
+        self, source: Patches, address: Pointer, channel: Number, mask: Mask
     ) -> Value:
         """Load some channels of a pixel, in the dtype of the computation."""
-        found = self.b.load(place, channel, source.dtype, inside)
-        return widened(self.b, found) if source.dtype == NARROW else found
+        pixel = self.b.load(address, channel, source.dtype, mask)
+        return widened(self.b, pixel) if source.dtype == NARROW else pixel
 
     def _row(self, origin: Pointer, row: Number, side: Side) -> Pointer:
         """Return a row of the image from the patch's left edge, or zeros outside."""
-        inside = self.b.is_inside(row, side.extent)
-        place = origin + row * side.pitch
-        text = f"select i1 {inside}, ptr {place}, ptr {self.zeros}"
-        return self.b.pointer(text, place.kind)
+        is_inside = self.b.is_inside(row, side.extent)
+        address = origin + row * side.pitch
+        text = f"select i1 {is_inside}, ptr {address}, ptr {self.zeros}"
+        return self.b.pointer(text, address.kind)
 
     def _inside(self, column: Number, side: Side) -> Value:
         """Return a mask, of all lanes or none: whether a column is in the image."""
@@ -196,6 +196,6 @@ class PatchWriter(ConvolutionWriter):
         line = self.lines + i * (self.grid.points * self.b.lanes)
         return [self.load(line, j * self.b.lanes) for j in range(size)]
 
-    def load(self, place: Pointer, index: Number, bits: Mask = None) -> Value:
+    def load(self, address: Pointer, index: Number, bits: Mask = None) -> Value:
         """Load a vector."""
-        return self.b.load(place, index, self.dtype, bits)
+        return self.b.load(address, index, self.dtype, bits)

@@ -70,18 +70,18 @@ def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
         of_a, of_b: the format of the operands.
     """
     b = Kernel(BLOCK_LINES)
-    places = [b.next_address() for _ in range(4)]
+    addresses = [b.next_address() for _ in range(4)]
     n = DeepNumbers(*(b.next_entry() for _ in DeepNumbers._fields))
-    _Deep(b, places, n).write(of_a, of_b)
+    _Deep(b, addresses, n).write(of_a, of_b)
     return b
 
 
 class _Deep:
     """Emits the function."""
 
-    def __init__(self, b: Kernel, places: list[Pointer], n: DeepNumbers) -> None:
+    def __init__(self, b: Kernel, addresses: list[Pointer], n: DeepNumbers) -> None:
         self.b, self.n = b, n
-        self.a, self.second, self.sums, self.scratch = places
+        self.a, self.second, self.sums, self.scratch = addresses
         self.tiles: Tiles = tiles_of(b)
 
     def write(self, of_a: Read, of_b: Read) -> None:
@@ -96,29 +96,33 @@ class _Deep:
             columns = rows + n.rows // BLOCK_LINES * _STRIP_BYTES
             first, end = b.part(slot, n.slot_blocks, n.blocks)
             with b.loop(first, end, PART) as low:
-                part = (low, low + PART)
-                self._pack(first_factor, (self.a, rows), n.rows, part)
-                self._pack(second_factor, (self.second, columns), n.columns, part)
+                block_range = (low, low + PART)
+                self._pack(first_factor, (self.a, rows), n.rows, block_range)
+                self._pack(
+                    second_factor, (self.second, columns), n.columns, block_range
+                )
                 self._multiply(rows, columns, sums, b.compare("eq", low, first))
         self.tiles.release()
 
     def _pack(
         self,
         read: Block,
-        places: tuple[Pointer, Pointer],
+        addresses: tuple[Pointer, Pointer],
         lines: Number,
-        part: Range,
+        block_range: Range,
     ) -> None:
         """Round a part of the terms of all lines."""
-        b, (source, target) = self.b, places
+        b, (source, target) = self.b, addresses
         strips: Range = (0, lines // BLOCK_LINES)
         # The inner loop follows the contiguous axis.
-        outer, inner = (part, strips) if read.packing == LINES else (strips, part)
+        outer, inner = (
+            (block_range, strips) if read.packing == LINES else (strips, block_range)
+        )
         with b.loop(*outer) as i, b.loop(*inner) as j:
             block, strip = (i, j) if read.packing == LINES else (j, i)
             x = source + strip * BLOCK_LINES * read.line
             x = x + block * BLOCK_TERMS * read.term
-            y = target + strip * _STRIP_BYTES + (block - part[0]) * BLOCK_BYTES
+            y = target + strip * _STRIP_BYTES + (block - block_range[0]) * BLOCK_BYTES
             write_block(b, read, (x, y))
 
     def _multiply(
@@ -128,14 +132,14 @@ class _Deep:
         b, n, tiles = self.b, self.n, self.tiles
         stride = n.columns * 4
         with b.loop(0, n.rows, SPAN) as row, b.loop(0, n.columns, SPAN) as column:
-            places = quarters(sums + row * stride + column * 4, stride)
+            addresses = quarters(sums + row * stride + column * 4, stride)
             with b.when(is_first):
-                tiles.clear(len(places))
+                tiles.clear(len(addresses))
             with b.when(b.opposite(is_first)):
-                tiles.load_sums(places, stride)
+                tiles.load_sums(addresses, stride)
             first = rows + row // BLOCK_LINES * _STRIP_BYTES
             second = columns + column // BLOCK_LINES * _STRIP_BYTES
             of_rows, of_columns = ([x, x + _STRIP_BYTES] for x in (first, second))
             run = Run(PART, BLOCK_BYTES, BLOCK_BYTES)
             tiles.sum_up(run, of_rows, TILE_ROW_BYTES, of_columns, TILE_ROW_BYTES)
-            tiles.store_sums(places, stride)
+            tiles.store_sums(addresses, stride)

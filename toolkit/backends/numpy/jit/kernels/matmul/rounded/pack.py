@@ -62,8 +62,8 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
     source, target = b.next_address(), b.next_address()
     n = StripNumbers(*(b.next_entry() for _ in StripNumbers._fields))
     with b.loop(b.low, b.high) as unit:
-        part, chunk = b.split(unit, n.chunks)
-        group, factor = b.split(part, n.factors)
+        group_index, chunk = b.split(unit, n.chunks)
+        group, factor = b.split(group_index, n.factors)
         strips = b.ceil_div(n.lines, BLOCK_LINES)
         of_lines = b.part(group, n.group, strips)
         of_terms = b.part(chunk, n.chunk, n.blocks)
@@ -108,23 +108,26 @@ _Partial = tuple[Number, Number] | None
 def _pack_block(
     b: Kernel,
     block: Block,
-    places: tuple[Pointer, Pointer],
-    left: tuple[Number, Number],
+    addresses: tuple[Pointer, Pointer],
+    remaining: tuple[Number, Number],
 ) -> None:
     """Round one block, given the remaining lines and terms."""
-    lines, terms = left
+    lines, terms = remaining
     is_whole = b.binary(
         "and",
         b.compare("sge", lines, BLOCK_LINES),
         b.compare("sge", terms, BLOCK_TERMS),
     )
-    for condition, partial in ((is_whole, None), (b.opposite(is_whole), left)):
+    for condition, partial in ((is_whole, None), (b.opposite(is_whole), remaining)):
         with b.when(condition):
-            write_block(b, block, places, partial)
+            write_block(b, block, addresses, partial)
 
 
 def write_block(
-    b: Kernel, block: Block, places: tuple[Pointer, Pointer], partial: _Partial = None
+    b: Kernel,
+    block: Block,
+    addresses: tuple[Pointer, Pointer],
+    partial: _Partial = None,
 ) -> None:
     """Round one block.
 
@@ -134,12 +137,12 @@ def write_block(
         places: the source and the destination.
         partial: the number of valid lines and terms. None: all.
     """
-    x, y = places
+    x, y = addresses
     read = _pairs if block.packing == LINES else _lines
-    found = read(b, x, block, partial)
+    vectors = read(b, x, block, partial)
     if block.is_second != (block.packing == LINES):
-        found = b.transposed(found)
-    for i, pairs in enumerate(found):
+        vectors = b.transposed(vectors)
+    for i, pairs in enumerate(vectors):
         b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
 
 
@@ -152,15 +155,15 @@ def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value
         masks = b.first_of_vectors(terms, 2)
         # A line past the end is a copy of the last line.
         numbers = [b.least(i, lines - 1) for i in numbers]
-    found = []
+    pairs = []
     for number in numbers:
         line = x + number * block.line
         low, high = (
             b.load(line, i * BLOCK_LINES, block.dtype, mask)
             for i, mask in enumerate(masks)
         )
-        found.append(rounded(b, low, high))
-    return found
+        pairs.append(rounded(b, low, high))
+    return pairs
 
 
 def _pairs(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:

@@ -80,9 +80,9 @@ class TiledProduct:
         b, n = self.b, self.n
         self.tiles.configure()
         with b.loop(b.low, b.high) as unit:
-            group, part = b.split(unit, b.ceil_div(n.rows, n.part_rows))
+            group, part_index = b.split(unit, b.ceil_div(n.rows, n.part_rows))
             columns = b.part(group, n.group_columns, n.columns)
-            with b.loop(*b.part(part, n.part_rows, n.rows), SPAN) as row:
+            with b.loop(*b.part(part_index, n.part_rows, n.rows), SPAN) as row:
                 with b.loop(*columns, SPAN) as column:
                     self.multiply(row, column, self.sums + (column - columns[0]) * 4)
                 self._finish(row, columns)
@@ -107,7 +107,7 @@ class TiledProduct:
         with b.loop(0, b.least(n.rows - row, SPAN)) as i:
             of_row = self.epilogue.of_row(row + i)
             for j, mask in b.run(first, end):
-                place = self.sums + i * SUMS_BYTES + (j - first) * 4
-                value = b.load(place, 0, self.dtype, mask)
-                known = {**self.epilogue.columns(j, mask), **of_row}
-                self.epilogue.apply(value, (row + i) * n.columns + j, j, mask, known)
+                address = self.sums + i * SUMS_BYTES + (j - first) * 4
+                value = b.load(address, 0, self.dtype, mask)
+                loaded = {**self.epilogue.columns(j, mask), **of_row}
+                self.epilogue.apply(value, (row + i) * n.columns + j, j, mask, loaded)
