@@ -1,6 +1,6 @@
 """Input pipelines for models. This package depends only on NumPy.
 
-The modules of the pipeline are imported at the construction of the first dataset,
+The modules of the pipeline are imported at the construction of the first data set,
 because models need only some of them.
 """
 

@@ -107,7 +107,7 @@ class Batch(_Batched):
         num_parallel_calls: the number of batches to assemble in parallel, each in one
             thread. AUTOTUNE selects the number.
         deterministic: whether to keep the order of the batches. None uses the options
-            of the dataset.
+            of the data set.
 
     Raises:
         ShapeError: values of a batch differ in shape (see `padded_batch`,
@@ -198,8 +198,8 @@ class PaddedBatch(_Batched):
     Args:
         batch_size: the number of elements in a batch.
         padded_shapes: the padded shape of each value, with the structure of an element.
-            None or -1 pads a dimension to the longest value of the batch. None as the
-            whole argument does this for all dimensions.
+            None or -1 pads an extent to the longest value of the batch. None as the
+            whole argument does this for all extents.
         padding_values: the padding values, with the structure of an element, or one
             value for all. None pads with 0 or the empty string.
         drop_remainder: whether to drop a last batch that is not full.

@@ -18,7 +18,7 @@ from toolkit.data.streams import Pass, Stream
 from toolkit.data.structure import spec_of
 from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
 
-ELEMENTS = "elements.data"  # in the folder of a saved dataset
+ELEMENTS = "elements.data"  # in the folder of a saved data set
 
 
 @transformation("cache")
@@ -213,7 +213,7 @@ class _CachingStream(Stream):
 
 @transformation("snapshot")
 class Snapshot(Cache):
-    """A snapshot of the elements in a folder that datasets can share.
+    """A snapshot of the elements in a folder that data sets can share.
 
     Args:
         path: the folder. It contains one file for each pipeline, with its arguments and
@@ -302,7 +302,7 @@ Dataset.save = save  # type: ignore[attr-defined]
 
 @source("load")
 class Load(Dataset):
-    """The elements of a dataset written by `save`, read on demand.
+    """The elements of a data set written by `save`, read on demand.
 
     Args:
         path: the folder.

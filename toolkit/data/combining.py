@@ -25,7 +25,7 @@ from toolkit.errors import ArgumentError, ArgumentTypeError, DatasetError
 
 
 def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
-    """Raise an error unless the list has datasets only, and at least one."""
+    """Raise an error unless the list has data sets only, and at least one."""
     wrong = [type(d).__name__ for d in datasets if not isinstance(d, Dataset)]
     if wrong or not datasets:
         raise ArgumentTypeError(
@@ -35,11 +35,11 @@ def check_datasets(stage: str, datasets: Sequence[Any]) -> None:
 
 @source("zip")
 class Zip(Dataset):
-    """Tuples of elements of several datasets, up to the end of the shortest.
+    """Tuples of elements of several data sets, up to the end of the shortest.
 
     Args:
-        *args: datasets, for tuples of their elements; or one structure of tuples and
-            dicts of datasets, for elements with that structure.
+        *args: data sets, for tuples of their elements; or one structure of tuples and
+            dicts of data sets, for elements with that structure.
         datasets: that structure as a keyword.
 
     Example:
@@ -102,10 +102,10 @@ class _ZipStream(Stream):
 
 @transformation("concatenate")
 class Concatenate(Dataset):
-    """The elements of this dataset followed by the elements of another.
+    """The elements of this data set followed by the elements of another.
 
     Args:
-        dataset: the dataset to append.
+        dataset: the data set to append.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -147,16 +147,16 @@ class _ConcatenateStream(Stream):
 
 
 class _Chosen(Dataset):
-    """Base class of stages that select one of several datasets for each element."""
+    """Base class of stages that select one of several data sets for each element."""
 
     def __init__(self, datasets: Sequence[Dataset], *more: Dataset, stops: bool):
         check_datasets(self._name, datasets)
         super().__init__(*datasets, *more)
         self._count, self._stops = len(datasets), stops
-        self._never: list[int] = []  # datasets that are never selected
+        self._never: list[int] = []  # data sets that are never selected
 
     def _choices(self, here: Pass, position: int) -> Iterator[int]:
-        """Return the selected dataset indices from a position on."""
+        """Return the selected data set indices from a position on."""
         raise NotImplementedError
 
     def _stream(self, here: Pass) -> Stream:
@@ -173,7 +173,7 @@ class _ChosenStream(Stream):
         super().__init__(dataset, here, *parents)
         self._of = dataset
         self.position = 0  # index among the choices
-        self.ended = list(dataset._never)  # whether each dataset is exhausted
+        self.ended = list(dataset._never)  # whether each data set is exhausted
 
     def elements(self) -> Iterator[Any]:
         if self._is_over():  # the position is after the end
@@ -212,14 +212,14 @@ class _ChosenStream(Stream):
 
 @source("sample_from_datasets")
 class SampleFromDatasets(_Chosen):
-    """Elements sampled at random from several datasets.
+    """Elements sampled at random from several data sets.
 
     Args:
-        datasets: a list of datasets.
+        datasets: a list of data sets.
         weights: the relative sampling weights. None samples uniformly.
         seed: the random seed; None draws one.
-        stop_on_empty_dataset: whether to stop when one dataset ends. Otherwise the
-            remaining datasets are sampled to their end.
+        stop_on_empty_dataset: whether to stop when one data set ends. Otherwise the
+            remaining data sets are sampled to their end.
         rerandomize_each_iteration: whether each pass draws a new order; False by
             default.
 
@@ -265,12 +265,12 @@ class SampleFromDatasets(_Chosen):
 
 @source("choose_from_datasets")
 class ChooseFromDatasets(_Chosen):
-    """Elements of the datasets selected by a dataset of indices.
+    """Elements of the data sets selected by a data set of indices.
 
     Args:
-        datasets: a list of datasets.
-        choice_dataset: a dataset of scalar indices into the list.
-        stop_on_empty_dataset: whether to stop when a selected dataset is exhausted.
+        datasets: a list of data sets.
+        choice_dataset: a data set of scalar indices into the list.
+        stop_on_empty_dataset: whether to stop when a selected data set is exhausted.
             Otherwise that choice is skipped.
 
     Example:
@@ -321,13 +321,13 @@ def reduce(
 
 
 def get_single_element(self: Dataset, name: str | None = None) -> Any:
-    """Return the element of a dataset with exactly one element.
+    """Return the element of a data set with exactly one element.
 
     Args:
         name: the name of the stage in error messages.
 
     Raises:
-        DatasetError: the dataset is empty or has more than one element.
+        DatasetError: the data set is empty or has more than one element.
 
     Example:
         >>> from toolkit.data import Dataset

@@ -23,7 +23,7 @@ class CsvDataset(Records):
     Rows end with LF, CR LF or CR. Numbers have ASCII digits and no underscores.
 
     Args:
-        filenames: one path, several paths, or a dataset of paths.
+        filenames: one path, several paths, or a data set of paths.
         record_defaults: for each selected column, a dtype for a required field, or a
             default value for empty fields, which also sets the dtype.
         compression_type: "GZIP", "ZLIB", or None for uncompressed files.

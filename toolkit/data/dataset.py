@@ -47,10 +47,10 @@ Stage = TypeVar("Stage", bound="type[Dataset]")
 class Dataset(Methods):
     """Sequence of elements: the input pipeline of a model.
 
-    A dataset starts with a source, such as `Dataset.from_tensor_slices`.
+    A data set starts with a source, such as `Dataset.from_tensor_slices`.
     Transformations, such as `map`, `shuffle`, `batch` and `prefetch`, return a new
-    dataset and change nothing. An element is an array, a number, or a structure of
-    tuples and dicts of them. A dataset is lazy: a loop or `fit` reads its elements.
+    data set and change nothing. An element is an array, a number, or a structure of
+    tuples and dicts of them. A data set is lazy: a loop or `fit` reads its elements.
     Each loop starts a new pass.
 
     Example:
@@ -95,7 +95,7 @@ class Dataset(Methods):
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
 
     def _made_of(self, here: Pass) -> Dataset | None:
-        """Return the dataset with the input of each element at the same index."""
+        """Return the data set with the input of each element at the same index."""
         return None
 
     def _spec(self) -> Any:
@@ -111,7 +111,7 @@ class Dataset(Methods):
         return ""
 
     def _worked_ahead(self, always: bool = False) -> Dataset:
-        """Return the dataset, with a prefetch thread if a stage is parallel."""
+        """Return the data set, with a prefetch thread if a stage is parallel."""
         stages = self._ancestors()
         if always or any(getattr(stage, "_workers", None) for stage in stages):
             return self.prefetch(AUTOTUNE)
@@ -159,7 +159,7 @@ class Dataset(Methods):
         return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
     def _own_rows(self, rows: RowsOf, makes_all: bool = False) -> Dataset:
-        """Return a dataset of the selected rows of each batch."""
+        """Return a data set of the selected rows of each batch."""
         return import_module("toolkit.data.own_rows").OwnRows(self, rows, makes_all)
 
     def _first_row(self) -> Any:
@@ -196,7 +196,7 @@ class Dataset(Methods):
         return DatasetIterator(self, (epoch,))
 
     def options(self) -> Options:
-        """Return the merged options of this dataset and its inputs."""
+        """Return the merged options of this data set and its inputs."""
         merged = Options()
         for parent in self._parents:
             merged = merged.updated(parent.options())
@@ -204,7 +204,7 @@ class Dataset(Methods):
 
     @checked
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """Apply a function to this dataset and return the result.
+        """Apply a function to this data set and return the result.
 
         Example:
             >>> from toolkit.data import Dataset
@@ -265,7 +265,7 @@ class Dataset(Methods):
 
 
 def last_batches(dataset: Dataset) -> Dataset:
-    """Return the stage whose elements a dataset forwards unchanged."""
+    """Return the stage whose elements a data set forwards unchanged."""
     while dataset._hands_on:
         dataset = dataset._parents[0]
     return dataset
@@ -295,7 +295,7 @@ def _method(stage: Stage) -> Callable[..., Dataset]:
 
 
 def transformation(name: str) -> Callable[[Stage], Stage]:
-    """Add a stage to Dataset as a method; its first argument is the dataset."""
+    """Add a stage to Data set as a method; its first argument is the data set."""
 
     def add(stage: Stage) -> Stage:
         method = _method(stage)
@@ -308,7 +308,7 @@ def transformation(name: str) -> Callable[[Stage], Stage]:
 
 
 def source(name: str) -> Callable[[Stage], Stage]:
-    """Add a stage to Dataset as a static method."""
+    """Add a stage to Data set as a static method."""
 
     def add(stage: Stage) -> Stage:
         method = _method(stage)
@@ -321,7 +321,7 @@ def source(name: str) -> Callable[[Stage], Stage]:
 
 
 class DatasetIterator:
-    """Iterator over one pass of a dataset, with a position to save and restore.
+    """Iterator over one pass of a data set, with a position to save and restore.
 
     In a `with` statement, or after `close`, its threads stop at once. Otherwise they
     stop when the iterator is deleted.

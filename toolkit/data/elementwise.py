@@ -31,7 +31,7 @@ class Map(Dataset):
         num_parallel_calls: the number of calls in parallel, each in one thread.
             AUTOTUNE selects the number. None calls it sequentially, on demand.
         deterministic: whether to keep the order of the elements. None uses the options
-            of the dataset.
+            of the data set.
         synchronous: whether to forbid parallel calls.
         use_unbounded_threadpool: whether the number of threads can exceed the limit in
             the options.
@@ -84,7 +84,7 @@ class Map(Dataset):
         return name_of(self._function)
 
     def over(self, dataset: Dataset) -> Map:
-        """Return the same stage for another input dataset."""
+        """Return the same stage for another input data set."""
         other = copy.copy(self)
         other._parents = (dataset,)
         return other

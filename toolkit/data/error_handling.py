@@ -1,4 +1,4 @@
-"""Stages for dataset options and for error handling: raise or skip."""
+"""Stages for data set options and for error handling: raise or skip."""
 
 from __future__ import annotations
 

@@ -65,10 +65,10 @@ def lines_of(file: IO[bytes], path: str, compression: str | None) -> Iterable[by
 
 
 class Records(Dataset):
-    """Base class of datasets of the records of files.
+    """Base class of data sets of the records of files.
 
     Args:
-        filenames: one path, several paths, or a dataset of paths.
+        filenames: one path, several paths, or a data set of paths.
         compression_type: "GZIP", "ZLIB", or None for uncompressed files.
         buffer_size: the read buffer size in bytes; 256 KB by default.
         num_parallel_reads: the number of files to read in parallel, with interleaved
@@ -112,7 +112,7 @@ class Records(Dataset):
         super().__init__(*([self._turns] if self._turns else []))
 
     def _of_file(self, path: Any) -> Dataset:
-        """Return the same kind of dataset for one file."""
+        """Return the same kind of data set for one file."""
         raise NotImplementedError
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
@@ -173,7 +173,7 @@ class TextLineDataset(Records):
     """The lines of text files, without line endings.
 
     Args:
-        filenames: one path, several paths, or a dataset of paths.
+        filenames: one path, several paths, or a data set of paths.
         compression_type: "GZIP", "ZLIB", or None for uncompressed files.
         buffer_size: the read buffer size in bytes; 256 KB by default.
         num_parallel_reads: the number of files to read in parallel, with interleaved
@@ -225,7 +225,7 @@ class TFRecordDataset(Records):
     """The records of TFRecord files as bytes, with verified checksums.
 
     Args:
-        filenames: one path, several paths, or a dataset of paths.
+        filenames: one path, several paths, or a data set of paths.
         compression_type: "GZIP", "ZLIB", or None for uncompressed files.
         buffer_size: the read buffer size in bytes; 256 KB by default.
         num_parallel_reads: the number of files to read in parallel, with interleaved
@@ -264,7 +264,7 @@ class FixedLengthRecordDataset(Records):
     """Records of a fixed size in bytes.
 
     Args:
-        filenames: one path, several paths, or a dataset of paths.
+        filenames: one path, several paths, or a data set of paths.
         record_bytes: the size of a record.
         header_bytes: the number of bytes to skip at the start of each file.
         footer_bytes: the number of bytes to skip at the end of each file.

@@ -28,14 +28,14 @@ class FromGenerator(Dataset):
         generator: a function that returns an iterable, called with `args`.
         output_types: the dtypes of an element's values, with the structure of the
             element. `output_signature` replaces it.
-        output_shapes: their shapes, with None for variable dimensions. By default, all
-            dimensions can vary.
+        output_shapes: their shapes, with None for variable extents. By default, all
+            extents can vary.
         args: arguments of `generator`, as NumPy arrays.
         output_signature: the TensorSpecs of an element's values.
 
     An element that does not match these raises an error. Without a signature, elements
     are not checked. Arrays that match are not copied, so the generator must yield a new
-    array for each element. To restore a position, the dataset takes and discards
+    array for each element. To restore a position, the data set takes and discards
     elements.
 
     Example:
@@ -77,7 +77,7 @@ class FromGenerator(Dataset):
         return _GeneratorStream(self, here)
 
     def _spec(self) -> Any:
-        if self._signature is None:  # the variable dimensions are unknown
+        if self._signature is None:  # the variable extents are unknown
             return map_leaves(opened, super()._spec())
         return self._signature
 

@@ -30,7 +30,7 @@ class Window(Dataset):
         stride: the distance between the elements of a window.
         drop_remainder: whether to drop windows that are not full.
 
-    Elements that are tuples or dicts give tuples or dicts of datasets.
+    Elements that are tuples or dicts give tuples or dicts of data sets.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -80,7 +80,7 @@ class Window(Dataset):
 
 
 def _specified(window: Any, spec: TensorSpec) -> Any:
-    """Return a window with the element spec of the whole dataset."""
+    """Return a window with the element spec of the whole data set."""
     return from_elements(window._elements, spec)
 
 
@@ -114,7 +114,7 @@ class GroupByWindow(Dataset):
 
     Args:
         key_func: a function from an element to an integer key.
-        reduce_func: a function from (key, dataset of the group) to a dataset.
+        reduce_func: a function from (key, data set of the group) to a data set.
         window_size: the number of elements in a full group.
         window_size_func: a function from a key to the size, instead of `window_size`.
 
@@ -305,5 +305,5 @@ class BucketBySequenceLength(Dataset):
 
 
 def _varying(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Return a shape whose first dimension, the length, can vary."""
+    """Return a shape whose first extent, the length, can vary."""
     return (None, *shape[1:]) if shape else ()

@@ -68,7 +68,7 @@ def made_batches(
         batch_size: the batch size. None returns single elements.
         shuffle: whether to reshuffle for each pass.
         seed: the shuffle seed.
-        shown: a function that converts each value for loops over this dataset and its
+        shown: a function that converts each value for loops over this data set and its
             later stages.
     """
     dataset: Dataset = Made(count, make)
@@ -79,9 +79,9 @@ def made_batches(
 
 
 def check_format(caller: str, format: str) -> None:
-    """Raise an error unless `format` is one of Keras's dataset formats.
+    """Raise an error unless `format` is one of Keras's data set formats.
 
-    The toolkit has one kind of dataset for both formats.
+    The toolkit has one kind of data set for both formats.
     """
     if format not in ("tf", "grain"):
         raise ArgumentError(

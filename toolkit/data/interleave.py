@@ -1,4 +1,4 @@
-"""Stages that open a dataset for each element: interleave and flat_map."""
+"""Stages that open a data set for each element: interleave and flat_map."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from toolkit.data.streams import Pass, Stream
 from toolkit.data.tuning import AUTOTUNE, WIDE, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
-CYCLE = 16  # default number of open datasets; it does not depend on the CPU count
+CYCLE = 16  # default number of open data sets; it does not depend on the CPU count
 
 
 @transformation("interleave")
 class Interleave(Dataset):
-    """Interleaved elements of the datasets that a function returns for each element.
+    """Interleaved elements of the data sets that a function returns for each element.
 
-    The stage opens `cycle_length` datasets. It takes `block_length` elements of the
-    first, then of the second, in a cycle. When a dataset ends, the next one opens.
+    The stage opens `cycle_length` data sets. It takes `block_length` elements of the
+    first, then of the second, in a cycle. When a data set ends, the next one opens.
 
     Args:
-        map_func: a function from an element, such as a file name, to a dataset.
-        cycle_length: the number of open datasets; 16 by default.
-        block_length: the number of consecutive elements from each dataset.
-        num_parallel_calls: the number of datasets that threads prefetch in parallel;
+        map_func: a function from an element, such as a file name, to a data set.
+        cycle_length: the number of open data sets; 16 by default.
+        block_length: the number of consecutive elements from each data set.
+        num_parallel_calls: the number of data sets that threads prefetch in parallel;
             AUTOTUNE means all. None reads them sequentially, on demand.
-        deterministic: whether to keep the cycle order if a dataset is not ready. None
-            uses the options of the dataset.
+        deterministic: whether to keep the cycle order if a data set is not ready. None
+            uses the options of the data set.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -74,16 +74,16 @@ class Interleave(Dataset):
         try:
             function = spread(self._function)
             return spec_inside(function, [one for one in some if one is not ANYTHING])
-        except Exception:  # the dataset is empty or fails
+        except Exception:  # the data set is empty or fails
             return super()._spec()
 
 
 @transformation("flat_map")
 class FlatMap(Interleave):
-    """Elements of the datasets that a function returns for each element.
+    """Elements of the data sets that a function returns for each element.
 
     Args:
-        map_func: a function from an element to a dataset.
+        map_func: a function from an element to a data set.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -96,7 +96,7 @@ class FlatMap(Interleave):
 
 
 class _Child:
-    """State of an open dataset.
+    """State of an open data set.
 
     Attributes:
         number, element: the index and the element of the source.
@@ -110,7 +110,7 @@ class _Child:
 
 
 class _InterleaveStream(Stream):
-    """Stream of the open datasets; the first one is current."""
+    """Stream of the open data sets; the first one is current."""
 
     def __init__(self, dataset: Interleave, here: Pass, parent: Stream) -> None:
         super().__init__(dataset, here, parent)
@@ -157,7 +157,7 @@ class _InterleaveStream(Stream):
         self._given = 0
 
     def _find_ready(self) -> None:
-        """Move to the next dataset that has an element ready."""
+        """Move to the next data set that has an element ready."""
         while not self._given:
             self._news.clear()
             for _ in range(len(self._children)):
@@ -168,7 +168,7 @@ class _InterleaveStream(Stream):
             self._news.wait()
 
     def _fill(self, source: Iterator[Any]) -> None:
-        """Open datasets up to the cycle length."""
+        """Open data sets up to the cycle length."""
         while len(self._children) < self._of._cycle and not self._is_over:
             element = next(source, self)
             if element is self:
@@ -180,7 +180,7 @@ class _InterleaveStream(Stream):
                 self._children.append(_Child(number, element, stream))
 
     def _open(self, number: int, element: Any, position: Any = None) -> Stream | None:
-        """Return the stream of an element's dataset from a position on."""
+        """Return the stream of an element's data set from a position on."""
         dataset = self._made(number, element)
         if dataset is None:
             return None
@@ -201,7 +201,7 @@ class _InterleaveStream(Stream):
         return stream
 
     def _made(self, number: int, element: Any) -> Dataset | None:
-        """Return the dataset for an element, or None if its error is ignored."""
+        """Return the data set for an element, or None if its error is ignored."""
         origin = self.parent.origin() or _in_words(element)
         try:
             dataset = self._function(element)

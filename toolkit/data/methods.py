@@ -2,4 +2,4 @@
 
 
 class Methods:
-    """Base class of Dataset; `transformation` and `source` add methods to it."""
+    """Base class of Data set; `transformation` and `source` add methods to it."""

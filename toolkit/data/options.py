@@ -1,4 +1,4 @@
-"""Options of a dataset."""
+"""Options of a data set."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class _Options(_Checked):
 
 
 class Options(_Options):
-    """Options of a whole dataset; None keeps the default.
+    """Options of a whole data set; None keeps the default.
 
     Each option can also be set as an attribute. `threads` is an alias of
     `threading.private_threadpool_size`; the budgets are aliases of those in `autotune`.

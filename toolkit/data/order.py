@@ -210,7 +210,7 @@ class _RepeatStream(Stream):
         self._count = dataset._count
         first = here.inside(0).open(dataset._parents[0])
         super().__init__(dataset, here, first)
-        self._is_empty = True  # so far; an empty dataset would loop indefinitely
+        self._is_empty = True  # so far; an empty data set would loop indefinitely
 
     def elements(self) -> Iterator[Any]:
         while self.repetition != self._count:

@@ -21,7 +21,7 @@ class OwnRows(Dataset):
     """Some rows of each batch; other rows are not computed if possible.
 
     Args:
-        dataset: the dataset of global batches.
+        dataset: the data set of global batches.
         rows: a function that selects the rows.
         makes_all: whether to compute all rows nevertheless.
     """
@@ -45,7 +45,7 @@ class OwnRows(Dataset):
 
     @property
     def whole(self) -> Dataset:
-        """Return the dataset of global batches."""
+        """Return the data set of global batches."""
         return self._parents[0]
 
     def _cardinality(self) -> int:
@@ -58,7 +58,7 @@ class OwnRows(Dataset):
 
 
 class FirstRow:
-    """The first row of the batches, for datasets that compute rows separately.
+    """The first row of the batches, for data sets that compute rows separately.
 
     Attributes:
         functions: the `map` functions that compute rows; empty if they compute batches.

@@ -16,8 +16,8 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     """Return values padded to a shape and stacked, or None if all are None.
 
     Args:
-        shape: the padded shape. None or -1 pads a dimension to the longest value; None
-            as the whole shape does this for all dimensions.
+        shape: the padded shape. None or -1 pads an extent to the longest value; None
+            as the whole shape does this for all extents.
         fill: the padding value. None pads with 0 or the empty string.
     """
     if are_all(type(None), values):

@@ -1,4 +1,4 @@
-"""Registration of all stages of datasets."""
+"""Registration of all stages of data sets."""
 
 from toolkit.data import (
     batching,
@@ -50,7 +50,7 @@ from toolkit.data.sequence_examples import (
 from toolkit.data.stats import Stats
 from toolkit.data.structure import TensorSpec
 
-# Modules that add methods to Dataset.
+# Modules that add methods to Data set.
 STAGES = (
     batching,
     caching,

@@ -14,7 +14,7 @@ from toolkit.errors import ArgumentError
 
 
 def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetIterator:
-    """Return the batches of a dataset or iterable, prefetched if that is faster.
+    """Return the batches of a data set or iterable, prefetched if that is faster.
 
     Args:
         count: the maximum number to take, because an iterator loses items taken in

@@ -1,4 +1,4 @@
-"""Stage that resamples a dataset to a target distribution of classes."""
+"""Stage that resamples a data set to a target distribution of classes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Random access to elements by index, for datasets that support any order.
+"""Random access to elements by index, for data sets that support any order.
 
-Orders, subsets and batches of such datasets are computed on indices. One gather then
+Orders, subsets and batches of such data sets are computed on indices. One gather then
 reads the elements.
 """
 
@@ -311,7 +311,7 @@ class ZippedRows(Rows):
 
 
 class JoinedRows(Rows):
-    """Concatenation of the rows of several datasets."""
+    """Concatenation of the rows of several data sets."""
 
     def __init__(self, several: list[Rows]) -> None:
         self._several = several

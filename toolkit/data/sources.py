@@ -223,7 +223,7 @@ class FromItems(FromRows):
     """The items of an object with `__getitem__` and `__len__`.
 
     Args:
-        items: a list, a memory-mapped array, a torch or grain dataset, ...
+        items: a list, a memory-mapped array, a torch or grain data set, ...
 
     Example:
         >>> from toolkit.data import Dataset
@@ -296,7 +296,7 @@ class _RandomStream(Stream):
 
 
 def from_elements(elements: list[Any], spec: Any = None) -> Dataset:
-    """Return a dataset of elements in memory; `spec`: their TensorSpecs, if known."""
+    """Return a data set of elements in memory; `spec`: their TensorSpecs, if known."""
     return _Elements(elements, spec)
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
 FEW = 3  # number of example elements
-ANYTHING = object()  # represents an element with unknown dimensions
+ANYTHING = object()  # represents an element with unknown extents
 
 
 class EmptyError(ArgumentError):
-    """Error for the element_spec of an empty dataset."""
+    """Error for the element_spec of an empty data set."""
 
 
 def looked(dataset: Dataset) -> list[Any]:
@@ -40,7 +40,7 @@ def looked(dataset: Dataset) -> list[Any]:
     This is a separate run, without effects on counters, caches and measurements.
 
     Raises:
-        EmptyError: the dataset is empty.
+        EmptyError: the data set is empty.
     """
     for epoch in (0, dataset._passes):
         found: list[Any] = []
@@ -58,7 +58,7 @@ def looked(dataset: Dataset) -> list[Any]:
 
 
 def examples(dataset: Dataset) -> list[Any]:
-    """Return examples of a dataset, with one longer element if lengths vary."""
+    """Return examples of a data set, with one longer element if lengths vary."""
     found, spec = looked(dataset), dataset._spec()
     if any(_varies(leaf) for leaf in leaves(spec)):
         found.append(_stretched(found[0], spec))
@@ -70,15 +70,15 @@ def _varies(spec: TensorSpec) -> bool:
 
 
 def _stretched(element: Any, spec: Any) -> Any:
-    """Return an element with each variable dimension of the specs extended by one.
+    """Return an element with each variable extent of the specs extended by one.
 
-    Equal dimensions stay equal, because functions can depend on this.
+    Equal extents stay equal, because functions can depend on this.
     """
 
     def longer(values: Sequence[Any]) -> Any:
         value, known = values
         if not isinstance(value, (np.ndarray, np.generic)):
-            return value  # variable rows already, or a dataset
+            return value  # variable rows already, or a data set
         shape = known.shape or (None,) * np.ndim(value)
         for axis, extent in enumerate(shape):
             if extent is None:
@@ -121,12 +121,12 @@ def spec_of_examples(elements: Sequence[Any]) -> Any:
 
 
 def opened(spec: TensorSpec) -> TensorSpec:
-    """Return a spec with the same rank and dtype, and all dimensions None."""
+    """Return a spec with the same rank and dtype, and all extents None."""
     return replace(spec, shape=spec.shape and (None,) * len(spec.shape))
 
 
 def joined(specs: Sequence[Any]) -> Any:
-    """Return the union of several TensorSpecs: None where dimensions differ."""
+    """Return the union of several TensorSpecs: None where extents differ."""
 
     def common(several: Sequence[TensorSpec]) -> TensorSpec:
         first, shapes = several[0], {spec.shape for spec in several}
@@ -143,7 +143,7 @@ def joined(specs: Sequence[Any]) -> Any:
 
 
 def joined_of(datasets: Iterable[Dataset]) -> Any:
-    """Return the union of the specs of datasets; some of them can be empty."""
+    """Return the union of the specs of data sets; some of them can be empty."""
     specs, empty = [], None
     for dataset in datasets:
         try:
@@ -156,10 +156,10 @@ def joined_of(datasets: Iterable[Dataset]) -> Any:
 
 
 def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> Any:
-    """Return the TensorSpecs of the elements of datasets that a function returns.
+    """Return the TensorSpecs of the elements of data sets that a function returns.
 
     Args:
-        function: a function from an example to a dataset.
+        function: a function from an example to a data set.
         elements: examples. An error for the first that is not empty is raised.
     """
     specs: list[Any] = []
@@ -179,12 +179,12 @@ def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> 
 
 
 def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
-    """Return the element_spec of a dataset with a change to each TensorSpec."""
+    """Return the element_spec of a data set with a change to each TensorSpec."""
     return map_leaves(change, dataset._spec())
 
 
 def batched(spec: TensorSpec, first: int | None) -> TensorSpec:
-    """Return the spec of stacked values; `first` is the batch dimension."""
+    """Return the spec of stacked values; `first` is the batch extent."""
     if isinstance(spec, NoneSpec):
         return spec
     return replace(spec, shape=None if spec.shape is None else (first, *spec.shape))
@@ -195,7 +195,7 @@ def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
 
     Args:
         shapes: the padded shapes, as for `padded_batch`.
-        first: the batch dimension; None if it varies.
+        first: the batch extent; None if it varies.
     """
     if isinstance(spec, (tuple, dict)):
         given = parts_like(spec, shapes, "padded_batch: padded_shapes")

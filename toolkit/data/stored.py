@@ -122,15 +122,15 @@ def chosen(arrays: Any, keys: Any) -> Any:
 
 @source("from_hdf5")
 class FromHDF5(Dataset):
-    """The rows of HDF5 datasets, read in whole chunks with a small cache.
+    """The rows of HDF5 data sets, read in whole chunks with a small cache.
 
     Args:
         path: the path of the file.
-        keys: a dataset name, or a tuple or list of them (for elements that are tuples
-            or dicts). None selects all datasets at the top level.
+        keys: a data set name, or a tuple or list of them (for elements that are tuples
+            or dicts). None selects all data sets at the top level.
 
     Raises:
-        DatasetError: the file is corrupt or truncated, or has no such dataset.
+        DatasetError: the file is corrupt or truncated, or has no such data set.
 
     Example:
         >>> import tempfile
@@ -178,7 +178,7 @@ class FromHDF5(Dataset):
 
 
 class _Inside:
-    """HDF5 datasets of a file by name, without links to other files."""
+    """HDF5 data sets of a file by name, without links to other files."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -199,10 +199,10 @@ class _Inside:
 
 
 class _ChunkedArray:
-    """HDF5 dataset that is read in segments of whole chunks.
+    """HDF5 data set that is read in segments of whole chunks.
 
     Args:
-        dataset: the h5py dataset.
+        dataset: the h5py data set.
         most: the maximum size of a segment, and of the cache, in bytes.
     """
 

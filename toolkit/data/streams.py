@@ -41,7 +41,7 @@ class Run:
 
     Attributes:
         watch: the measurements of the stages.
-        options: the options of the dataset.
+        options: the options of the data set.
         unordered: the stages that deliver elements as they become ready.
         kept: whether caching stages read their cache in this pass. The choice is fixed
             for the whole pass.
@@ -83,7 +83,7 @@ class Pass(NamedTuple):
         epoch: the pass number, and the numbers of nested repetitions. Random choices
             depend on it and on their seed.
         on_error: a handler for an error of one element, if such errors are ignored.
-        within: the enclosing stage of a nested dataset, if any.
+        within: the enclosing stage of a nested data set, if any.
         selection: the elements to compute; other elements are ABSENT. None selects all.
     """
 
@@ -98,11 +98,11 @@ class Pass(NamedTuple):
         return self._replace(epoch=(*self.epoch, repetition))
 
     def rows(self, dataset: Dataset) -> Rows | None:
-        """Return random access to the elements of a dataset, or None."""
+        """Return random access to the elements of a data set, or None."""
         return dataset._rows(self)
 
     def open(self, dataset: Dataset) -> Stream:
-        """Open the stream of a dataset."""
+        """Open the stream of a data set."""
         rows = self.rows(dataset)
         if rows is not None:
             stream: Stream = RowStream(dataset, self, rows)

@@ -23,10 +23,10 @@ _shape_of, _dtype_of = attrgetter("shape"), attrgetter("dtype")
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Shape and dtype of a value; None is a variable dimension.
+    """Shape and dtype of a value; None is a variable extent.
 
     Args:
-        shape: a sequence of dimensions; None means any shape.
+        shape: a sequence of extents; None means any shape.
         dtype: a name, a NumPy type, `str` or `bytes`.
         name: an optional name.
 

@@ -95,11 +95,11 @@ class Distribution(Job):
         return None
 
     def distribute_dataset(self, dataset: Any) -> Any:
-        """Return a dataset of the rows of this process in each batch.
+        """Return a data set of the rows of this process in each batch.
 
-        `fit` does this itself; it accepts the global dataset or this result. The method
-        is for custom training loops. With auto_shard_dataset=False, or in a job of one
-        process, the result is the given dataset.
+        `fit` does this itself; it accepts the global data set or this result. The
+        method is for custom training loops. With auto_shard_dataset=False, or in a job
+        of one process, the result is the given data set.
 
         Args:
             dataset: a `Dataset` of global batches, equal in all processes.

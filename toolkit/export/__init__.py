@@ -1,3 +1,3 @@
-"""Models for other programs, under the names of `keras.export`."""
+"""Model export to other programs, with the names of `keras.export`."""
 
 from toolkit.export.archive import ExportArchive as ExportArchive

@@ -1,4 +1,4 @@
-"""Archives of several functions, as Keras writes for TensorFlow."""
+"""ExportArchive: archives of several functions, which Keras writes for TensorFlow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolkit.errors import UnsupportedError
 
 
 class ExportArchive:
-    """Not available: its SavedModels hold graphs of TensorFlow.
+    """Unsupported archive: a SavedModel contains TensorFlow graphs.
 
     Raises:
         UnsupportedError: always.

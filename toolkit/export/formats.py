@@ -1,4 +1,4 @@
-"""What a model can be exported to: the formats, by their names and file endings."""
+"""Export formats by name and by file ending."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, UnsupportedError, nearest, unknown_arguments
 from toolkit.export.native.names import KINDS
 
-# Name -> the module whose `export(model, path, input_signature, **options)` writes it;
-# imported when it is asked for.
+# Name -> the module whose `export(model, path, input_signature, **options)` writes the
+# format; imported on demand.
 EXPORTERS: dict[str, str] = {
     "native": "toolkit.export.native.library",
     "onnx": "toolkit.export.onnx.exporter",
@@ -21,14 +21,14 @@ EXPORTERS: dict[str, str] = {
     "triton": "toolkit.export.triton",
 }
 
-# Name -> why it is not written, and what to do instead.
+# Name -> the reason why the format is unsupported, and an alternative.
 REFUSED = {
     "tf_saved_model": "a SavedModel holds graphs of TensorFlow",
     "litert": "LiteRT's converter takes graphs of TensorFlow",
     "torch": "a .pt2 file holds a graph of torch",
 }
 
-# Ending -> the format that it stands for.
+# File ending -> format.
 ENDINGS = {
     ".onnx": "onnx",
     ".xml": "openvino",
@@ -73,7 +73,7 @@ def export_model(
 
 
 def format_of(label: str, filepath: str | os.PathLike[str]) -> str:
-    """The format that a path's ending stands for; an error for others."""
+    """Return the format for a path's ending, or raise an error."""
     ending = PurePath(filepath).suffix.lower()
     if ending not in ENDINGS:
         raise ArgumentError(

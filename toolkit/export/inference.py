@@ -1,7 +1,7 @@
-"""What a model computes for given inputs, as a graph, for those who write it down.
+"""Inference graphs: traces of a model for given inputs, for the exporters.
 
-A model is traced for one set of sizes at a time: each extent that its inputs leave free
-has a name, and a trace a number for each.
+A trace uses one set of sizes. Each free extent of the inputs has a name, and a trace
+has a number for each name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ BATCH = "batch"
 
 @record
 class ModelTensor:
-    """An input or an output of a model.
+    """Input or output of a model.
 
     Attributes:
-        name: by which a caller knows it.
-        shape: extents; a name where the extent is free.
+        name: the name for callers.
+        shape: the extents; a free extent is a name.
         dtype: the dtype's name.
     """
 
@@ -38,18 +38,18 @@ class ModelTensor:
     dtype: str
 
     def at(self, sizes: Mapping[str, int]) -> Spec:
-        """The spec with a number for each free extent."""
+        """Return the spec with a number for each free extent."""
         extents = (n if isinstance(n, int) else sizes[n] for n in self.shape)
         return Spec(extents, self.dtype)
 
 
 @record
 class Signature:
-    """What a model is called with.
+    """Call signature of a model.
 
     Attributes:
-        inputs: its tensors, in one list.
-        structure: the arguments by position, and how tensors are nested in them.
+        inputs: its tensors, as a flat list.
+        structure: the positional arguments, as a structure of tensors.
     """
 
     inputs: Sequence[ModelTensor]
@@ -68,15 +68,16 @@ def _batch_first(name: str) -> tuple[bool, str]:
 
 @record
 class InferenceGraph:
-    """One trace of a model.
+    """Trace of a model.
 
     Attributes:
-        graph: its inputs are those of the signature, then the Variables' values; its
-            outputs are those of the model, then the new values of `written`.
-        variables: those that are read, in the order of the graph's inputs.
-        written: those that the model changes, such as the state of a stateful layer.
-        names: of the model's outputs.
-        structure: how the outputs are nested.
+        graph: the inputs are the inputs of the signature, then the values of the
+            Variables. The outputs are the outputs of the model, then the new values of
+            `written`.
+        variables: the Variables that the graph reads, in the order of its inputs.
+        written: the Variables that the model updates, such as a layer's state.
+        names: the names of the model's outputs.
+        structure: the structure of the outputs.
     """
 
     graph: Graph
@@ -87,18 +88,18 @@ class InferenceGraph:
 
 
 def signature_of(model: Any, input_signature: Any = None) -> Signature:
-    """What a model is called with, from its symbols or the shapes it was built with.
+    """Return the call signature of a model, from its symbols or its build shapes.
 
-    The first extent of each input that is free is `batch`; another free one of input i
-    is `dim_{i}_{axis}`.
+    The free first extent of each input is `batch`; other free extents of input i are
+    `dim_{i}_{axis}`.
 
     Args:
-        model: built.
-        input_signature: instead: a list of the arguments of a call, with an InputSpec
-            that has a shape, a symbol or an array for each tensor in them.
+        model: a built model.
+        input_signature: an override: a list of call arguments, with an InputSpec that
+            has a shape, a symbol or an array for each tensor.
 
     Raises:
-        NotBuiltError: if nothing says what the inputs are.
+        NotBuiltError: the inputs are unknown.
     """
     if input_signature is None:
         arguments = (_own_inputs(model),)
@@ -116,7 +117,7 @@ def signature_of(model: Any, input_signature: Any = None) -> Signature:
 
 
 def _arguments(model: Any, signature: Any) -> tuple[Any, ...]:
-    """The arguments of a call, from a signature or from the only argument itself."""
+    """Return the call arguments, from a signature or a single argument."""
     if not isinstance(signature, (list, tuple)):
         return (signature,)
     inputs = getattr(model, "inputs", None)
@@ -126,7 +127,7 @@ def _arguments(model: Any, signature: Any) -> tuple[Any, ...]:
 
 
 def _own_inputs(model: Any) -> Any:
-    """The symbols of a model's inputs, or what it was built for."""
+    """Return the symbols of a model's inputs, or its build shapes."""
     symbols = getattr(model, "inputs", None)
     if symbols:
         return model.input
@@ -144,7 +145,7 @@ def _own_inputs(model: Any) -> Any:
 
 
 def _takes_more(model: Any) -> bool:
-    """Whether a call needs more than one argument."""
+    """Return whether a call requires more than one argument."""
     try:
         inspect.signature(model.call).bind(None)
     except TypeError:
@@ -153,7 +154,7 @@ def _takes_more(model: Any) -> bool:
 
 
 def _names(leaves: Sequence[Any]) -> list[str]:
-    """The names of the inputs: their own, or made up where one lacks or recurs."""
+    """Return unique names of the inputs, generated if missing or repeated."""
     own = [getattr(x, "name", None) for x in leaves]
     found = []
     for i, name in enumerate(own):
@@ -183,10 +184,10 @@ def _tensor(model: Any, number: int, x: Any, name: str) -> ModelTensor:
 def trace_inference(
     model: Any, signature: Signature, sizes: Mapping[str, int]
 ) -> InferenceGraph:
-    """The graph of `model(inputs, training=False)` for these sizes.
+    """Return the graph of `model(inputs, training=False)` for these sizes.
 
     Raises:
-        UnsupportedError: if a Variable is held in parts by several processes.
+        UnsupportedError: a Variable is sharded over several processes.
     """
     with Trace(f"{model.name}.export", creates_variables=False) as trace:
         stand_ins = [trace.placeholder(x.at(sizes)) for x in signature.inputs]
@@ -207,12 +208,12 @@ def trace_inference(
 
 
 def without_gradients(graph: Graph) -> Graph:
-    """The graph without what says gradients alone, of which each trace has its own."""
+    """Return the graph without gradient annotations, which differ in each trace."""
     return expand(graph, lambda node: node.op.name == "custom_gradient")
 
 
 def output_names(model: Any, outputs: Any) -> list[str]:
-    """The keys of a dict, the names of a functional model, or `output_{i}`."""
+    """Return the keys of a dict, the names of a functional model, or `output_{i}`."""
     if isinstance(outputs, dict) and not any(map(tree.is_nested, outputs.values())):
         return [str(key) for key in tree.keys_of(outputs)]
     count = len(tree.flatten(outputs))

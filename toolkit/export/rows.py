@@ -1,4 +1,4 @@
-"""Whether a server may put the rows of several requests into one batch."""
+"""Analysis of whether requests can share a batch in a server."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.export.inference import BATCH, InferenceGraph, Signature
 from toolkit.ir import Graph
 
-# Of axes that a model leaves free, to see what it computes; one that it can compute.
+# Trial sizes for the free axes of a model; one must be valid.
 EXTENTS = (16, 128, 1)
 
 
 def may_be_batched(
     signature: Signature, rows: int, traced: Callable[[dict[str, int]], Graph]
 ) -> bool:
-    """Whether a batch may hold rows of several requests, and be filled up with zeros.
+    """Return whether a batch can mix rows of several requests and zero padding.
 
     Args:
-        signature: of the model.
-        rows: that a batch has; 1 is taken as 2.
-        traced: makes the graph for a number for each free extent.
+        signature: the signature of the model.
+        rows: the batch size; 1 is replaced by 2.
+        traced: a function that returns the graph for a number for each free extent.
 
     Returns:
-        False where that is not known, as for layers that are Python code.
+        False if unknown, for example for layers that are Python code.
     """
     for extent in EXTENTS if len(signature.free) > 1 else EXTENTS[:1]:
         sizes = dict.fromkeys(signature.free, extent)
@@ -33,18 +33,18 @@ def may_be_batched(
         numbers = (most, most + 1, 1) if BATCH in signature.free else (most,)
         try:
             graphs = {n: traced(sizes | {BATCH: n}) for n in numbers}
-        except Exception:  # layers may raise anything
+        except Exception:  # layers can raise any error
             continue
         return computes_rows(signature, graphs)
     return False
 
 
 def computes_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
-    """Whether a model computes each row by itself, and alike in each number of rows.
+    """Return whether a model computes rows independently, for any batch size.
 
     Args:
-        signature: of the model.
-        graphs: of what it returns, by the number of rows.
+        signature: the signature of the model.
+        graphs: the graphs of its outputs, by batch size.
     """
     most, is_free = max(graphs), BATCH in signature.free
     batches = [
@@ -56,6 +56,6 @@ def computes_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
 
 
 def without_writes(found: InferenceGraph) -> Graph:
-    """The graph of what is returned alone."""
+    """Return the graph of the outputs only."""
     graph = found.graph
     return replace(graph, outputs=graph.outputs[: len(found.names)]).pruned()

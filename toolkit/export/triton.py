@@ -1,4 +1,4 @@
-"""Model repositories of Triton and of OpenVINO Model Server, which hold ONNX files."""
+"""Model repositories of Triton and OpenVINO Model Server, with ONNX files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.export.rows import may_be_batched, without_writes
 from toolkit.files.staging import patiently, replace_file
 
 CONFIG = "config.pbtxt"
-# ONNX's names of types that Triton calls otherwise.
+# ONNX type names that differ in Triton.
 _TYPES = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF16"}
 
 _SIZE = re.compile(r"^\s*max_batch_size\s*:\s*(\d+)", re.MULTILINE)
@@ -27,7 +27,7 @@ _SIZE = re.compile(r"^\s*max_batch_size\s*:\s*(\d+)", re.MULTILINE)
 
 @record
 class _Tensor:
-    """An input or output of an ONNX file; a name in the shape is any extent."""
+    """Input or output of an ONNX file; a name in the shape is a free extent."""
 
     name: str
     type: str
@@ -44,27 +44,27 @@ def export(
     opset_version: int = DEFAULT_OPSET,
     external_data: bool | None = None,
 ) -> None:
-    """Write a model into a model repository, as its next version.
+    """Write a model as the next version in a model repository.
 
-    In the folder `path` that is `M/1/model.onnx`, and `M/config.pbtxt`, by which Triton
-    puts requests together; one that is there already stays as it is. A version appears
-    whole, so that a server that looks at the folder meanwhile never finds half of it.
+    In the folder `path`, it writes `M/1/model.onnx`, and `M/config.pbtxt` with Triton's
+    batching configuration. An existing configuration does not change. A version appears
+    atomically, so that a server never reads an incomplete one.
 
     Args:
-        model: built.
-        path: of the repository, a folder that is made if it is not there.
-        input_signature: what the model is called with, if its own inputs do not say.
-        name: of the model in the repository; its own if None.
-        max_batch_size: the most rows that the server puts together; None: what the
-            configuration that is there says, or 32. A model with a fixed number of
-            rows, or whose rows may depend on each other, gets each request as it is.
+        model: a built model.
+        path: the repository, a folder that is created if missing.
+        input_signature: the call signature, if the model's inputs do not define it.
+        name: the name of the model in the repository; None uses the model's name.
+        max_batch_size: the maximum batch size of the server. None uses the existing
+            configuration, or 32. A model with a fixed batch size, or with dependent
+            rows, gets each request unchanged.
         opset_version, external_data: as for ONNX.
 
     Raises:
-        ArgumentError: the name is none of a folder, or the size is below 1, or another
-            than that in the configuration that is there.
-        ImportError: without the package onnx.
-        UnsupportedError: ONNX cannot hold what the model does.
+        ArgumentError: the name is not a valid folder name, the size is below 1, or it
+            differs from the existing configuration.
+        ImportError: the package onnx is missing.
+        UnsupportedError: ONNX cannot represent the model.
         UnwritableFileError: the files cannot be written.
     """
     label = f"{model.name}.export"
@@ -106,12 +106,12 @@ def export(
         raise UnwritableFileError(f"{label}: cannot write {path!r}: {error}") from error
     finally:
         for each in missing:
-            with suppress(OSError):  # of a model that was not written nothing is left
+            with suppress(OSError):  # leaves no files of an unwritten model
                 each.rmdir()
 
 
 def _may_be_batched(model: Any, input_signature: Any) -> bool:
-    """Whether the server may put the rows of several requests together."""
+    """Return whether the server can batch several requests."""
     signature = signature_of(model, input_signature)
     return may_be_batched(
         signature,
@@ -121,9 +121,9 @@ def _may_be_batched(model: Any, input_signature: Any) -> bool:
 
 
 def _check_size(label: str, path: Path, wanted: str) -> None:
-    """Raise where the configuration that is there has other batches than those wanted.
+    """Raise an error if the existing configuration has other batch sizes.
 
-    A person may have changed it since it was written, so that it is not replaced.
+    A user can have edited it, so it is not replaced.
     """
     sizes = [_SIZE.search(text) for text in (path.read_text("utf-8"), wanted)]
     there, asked = ["0" if size is None else size[1] for size in sizes]
@@ -135,13 +135,13 @@ def _check_size(label: str, path: Path, wanted: str) -> None:
 
 
 def _next_version(folder: Path) -> int:
-    """One more than the last version in the folder of a model."""
+    """Return the next version number in the folder of a model."""
     found = [int(x.name) for x in folder.iterdir() if x.name.isdecimal()]
     return max(found, default=0) + 1
 
 
 def _tensors(path: Path) -> tuple[list[_Tensor], list[_Tensor]]:
-    """The inputs and outputs of an ONNX file."""
+    """Return the inputs and outputs of an ONNX file."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
@@ -162,7 +162,7 @@ def _tensor(info: Any) -> _Tensor:
 def _config(
     name: str, inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], rows: int
 ) -> str:
-    """The model's configuration, as Triton's protocol buffer in text."""
+    """Return the model's configuration as a protobuf text message."""
     firsts = {x.shape[:1] for x in (*inputs, *outputs)}
     is_batched = rows > 0 and firsts == {(BATCH,)}
     lines = [f'name: "{name}"', 'backend: "onnxruntime"']
@@ -182,5 +182,5 @@ def _described(tensor: _Tensor, shape: Sequence[int | str]) -> list[str]:
     lines = [f'  name: "{quoted}"', f"  data_type: TYPE_{tensor.type}"]
     if dims:
         return [*lines, f"  dims: [ {dims} ]"]
-    # Triton wants an axis where a row is one number.
+    # Triton requires an axis for scalar rows.
     return [*lines, "  dims: [ 1 ]", "  reshape { shape: [ ] }"]

@@ -134,7 +134,7 @@ class Batcher:
     ) -> None:
         self.servable, self.options, self.metrics = servable, options, metrics
         self.loop = loop
-        # Waiting requests by their dimensions after the batch axis, in arrival order.
+        # Waiting requests by their extents after the batch axis, in arrival order.
         # No queue is empty.
         self._waiting: dict[Any, deque[Item]] = {}
         self._count = 0  # number of waiting items

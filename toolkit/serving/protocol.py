@@ -33,7 +33,7 @@ from toolkit.serving.tensors import (
 )
 
 PLANS = 512  # cached for each version of a model
-LARGEST = 2**63 - 1  # maximum of dimensions and sizes
+LARGEST = 2**63 - 1  # maximum of extents and sizes
 LONGEST = 4096  # maximum size of a cached JSON part in bytes
 
 

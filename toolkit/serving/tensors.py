@@ -41,7 +41,7 @@ class TensorSpec:
     Args:
         name: the name for clients.
         dtype: for example "float32".
-        shape: with the batch axis; None is a variable dimension.
+        shape: with the batch axis; None is a variable extent.
     """
 
     name: str
@@ -55,7 +55,7 @@ class TensorSpec:
 
     @property
     def dims(self) -> list[int]:
-        """The shape with -1 for variable dimensions."""
+        """The shape with -1 for variable extents."""
         return [-1 if n is None else n for n in self.shape]
 
     def check_shape(self, shape: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
 """Native libraries: models as machine code that C calls, with a header.
 
-`library.export` makes them, `loading.load_native` calls them from Python.
+`library.export` creates them; `loading.load_native` calls them from Python.
 """

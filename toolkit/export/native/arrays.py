@@ -1,4 +1,4 @@
-"""Arrays for the inputs of a native library."""
+"""Input arrays of a native library."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ Array = np.ndarray[Any, Any]
 
 
 def as_input(name: str, value: Any, dtype: str) -> Array:
-    """Values in a dtype, row after row: floats are rounded, all others are kept.
+    """Return values as a contiguous array of a dtype; only floats are rounded.
 
     Raises:
-        ArgumentError: the dtype lacks one of them, or they are no numbers.
+        ArgumentError: the dtype cannot represent a value, or the values are not
+            numbers.
     """
     array = _array(name, value, dtype)
     own = array.dtype
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.ascontiguousarray(array, dtypes.numpy_dtype(dtype))
-    found = found.reshape(array.shape)  # that of a number has an axis too many
+    found = found.reshape(array.shape)  # ascontiguousarray adds an axis to a number
     if found.dtype == own or not array.size:
         return found
     if dtype in dtypes.INEXACT:
@@ -39,7 +40,7 @@ def as_input(name: str, value: Any, dtype: str) -> Array:
 
 
 def _array(name: str, value: Any, dtype: str) -> Array:
-    """Numbers of a kind that the dtype has."""
+    """Return numbers as an array of a kind compatible with the dtype."""
     try:
         array = np.asarray(value)
         found = dtypes.standardize(array.dtype)

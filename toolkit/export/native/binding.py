@@ -1,4 +1,4 @@
-"""The functions of a native library, through ctypes."""
+"""ctypes binding of a native library."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ERRORS: dict[int, type[ToolkitError]] = {
 
 
 class NoWeights(ModelFileError):
-    """The library has no weights in it, and was given none."""
+    """Error for a library without embedded weights that received none."""
 
 
 class _Tensor(ctypes.Structure):
@@ -51,7 +51,7 @@ class _Tensor(ctypes.Structure):
 
 _Count, _Tensors = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(_Tensor)
 _Arrays = ctypes.POINTER(ctypes.c_void_p)
-# Name -> what it returns, what it takes.
+# Name -> return type, argument types.
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "abi": (ctypes.c_uint32, ()),
     "inputs": (_Tensors, (_Count,)),
@@ -70,18 +70,18 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 FUNCTIONS = tuple(_SIGNATURES)
 
-# Path -> which files it has been, for those that were replaced.
+# Path -> the identities of its files, to detect replacement.
 _opened: dict[str, list[tuple[int, ...]]] = {}
 _opening = threading.Lock()
 
 
 @record
 class MappedWeights:
-    """A file of weights in memory.
+    """Memory-mapped file of weights.
 
     Attributes:
-        memory: the whole file.
-        address: of the values.
+        memory: the mapped file.
+        address: the address of the values.
     """
 
     memory: Array
@@ -89,14 +89,14 @@ class MappedWeights:
 
 
 class Binding:
-    """A library that is loaded, and its functions.
+    """Loaded library and its functions.
 
     Args:
-        file: as `checked` returns it.
-        prefix: of the functions.
+        file: the result of `checked`.
+        prefix: the prefix of the functions.
 
     Raises:
-        ModelFileError: it is no native library, or one of another version.
+        ModelFileError: the file is not a native library, or has another version.
     """
 
     def __init__(self, file: Path, prefix: str) -> None:
@@ -130,7 +130,7 @@ class Binding:
         return self._functions[name](*arguments)
 
     def check(self, status: int, workspace: Array | None = None) -> None:
-        """Raise what a status stands for."""
+        """Raise the error for a status code."""
         if status == Status.OK:
             return
         address = None if workspace is None else workspace.ctypes.data
@@ -141,7 +141,7 @@ class Binding:
         raise _ERRORS.get(status, ModelFileError)(text)
 
     def tensors(self, name: str) -> list[tuple[str, int, list[int]]]:
-        """Name, dtype and shape of the inputs or outputs."""
+        """Return the name, dtype and shape of the inputs or outputs."""
         count = ctypes.c_int32()
         found = self.call(name, count)
         tensors = [found[i] for i in range(count.value)]
@@ -151,16 +151,16 @@ class Binding:
         ]
 
     def batches(self) -> tuple[int, ...]:
-        """The numbers of rows that are computed at once."""
+        """Return the supported batch sizes."""
         count = ctypes.c_int32()
         found = self.call("batches", count)
         return tuple(found[: count.value])
 
     def map_weights(self, path: Path) -> MappedWeights:
-        """A file of weights, which are those that the library was made with.
+        """Map a file of weights, after a check that it belongs to the library.
 
         Raises:
-            MissingFileError, ModelFileError: it is not there, or holds others.
+            MissingFileError, ModelFileError: the file is missing or has other weights.
         """
         file = checked(path, "weights")
         with open(file, "rb") as opened:
@@ -185,7 +185,7 @@ class Binding:
 
 
 def checked(path: Path, what: str = "path") -> Path:
-    """The file itself, which nobody else may replace, nor a link to it."""
+    """Return the resolved path of a file that no other user can replace."""
     file = Path(os.path.realpath(path))
     if not file.is_file():
         raise MissingFileError(f"load_native: {what}: no file {str(path)!r}")
@@ -200,7 +200,7 @@ def checked(path: Path, what: str = "path") -> Path:
 
 
 def checked_library(path: str | os.PathLike[str]) -> Path:
-    """The file of a library that is given with its folder."""
+    """Return the file of a library whose path includes a folder."""
     text = os.fspath(path)
     if os.path.dirname(text) == "":
         raise ArgumentError(
@@ -217,9 +217,10 @@ def checked_library(path: str | os.PathLike[str]) -> Path:
 
 
 def _fresh_name(file: Path) -> str:
-    """A name that the system has not seen for another file.
+    """Return a path under which the system loader has loaded no other file.
 
-    By a name that it knows it returns what it has loaded, even if that was replaced.
+    For a path that it has loaded before, the loader returns the old library, even if
+    the file was replaced.
     """
     status = file.stat()
     identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

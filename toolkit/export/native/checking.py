@@ -1,4 +1,4 @@
-"""Whether a native library computes what its model does."""
+"""Comparison of a native library with its model."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from toolkit.export.inference import signature_of
 from toolkit.export.native.binding import checked_library
 from toolkit.export.native.loading import NativeModel, NativeTensor, load_native
 
-LARGEST_ERROR = 1e-3  # beyond it something else is computed
-_ROWS = (2, 13)  # numbers of rows that no program is for, usually
+LARGEST_ERROR = 1e-3  # maximum relative error of a correct library
+_ROWS = (2, 13)  # batch sizes that usually have no program
 
 
 @record
 class Comparison:
-    """How far a library is from its model.
+    """Difference between a library and its model.
 
     Attributes:
-        rows: of the batches that were compared.
-        error: the largest difference, as a part of the largest result.
+        rows: the compared batch sizes.
+        error: the maximum difference, relative to the largest result.
     """
 
     rows: Sequence[int]
@@ -41,12 +41,12 @@ def check_native(
     """Run a library and its model on random inputs.
 
     Args:
-        model: that was exported.
-        path: of the shared library, for this machine.
-        prefix, input_signature: with which it was.
+        model: the exported model.
+        path: the shared library, for this machine.
+        prefix, input_signature: the values from the export.
 
     Raises:
-        ModelFileError: if they differ by more than `LARGEST_ERROR`.
+        ModelFileError: the difference exceeds `LARGEST_ERROR`.
     """
     library = load_native(os.path.abspath(path), prefix=prefix)
     structure = signature_of(model, input_signature).structure
@@ -59,7 +59,7 @@ def check_native(
         library.reset()
         try:
             found = library.predict(dict(zip(_names(library), arrays, strict=True)))
-        except ArgumentError:  # whole batches only, or no batch at all
+        except ArgumentError:  # fixed batch sizes only, or no batch axis
             if not rows:
                 raise
             continue
@@ -82,7 +82,7 @@ def _names(library: NativeModel) -> list[str]:
 
 
 def _random(x: NativeTensor, rows: int, generator: np.random.Generator) -> Any:
-    """Normal numbers, or 0 and 1, which are indices of nearly everything."""
+    """Return normal random numbers, or 0 and 1, which are usually valid indices."""
     shape = tuple(rows if n is None else n for n in x.shape)
     if x.dtype in dtypes.INEXACT:
         return generator.standard_normal(shape).astype(dtypes.numpy_dtype(x.dtype))

@@ -1,4 +1,4 @@
-"""The files of a native library: written all at once."""
+"""Files of a native library, written together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LONGEST_LINE = 4096
 
 @record
 class LibraryFiles:
-    """The files of a library, and what is written to them.
+    """Files of a library and their content.
 
     Args:
-        label: for messages.
-        path: that the user asked for.
+        label: the label in messages.
+        path: the path from the user.
         given: the name of the processor, or None.
     """
 
@@ -44,25 +44,25 @@ class LibraryFiles:
 
     @property
     def kind(self) -> str:
-        """What kind of file the path is for."""
+        """The kind of the file at the path."""
         return KINDS[self.path.suffix.lower()]
 
     @property
     def target(self) -> str | None:
-        """A module of WebAssembly needs no other target than that."""
+        """The target processor, which a WebAssembly module implies."""
         return "wasm32" if self.kind == MODULE and self.given is None else self.given
 
     @property
     def stem(self) -> str:
-        """The name that all of them share."""
+        """The common stem of the file names."""
         return stem_of(self.path)
 
     def beside(self, ending: str) -> Path:
-        """Another file of the library."""
+        """Return the path of another file of the library."""
         return self.path.with_name(self.stem + ending)
 
     def write(self, library: Library, linker: str | None) -> None:
-        """Write all of them, or none; or the object file, where nothing links."""
+        """Write all files, or none; without a linker, write the object file."""
         self._check_kind(library)
         try:
             code = self._linked(library, linker)
@@ -100,7 +100,7 @@ class LibraryFiles:
             )
 
     def _linked(self, library: Library, linker: str | None) -> bytes:
-        """What the file holds."""
+        """Return the content of the main file."""
         if self.kind == OBJECT:
             return library.code
         exports = [f"{library.prefix}_{name}" for name in FUNCTIONS]
@@ -124,7 +124,7 @@ class LibraryFiles:
             return output.read_bytes()
 
     def _replace(self, library: Library, main: Path, code: bytes) -> None:
-        """Write the library with what belongs to it, all at once."""
+        """Write the library and its other files together."""
         beside = [self.beside(".h")]
         if not library.embeds:
             beside.append(self.beside(".safetensors"))
@@ -146,7 +146,7 @@ class LibraryFiles:
                 write_weights(folder / weights_file, library)
 
     def _check_ours(self, place: Path) -> None:
-        """Raise where a file that somebody else has made is in the way."""
+        """Raise an error if a file of another program would be replaced."""
         if not place.exists():
             return
         if not place.is_file():
@@ -162,10 +162,10 @@ class LibraryFiles:
             )
 
     def _others(self, main: Path, header: Path, text: str) -> list[str]:
-        """The libraries that a header is for beside a new one.
+        """Return the other libraries that share the header.
 
         Raises:
-            UnwritableFileError: they are not those of the text for the new one.
+            UnwritableFileError: they do not match the header of the new one.
         """
         if not header.exists():
             return []

@@ -1,4 +1,4 @@
-"""The C header of a native library."""
+"""C header of a native library."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textwrap import indent
 from toolkit.backends.library import ABI, DTYPES, Library, LibraryTensor, Status
 from toolkit.definitions.records import record
 
-# By which an older header is known for one of ours.
+# Identifies an older header from this package.
 MARK = "/* A model as a native library: written by toolkit "
 
 _OF = re.compile(re.escape(MARK) + r'\S+ for ((?:(?:, )?"(?:[^"\\]|\\.)*")+), ')
 
-# What C calls the elements of a tensor. Halves are passed as their bits.
+# C types of tensor elements. float16 and bfloat16 are passed as their bits.
 _C_TYPES = {
     "bool": "uint8_t",
     "float16": "uint16_t",
@@ -39,11 +39,11 @@ _STATUS_TEXTS = {
 
 @record
 class Naming:
-    """What a header tells that is not in the library itself.
+    """Header data that is not in the library.
 
     Attributes:
-        version: of this package.
-        files: the names of the libraries that it is for: several are of other kinds.
+        version: the version of this package.
+        files: the names of the libraries with this header, of different kinds.
         target: the name of the processor.
         weights_file: the name of the file of weights, if they are not embedded.
     """
@@ -55,13 +55,13 @@ class Naming:
 
 
 def files_of(text: str) -> list[str]:
-    """The libraries that a header of ours is for, by its first line."""
+    """Return the libraries in the first line of a header from this package."""
     found = _OF.match(text)
     return [] if found is None else json.loads(f"[{found[1]}]")
 
 
 def header_text(library: Library, naming: Naming) -> str:
-    """The header: the same text for the same library and names."""
+    """Return the header, deterministic for the same library and names."""
     prefix, macro = library.prefix, library.prefix.upper()
     parts = [
         f"{MARK}{naming.version} for {', '.join(map(json.dumps, naming.files))}, "
@@ -79,11 +79,11 @@ def header_text(library: Library, naming: Naming) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# --- what stands above the declarations -----------------------------------------------
+# --- guide comment --------------------------------------------------------------------
 
 
 def _guide(library: Library, naming: Naming) -> str:
-    """How to call it, in a comment whose code compiles."""
+    """Return a comment about the usage, with code that compiles."""
     lines = [
         *_tensor_lines("Inputs", library.inputs),
         *_tensor_lines("Outputs", library.outputs),
@@ -120,7 +120,7 @@ def _shape(tensor: LibraryTensor) -> str:
 
 
 def _plain(text: str) -> str:
-    """A name as it may stand in a comment."""
+    """Return a name that is safe in a comment."""
     kept = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
     return kept.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/")
 
@@ -138,7 +138,7 @@ const void *weights = map + 8 + header;
 
 
 def _example(library: Library, naming: Naming) -> str:
-    """A whole program that computes the smallest batch."""
+    """Return a complete program that computes the smallest batch."""
     p, file, rows = library.prefix, naming.weights_file, library.batches[0]
     body = [
         *_arrays("input", library.inputs, rows),
@@ -207,7 +207,7 @@ def _macros(library: Library, naming: Naming) -> str:
 def _tensor_facts(
     kind: str, tensors: Sequence[LibraryTensor]
 ) -> Iterator[tuple[str, object]]:
-    """`SIZE` is the number of elements, of one row where there is a batch."""
+    """Return macros; with a batch axis, `SIZE` is the elements of one row."""
     yield f"{kind}_COUNT", len(tensors)
     for i, tensor in enumerate(tensors):
         yield f"{kind}_{i}_NAME", _string(tensor.name)
@@ -222,7 +222,7 @@ def _braces(numbers: Sequence[int]) -> str:
 
 
 def _string(text: str) -> str:
-    """A string of C; what is not ASCII is in octal, which ends after three digits."""
+    """Return a C string literal; non-ASCII bytes are octal with three digits."""
     plain = set(map(ord, " !#$%&'()*+,-./:;<=>@[]^_`{|}~")) | set(range(48, 58))
     plain |= set(range(65, 91)) | set(range(97, 123))
     return (

@@ -1,4 +1,4 @@
-"""Models as native libraries: an object file that C calls, its header, its weights."""
+"""Models as native libraries: an object file for C, its header and its weights."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ def export(
     prefix: str | None = None,
     workspace: int = WORKSPACE_BYTES,
 ) -> None:
-    """Write a model as a native library: what `Model.export("digits.so")` does.
+    """Write a model as a native library, for `Model.export("digits.so")`.
 
-    Beside `digits.so` it writes `digits.h`, whose first comment says how to call it.
-    It computes what `model(inputs, training=False)` does.
+    It also writes `digits.h`, whose first comment describes the usage. The library
+    computes `model(inputs, training=False)`.
 
     Args:
-        model: built.
-        path: ends in .o, .a, .so, .dylib or .wasm: an object file, a static library,
-            a shared one, a module of WebAssembly.
+        model: a built model.
+        path: a path that ends in .o, .a, .so, .dylib or .wasm: an object file, a static
+            library, a shared library, or a WebAssembly module.
         input_signature: see `Model.export`.
         target: the processor: "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64",
-            "armv7", "riscv64" or "wasm32"; "x86-64": programs for the first three,
-            of which `init` chooses; None: that of this machine, with all that it can
-            do.
-        batch: the numbers of rows that are computed at once; None: 1, 4, 16, 64 and
-            256, or what the model's inputs say.
-        sizes: a number for each extent beside the batch that the model leaves free,
-            such as `{"dim_0_1": 64}`, which is axis 1 of input 0.
-        weights: "embed" puts them into the library, "file" into `digits.safetensors`,
-            which the caller maps; None: into the library up to 64 MB.
-        threads: whether the library can share its work among threads; None: where the
-            target has them.
-        linker: the command that links; None: one that is found.
-        prefix: of the functions; None: the name of the file, as C writes names.
-        workspace: bytes that the programs of the sizes may take, if `batch` is None;
-            larger sizes are left out.
+            "armv7", "riscv64" or "wasm32". "x86-64" includes programs for the first
+            three, and `init` selects one. None means this machine, with all its
+            features.
+        batch: the batch sizes with a program. None means 1, 4, 16, 64 and 256, or the
+            fixed batch size of the model.
+        sizes: a number for each free extent except the batch, such as `{"dim_0_1": 64}`
+            for axis 1 of input 0.
+        weights: "embed" stores them in the library, "file" in `digits.safetensors`,
+            which the caller maps. None embeds up to 64 MB.
+        threads: whether the library can run on several threads; None means yes if the
+            target has threads.
+        linker: the linker command; None searches for one.
+        prefix: the prefix of the functions; None uses the file name as a C identifier.
+        workspace: the maximum memory of the programs in bytes, if `batch` is None.
+            Larger batch sizes are omitted.
 
     Raises:
-        UnsupportedError: if the model does what is not generated code; it names layer
-            and operation.
-        MissingLinkerError: if no linker is found. The object file and the header are
-            written; the message says which command links them.
+        UnsupportedError: the model has an operation without generated code; the message
+            has the layer and operation.
+        MissingLinkerError: no linker is available. The object file and the header are
+            written, and the message has a command to link them.
     """
     label = f"{model.name}.export"
     files = LibraryFiles(label, Path(path), target)

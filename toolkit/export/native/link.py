@@ -1,7 +1,7 @@
 """Linkers: from an object file to a shared library or a WebAssembly module.
 
-A linker is looked for in the environment, on the path, and in the `ziglang` wheel; it
-is called with a list of arguments, through no shell.
+The search covers the environment, the path and the `ziglang` wheel. A linker is called
+with a list of arguments, without a shell.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingLinkerError, UnsupportedError
 from toolkit.processes import clean_environment, find_package_folders, find_program
 
-_LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # no compiler
+_LINKER = re.compile(r"(.*-)?(ld|ld\.\w+|lld)(\.exe)?")  # a linker, not a compiler
 _TIMEOUT = 600  # seconds; zig builds its C library on first use
 _QUESTION_TIMEOUT = 20  # seconds
-# What a driver says of the machine that it makes code for, by the triple's first part.
+# Machine names of compiler drivers -> the architecture of the triple.
 _SAME = {"amd64": "x86_64", "arm64": "aarch64", "armv7": "arm", "armv7a": "arm"}
-# Of cross compilers, as Linux distributions call them.
+# Cross compilers by their names in Linux distributions.
 _GNU = {
     "x86_64": "x86_64-linux-gnu",
     "aarch64": "aarch64-linux-gnu",
     "arm": "arm-linux-gnueabihf",
     "riscv64": "riscv64-linux-gnu",
 }
-# No program headers of a compiler's own, no more of the table of symbols than is used.
+# Omit the compiler's startup files and unused symbols.
 _DRIVER_FLAGS = ("-shared", "-nostartfiles", "-Wl,-s", "-Wl,--as-needed")
 _ELF_FLAGS = ("-z", "noexecstack", "-z", "relro", "-z", "now")
-_COMPACT = ("-z", "noseparate-code")  # 8 KB less; zig's does not know it
-_LIBRARIES = ("-lpthread", "-lm")  # left out where nothing is used of them
+_COMPACT = ("-z", "noseparate-code")  # saves 8 KB; zig does not support it
+_LIBRARIES = ("-lpthread", "-lm")  # omitted if unused
 _WASM_FLAGS = ("--no-entry", "--strip-all", "--export=__heap_base")
 
 
 @record
 class Linker:
-    """A command that links, for one machine.
+    """Linker command for one machine.
 
     Attributes:
         command: the path of the program, and its first arguments.
-        is_driver: whether it is a C compiler, that is to call the linker.
-        is_zig: whether it is one of zig's.
+        is_driver: whether it is a C compiler that calls the linker.
+        is_zig: whether it is a zig command.
     """
 
     command: tuple[str, ...]
@@ -54,13 +54,13 @@ class Linker:
 
 @record
 class Linking:
-    """What is to be linked.
+    """Inputs and output of a link.
 
     Attributes:
-        triple: of the machine that it is for.
-        objects: paths of the object files.
-        output: the path of what is made.
-        exports: the functions that others call.
+        triple: the target triple.
+        objects: the paths of the object files.
+        output: the path of the result.
+        exports: the exported functions.
     """
 
     triple: str
@@ -69,7 +69,7 @@ class Linking:
     exports: Sequence[str]
 
     def arguments(self, linker: Linker) -> list[str]:
-        """The whole command."""
+        """Return the full command."""
         if _is_wasm(self.triple):
             return [*linker.command, *self._wasm()]
         if "apple" in self.triple:
@@ -93,12 +93,12 @@ class Linking:
 
 
 def _handed_on(*flags: str) -> list[str]:
-    """Flags that a driver hands on as they are, with the commas in them."""
+    """Yield flags that a driver passes to the linker unchanged, with commas."""
     return [word for flag in flags for word in ("-Xlinker", flag)]
 
 
 def _joined(*flags: str) -> Iterator[str]:
-    """Flags with their values, as a driver hands them on: "-z,now"."""
+    """Yield flags with their values in the driver's form: "-z,now"."""
     waiting = ""
     for flag in flags:
         if waiting:
@@ -111,15 +111,15 @@ def _joined(*flags: str) -> Iterator[str]:
 
 
 def link(linking: Linking, given: str | None = None) -> None:
-    """Make a shared library or a module.
+    """Link a shared library or a module.
 
     Args:
-        linking: what from what.
-        given: the command of a linker; None: one that is found.
+        linking: the inputs and the output.
+        given: the linker command; None searches for one.
 
     Raises:
-        MissingLinkerError: none is found.
-        UnsupportedError: it fails.
+        MissingLinkerError: no linker is available.
+        UnsupportedError: the linker fails.
     """
     linker = _parsed(given) if given else find_linker(linking.triple)
     if linker is None:
@@ -137,13 +137,13 @@ def link(linking: Linking, given: str | None = None) -> None:
 
 
 def by_hand(linking: Linking) -> str:
-    """A command that links it on any machine with the `ziglang` wheel."""
+    """Return a command that links on any machine with the `ziglang` wheel."""
     linker = _zig(linking.triple, ("python", "-m", "ziglang"))
     return shlex.join(linking.arguments(linker))
 
 
 def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run a command of an absolute path, which starts nothing of the current folder."""
+    """Run a command with an absolute path, without programs of the current folder."""
     return subprocess.run(
         command,
         env=clean_environment(PYTHONSAFEPATH="1"),  # `python -m ziglang` is Python
@@ -156,7 +156,7 @@ def _run(command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[
 
 
 def _parsed(text: str) -> Linker:
-    """A command that the user names: a compiler, or a linker by its name."""
+    """Parse a command from the user: a compiler, or a linker by its name."""
     command = _resolved(_words(text))
     if command is None:
         raise ArgumentError(
@@ -169,20 +169,20 @@ def _parsed(text: str) -> Linker:
 
 
 def _resolved(command: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return a command with the path of its program; None if there is no such one."""
+    """Return a command with the absolute path of its program, or None if missing."""
     program = find_program(command[0]) if command else None
     return None if program is None else (program, *command[1:])
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A command as a shell takes it apart: on Windows \\ is no escape, but a folder."""
+    """Split a command as a shell does; on Windows \\ is a path separator."""
     if os.name == "posix":
         return tuple(shlex.split(text))
     return tuple(word.strip('"') for word in shlex.split(text, posix=False))
 
 
 def find_linker(triple: str) -> Linker | None:
-    """The first of those that are installed and link for this machine."""
+    """Return the first installed linker for this machine."""
     return next(_candidates(triple), None)
 
 
@@ -206,7 +206,7 @@ def _plain(name: str) -> Iterator[Linker]:
 
 
 def _drivers(triple: str) -> Iterator[Linker]:
-    """C compilers that say that they are for this machine; clang can be told."""
+    """Yield C compilers for this machine; clang accepts a target option."""
     chosen = _words(os.environ.get("CC", ""))
     gnu = _GNU.get(_architecture(triple), "")
     for words in (chosen, ("cc",), (f"{gnu}-gcc",), ("clang",)):
@@ -236,7 +236,7 @@ def _is_wasm(triple: str) -> bool:
 
 
 def _zig(triple: str, program: tuple[str, ...]) -> Linker:
-    """The linkers of the `ziglang` wheel, which know every machine."""
+    """Yield the linkers of the `ziglang` wheel, which support every machine."""
     if _is_wasm(triple):
         return Linker((*program, "wasm-ld"), is_driver=False, is_zig=True)
     system = "macos" if "apple" in triple else "linux-gnu"

@@ -1,4 +1,4 @@
-"""Native libraries called from Python, by ctypes: without the compiler."""
+"""Native libraries in Python, called by ctypes without the compiler."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Array = np.ndarray[Any, Any]
 
 @record
 class NativeTensor:
-    """An input or an output of a native library.
+    """Input or output of a native library.
 
     Attributes:
-        name: by which it is given in a dict.
-        shape: extents; None stands for the batch.
+        name: its key in a dict of inputs.
+        shape: the extents; None is the batch.
         dtype: the dtype's name.
     """
 
@@ -44,10 +44,10 @@ class NativeTensor:
     dtype: str
 
     def rows_of(self, shape: Sequence[int]) -> int | None:
-        """How many rows an array of this shape has; None where there is no batch.
+        """Return the batch size of an array's shape, or None without batch axis.
 
         Raises:
-            ShapeError: if it does not fit.
+            ShapeError: the shape does not match.
         """
         if len(shape) != len(self.shape) or any(
             wanted not in (None, size)
@@ -66,27 +66,28 @@ def load_native(
     threads: int = 1,
     prefix: str | None = None,
 ) -> NativeModel:
-    """A shared library that `Model.export` has made, to be called from Python.
+    """Load a shared library from `Model.export`.
 
-    A library is a program: whoever gives it to you can do whatever you can do. So this
-    runs code, other than every function of `toolkit.saving`. Only load what you, or
-    somebody whom you trust, have made.
+    A library is a program that runs with your permissions. This function runs its code,
+    unlike the functions of `toolkit.saving`. Only load libraries from sources that you
+    trust.
 
     Args:
-        path: of the library, with the folder that it is in, such as "./digits.so".
-            Neither it nor its folder may be writable by other users, nor the folder
-            of a link to it.
-        weights: of the file of weights, if they are not in the library; None: the one
-            beside it. It is mapped, and must stay as it is while the model is in use.
-        threads: how many share the work of a call. All models of one library share
-            them: as many as the last one that was loaded has asked for.
-        prefix: of its functions, if it is another than the file's name.
+        path: the path of the library with its folder, such as "./digits.so". Other
+            users must not be able to write to it, to its folder, or to the folder of a
+            link to it.
+        weights: the path of the file of weights, if they are not embedded. None uses
+            the file next to the library. The file is memory-mapped, and must not change
+            while the model is in use.
+        threads: the number of threads of a call. All models of one library share the
+            threads; the last load sets the number.
+        prefix: the prefix of its functions, if it differs from the file name.
 
     Raises:
         ArgumentError: the path has no folder.
-        MissingFileError: a file is not there.
-        ModelFileError: others may write it, it is no such library, or one of another
-            version, or its weights are others than those that it was made with.
+        MissingFileError: a file is missing.
+        ModelFileError: other users can write the file, it is not a native library, it
+            has another version, or the weights do not match.
         UnsupportedError: the processor cannot run it.
 
     Example:
@@ -110,16 +111,16 @@ def load_native(
 
 
 class NativeModel:
-    """A native library, ready to be called; made by `toolkit.load_native`.
+    """Loaded native library; `toolkit.load_native` creates it.
 
-    Several threads may call it. If it has states, such as that of a stateful layer,
-    calls take turns, and each goes on where the last one has ended.
+    Several threads can call it. If it is stateful, calls are serialized, and each
+    continues from the state of the previous one.
 
     Attributes:
-        inputs: what `predict` takes, in order.
-        outputs: what it returns.
-        batches: the numbers of rows that are computed at once, ascending.
-        is_stateful: whether a call changes what later ones return.
+        inputs: the inputs of `predict`, in order.
+        outputs: the outputs of `predict`.
+        batches: the batch sizes with a program, in ascending order.
+        is_stateful: whether a call changes the results of later calls.
     """
 
     def __init__(self, binding: Binding, weights: MappedWeights | None = None) -> None:
@@ -130,13 +131,13 @@ class NativeModel:
         self._binding, self._weights = binding, weights
         self._idle: list[Array] = []
         self._turns = threading.Lock()
-        self._idle.append(self._new_workspace())  # errors show now
+        self._idle.append(self._new_workspace())  # raises errors early
 
     @property
     def takes_whole_batches(self) -> bool:
-        """Whether `predict` takes no other numbers of rows than those of `batches`.
+        """Whether `predict` accepts only the batch sizes in `batches`.
 
-        It is so where rows may depend on each other.
+        This is true if rows can depend on other rows.
         """
         if self.is_stateful or not all(
             None in one.shape for one in (*self.inputs, *self.outputs)
@@ -152,24 +153,24 @@ class NativeModel:
         return bool(status == Status.BAD_BATCH)
 
     def __call__(self, x: Any) -> Any:
-        """`predict(x)`."""
+        """Return `predict(x)`."""
         return self.predict(x)
 
     def predict(self, x: Any) -> Any:
-        """What the model computes.
+        """Compute the outputs of the model.
 
         Args:
-            x: an array; where there are several inputs a list of them in order, or a
-                dict by their names. They are converted to the inputs' dtypes, floats
-                with a rounding.
+            x: an array. For several inputs, a list of arrays in order or a dict by
+                name. Arrays are converted to the inputs' dtypes; floats are rounded.
 
         Returns:
-            An array, or a list of them if there are several outputs.
+            An array, or a list of arrays for several outputs.
 
         Raises:
-            ArgumentError: if an input's dtype lacks a value: floats for integers, say.
-            ShapeError: if shapes or numbers of rows do not fit.
-            OutOfRangeError: if an index among the inputs is beyond what it selects of.
+            ArgumentError: an input's dtype cannot represent a value, for example a
+                float for integers.
+            ShapeError: a shape or batch size does not match.
+            OutOfRangeError: an index in the inputs is out of range.
         """
         arrays = self._arrays(x)
         rows = self._rows(arrays)
@@ -184,7 +185,7 @@ class NativeModel:
         return results[0] if len(results) == 1 else results
 
     def reset(self) -> None:
-        """Set states to what they were at first."""
+        """Reset the states to their initial values."""
         with self._workspace() as workspace:
             self._call("reset", workspace)
 
@@ -201,7 +202,7 @@ class NativeModel:
         ]
 
     def _values(self, x: Any) -> list[Any]:
-        """The inputs in order."""
+        """Return the inputs in order."""
         names = [one.name for one in self.inputs]
         if isinstance(x, Mapping):
             if set(x) != set(names):
@@ -220,7 +221,7 @@ class NativeModel:
         return list(x)
 
     def _rows(self, arrays: Sequence[Array]) -> int:
-        """How many rows there are, which all inputs agree about."""
+        """Return the batch size, which must be equal for all inputs."""
         pairs = zip(self.inputs, arrays, strict=True)
         found = {one.name: one.rows_of(array.shape) for one, array in pairs}
         counts = {name: n for name, n in found.items() if n is not None}
@@ -232,7 +233,7 @@ class NativeModel:
 
     @contextmanager
     def _workspace(self) -> Iterator[Array]:
-        """A workspace that nobody else uses meanwhile."""
+        """Return a context with exclusive use of a workspace."""
         if self.is_stateful:
             with self._turns:
                 yield self._idle[0]
@@ -247,7 +248,7 @@ class NativeModel:
             self._idle.append(workspace)
 
     def _new_workspace(self) -> Array:
-        """For all sizes: the system gives only the pages that are written."""
+        """Allocate for all sizes; the system backs only written pages."""
         workspace = np.empty(self._binding.call("workspace_size", 0), np.uint8)
         address = None if self._weights is None else self._weights.address
         self._call("init", workspace, address, 0)

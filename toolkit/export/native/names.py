@@ -1,4 +1,4 @@
-"""How the files and functions of a native library are called."""
+"""Names of the files and functions of a native library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.errors import ArgumentError
 
 OBJECT, STATIC, SHARED, MODULE = "object", "static", "shared", "wasm"
 
-# Ending -> what kind of file it is.
+# Ending -> kind of file.
 KINDS = {
     ".o": OBJECT,
     ".a": STATIC,
@@ -17,11 +17,11 @@ KINDS = {
     ".dylib": SHARED,
     ".wasm": MODULE,
 }
-_WITH_LIB = (".a", ".so", ".dylib")  # which linkers call libdigits.so for -ldigits
+_WITH_LIB = (".a", ".so", ".dylib")  # linkers find libdigits.so for -ldigits
 
 
 def stem_of(path: PurePath) -> str:
-    """The name that the files beside it share: digits of libdigits.so."""
+    """Return the common stem of the file names: digits for libdigits.so."""
     stem = path.stem
     if path.suffix.lower() in _WITH_LIB and stem.startswith("lib") and len(stem) > 3:
         return stem[3:]
@@ -29,14 +29,14 @@ def stem_of(path: PurePath) -> str:
 
 
 def prefix_of(path: PurePath) -> str:
-    """What its functions begin with: the stem, as C writes names."""
+    """Return the prefix of the functions: the stem as a C identifier."""
     name = re.sub(r"[^0-9A-Za-z_]", "_", stem_of(path))
-    # Names of C that begin with an underscore are not for programs.
+    # C reserves identifiers that start with an underscore.
     return name if re.match("[A-Za-z]", name) else f"m{name}"
 
 
 def checked_prefix(label: str, prefix: str) -> str:
-    """A prefix that is given."""
+    """Return a valid prefix, or raise an error."""
     if not re.fullmatch("[A-Za-z][0-9A-Za-z_]*", prefix):
         raise ArgumentError(
             f"{label}: prefix: expected a name in C; received {prefix!r}"

@@ -1,4 +1,4 @@
-"""What a native library is made from: a model's programs, and its weights."""
+"""Content of a native library: the programs and weights of a model."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from toolkit.export.inference import (
 )
 from toolkit.export.rows import computes_rows, without_writes
 
-# As many of these as the workspace allows, if no sizes are given.
+# Default batch sizes, limited by the workspace.
 BATCHES = (1, 4, 16, 64, 256)
 WORKSPACE_BYTES = 1 << 28
 
 
 @record
 class Sizes:
-    """What a library computes at once.
+    """Sizes of the programs in a library.
 
     Attributes:
-        batches: numbers of rows, ascending; None: `BATCHES`, or what the model says.
-        extents: a number for each other extent that the model leaves free.
-        workspace: bytes that the programs of `BATCHES` may take.
+        batches: the batch sizes, in ascending order; None means `BATCHES`, or the size
+            of the model.
+        extents: a number for each other free extent of the model.
+        workspace: the maximum memory of the programs of `BATCHES` in bytes.
     """
 
     batches: Sequence[int] | None = None
@@ -58,18 +59,19 @@ def make_source(
     prefix: str,
     embeds: Callable[[int], bool],
 ) -> LibrarySource:
-    """The programs of a model for each batch size.
+    """Compile the programs of a model for each batch size.
 
     Args:
-        model: built.
-        signature: what it is called with.
-        sizes: of its inputs.
-        processors: that it is compiled for, each time.
-        prefix: of the library's functions.
-        embeds: whether so many bytes of weights are to be in the object.
+        model: a built model.
+        signature: its call signature.
+        sizes: the sizes of its inputs.
+        processors: the processors to compile for.
+        prefix: the prefix of the library's functions.
+        embeds: a function that returns whether to embed weights of a number of bytes.
 
     Raises:
-        UnsupportedError: if a part of it is not generated code; it names the layers.
+        UnsupportedError: an operation has no generated code; the message has the
+            layers.
     """
     label = f"{model.name}.export"
     _check_dtypes(label, "input", signature.inputs)
@@ -87,7 +89,7 @@ def make_source(
         traces[size] = traced
         programs.append(weights.program(size, traced, bodies))
     if BATCH in signature.free and len(traces) == 1:
-        other = 2 * batches[0] + 1  # to see which extents of outputs follow the batch
+        other = 2 * batches[0] + 1  # shows which output extents depend on the batch
         traces[other] = trace_inference(model, signature, {**extents, BATCH: other})
     nbytes = sum(w.array.nbytes for w in weights.found)
     whole = BATCH not in signature.free or any(w.is_state for w in weights.found)
@@ -104,7 +106,7 @@ def make_source(
 
 
 def _computes_rows(signature: Signature, traces: Mapping[int, InferenceGraph]) -> bool:
-    """Whether a batch may be computed in parts, and filled up with other rows."""
+    """Return whether a batch can be split, and padded with other rows."""
     return computes_rows(
         signature, {rows: without_writes(found) for rows, found in traces.items()}
     )
@@ -116,7 +118,7 @@ def _computes_rows(signature: Signature, traces: Mapping[int, InferenceGraph]) -
 def _extents(
     label: str, signature: Signature, given: Mapping[str, int]
 ) -> dict[str, int]:
-    """A number for each free extent but the batch."""
+    """Return a number for each free extent except the batch."""
     wanted = [name for name in signature.free if name != BATCH]
     for name in given:
         if name not in wanted:
@@ -145,7 +147,7 @@ def _extents(
 def _batches(
     label: str, signature: Signature, given: Sequence[int] | None
 ) -> tuple[list[int], bool]:
-    """The batch sizes, ascending, and whether the larger ones may be left out."""
+    """Return the batch sizes, and whether the larger ones are optional."""
     if BATCH in signature.free:
         if given is None:
             return list(BATCHES), True
@@ -182,7 +184,7 @@ def _library_tensor(x: ModelTensor, extents: Mapping[str, int]) -> LibraryTensor
 def _outputs(
     label: str, traces: Mapping[int, InferenceGraph], has_batch: bool
 ) -> list[LibraryTensor]:
-    """The outputs, with -1 where the first extent is the batch at each size."""
+    """Return the outputs, with -1 for first extents that equal each batch size."""
     first = next(iter(traces.values()))
     outputs = []
     for i, name in enumerate(first.names):
@@ -229,7 +231,7 @@ def _compile(label: str, traced: InferenceGraph, processor: Any) -> Program:
 
 
 def _others(program: Program) -> list[str]:
-    """What is not generated code: primitives, and the layers that they come from."""
+    """Return the primitives without generated code, and their layers."""
     nodes = [
         program.graph.nodes[i]
         for segment in program.segments
@@ -243,7 +245,7 @@ def _others(program: Program) -> list[str]:
 
 
 class _Weights:
-    """The Variables of all programs, each once."""
+    """Unique Variables of all programs."""
 
     def __init__(self) -> None:
         self.found: list[LibraryWeight] = []
@@ -253,7 +255,7 @@ class _Weights:
     def program(
         self, size: int, traced: InferenceGraph, bodies: Sequence[Program]
     ) -> LibraryProgram:
-        """The programs of a size with the numbers of its weights and states."""
+        """Return the programs of a batch size, with weight and state indices."""
         states = set(traced.written)
         updates = [self._number(v, True) for v in traced.written]
         weights = [self._number(v, v in states) for v in traced.variables]

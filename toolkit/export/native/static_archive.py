@@ -1,23 +1,22 @@
-"""Static libraries: an object file in an archive, with the index that linkers want."""
+"""Static libraries: an archive of an object file, with a symbol index."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 _MAGIC = b"!<arch>\n"
-_SHORT = 15  # bytes of a name that fit in a member's head, before a slash
+_SHORT = 15  # maximum length of a name in a member header, before a slash
 
 
 def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
-    """An archive of one object file, with no dates or owners in it.
+    """Return an archive of one object file, without dates or owners.
 
     Args:
-        name: of the object file.
+        name: the name of the object file.
         code: its bytes.
         symbols: the functions that it defines, for the index.
 
-    It is what `ar rcsD` writes: GNU's format, which linkers of ELF and of WebAssembly
-    read.
+    The result equals `ar rcsD`: GNU's format, which ELF and WebAssembly linkers read.
     """
     encoded = name.encode()
     names = b"" if len(encoded) <= _SHORT else encoded + b"/\n"
@@ -34,11 +33,11 @@ def static_archive(name: str, code: bytes, symbols: Sequence[str]) -> bytes:
 
 
 def _whole(size: int) -> int:
-    """Bytes of a member with its head, which end at an even place."""
+    """Return the size of a member with its header, padded to an even number."""
     return 60 + size + size % 2
 
 
 def _member(name: bytes, content: bytes) -> bytes:
-    """Date, owner, group are 0; the mode is that of a file that all may read."""
+    """Return a member; date, owner and group are 0, and all users can read it."""
     head = b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name, 0, 0, 0, b"644", len(content))
     return head + content + b"\n" * (len(content) % 2)

@@ -1,4 +1,4 @@
-"""The weights of a native library: in its object, or in a file beside it."""
+"""Weights of a native library: embedded, or in a separate file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from toolkit.reading.safetensors import open_safetensors, write_safetensors
 
 EMBEDDED_BY_DEFAULT = 64 * 2**20
 
-_MARK = "toolkit.native.sha256"  # in the file: of its values
+_MARK = "toolkit.native.sha256"  # file metadata key: the hash of the values
 
 WeightsPlace = Literal["embed", "file"]
 
 
 def embedding(label: str, place: WeightsPlace | None) -> Callable[[int], bool]:
-    """Whether so many bytes of weights go into the object."""
+    """Return a function that decides whether to embed weights of a number of bytes."""
     if place not in (None, "embed", "file"):
         raise ArgumentError(
             f"{label}: weights: expected 'embed', 'file' or None; received {place!r}"
@@ -40,14 +40,14 @@ def embedding(label: str, place: WeightsPlace | None) -> Callable[[int], bool]:
 
 
 def write_weights(path: Path, library: Library) -> None:
-    """Write the weights as a new file; the values are what `init` is given."""
+    """Write the weights as a new file; the values are the argument of `init`."""
     arrays = {stored.weight.name: stored.weight.array for stored in library.weights}
     metadata = {_MARK: library.weights_sha256.hex()}
     write_safetensors(path, arrays, metadata, sort=False)
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file was written by `write_weights`."""
+    """Return whether `write_weights` wrote a file."""
     try:
         with open_safetensors(path) as content:
             return _MARK in content.metadata

@@ -1,6 +1,6 @@
-"""Models as ONNX files: the graph of a call, with sizes left free, in ONNX's operators.
+"""ONNX export: the graph of a call, with symbolic sizes, in ONNX operators.
 
-`sizes` finds how extents depend on free sizes from traces at several of them; `family`
-holds these traces as one graph; `rows` say what each primitive is in ONNX; `writer`
-writes nodes with names and layouts; `exporter` is what `Model.export` calls.
+`sizes` infers how extents depend on free sizes, from traces at several sizes. `family`
+represents these traces as one graph. `rows` translate each primitive to ONNX. `writer`
+writes nodes with names and layouts. `exporter` is the entry point of `Model.export`.
 """

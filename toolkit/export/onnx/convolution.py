@@ -1,7 +1,7 @@
-"""Convolutions and products with constant weights, scaled and shifted by channel.
+"""Convolutions and matrix products with constant weights, and folded scales.
 
-What multiplies or is added to each channel of their results, or of their inputs,
-becomes a part of the weights.
+Factors and shifts of each channel, of the results or the inputs, are folded into the
+weights.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from toolkit.export.onnx.writer import Writer
 
 Array = Any
-# ONNX's default, which not all readers replace by 0.
+# ONNX's default epsilon, which some runtimes always use instead of 0.
 _EPSILON = 1e-5
 PRODUCTS = ("conv", "conv_input_grad", "matmul")
 
 
 @record
 class Scaled:
-    """What a value is: another one times `factor` plus `shift`, by channel.
+    """Value expressed as another value times `factor` plus `shift`, per channel.
 
     Attributes:
         base: the other value.
-        factor, shift: float64, of one number or one for each channel.
-        product: the node with constant weights that makes base, if one does.
+        factor, shift: float64, a single number or one for each channel.
+        product: the node with constant weights that computes base, or None.
     """
 
     base: Value
@@ -41,7 +41,7 @@ class Scaled:
 
 
 def is_product(write: Writer, node: Node | None) -> bool:
-    """Whether a node is a convolution or a product of matrices by constant weights."""
+    """Return whether a node is a convolution or matrix product by constant weights."""
     if node is None or node.op.name not in PRODUCTS:
         return False
     x, w = node.inputs
@@ -53,7 +53,7 @@ def is_product(write: Writer, node: Node | None) -> bool:
 def write_product(
     write: Writer, node: Node, out: Value, scaled: Scaled | None = None
 ) -> None:
-    """Write a convolution or a product for `out`, which may be its result scaled."""
+    """Write a convolution or product for `out`, possibly with a folded scale."""
     if node.op.name == "matmul":
         _write_matrix_product(write, node, out, scaled)
     else:
@@ -78,9 +78,9 @@ def _write_matrix_product(
 
 
 def _flattened(write: Writer, x: Any) -> Any:
-    """The image that a value is, flattened, if that exists channels first.
+    """Return the image that a value flattens, if it exists channels first.
 
-    It is flattened as it is then, and the rows of the weights change their places.
+    The result is flattened channels first, and the rows of the weights are permuted.
     """
     node = write.producers.get(x)
     if node is None or node.op.name != "reshape" or not write.is_alone(x):
@@ -129,7 +129,7 @@ def _write_convolution(
 
 
 def _without_pad(write: Writer, x: Any, pads: Any) -> tuple[Any, Any]:
-    """What zeros are added around, and all of them, if a node pads the input."""
+    """Return the input of a pad with zeros, and the total padding."""
     node = write.producers.get(x)
     if node is None or node.op.name != "pad" or node.attrs["value"] != 0:
         return x, pads
@@ -141,7 +141,7 @@ def _without_pad(write: Writer, x: Any, pads: Any) -> tuple[Any, Any]:
 
 
 def _output_padding(node: Node) -> list[int]:
-    """What a transposed convolution has behind the last window, for each axis."""
+    """Return the output padding of a transposed convolution, per axis."""
     x, w = (v.spec.shape for v in node.inputs)
     attrs, found = node.attrs, []
     for i, extent in enumerate(attrs["spatial"]):
@@ -171,7 +171,7 @@ def _scaled_kernel(
     node: Node | None = None,
     image: Any = None,
 ) -> str:
-    """The name of the weights, made only if something reads them."""
+    """Return the name of the weights, computed only if a node reads them."""
     array = write.array(w)
     is_plain = scaled is None or bool((scaled.factor == 1).all())
     if is_plain and before is None and not order and image is None:
@@ -198,7 +198,7 @@ def _scaled_kernel(
 def _bias(
     write: Writer, node: Node, scaled: Scaled | None, before: Scaled | None
 ) -> Array | None:
-    """What is added to each channel of the result, in float64; None: nothing."""
+    """Return the bias of each channel of the result in float64, or None."""
     bias = np.zeros(1)
     if before is not None and before.shift.any():
         kernel = np.asarray(write.array(node.inputs[1]), np.float64)
@@ -211,7 +211,7 @@ def _bias(
 
 
 def _by_input(node: Any, array: Array) -> Array:
-    """What belongs to channels of the input as (channels / groups, filters)."""
+    """Reshape values of the input channels to (channels / groups, filters)."""
     groups = node.attrs["groups"]
     channels, filters = node.inputs[1].spec.shape[-2:]
     array = np.broadcast_to(array.reshape(-1), (channels * groups,))
@@ -219,7 +219,7 @@ def _by_input(node: Any, array: Array) -> Array:
 
 
 def _scaled_input(write: Writer, node: Node, pads: Any) -> Scaled | None:
-    """How the input of a convolution is scaled, if its weights can do that instead."""
+    """Return the scale of a convolution's input, if the weights can absorb it."""
     x, w = node.inputs
     found: Scaled | None = write.scaled.get(x)
     if found is None or found.product is not None or not write.is_alone(x):
@@ -241,10 +241,10 @@ _STEPS: dict[str, Callable[[Array, Array, Array], tuple[Array, Array]]] = {
 
 
 def write_scaled(write: Writer, node: Node) -> tuple[()] | None:
-    """Write `x + c`, `x * c` and so on, with c by channel, as a part of what makes x.
+    """Fold `x + c`, `x * c` and similar, with c per channel, into the producer of x.
 
     Returns:
-        None if x is made by nothing that can take it in.
+        None if no producer of x can absorb it.
     """
     found = _next(write, node)
     if found is None:
@@ -255,10 +255,10 @@ def write_scaled(write: Writer, node: Node) -> tuple[()] | None:
         write_product(write, found.product, out, found)
         return ()
     if found.base is _operand(write, node)[0]:
-        return None  # the first of a chain: it is written as it is
+        return None  # the first of a chain is written without folding
     channels, dtype = out.spec.shape[-1], out.spec.dtype
     is_fixed = isinstance(write.family.shape(out)[-1], int)
-    if not is_fixed:  # then there is one number for all of them
+    if not is_fixed:  # then one number applies to all channels
         channels = 1
     factor, shift = (
         write.constants.add(_per_channel(x, channels, dtype))
@@ -293,7 +293,7 @@ def _next(write: Writer, node: Node) -> Scaled | None:
 
 
 def _operand(write: Writer, node: Node) -> tuple[Any, Array]:
-    """The operand that is no constant, and by channel the one that is; or None."""
+    """Return the variable operand, and the constant one per channel; or None."""
     nothing = None, None
     is_symmetric = node.op.name in ("add", "multiply")
     pairs = [node.inputs, node.inputs[::-1]] if is_symmetric else [node.inputs]

@@ -1,4 +1,4 @@
-"""Models as ONNX files: what `Model.export` calls."""
+"""ONNX exporter, called by `Model.export`."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ def export(
     allow_random: bool = False,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write what a model computes as an ONNX file.
+    """Write the inference graph of a model as an ONNX file.
 
     Args:
-        model: built.
-        path: of the file.
-        input_signature: what the model is called with, if its own inputs do not say.
-        opset_version: of the operators, 17 to 24.
-        dynamic_axes: names for extents by the names of inputs and axes; they are free,
-            and those of one name are equal. An extent that is None is free anyway.
-        external_data: whether weights of 1 KB and more are in a file beside it,
-            `<path>.data`; None: if all of them have more than 1.5 GB.
-        allow_random: whether operators that draw random numbers are written.
-        metadata: texts by name, such as the names of classes.
+        model: a built model.
+        path: the path of the file.
+        input_signature: the call signature, if the model's inputs do not define it.
+        opset_version: the operator set version, 17 to 24.
+        dynamic_axes: names for extents by input and axis. Named extents are free, and
+            extents with the same name are equal. An extent of None is always free.
+        external_data: whether weights of 1 KB and more are in a separate file,
+            `<path>.data`; None means yes for more than 1.5 GB in total.
+        allow_random: whether to write operators that draw random numbers.
+        metadata: strings by name, such as the names of classes.
 
     Raises:
-        ImportError: without the package onnx.
-        UnsupportedError: ONNX cannot hold what the model does; names layer and reason.
+        ImportError: the package onnx is missing.
+        UnsupportedError: ONNX cannot represent the model; the message has the layer and
+            reason.
     """
     label = f"{model.name}.export"
     need_onnx(label)
@@ -83,7 +84,7 @@ def _is_bool_or_none(value: Any) -> bool:
 
 
 def _are_axes(value: Any) -> bool:
-    """Whether it names axes: by their numbers, by the names of inputs."""
+    """Return whether the value maps input names to axis numbers and names."""
     if value is None:
         return True
     return isinstance(value, Mapping) and all(map(_are_names, value.values()))
@@ -103,7 +104,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def need_onnx(label: str) -> None:
-    """Raise unless the package onnx is there."""
+    """Raise an error unless the package onnx is installed."""
     if find_spec("onnx") is None:
         raise ImportError(
             f"{label}: ONNX files need the package onnx; pip install toolkit[onnx]"
@@ -122,7 +123,7 @@ def _check_dtypes(label: str, signature: Signature) -> None:
 def _with_names(
     label: str, signature: Signature, dynamic_axes: Mapping[str, Any] | None
 ) -> Signature:
-    """The signature with the names that are given to extents."""
+    """Return the signature with the given names of extents."""
     wanted = {name: dict(axes) for name, axes in (dynamic_axes or {}).items()}
     inputs = []
     for x in signature.inputs:
@@ -143,7 +144,7 @@ def _with_names(
     return Signature(inputs, signature.structure)
 
 
-# --- from a graph to what is written --------------------------------------------------
+# --- conversion -----------------------------------------------------------------------
 
 
 def _written(
@@ -195,7 +196,7 @@ def _written(
 
 
 def _name_outputs(write: Writer, values: Any, names: list[str]) -> None:
-    """Give the results their names: that of the node, or of a copy."""
+    """Name the results, by their node or by a copy."""
     found = write.results(values)
     renamed = dict(zip(found, names, strict=True))
     for node in write.nodes:
@@ -208,7 +209,7 @@ def _port(write: Writer, name: str, value: Any) -> Port:
 
 
 def _extent(n: Any) -> int | str | None:
-    """An extent for readers: a number, the name of a size, or nothing."""
+    """Return an extent for ONNX: a number, the name of a size, or None."""
     if isinstance(n, int):
         return n
     if isinstance(n, Extent) and len(n.terms) == 1:
@@ -219,7 +220,7 @@ def _extent(n: Any) -> int | str | None:
 
 
 def _metadata(model: Any, prepared: Prepared) -> dict[str, str]:
-    """What a reader may want to know: versions and names."""
+    """Return the metadata: versions and names."""
     return {
         "toolkit_version": VERSION,
         "model": model.name,

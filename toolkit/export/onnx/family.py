@@ -1,4 +1,4 @@
-"""The traces of a model at several sizes, as one graph whose extents depend on them."""
+"""Family: the traces of a model at several sizes, as one symbolic graph."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from toolkit.export.onnx.sizes import Length, Sizes, fit, fit_all
 from toolkit.ir import Graph, Node, Value
 
 Array = Any
-_NO_FIT = object()  # stands for what depends on sizes in a way that is not known
+_NO_FIT = object()  # represents an unknown dependence on sizes
 
 
 @record
 class Grown:
-    """A constant that depends on free sizes.
+    """Constant that depends on free sizes.
 
-    It is `start + step * i` at place i of `axis`, repeated to `shape`. In `start`,
-    each number is a constant and multiples of sizes.
+    The value at index i of `axis` is `start + step * i`, repeated to `shape`. Each
+    number in `start` is a constant plus multiples of sizes.
 
     Attributes:
-        start: of extent 1 along all axes that depend on sizes.
-        slopes: for each name of a size, what its multiples are added to start.
-        step: of the shape of start.
-        axis: the one to count along; None if step is 0.
-        shape: of the whole.
+        start: the start, with extent 1 along all axes that depend on sizes.
+        slopes: for each size name, the coefficients to add to start.
+        step: the step, with the shape of start.
+        axis: the axis of the steps; None if step is 0.
+        shape: the full shape.
     """
 
     start: Array
@@ -39,19 +39,19 @@ class Grown:
 
 
 class Misfit(Exception):
-    """The traces differ in more than extents."""
+    """Error for traces that differ in more than extents."""
 
 
 class Family:
-    """Graphs of equal structure, traced at different sizes; the first stands for all.
+    """Graphs of equal structure, traced at different sizes; the first represents all.
 
     Args:
         graphs: one for each sample.
-        samples: the sizes that they were traced at.
-        label: what is exported, for messages.
+        samples: the sizes of the traces.
+        label: the model's label in messages.
 
     Raises:
-        Misfit: their structure is not the same.
+        Misfit: their structure differs.
     """
 
     def __init__(
@@ -102,26 +102,26 @@ class Family:
                 raise Misfit(where_is(node))
 
     def twins(self, value: Value) -> tuple[Any, ...]:
-        """The value in each of the graphs."""
+        """Return the corresponding value in each of the graphs."""
         return self._values[value]
 
     # --- what depends on sizes --------------------------------------------------------
 
     def shape(self, value: Value) -> tuple[Length | None, ...]:
-        """The extents; None where one depends on sizes in a way that is not known."""
+        """Return the extents; None for an unknown dependence on sizes."""
         shapes = [twin.spec.shape for twin in self._values[value]]
         found: tuple[Length | None, ...] = fit_all(shapes, self._samples)
         return found
 
     def attrs(self, node: Node, but: str = "") -> dict[str, Any]:
-        """The attributes, with an `Extent` for each integer that depends on sizes.
+        """Return the attributes, with an `Extent` for each size-dependent integer.
 
         Args:
-            node: of the first graph.
-            but: the name of one that may be anything.
+            node: a node of the first graph.
+            but: the name of an attribute without restrictions.
 
         Raises:
-            UnsupportedError: one depends on them in a way that is not known.
+            UnsupportedError: an attribute has an unknown dependence on sizes.
         """
         nodes = self._nodes[node]
         found = {}
@@ -143,18 +143,18 @@ class Family:
         return _NO_FIT if found is None else found
 
     def same(self, node: Node, what: Callable[[Node], Any], name: str) -> Any:
-        """What a function gives for the node in each graph, which must be the same."""
+        """Return a function's value for the node, which must be equal in each graph."""
         values = self.each(node, what)
         if any(value != values[0] for value in values):
             raise self.not_affine(node, f"{name} of {values[0]}, {values[1]}, ...")
         return values[0]
 
     def each(self, node: Node, what: Callable[[Node], Any]) -> list[Any]:
-        """What a function gives for the node in each graph."""
+        """Return a function's value for the node in each graph."""
         return [what(twin) for twin in self._nodes[node]]
 
     def not_affine(self, node: Node | None, what: str) -> UnsupportedError:
-        """What to raise where sizes matter in a way that cannot be written."""
+        """Return the error for a dependence on sizes that cannot be written."""
         return UnsupportedError(
             f"{self.label}: {where_is(node)} depends on the free sizes "
             f"{[*self._samples[0]]} by more than sums of multiples of them: {what}; "
@@ -164,14 +164,14 @@ class Family:
     # --- constants --------------------------------------------------------------------
 
     def constant(self, value: Value) -> Array | Grown:
-        """The data of a constant, or how they depend on sizes."""
+        """Return the data of a constant, or its dependence on sizes."""
         found = self.recipe(value)
         if found is None:
             raise self.unknown(value)
         return found
 
     def recipe(self, value: Value) -> Array | Grown | None:
-        """The same; None if it is not known how they depend on sizes."""
+        """Return the same, or None for an unknown dependence on sizes."""
         if value not in self._constants:
             arrays = self.arrays(value)
             found = _common(arrays)
@@ -179,12 +179,12 @@ class Family:
         return self._constants[value]
 
     def arrays(self, value: Value) -> list[Array]:
-        """The data of a constant in each of the graphs."""
+        """Return the data of a constant in each of the graphs."""
         twins = self._values.get(value, (value,))
         return [np.asarray(twin.constant) for twin in twins]
 
     def unknown(self, value: Value) -> UnsupportedError:
-        """What to raise where it is not."""
+        """Return the error for an unknown dependence."""
         found = [twin.spec.shape for twin in self._values[value]]
         shapes = ", ".join(map(str, found))
         return self.not_affine(self._reader(value), f"a constant of shapes {shapes}")
@@ -194,7 +194,7 @@ class Family:
         return next(nodes, None)
 
     def grown(self, arrays: Sequence[Array]) -> Grown | None:
-        """How arrays depend on the sizes that they were made for; None: not known."""
+        """Return the dependence of arrays on their sizes, or None if unknown."""
         shape = fit_all([x.shape for x in arrays], self._samples)
         if None in shape:
             return None
@@ -219,7 +219,7 @@ class Family:
         return Grown(found[0], found[1], step, axis, shape)
 
     def _slopes(self, arrays: Sequence[Array]) -> tuple[Array, dict[str, Array]] | None:
-        """A constant, and what multiples of each size are added to it."""
+        """Return a constant, and the coefficients of each size."""
         first = arrays[0]
         if all(np.array_equal(x, first) for x in arrays[1:]):
             return first, {}
@@ -248,7 +248,7 @@ def _counted(start: Array, step: Array, axis: int | None, shape: Any) -> Array:
 
 
 def _common(arrays: Sequence[Any]) -> Array | None:
-    """The array that all are equal to, or None."""
+    """Return the array that equals all of these, or None."""
     first = arrays[0]
     if all(x is first for x in arrays):
         return np.asarray(first)
@@ -261,7 +261,7 @@ def _common(arrays: Sequence[Any]) -> Array | None:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Whether two values are one, or constants of the same data."""
+    """Return whether two values are identical, or constants with equal data."""
     if a is b:
         return True
     if a.constant is None or b.constant is None or a.spec != b.spec:
@@ -270,14 +270,14 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _lacks(value: Any) -> bool:
-    """Whether something was found for no fit."""
+    """Return whether a result includes a failed fit."""
     if isinstance(value, tuple):
         return any(map(_lacks, value))
     return value is _NO_FIT
 
 
 def where_is(node: Node | None) -> str:
-    """A node for messages: its layer and its operation."""
+    """Return a node for messages: its layer and its operation."""
     if node is None:
         return "the model"
     layer = node.origin

@@ -1,4 +1,4 @@
-"""ONNX files: all in one, or with the weights in a file beside it."""
+"""ONNX files: single, or with the weights in a separate file."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from toolkit.errors import ArgumentError, UnsupportedError, UnwritableFileError
 from toolkit.export.onnx.model import Written, to_message
 from toolkit.files.staging import replace_files
 
-# One message holds less than 2 GB; what is near that goes to a file of its own.
+# A protobuf message is limited to 2 GB; larger weights use a separate file.
 LARGE = 1_500_000_000
-# Windows maps files from multiples of this, Linux from those of 4,096.
+# Windows maps files at multiples of this, Linux at multiples of 4,096.
 ALIGNMENT = 65_536
-MOST = 2_000_000_000  # of arrays in one message, beside the graph
+MOST = 2_000_000_000  # maximum size of arrays in one message, without the graph
 _LEAST_EXTERNAL = 1024  # smaller constants stay in the message
 
 
 def save(written: Written, path: str, version: str, external: bool | None) -> None:
-    """Write a model, checked, or nothing.
+    """Write a checked model, or nothing.
 
     Args:
-        written: what to write.
-        path: of the file.
-        version: of this package.
-        external: whether the weights are in `<path>.data`; None: if they are large.
+        written: the model.
+        path: the path of the file.
+        version: the version of this package.
+        external: whether the weights are in `<path>.data`; None means yes if they are
+            large.
 
     Raises:
-        ArgumentError: weights are too large for one file.
-        UnwritableFileError: it cannot be written.
+        ArgumentError: the weights are too large for one file.
+        UnwritableFileError: the file cannot be written.
     """
     target = Path(os.path.realpath(path))
     total = sum(x.nbytes for x in written.constants.values())
@@ -69,7 +70,7 @@ def _remove(path: Path) -> None:
 
 
 def _check(written: Written, path: Path) -> None:
-    """Raise if a file is not valid: then the model asks for what ONNX has not."""
+    """Raise an error for an invalid file: the model uses a feature that ONNX lacks."""
     import onnx
 
     try:
@@ -81,7 +82,7 @@ def _check(written: Written, path: Path) -> None:
 
 
 def _names_data(target: Path, beside: Path) -> bool:
-    """Whether a file of ONNX is there whose arrays are in the file beside it."""
+    """Return whether an existing ONNX file refers to this data file."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -99,7 +100,7 @@ def _names_data(target: Path, beside: Path) -> bool:
 
 
 def _check_data(beside: Path, is_ours: bool) -> None:
-    """Raise where the arrays would take the place of another file."""
+    """Raise an error if the data would replace another file."""
     if beside.exists() and not is_ours:
         raise UnwritableFileError(
             f"{str(beside)!r} is there, and the model beside it does not name it; "
@@ -108,7 +109,7 @@ def _check_data(beside: Path, is_ours: bool) -> None:
 
 
 def _places(constants: Mapping[str, Any], location: str) -> dict[str, tuple[str, int]]:
-    """Where the data of each large constant begin."""
+    """Return the offset of each large constant."""
     places, offset = {}, 0
     for name, array in constants.items():
         if array.nbytes >= _LEAST_EXTERNAL:

@@ -1,4 +1,4 @@
-"""What was written, as the message that an ONNX file holds."""
+"""Conversion to the protobuf message of an ONNX file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.export.onnx.nodes import Body, Operation
 
-# The version of the format itself in which each version of the operators came.
+# The IR version that introduced each operator set version.
 IR_VERSIONS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12}
 
 Shape = Sequence[int | str | None]
@@ -19,7 +19,7 @@ Shape = Sequence[int | str | None]
 
 @record
 class Port:
-    """An input or an output: a name for an extent that is free, None if not known."""
+    """Input or output: an extent is a number, a name if free, or None if unknown."""
 
     name: str
     dtype: str
@@ -28,15 +28,15 @@ class Port:
 
 @record
 class Written:
-    """All that a file holds.
+    """Content of an ONNX file.
 
     Attributes:
-        name: of the model.
+        name: the name of the model.
         inputs, outputs: in their order.
         nodes: in their order.
         constants: arrays by name.
-        opset: the version of the operators.
-        metadata: texts by name.
+        opset: the operator set version.
+        metadata: strings by name.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Written:
 
 
 def to_message(written: Written, version: str, places: Mapping[str, Any]) -> Any:
-    """A ModelProto.
+    """Return a ModelProto.
 
     Args:
-        written: what it holds.
-        version: of this package.
-        places: (location, offset) of each constant that is not in the message.
+        written: its content.
+        version: the version of this package.
+        places: the (location, offset) of each external constant.
     """
     from onnx import helper
 
@@ -120,7 +120,7 @@ def _body(name: str, body: Body) -> Any:
 
 
 def _tensor(name: str, array: Any, place: tuple[str, int] | None) -> Any:
-    """A constant; with its data in the message, or where to find them."""
+    """Return a constant, with its data or an external location."""
     from onnx import TensorProto, numpy_helper
 
     if place is None:

@@ -1,4 +1,4 @@
-"""What is written: nodes and constants, before they become a file."""
+"""Nodes and constants of an ONNX graph, before serialization."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Array = Any
 
 @dataclass(eq=False)
 class Operation:
-    """A node of an ONNX graph.
+    """Node of an ONNX graph.
 
     Attributes:
-        name: of the node, or what its name begins with (`numbered`).
+        name: the name of the node, or its prefix (`numbered`).
         operator: the name of the operator.
-        inputs: the names of tensors; "" for one that is left out.
+        inputs: the names of tensors; "" for an omitted one.
         outputs: the same.
-        attrs: numbers, texts, lists of these, or a `Body`.
+        attrs: numbers, strings, lists of these, or a `Body`.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Operation:
     attrs: dict[str, Any] = field(default_factory=dict)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Give tensors other names, in its bodies too."""
+        """Rename tensors, also in nested bodies."""
         self.inputs = [names.get(x, x) for x in self.inputs]
         self.outputs = [names.get(x, x) for x in self.outputs]
         for key, value in self.attrs.items():
@@ -38,7 +38,7 @@ class Operation:
                 self.attrs[key] = value.renamed(names)
 
     def reads(self) -> Iterable[str]:
-        """The names of all tensors that it reads, in its bodies too."""
+        """Return the names of all tensors that it reads, also in nested bodies."""
         yield from self.inputs
         for value in self.attrs.values():
             if isinstance(value, Body):
@@ -47,12 +47,12 @@ class Operation:
 
 @dataclass(eq=False)
 class Body:
-    """A graph inside of a node: of a loop, or of a branch.
+    """Subgraph of a node: a loop body or a branch.
 
     Attributes:
         inputs: (name, dtype, rank) of each.
         outputs: the same.
-        nodes: in order. They may read what is outside.
+        nodes: in order. They can read tensors of the outer graph.
     """
 
     inputs: Sequence[tuple[str, str, int]]
@@ -60,7 +60,7 @@ class Body:
     nodes: list[Operation]
 
     def renamed(self, names: Mapping[str, str]) -> Body:
-        """The body with other names of tensors; its nodes are changed."""
+        """Return the body with renamed tensors; its nodes change in place."""
         for node in self.nodes:
             node.rename(names)
         inputs, outputs = (
@@ -70,20 +70,20 @@ class Body:
         return Body(inputs, outputs, self.nodes)
 
     def reads(self) -> Iterable[str]:
-        """The names that its nodes read, and those of its results."""
+        """Return the names that its nodes read, and the names of its results."""
         for node in self.nodes:
             yield from node.reads()
         yield from (name for name, _, _ in self.outputs)
 
 
 class Names:
-    """Names that are used once each."""
+    """Generator of unique names."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def __call__(self, wanted: str) -> str:
-        """`wanted`, or with a number behind it if that is taken."""
+        """Return `wanted`, with a number appended if it is in use."""
         name = wanted
         while name in self._counts:
             self._counts[wanted] += 1
@@ -93,10 +93,9 @@ class Names:
 
 
 class Constants:
-    """Arrays by their names; equal small ones have one name.
+    """Arrays by their names; equal small ones share a name.
 
-    An array may be given as a function that makes it, which is called only if
-    something reads it.
+    A function can compute an array on demand, only if a node reads it.
     """
 
     def __init__(self, names: Names) -> None:
@@ -105,24 +104,24 @@ class Constants:
         self._known: dict[Any, str] = {}
 
     def add(self, array: Array, name: str = "") -> str:
-        """The name of a constant of these data."""
+        """Return the name of a constant with this data."""
         array = np.asarray(array)
         key: Any = (array.dtype.str, array.shape, array.tobytes())
         if array.nbytes > 256:
-            key = (id(array), name)  # the array is kept, so its identity is its own
+            key = (id(array), name)  # the array stays alive, so its id is unique
         if key not in self._known:
             self._known[key] = self._names(name or "constant")
             self._arrays[self._known[key]] = array
         return self._known[key]
 
     def later(self, make: Callable[[], Array], name: str) -> str:
-        """The name of a constant that is made if something reads it."""
+        """Return the name of a constant that is computed on demand."""
         name = self._names(name)
         self._arrays[name] = make
         return name
 
     def shared(self, key: Any, make: Callable[[], Array], name: str) -> str:
-        """The same, made once for all that ask with an equal key."""
+        """Return the same, with one computation for all equal keys."""
         if key not in self._known:
             self._known[key] = self.later(make, name)
         return self._known[key]
@@ -131,19 +130,19 @@ class Constants:
         return name in self._arrays
 
     def array(self, name: str) -> Array:
-        """The data of a constant."""
+        """Return the data of a constant."""
         found = self._arrays[name]
         if callable(found):
             found = self._arrays[name] = found()
         return found
 
     def used(self, names: set[str]) -> dict[str, Array]:
-        """Those that are among `names`."""
+        """Return the constants with these names."""
         return {name: self.array(name) for name in self._arrays if name in names}
 
 
 def pruned(nodes: Sequence[Operation], wanted: Iterable[str]) -> list[Operation]:
-    """The nodes that the wanted tensors depend on, in their order; in bodies too."""
+    """Return the nodes that the wanted tensors depend on, also in nested bodies."""
     needed = set(wanted)
     kept = []
     for node in reversed(nodes):
@@ -164,12 +163,12 @@ def pruned(nodes: Sequence[Operation], wanted: Iterable[str]) -> list[Operation]
 def numbered(
     nodes: Sequence[Operation], constants: Mapping[str, Array], keep: Iterable[str]
 ) -> dict[str, Array]:
-    """Give each node a name of its own, and what it makes that name.
+    """Give each node and its results unique names.
 
     Args:
-        nodes: what is kept; they are changed.
+        nodes: the nodes, which change in place.
         constants: arrays by name.
-        keep: names that stay: those of inputs and outputs.
+        keep: names that do not change: inputs and outputs.
 
     Returns:
         The constants by their new names.
@@ -201,7 +200,7 @@ def _all_nodes(nodes: Sequence[Operation]) -> Iterator[Operation]:
                 yield from _all_nodes(value.nodes)
 
 
-# Operators whose results count by position: what nothing reads is left out.
+# Operators with optional results after this index: unread ones are omitted.
 _OPTIONAL_RESULTS = {"MaxPool": 1, "LSTM": 0, "GRU": 0, "RNN": 0}
 
 

@@ -1,4 +1,4 @@
-"""Models for OpenVINO: its own converter reads what is written as ONNX here."""
+"""OpenVINO export: OpenVINO's converter reads an ONNX file from this package."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def export(
     """Write OpenVINO's files, `m.xml` and `m.bin`, both or none.
 
     Args:
-        model: built.
-        path: of the first of them.
-        input_signature: what the model is called with, if its own inputs do not say.
+        model: a built model.
+        path: the path of the first file.
+        input_signature: the call signature, if the model's inputs do not define it.
         opset_version, dynamic_axes, allow_random: as for ONNX.
 
     Raises:
-        ImportError: without the packages openvino and onnx.
+        ImportError: the packages openvino and onnx are missing.
     """
     label = f"{model.name}.export"
     target = Path(os.path.realpath(path))

@@ -1,7 +1,7 @@
-"""Nodes that together are one operator of ONNX.
+"""Patterns of nodes that become one ONNX operator.
 
-A pattern is looked for where its last node is, in what has made its inputs. The parts
-are written as well, and dropped in the end if nothing else reads them.
+The search starts at the last node of a pattern and follows its inputs. The parts are
+also written; pruning removes them if no other node reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Pattern = Callable[["Writer", Node], Any]
 
 
 def match(write: Writer, node: Node) -> Any:
-    """Write a pattern that ends with a node, or None: there is none."""
+    """Write a pattern that ends with a node, or return None without a match."""
     for pattern in _PATTERNS.get(node.op.name, ()):
         found = pattern(write, node)
         if found is not None:
@@ -32,17 +32,17 @@ def match(write: Writer, node: Node) -> Any:
     return None
 
 
-# --- how to look ----------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------
 
 
 def _made_by(write: Writer, value: Value, name: str) -> Node | None:
-    """The node that makes a value, if it is one of this primitive."""
+    """Return the producer of a value, if it is this primitive."""
     node = write.producers.get(value)
     return node if node is not None and node.op.name == name else None
 
 
 def samples(write: Writer, value: Any) -> Any:
-    """The data of a constant at each of the sizes that were traced; else None."""
+    """Return the data of a constant at each traced size, or None."""
     if value.constant is not None:
         return write.family.arrays(value)
     return write.samples.get(value)
@@ -51,7 +51,7 @@ def samples(write: Writer, value: Any) -> Any:
 def _with_number(
     write: Writer, value: Value, name: str, number: float | None = None
 ) -> tuple[Any, float] | None:
-    """x and c if a value is `x op c` for a number c; if one is given, for that."""
+    """Return x and c if a value is `x op c` for a number c; `number` fixes c."""
     node = _made_by(write, value, name)
     return None if node is None else _number_of(write, node, number)
 
@@ -82,13 +82,13 @@ def _applied(
     more: Sequence[str] = (),
     **attrs: Any,
 ) -> Any:
-    """Write an operator of one tensor, in the layout in which that exists.
+    """Write an operator of one tensor, in the existing layout of the tensor.
 
     Args:
-        write, node, operator: what is written, and for which node.
+        write, node, operator: the writer, the node and the operator.
         x: the tensor.
-        more: names of inputs behind it, of numbers.
-        **attrs: of the operator.
+        more: the names of further scalar inputs.
+        **attrs: the attributes of the operator.
     """
     if write.only_first(x):
         inputs = [write.first[x], *more]
@@ -101,7 +101,7 @@ def _applied(
 
 
 def mean_of(write: Writer, value: Value) -> tuple[Any, Node] | None:
-    """x and the node of its sum, if a value is a mean of x."""
+    """Return x and the node of its sum, if a value is a mean of x."""
     node = _made_by(write, value, "divide")
     return None if node is None else _mean(write, node)
 
@@ -157,7 +157,7 @@ def _write_average_pool(write: Writer, node: Node) -> Any:
 
 
 def _counts(node: Node) -> Any:
-    """How many elements each window sees that are no padding: (*windows, 1)."""
+    """Return the number of elements in each window without padding: (*windows, 1)."""
     attrs, spatial = node.attrs, node.inputs[0].spec.shape[1:-1]
     total = np.ones([1] * (len(spatial) + 1))
     given = (attrs["window"], attrs["strides"], attrs["padding"])
@@ -176,7 +176,7 @@ def _counts(node: Node) -> Any:
 
 
 def _hard_sigmoid_of(write: Writer, node: Node) -> Any:
-    """x if a node is `limit(x + 3, 0, 6) / 6`, or times 1 / 6."""
+    """Return x if a node is `limit(x + 3, 0, 6) / 6`, or times 1 / 6."""
     pair = _number_of(write, node, {"divide": 6.0, "multiply": 1 / 6}[node.op.name])
     limited = None if pair is None else write.limited.get(pair[0])
     if limited is None or (limited.low, limited.high) != (0, 6):
@@ -193,7 +193,7 @@ def _write_hard_sigmoid(write: Writer, node: Node) -> Any:
 
 
 def _write_gated(write: Writer, node: Node) -> Any:
-    """x * hard_sigmoid(x), and x * sigmoid(x) where there is an operator for it."""
+    """Write x * hard_sigmoid(x), and x * sigmoid(x) if the opset has an operator."""
     for x, gate in _either(node):
         for name in ("divide", "multiply"):
             hard = _made_by(write, gate, name)
@@ -206,7 +206,7 @@ def _write_gated(write: Writer, node: Node) -> Any:
 
 
 def _write_gelu(write: Writer, node: Node) -> Any:
-    """0.5 * x * (erf(x * sqrt(0.5)) + 1)."""
+    """Write 0.5 * x * (erf(x * sqrt(0.5)) + 1)."""
     if write.opset < 20:
         return None
     for half, rest in _either(node):
@@ -222,7 +222,7 @@ def _write_gelu(write: Writer, node: Node) -> Any:
 
 
 def _write_rectifier(write: Writer, node: Node) -> Any:
-    """where(x > 0, x, slope * x) and where(x > 0, x, alpha * (exp(x) - 1))."""
+    """Write where(x > 0, x, slope * x) and where(x > 0, x, alpha * (exp(x) - 1))."""
     condition, x, below = node.inputs
     positive = _made_by(write, condition, "less")
     if positive is None or positive.inputs[1] is not x:
@@ -244,14 +244,14 @@ def _write_rectifier(write: Writer, node: Node) -> Any:
 
 @record
 class Limited:
-    """What a value is: another one, limited to [low, high]; None: no limit."""
+    """Value expressed as another value, clipped to [low, high]; None: no limit."""
 
     x: Any
     low: float | None = None
     high: float | None = None
 
     def then(self, low: float | None, high: float | None) -> Limited:
-        """The same, limited once more."""
+        """Return the value with a further clip."""
 
         def inside(end: float | None) -> float | None:
             if end is not None and low is not None:
@@ -264,7 +264,7 @@ class Limited:
 
 
 def _write_limited(write: Writer, node: Node) -> Any:
-    """max(x, c), min(x, c) and limits, one after the other."""
+    """Write chains of max(x, c), min(x, c) and clips."""
     found = _limited(write, node)
     if found is None:
         return None
@@ -299,7 +299,7 @@ def _limited(write: Writer, node: Node) -> Limited | None:
 
 @record
 class Normalized:
-    """What a value is: x normalized over its last axes, times and plus constants."""
+    """Value expressed as normalized x over its last axes, with scale and bias."""
 
     x: Any
     axis: int
@@ -309,7 +309,7 @@ class Normalized:
 
 
 def _write_normalized(write: Writer, node: Node) -> Any:
-    """centered * rsqrt(mean(centered ** 2) + epsilon), * scale, + bias."""
+    """Write centered * rsqrt(mean(centered ** 2) + epsilon), * scale, + bias."""
     found = _normalized(write, node)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The family of a model: traced at several sizes, with constants for Variables."""
+"""Preparation of a model: traces at several sizes, with Variables as constants."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ RANDOM = (
     "a call draws random numbers; allow_random=True writes generators of ONNX, which "
     "draw others"
 )
-# What is computed in float32 instead: most runtimes have few operators for these.
+# Dtypes computed in float32, because most runtimes have few operators for them.
 _NARROW = {"float16": "float32", "bfloat16": "float32"}
 
 
 @record
 class Prepared:
-    """A model as one graph, whose extents may depend on free sizes.
+    """Model as one graph whose extents can depend on free sizes.
 
     Attributes:
-        family: the graph, its inputs those of the model, then those of `grown`.
-        inputs: of the model.
-        names: of the outputs.
-        grown: constants that depend on sizes; None for what nothing reads.
-        samples: the data of each of these at each of the sizes.
-        variables: the paths of Variables, by the constants that they became.
+        family: the graph; its inputs are the inputs of the model, then those of
+            `grown`.
+        inputs: the inputs of the model.
+        names: the names of the outputs.
+        grown: size-dependent constants; None if unused.
+        samples: the data of each of these at each size.
+        variables: the paths of Variables, by their constants.
     """
 
     family: Family
@@ -60,8 +61,8 @@ def prepare(model: Any, signature: Signature, allow_random: bool = False) -> Pre
     """Trace a model at several sizes.
 
     Raises:
-        UnsupportedError: it has a state that a file cannot hold, or what it computes
-            depends on free sizes in a way that cannot be written.
+        UnsupportedError: the model has a state that a file cannot store, or an
+            unsupported dependence on free sizes.
     """
     label = f"{model.name}.export"
     problem: Exception | None = None
@@ -72,7 +73,7 @@ def prepare(model: Any, signature: Signature, allow_random: bool = False) -> Pre
             return _joined(label, signature, traces, samples, allow_random)
         except TraceError as error:
             raise UnsupportedError(f"{label}: {error}") from error
-        except ShapeError as error:  # too small for a window, say
+        except ShapeError as error:  # for example, too small for a window
             problem = problem or error
         except Misfit as error:
             problem = UnsupportedError(
@@ -117,7 +118,7 @@ def _joined(
 
 
 def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
-    """Refuse Variables that a call changes: a file has none."""
+    """Raise an error for Variables that a call updates: a file has no state."""
     for variable in trace.written:
         is_random = variable.dtype == "uint32"
         if is_random and allow_random:
@@ -135,7 +136,7 @@ def _check_state(label: str, trace: InferenceGraph, allow_random: bool) -> None:
 
 
 def _layer_of(trace: InferenceGraph, variable: Any) -> str:
-    """The path of the layer that computes the new value of a Variable."""
+    """Return the path of the layer that computes the new value of a Variable."""
     count = len(trace.graph.outputs) - len(trace.written)
     number = [v is variable for v in trace.written].index(True)
     value = trace.graph.outputs[count + number]
@@ -143,7 +144,7 @@ def _layer_of(trace: InferenceGraph, variable: Any) -> str:
 
 
 def _frozen(trace: InferenceGraph, constants: Sequence[Tensor]) -> Graph:
-    """The graph with constants in place of Variables, without what is written."""
+    """Return the graph with constants for Variables, without updates."""
     graph = trace.graph
     count = len(graph.inputs) - len(constants)
     substitute = Substitution()
@@ -160,14 +161,14 @@ def _frozen(trace: InferenceGraph, constants: Sequence[Tensor]) -> Graph:
 def _grown_apart(
     family: Family,
 ) -> tuple[list[Graph], dict[Value, Grown | None], dict[Value, Sequence[Any]]]:
-    """The graphs, with an input each for constants that depend on sizes.
+    """Return the graphs with an input for each size-dependent constant.
 
-    Nothing is folded into these, so that they stay what they are known to be; nor into
-    the keys of random numbers, which no generator of ONNX takes.
+    These inputs prevent constant folding, so that their dependence stays known. The
+    same applies to random keys, which ONNX generators do not use.
 
     Returns:
-        The graphs; how each such input depends on sizes, None for keys; and its data at
-        each of the sizes.
+        The graphs; the dependence of each such input on sizes, None for keys; and its
+        data at each size.
     """
     found: dict[Value, Grown | None] = {}
     arrays: dict[Value, Sequence[Any]] = {}
@@ -198,7 +199,7 @@ def _grown_apart(
 
 
 def substitute_in(graph: Graph, substitute: Callable[[Value], Value]) -> Graph:
-    """The graph, and those in it, with other values read in place of some."""
+    """Return the graph, and its nested graphs, with substituted values."""
 
     def read(node: Node) -> Node:
         attrs = {
@@ -216,7 +217,7 @@ def substitute_in(graph: Graph, substitute: Callable[[Value], Value]) -> Graph:
 
 
 def _values(graph: Graph) -> list[Any]:
-    """All values that a graph and those in it read, each once."""
+    """Return all unique values that a graph and its nested graphs read."""
     found: dict[Value, None] = dict.fromkeys(graph.outputs)
     for node in graph.walk():
         found.update(dict.fromkeys(node.inputs))
@@ -230,7 +231,7 @@ def _values(graph: Graph) -> list[Any]:
 
 
 def _small(graph: Graph, target: Target) -> Graph:
-    """The graph after the passes that serve here, and those in it before it."""
+    """Return the graph after the relevant passes, nested graphs first."""
     nodes = []
     for node in graph.nodes:
         attrs = {
@@ -248,13 +249,13 @@ def _small(graph: Graph, target: Target) -> Graph:
 
 
 class _Widening:
-    """Graphs that compute in float32 what was in a narrower dtype of floats."""
+    """Conversion of graphs in narrow float dtypes to float32."""
 
     def __init__(self) -> None:
         self._constants: dict[Value, Any] = {}
 
     def constant(self, x: Any) -> Any:
-        """A constant in a dtype that is wide enough."""
+        """Return a constant in a wide dtype."""
         if x.constant is None or x.spec.dtype not in _NARROW:
             return x
         if x not in self._constants:
@@ -264,7 +265,7 @@ class _Widening:
         return self._constants[x]
 
     def graph(self, graph: Graph) -> Graph:
-        """The graph with wide inputs, constants and results."""
+        """Return the graph with wide inputs, constants and results."""
         with Trace("export") as trace:
             values: dict[Value, Any] = {}
             for x in graph.inputs:

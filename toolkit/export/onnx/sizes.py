@@ -1,4 +1,4 @@
-"""Extents that depend on free sizes: found from samples, at several sizes."""
+"""Extents as functions of free sizes, inferred from samples."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Product: TypeAlias = tuple[str, ...]
 
 
 class Extent:
-    """An integer that depends on free sizes: a sum of multiples of their products.
+    """Integer that depends on free sizes: a polynomial of their products.
 
     Attributes:
-        terms: the factor of each product of sizes, by their names; that of the empty
+        terms: the coefficient of each product of sizes, by their names. The empty
             product is the constant.
     """
 
@@ -25,7 +25,7 @@ class Extent:
         self.terms: dict[Product, int] = {p: k for p, k in terms.items() if k}
 
     def at(self, sizes: Sizes) -> int:
-        """Its value for these sizes."""
+        """Return its value for these sizes."""
         return sum(
             factor * math.prod(sizes[name] for name in product)
             for product, factor in self.terms.items()
@@ -35,7 +35,7 @@ class Extent:
         return Extent({**self.terms, (): self.terms.get((), 0) + number})
 
     def without(self, other: Extent) -> int | None:
-        """What is left if another one is taken away; None if that is no number."""
+        """Return the difference to another extent, or None if it is not constant."""
         products = {*self.terms, *other.terms} - {()}
         if any(self.terms.get(p) != other.terms.get(p) for p in products):
             return None
@@ -55,13 +55,13 @@ Length: TypeAlias = int | Extent
 
 
 def samples_of(names: Sequence[str], spread: int = 0) -> list[dict[str, int]]:
-    """Sizes to trace at: some, others for one name after the other, and for all.
+    """Return sizes to trace at: base sizes, then one varied at a time, then all.
 
-    What is found from all but the last must hold for those, too.
+    A fit to all but the last must also match the last.
 
     Args:
-        names: of the free sizes.
-        spread: 0 for small sizes, 1 for larger ones, 2 for those of images.
+        names: the names of the free sizes.
+        spread: 0 for small sizes, 1 for larger ones, 2 for image sizes.
     """
     if not names:
         return [{}]
@@ -73,7 +73,7 @@ def samples_of(names: Sequence[str], spread: int = 0) -> list[dict[str, int]]:
 
 
 def fit(values: Sequence[int], samples: Sequence[Sizes]) -> Length | None:
-    """What depends on the sizes as these values do; None if nothing known does."""
+    """Return a function of the sizes with these values, or None without a fit."""
     if all(value == values[0] for value in values):
         return values[0]
     for guess in (_sum, _product):
@@ -86,7 +86,7 @@ def fit(values: Sequence[int], samples: Sequence[Sizes]) -> Length | None:
 
 
 def _sum(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
-    """A constant and a multiple of each size."""
+    """Fit a constant and a multiple of each size."""
     terms: dict[Product, int] = {}
     for i, name in enumerate(samples[0], start=1):
         slope = Fraction(values[i] - values[0], samples[i][name] - samples[0][name])
@@ -98,7 +98,7 @@ def _sum(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
 
 
 def _product(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
-    """A multiple of the product of some of the sizes."""
+    """Fit a multiple of the product of some sizes."""
     base = samples[0]
     names = tuple(
         name for i, name in enumerate(base, start=1) if values[i] != values[0]
@@ -108,5 +108,5 @@ def _product(values: Sequence[int], samples: Sequence[Sizes]) -> Extent | None:
 
 
 def fit_all(shapes: Sequence[Sequence[int]], samples: Sequence[Sizes]) -> Any:
-    """A tuple of lengths from one of integers for each sample; None where none fits."""
+    """Fit a tuple of extents from the integers of each sample; None without a fit."""
     return tuple(fit(column, samples) for column in zip(*shapes, strict=True))

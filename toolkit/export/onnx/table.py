@@ -1,9 +1,8 @@
-"""What each primitive is in ONNX: a row each, or the reason why there is none.
+"""Table of ONNX translation rules, or reasons why a primitive is unsupported.
 
-A row is a function of the writer and the node, `row(write, node)`, which returns the
-name of each result. Rows of elementwise primitives get the names of their inputs, too,
-in the layout that the writer has chosen. What has neither row nor reason is a composite
-of others.
+A rule is a function `row(write, node)` that returns the name of each result. Rules of
+elementwise primitives also receive the names of their inputs, in the layout that the
+writer selects. A primitive without rule or reason is decomposed as a composite.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Row: TypeAlias = Callable[..., Any]
 _F = TypeVar("_F", bound=Row)
 
 ROWS: dict[str, Row] = {}
-# Those of elementwise primitives: `row(write, node, *names)`.
+# Rules of elementwise primitives: `row(write, node, *names)`.
 ELEMENTWISE: dict[str, Row] = {}
 
 _LINEAR_ALGEBRA = "ONNX has no operator for this decomposition"
@@ -23,7 +22,7 @@ _GRADIENT = "it is the gradient of another operation, which no inference compute
 _COMPLEX = "ONNX has no arithmetic of complex numbers"
 _DISTRIBUTED = "it exchanges data with other processes"
 
-# Name -> why there is no row.
+# Name -> the reason why it is unsupported.
 REFUSED: dict[str, str] = {
     **dict.fromkeys(("cholesky", "eig", "eigh", "lu", "qr", "svd"), _LINEAR_ALGEBRA),
     **dict.fromkeys(("solve", "slogdet"), "ONNX has no operator that solves systems"),
@@ -35,7 +34,7 @@ REFUSED: dict[str, str] = {
 
 
 def row(*names: str) -> Callable[[_F], _F]:
-    """Enter a function as the row of primitives."""
+    """Register a function as the rule of primitives."""
 
     def enter(function: _F) -> _F:
         for name in names:
@@ -46,7 +45,7 @@ def row(*names: str) -> Callable[[_F], _F]:
 
 
 def elementwise(*names: str) -> Callable[[_F], _F]:
-    """Enter a function as the row of elementwise primitives."""
+    """Register a function as the rule of elementwise primitives."""
 
     def enter(function: _F) -> _F:
         for name in names:
@@ -57,7 +56,7 @@ def elementwise(*names: str) -> Callable[[_F], _F]:
 
 
 def direct(operators: Mapping[str, str]) -> None:
-    """Enter elementwise primitives that are one operator each."""
+    """Register elementwise primitives with one ONNX operator each."""
     for name, operator in operators.items():
         ELEMENTWISE[name] = _one(operator)
 
@@ -67,5 +66,5 @@ def _one(operator: str) -> Row:
 
 
 def has_row(name: str) -> bool:
-    """Whether a primitive is written as it is."""
+    """Return whether a primitive has a rule."""
     return name in ROWS or name in ELEMENTWISE

@@ -1,4 +1,4 @@
-"""What windows of convolutions and pooling are padded with, at all sizes."""
+"""Padding of convolution and pooling windows, for all sizes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _WINDOWED = (*_POOLS, "conv", "conv_integer")
 
 
 def padding(family: Family, node: Node) -> Any:
-    """The pairs of what windows are padded with; None: "same", by the extents.
+    """Return (before, after) padding pairs; None means "same", computed at runtime.
 
     Raises:
-        UnsupportedError: it depends on free extents in a way that cannot be written.
+        UnsupportedError: the padding has an unsupported dependence on free extents.
     """
     given = family.each(node, lambda twin: twin.attrs["padding"])
     is_free = any(_free_axes(family, node)) and "spatial" not in node.attrs
     if all(pairs == given[0] for pairs in given) and not _is_unsure(family, node):
-        return given[0]  # some runtimes refuse "same" beside dilations
+        return given[0]  # some runtimes reject "same" with dilations
     if not is_free or given != family.each(node, _same):
         return family.same(node, lambda twin: twin.attrs["padding"], "padding")
     strides, reaches = node.attrs["strides"], _reaches(node)
     gaps = any(k < stride for k, stride in zip(reaches, strides, strict=True))
     if node.op.name not in _POOLS or not gaps:
         return None
-    # For "same", ONNX Runtime pads such pools by less than nothing, and fails.
+    # For "same", ONNX Runtime computes a negative padding for such pools, and fails.
     pairs = zip(_free_axes(family, node), reaches, strides, given[0], strict=True)
     found = tuple(_at_all_sizes(*axis) for axis in pairs)
     if None in found:
@@ -41,10 +41,10 @@ def padding(family: Family, node: Node) -> Any:
 
 
 def check_windows(family: Family) -> None:
-    """Raise where the sizes do not tell whether windows are padded at others.
+    """Raise an error if the padding at other sizes is ambiguous.
 
     Raises:
-        Misfit: padding "same" pads nothing at any of them.
+        Misfit: padding "same" adds no padding at any of the sizes.
     """
     for node in family.graph.walk():
         if node.op.name in _WINDOWED and _is_unsure(family, node):
@@ -52,20 +52,20 @@ def check_windows(family: Family) -> None:
 
 
 def as_attributes(pads: Any) -> dict[str, Any]:
-    """Pairs of paddings as attributes of an operator; None: "same"."""
+    """Return padding pairs as operator attributes; None means "same"."""
     if pads is None:
         return {"auto_pad": "SAME_UPPER"}
     return {"pads": [low for low, _ in pads] + [high for _, high in pads]}
 
 
 def _free_axes(family: Family, node: Node) -> list[bool]:
-    """Whether each of the windows' axes has a free extent."""
+    """Return whether each window axis has a free extent."""
     shape = family.shape(node.inputs[0])[1:-1]
     return [not isinstance(n, int) for n in shape]
 
 
 def _is_unsure(family: Family, node: Node) -> bool:
-    """Whether nothing is padded, be it "same" or "valid", and that may be by chance."""
+    """Return whether "same" and "valid" agree on no padding, possibly by chance."""
     if "spatial" in node.attrs:
         return False
     pairs = zip(_free_axes(family, node), _reaches(node), strict=True)
@@ -83,14 +83,14 @@ def _window(node: Node) -> Sequence[int]:
 
 
 def _reaches(node: Node) -> list[int]:
-    """How many elements each window is long, with those that it leaves out."""
+    """Return the extent of each window, with dilation gaps."""
     window = _window(node)
     dilation = node.attrs.get("dilation", [1] * len(window))
     return [(k - 1) * step + 1 for k, step in zip(window, dilation, strict=True)]
 
 
 def _same(node: Node) -> Any:
-    """What "same" pads with."""
+    """Return the padding of "same"."""
     window, extents = _window(node), node.inputs[0].spec.shape[1:-1]
     dilation = node.attrs.get("dilation", (1,) * len(window))
     sizes = tuple(window), node.attrs["strides"], dilation
@@ -98,7 +98,7 @@ def _same(node: Node) -> Any:
 
 
 def _at_all_sizes(is_free: bool, reach: int, stride: int, pair: Any) -> Any:
-    """What pads an axis right at all sizes; None if nothing does."""
+    """Return the padding of an axis that is valid at all sizes, or None."""
     if stride == 1 or not is_free:
         return pair
     return (0, reach - 1) if reach <= 2 else None

@@ -1,8 +1,8 @@
-"""Writes nodes: gives names, finds inputs, chooses layouts.
+"""Writer of ONNX nodes: names, inputs and layouts.
 
-Images are channels last here, and channels first in ONNX. So a value may exist in one
-layout or in both, each with a name; a Transpose is written where a layout is asked for
-that is not there yet.
+Images are channels last in this package, and channels first in ONNX. A value can exist
+in one layout or both, each with a name. If the requested layout does not exist, the
+writer adds a Transpose.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ INT64 = np.iinfo(np.int64)
 
 
 class Writer:
-    """Writes the nodes of one graph.
+    """Writer of the nodes of one graph.
 
     Args:
         family: the graphs of a model.
-        opset: the version of ONNX's operators.
-        outer: the writer of the graph around a body, or None.
+        opset: the operator set version.
+        outer: the writer of the enclosing graph, or None.
 
     Attributes:
-        family, opset: as given.
-        nodes: what is written so far.
-        last: the name of each value in the layout that it has here.
+        family, opset: the arguments.
+        nodes: the nodes written so far.
+        last: the name of each value in its original layout.
         first: the name of each value with its channels moved to axis 1.
-        scaled: values that are another one times and plus constants (`convolution`).
-        normalized: values that are another one normalized (`patterns`).
-        limited: values that are another one limited to an interval (`patterns`).
-        origin: the path of the layer whose nodes are written.
-        uses: how often each value is read.
-        pooled: values of which maxima over windows are taken.
-        producers: the node that makes each value.
-        samples: the data, at each of the sizes, of constants that depend on them.
-        labels: names that constants have, such as paths of Variables.
+        scaled: values that are another value times and plus constants (`convolution`).
+        normalized: values that are another value normalized (`patterns`).
+        limited: values that are another value clipped to an interval (`patterns`).
+        origin: the path of the layer of the current nodes.
+        uses: the number of uses of each value.
+        pooled: the inputs of max pooling.
+        producers: the producer of each value.
+        samples: the data of size-dependent constants at each size.
+        labels: names for constants, such as paths of Variables.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Writer:
         )
         self.samples: dict[Value, Any] = {} if outer is None else outer.samples
         self.labels: dict[Value, str] = {} if outer is None else outer.labels
-        # The writer of the outermost graph, where sizes are computed.
+        # The writer of the outermost graph, which computes sizes.
         self._root: Writer = self if outer is None else outer._root
         self._prelude: list[Operation] = []
         self._sizes: dict[Any, str] = {}
@@ -82,13 +82,13 @@ class Writer:
     # --- nodes ------------------------------------------------------------------------
 
     def node(self, operator: str, inputs: Sequence[str], **attrs: Any) -> str:
-        """Write a node with one result; its name."""
+        """Write a node with one result; return its name."""
         return self.several(operator, inputs, 1, **attrs)[0]
 
     def several(
         self, operator: str, inputs: Sequence[str], count: int, **attrs: Any
     ) -> list[str]:
-        """Write a node with several results; their names."""
+        """Write a node with several results; return their names."""
         path = f"{self.origin}/{operator}" if self.origin else operator
         name = self.names(path)
         outputs = [name] + [f"{name}:{i}" for i in range(1, count)]
@@ -125,18 +125,18 @@ class Writer:
         raise self.refused(node, REFUSED.get(name, "it has no form in ONNX"))
 
     def refused(self, node: Node, reason: str) -> UnsupportedError:
-        """What to raise where a node cannot be written."""
+        """Return the error for a node that cannot be written."""
         return UnsupportedError(f"{self.family.label}: {where_is(node)}: {reason}")
 
     def body(self, graph: Graph, inputs: dict[Value, str]) -> Writer:
-        """A writer of a graph inside of a node, whose inputs have these names."""
+        """Return a writer for a subgraph of a node, with these input names."""
         inner = Writer(self.family, self.opset, self)
         inner.last.update(inputs)
         inner.graph(graph)
         return inner
 
     def results(self, values: Sequence[Value]) -> list[str]:
-        """Names of results of a graph: each made by a node in it, no two the same."""
+        """Return unique names of a graph's results, each computed by a node in it."""
         names = [self(value) for value in values]
         left = {output for node in self.nodes for output in node.outputs}
         for i, name in enumerate(names):
@@ -146,7 +146,7 @@ class Writer:
         return names
 
     def result_of(self, inner: Writer, value: Value) -> str:
-        """Take over what a writer of a body has written; the name of a result."""
+        """Merge the nodes of a nested writer; return the name of a result."""
         name = inner(value)
         self.nodes += inner.nodes
         return name
@@ -154,7 +154,7 @@ class Writer:
     # --- values -----------------------------------------------------------------------
 
     def __call__(self, value: Any) -> str:
-        """The name of a value in the layout that it has here."""
+        """Return the name of a value in its original layout."""
         if value not in self.last:
             if value in self.first:
                 self.last[value] = self.to_last(self.first[value], value)
@@ -165,7 +165,7 @@ class Writer:
         return self.last[value]
 
     def channels_first(self, value: Any) -> str:
-        """The name of a value with its channels moved to axis 1."""
+        """Return the name of a value with its channels moved to axis 1."""
         if value not in self.first:
             rank = value.spec.ndim
             if value.constant is not None and not self.is_grown(value):
@@ -179,7 +179,7 @@ class Writer:
         return self.first[value]
 
     def to_last(self, name: str, value: Any) -> str:
-        """The name in the usual layout of what is channels first."""
+        """Convert a channels-first tensor to the original layout; return its name."""
         rank = value.spec.ndim
         return self._moved(name, value, [0, *range(2, rank), 1])
 
@@ -193,54 +193,54 @@ class Writer:
         return self.node("Transpose", [name], perm=order)
 
     def only_first(self, value: Value) -> bool:
-        """Whether a value exists with its channels first and not otherwise."""
+        """Return whether a value exists only channels first."""
         return value in self.first and value not in self.last
 
     def is_grown(self, value: Any) -> bool:
-        """Whether a constant depends on free sizes."""
+        """Return whether a constant depends on free sizes."""
         return isinstance(self.family.constant(value), Grown)
 
     def array(self, value: Any) -> Any:
-        """The data of a constant that is the same for all sizes; else None."""
+        """Return the data of a constant that is equal for all sizes, or None."""
         if value.constant is None:
             return None
         found = self.family.recipe(value)
         return None if isinstance(found, Grown) else found
 
     def number(self, value: Any) -> float | None:
-        """The number that a constant is, if it is one number."""
+        """Return the value of a scalar constant, or None."""
         array = self.array(value)
         return (
             None if array is None or array.size != 1 else float(array.reshape(())[()])
         )
 
     def is_alone(self, value: Value) -> bool:
-        """Whether one node alone reads a value."""
+        """Return whether exactly one node reads a value."""
         return self.uses[value] == 1
 
     # --- constants and sizes ----------------------------------------------------------
 
     def label(self, value: Any, name: str) -> str:
-        """What to call something that is made from a constant."""
+        """Return a name for an object derived from a constant."""
         return self.labels.get(value, f"{self.origin}/{name}" if self.origin else name)
 
     def constant_of(self, value: Any) -> str:
-        """The name of a constant's data."""
+        """Return the name of a constant's data."""
         found = self.family.constant(value)
         if isinstance(found, Grown):
             return self.grown(found)
         return self.constants.add(found, self.labels.get(value, ""))
 
     def scalar(self, number: Any, dtype: str) -> str:
-        """The name of a number as a constant without axes."""
+        """Return the name of a scalar constant."""
         return self.constants.add(np.array(number, dtypes.numpy_dtype(dtype)))
 
     def ints(self, numbers: Sequence[int]) -> str:
-        """The name of a constant int64[n]."""
+        """Return the name of an int64[n] constant."""
         return self.constants.add(np.array(numbers, np.int64))
 
     def grown(self, recipe: Grown) -> str:
-        """The name of what depends on sizes as a recipe says."""
+        """Return the name of a size-dependent value from its recipe."""
         name = self.constants.add(recipe.start)
         dtype = dtypes.NAMES[recipe.start.dtype]
         for size, slope in recipe.slopes.items():
@@ -258,7 +258,7 @@ class Writer:
         return self.node("Expand", [name, self.lengths(recipe.shape)])
 
     def size(self, length: Length) -> str:
-        """The name of an int64[1] with a length."""
+        """Return the name of an int64[1] with an extent."""
         if isinstance(length, int):
             return self.ints([length])
         root = self._root
@@ -282,7 +282,7 @@ class Writer:
         return total or self.ints([0])
 
     def name_size(self, size: str, source: str, axis: int) -> None:
-        """Say which input's extent a free size is."""
+        """Record the input axis that defines a free size."""
         nodes, self.nodes = self.nodes, self._prelude
         self._sizes[size] = self.node("Shape", [source], start=axis, end=axis + 1)
         self._sizes[Extent({(size,): 1})] = self._sizes[size]
@@ -290,11 +290,11 @@ class Writer:
 
     @property
     def all_nodes(self) -> list[Operation]:
-        """The nodes that compute sizes, then all others."""
+        """Return the nodes that compute sizes, then all other nodes."""
         return [*self._prelude, *self.nodes]
 
     def lengths(self, shape: Sequence[Length | str | None]) -> str:
-        """The name of an int64[n] with these lengths, or what names stand for."""
+        """Return the name of an int64[n] with these extents or named sizes."""
         if all(isinstance(n, int) for n in shape):
             return self.ints([n for n in shape if isinstance(n, int)])
         parts: list[str] = []
@@ -310,16 +310,16 @@ class Writer:
         return self.node("Concat", parts, axis=0) if len(parts) > 1 else parts[0]
 
     def known_shape(self, value: Value, node: Node) -> tuple[Length, ...]:
-        """The shape of a value, all of whose extents must be known."""
+        """Return the shape of a value; all extents must be known."""
         shape = self.family.shape(value)
         if any(n is None for n in shape):
             raise self.family.not_affine(node, f"shape {value.spec.shape}")
         return shape  # type: ignore[return-value]
 
     def reshaped(self, name: str, shape: Sequence[Length | None]) -> str:
-        """A tensor in another shape, of which one extent may be unknown.
+        """Return a reshaped tensor; one extent can be unknown.
 
-        Beside -1, for what is left, 0 means the extent that the tensor has there.
+        -1 infers the extent. 0 copies the extent of the tensor at that axis.
         """
         free = [i for i, n in enumerate(shape) if not isinstance(n, int)]
         if len(free) == 1 and 0 not in shape and -1 not in shape:
@@ -329,15 +329,15 @@ class Writer:
         return self.node("Reshape", [name, target], allowzero=1 if is_empty else None)
 
     def cast(self, name: str, dtype: str) -> str:
-        """A tensor in another dtype."""
+        """Return a tensor cast to another dtype."""
         return self.node("Cast", [name], to=dtype)
 
-    # --- what several rows need -------------------------------------------------------
+    # --- helpers of several rules -----------------------------------------------------
 
     def reduce(
         self, operator: str, name: str, axes: Sequence[int], keepdims: bool
     ) -> str:
-        """A reduction over axes, which are an attribute or an input by the opset."""
+        """Write a reduction; axes are an attribute or an input, by opset."""
         if not axes:
             return self.node("Identity", [name])
         keep = int(keepdims)
@@ -361,7 +361,7 @@ class Writer:
     # --- elementwise ------------------------------------------------------------------
 
     def _elementwise(self, node: Node) -> Any:
-        """Write an elementwise node, channels first if an input exists so alone."""
+        """Write an elementwise node, channels first if an input exists only so."""
         rank = node.outputs[0].spec.ndim
         if rank in IMAGE_RANKS and any(map(self.only_first, node.inputs)):
             names = [self._aligned(x, rank, node) for x in node.inputs]
@@ -370,7 +370,7 @@ class Writer:
         return ELEMENTWISE[node.op.name](self, node, *map(self, node.inputs))
 
     def _aligned(self, x: Any, rank: int, node: Node) -> str:
-        """An operand for broadcasting against what is channels first."""
+        """Reshape an operand for broadcasting with channels-first tensors."""
         shape = x.spec.shape
         array = self.array(x)
         if x.spec.size == 1 and array is not None:
@@ -391,13 +391,13 @@ class Writer:
 def as_body(
     writer: Writer, inputs: Any, outputs: Sequence[Any], first: Sequence[Any] = ()
 ) -> Body:
-    """What a writer of a body has written, as the body of a node.
+    """Return the body of a node from its writer.
 
     Args:
-        writer: after its graph.
+        writer: the writer, after its graph.
         inputs: (name, dtype, rank) of each.
         outputs: the values that it returns.
-        first: results before these: (name, dtype, rank).
+        first: additional first results: (name, dtype, rank).
     """
     names = writer.results(outputs)
     results = [

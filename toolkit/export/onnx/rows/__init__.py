@@ -1,4 +1,4 @@
-"""The rows of all primitives, entered into the table by importing them."""
+"""Translation rules of all primitives, registered by import."""
 
 from toolkit.export.onnx.rows import (
     composites as composites,

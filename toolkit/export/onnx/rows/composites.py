@@ -1,4 +1,4 @@
-"""Composites that ONNX has an operator for."""
+"""Composites with a corresponding ONNX operator."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _one_operator(
 
 
 def _added(write: Writer, node: Node, named: dict[str, Any]) -> str:
-    """What is added to the logits: the bias, and a large negative number."""
+    """Return the additive term of the logits: the bias and the mask."""
     bias = named.get("bias")
     name = "" if bias is None else write(bias)
     if "mask" in named:
@@ -91,7 +91,7 @@ def _added(write: Writer, node: Node, named: dict[str, Any]) -> str:
 def _repeated(
     write: Writer, name: str, x: Any, node: Node, heads: int, turned: bool
 ) -> str:
-    """Each head of keys or values as often as queries use it."""
+    """Repeat each key or value head to the number of query heads."""
     own = x.spec.shape[2]
     if own == heads:
         return name
@@ -122,7 +122,7 @@ def _composed(
 
 
 def _earlier(write: Writer, node: Node) -> str:
-    """Whether a source is not after a target: (targets, sources)."""
+    """Return the causal mask: (targets, sources), True for sources up to the target."""
     targets = write.known_shape(node.inputs[0], node)[1]
     sources = write.known_shape(node.inputs[1], node)[1]
     if isinstance(targets, int) and isinstance(sources, int):

@@ -1,4 +1,4 @@
-"""Products, convolutions, pooling and Fourier transforms in ONNX."""
+"""ONNX rules of products, convolutions, pooling and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _sum_pool(write: Writer, node: Node) -> tuple[()]:
 def _dft(write: Writer, node: Node) -> list[str]:
     real, imag = (write(x) for x in node.inputs)
     axis, inverse = node.attrs["axis"], node.attrs["inverse"]
-    if inverse:  # without 1 / n it is the transform with both parts exchanged
+    if inverse:  # the inverse is the transform with swapped parts, without 1 / n
         real, imag = imag, real
     real, imag = _spectrum(write, [real, imag], axis)
     return [imag, real] if inverse else [real, imag]
@@ -98,7 +98,7 @@ def _irdft(write: Writer, node: Node) -> list[str]:
 def _spectrum(
     write: Writer, parts: list[str], axis: int, length: int | None = None, **attrs: int
 ) -> list[str]:
-    """The parts of a transform of one or two parts, filled up to a length."""
+    """Return the transform of one or two parts, padded to a length."""
     last = write.ints([-1])
     parts = [write.node("Unsqueeze", [x, last]) for x in parts]
     whole = write.node("Concat", parts, axis=-1) if len(parts) > 1 else parts[0]

@@ -1,4 +1,4 @@
-"""Loops and branches in ONNX."""
+"""ONNX rules of loops and branches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.ir import Graph, Node, Value
 
 
 def _named(write: Writer, values: Sequence[Value], what: str) -> dict[Value, str]:
-    """Names for the inputs of a body."""
+    """Return names for the inputs of a body."""
     return {value: write.names(f"{what}_{i}") for i, value in enumerate(values)}
 
 
@@ -24,7 +24,7 @@ def _typed(names: dict[Value, str]) -> list[tuple[str, str, int]]:
 def _outer(
     write: Writer, graph: Graph, first: int, inputs: Sequence[Value]
 ) -> dict[Value, str]:
-    """The names outside of what is the same in every step."""
+    """Map loop-invariant values to their names in the outer graph."""
     pairs = zip(graph.inputs[first:], inputs[first:], strict=True)
     return {inner: write(outer) for inner, outer in pairs}
 
@@ -37,9 +37,9 @@ def _scan(write: Writer, node: Node) -> list[str]:
     inputs = [write(x) for x in node.inputs[:first]]
     names = _named(write, body.inputs[:first], "scan")
     given = _typed(names)
-    if attrs["reverse"]:  # few runtimes run a Scan backwards
+    if attrs["reverse"]:  # few runtimes support a reverse Scan
         inputs[carry:] = [flipped(write, name) for name in inputs[carry:]]
-    if not count:  # a Scan has something to go along
+    if not count:  # a Scan needs a sequence input
         bounds = [write.scalar(0, "int64"), "", write.scalar(1, "int64")]
         bounds[1] = write.node("Squeeze", [write.size(attrs["length"])])
         inputs.append(write.node("Range", bounds))
@@ -85,7 +85,7 @@ def _while_loop(write: Writer, node: Node) -> list[str]:
     given += _typed(names)
     names |= _outer(write, body, carry, node.inputs)
     inner = write.body(body, names)
-    # The condition for the next step reads what this one has computed.
+    # The condition of the next step reads the results of this step.
     after = dict(zip(condition.inputs, map(inner, body.outputs), strict=False))
     after |= _outer(write, condition, carry, node.inputs)
     tested = inner.body(condition, after)

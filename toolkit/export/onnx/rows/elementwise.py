@@ -1,4 +1,4 @@
-"""Elementwise primitives in ONNX."""
+"""ONNX rules of elementwise primitives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolkit.export.onnx.table import ELEMENTWISE, Row, direct, elementwise
 from toolkit.export.onnx.writer import Writer
 from toolkit.ir import Node
 
-# Runtimes have few operators for narrow and unsigned integers: what to compute in.
+# Computation dtypes: runtimes have few operators for narrow and unsigned integers.
 WIDE = {
     **dict.fromkeys(("bool", "int8", "uint8", "int16", "uint16"), "int32"),
     **dict.fromkeys(("uint32", "uint64"), "int64"),
@@ -57,7 +57,7 @@ _WIDENED = (
 
 
 def widened(function: Row) -> Row:
-    """The row that computes in a dtype that runtimes have operators for."""
+    """Return a rule that computes in a dtype that runtimes support."""
 
     def row(write: Writer, node: Node, *names: str) -> str:
         dtype, result = node.inputs[-1].spec.dtype, node.outputs[0].spec.dtype
@@ -75,7 +75,7 @@ def _is_float(node: Node) -> bool:
 
 
 def _number(write: Writer, node: Node, number: float) -> str:
-    """A number in the dtype that a node computes in."""
+    """Return a number in the computation dtype of a node."""
     dtype = node.inputs[-1].spec.dtype
     return write.scalar(number, WIDE.get(dtype, dtype))
 
@@ -131,12 +131,12 @@ def _expm1(write: Writer, node: Node, x: str) -> str:
 
 @elementwise("log1p")
 def _log1p(write: Writer, node: Node, x: str) -> str:
-    # log(u) * x / (u - 1) for u = 1 + x as it is rounded: its error cancels.
+    # log(u) * x / (u - 1) for the rounded u = 1 + x: the errors cancel.
     one = _number(write, node, 1)
     u = write.node("Add", [x, one])
     ratio = write.node("Div", [x, write.node("Sub", [u, one])])
     log = write.node("Log", [u])
-    # Of what 1 adds nothing to, infinity among it, there is nothing to mend.
+    # If u = 1, or u is infinite, no correction is necessary.
     exact = write.node("Mul", [log, ratio])
     exact = _where(write, write.node("Equal", [u, x]), log, exact)
     return _where(write, write.node("Equal", [u, one]), x, exact)
@@ -156,7 +156,7 @@ _ERFINV_FAR = (
 
 @elementwise("erfinv")
 def _erfinv(write: Writer, node: Node, x: str) -> str:
-    """Polynomials for float32, and for float64 steps of Newton's method from there."""
+    """Write polynomials for float32, and additional Newton steps for float64."""
 
     def number(value: float) -> str:
         return _number(write, node, value)
@@ -215,7 +215,7 @@ def _not_equal(write: Writer, node: Node, a: str, b: str) -> str:
 
 
 def _divisor(write: Writer, node: Node, b: str) -> str:
-    """An integer to divide by; 1 where it is 0, which some runtimes die of."""
+    """Return an integer divisor with 1 for 0, because some runtimes crash on 0."""
     array = write.array(node.inputs[1])
     if array is not None and array.all():
         return b
@@ -224,7 +224,7 @@ def _divisor(write: Writer, node: Node, b: str) -> str:
 
 
 def _zero_by_zero(write: Writer, node: Node, b: str, y: str) -> str:
-    """What is divided by an integer; 0 where that is 0."""
+    """Return an integer quotient, with 0 for division by zero."""
     array = write.array(node.inputs[1])
     if array is not None and array.all():
         return y
@@ -235,7 +235,7 @@ def _zero_by_zero(write: Writer, node: Node, b: str, y: str) -> str:
 @elementwise("floor_divide")
 def _floor_divide(write: Writer, node: Node, a: str, b: str) -> str:
     if _is_float(node):
-        # As NumPy: the rest is exact, so what it leaves is divided exactly, too.
+        # As in NumPy: the remainder is exact, so the difference is divided exactly.
         rest, other = _float_rest(write, node, a, b)
         whole = write.node("Div", [write.node("Sub", [a, rest]), b])
         whole = write.node("Round", [whole])
@@ -245,7 +245,7 @@ def _floor_divide(write: Writer, node: Node, a: str, b: str) -> str:
         return _where(write, by_zero, write.node("Div", [a, b]), quotient)
     divisor = _divisor(write, node, b)
     quotient = write.node("Div", [a, divisor])
-    # Integers are divided towards zero: one less where that is up.
+    # ONNX truncates integer division: subtract one where this rounds up.
     rest = write.node("Sub", [a, write.node("Mul", [quotient, divisor])])
     zero = _number(write, node, 0)
     negative = [write.node("Less", [x, zero]) for x in (a, divisor)]
@@ -265,7 +265,7 @@ def _remainder(write: Writer, node: Node, a: str, b: str) -> str:
 
 
 def _float_rest(write: Writer, node: Node, a: str, b: str) -> tuple[str, str]:
-    """The rest with the sign of a, and whether its sign is not that of b."""
+    """Return the remainder with the sign of a, and whether its sign differs from b."""
     zero = _number(write, node, 0)
     rest = write.node("Mod", [a, b], fmod=1)
     signs = [write.node("Less", [x, zero]) for x in (rest, b)]
@@ -281,26 +281,26 @@ def _power(write: Writer, node: Node, a: str, b: str) -> str:
 @elementwise("arctan2")
 def _arctan2(write: Writer, node: Node, y: str, x: str) -> str:
     zero, one, pi = (_number(write, node, n) for n in (0, 1, math.pi))
-    # Minus zero is below zero, too: its inverse is.
+    # The sign of the inverse detects minus zero.
     inverses = [write.node("Div", [one, v]) for v in (y, x)]
     below, left = (
         write.node("Or", [write.node("Less", [v, zero]) for v in pair])
         for pair in zip((y, x), inverses, strict=True)
     )
-    # Beside infinity, what is finite is 0, and infinity is 1.
+    # If one operand is infinite, finite values count as 0, and infinity as 1.
     odd = [write.node("IsInf", [v]) for v in (y, x)]
     beside = write.node("Or", odd)
     sides = []
     for v, is_odd in zip((y, x), odd, strict=True):
         size = write.node("Abs", [v])
-        none = write.node("Mul", [size, zero])  # NaN stays
+        none = write.node("Mul", [size, zero])  # NaN stays NaN
         sides.append(_where(write, beside, _where(write, is_odd, one, none), size))
     height, width = sides
     flat = write.node("And", [write.node("Equal", [v, zero]) for v in (height, width)])
     width = _where(write, flat, one, width)
     angle = write.node("Atan", [write.node("Div", [height, width])])
     angle = _where(write, left, write.node("Sub", [pi, angle]), angle)
-    # A product, for Where takes the sign of zeros away in ONNX Runtime.
+    # Use a product, because Where loses the sign of zeros in ONNX Runtime.
     sign = _where(write, below, _number(write, node, -1), one)
     return write.node("Mul", [angle, sign])
 

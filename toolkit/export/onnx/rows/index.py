@@ -1,4 +1,4 @@
-"""Reading and writing at computed positions, and random numbers, in ONNX."""
+"""ONNX rules of gather, scatter, slices and random numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _scatter(write: Writer, node: Node) -> str:
 
 
 def _start(write: Writer, name: str, n: Length | None, size: Length, node: Node) -> str:
-    """Where a box begins along an axis, an int64[1], moved so that it fits."""
+    """Return the start of a box along an axis as int64[1], clamped to fit."""
     if n is None:
         raise write.family.not_affine(node, "an extent")
     name = write.cast(write.reshaped(name, [1]), "int64")
@@ -106,7 +106,7 @@ def _dynamic_update_slice(write: Writer, node: Node) -> str:
 def _put(
     write: Writer, x: str, update: str, boxes: Sequence[tuple[int, str, Length]]
 ) -> str:
-    """`x` with a box replaced: what is before, inside and behind along an axis."""
+    """Replace a box of `x`: concatenate the parts before, inside and after it."""
     if not boxes:
         return update
     (axis, begin, size), *rest = boxes

@@ -1,4 +1,4 @@
-"""Recurrent cells along a sequence: one node each in ONNX, where that has them."""
+"""Recurrent cells along a sequence, as single ONNX nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from toolkit.ir import Node
 Array = Any
 
 _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "rnn": "RNN"}
-# Where ONNX has each gate: input, forget, candidate, output are input, output, forget,
-# candidate there.
+# Gate order of ONNX: (input, forget, candidate, output) becomes (input, output, forget,
+# candidate).
 _ORDERS = {"lstm": (0, 3, 1, 2), "gru": (0, 1, 2), "rnn": (0,)}
 _ACTIVATIONS = {
     "tanh": "Tanh",
@@ -26,13 +26,13 @@ _ACTIVATIONS = {
     "hard_sigmoid": "HardSigmoid",
     "linear": "Affine",
 }
-# alpha and beta of those that have some.
+# alpha and beta of parametric activations.
 _PARAMETERS = {"hard_sigmoid": (1 / 6, 0.5), "linear": (1.0, 0.0)}
 
 
 @record
 class _Parts:
-    """What a recurrent node reads: inputs of all steps, and weights as they are here.
+    """Inputs of a recurrent node: data of all steps, and weights in Keras order.
 
     Attributes:
         x: (steps, batch, features).
@@ -50,14 +50,14 @@ class _Parts:
 @row("lstm", "gru", "rnn")
 def _recurrent(write: Writer, node: Node) -> Any:
     parts = None if dict(node.attrs["facts"])["masked"] else _parts(write, node)
-    if parts is None:  # a loop of its cell says the same
+    if parts is None:  # fall back to a loop over the cell
         return ROWS["scan"](write, node)
     name, carry = node.op.name, node.attrs["carry"]
     units, dtype = parts.recurrent.shape[0], node.outputs[0].spec.dtype
     order = _ORDERS[name]
 
     def arranged(array: Array) -> Array:
-        """The gates in the order of ONNX, along the first axis, of one direction."""
+        """Reorder the gates of one direction along the first axis, as ONNX expects."""
         gates = np.split(array, len(order), axis=-1)
         joined = np.concatenate([gates[i] for i in order], axis=-1)
         return np.ascontiguousarray(joined.T[None].astype(dtype))
@@ -107,10 +107,10 @@ def _attrs(node: Node) -> dict[str, Any]:
 
 
 def _parts(write: Writer, node: Node) -> _Parts | None:
-    """The weights of a node, if all are constants and the inputs a product by some."""
+    """Return the weights, if they are constant and the input is a projection."""
     carry, count = node.attrs["carry"], node.attrs["xs"]
     states = {"lstm": 2, "gru": 1, "rnn": 1}[node.op.name]
-    # A result for each step is that of the state, or there is none.
+    # Only the state can be an output at each step.
     if count != 1 or carry != states or len(node.outputs) > carry + 1:
         return None
     weights = [write.array(x) for x in node.inputs[carry + count :]]
@@ -124,7 +124,7 @@ def _parts(write: Writer, node: Node) -> _Parts | None:
     if recurrent.shape != (width // gates, width) or len(rest) > 1:
         return None
     second = np.zeros(width, kernel.dtype)
-    if rest:  # both biases, of which the second one is added to the state's part
+    if rest:  # the second bias applies to the state's part
         if rest[0].shape != (2, width):
             return None
         second = rest[0][1]
@@ -132,7 +132,7 @@ def _parts(write: Writer, node: Node) -> _Parts | None:
 
 
 def _projection(write: Writer, value: Any) -> tuple[Any, Array, Array] | None:
-    """x, kernel and bias if a value is `x @ kernel + bias`."""
+    """Return x, kernel and bias if a value is `x @ kernel + bias`."""
     bias = None
     node = write.producers.get(value)
     if node is not None and node.op.name == "add":
@@ -153,7 +153,7 @@ def _projection(write: Writer, value: Any) -> tuple[Any, Array, Array] | None:
 
 
 def _start(write: Writer, value: Any) -> str:
-    """The first state, of one direction; "" for zeros."""
+    """Return the initial state of one direction; "" for zeros."""
     arrays = samples(write, value)
     if arrays is not None and not any(x.any() for x in arrays):
         return ""

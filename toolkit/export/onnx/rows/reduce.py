@@ -1,4 +1,4 @@
-"""Reductions, running sums and sorting in ONNX."""
+"""ONNX rules of reductions, cumulative operations and sorting."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _reduce(write: Writer, node: Node) -> Any:
 
 
 def _keeps_order(axes: Any, rank: int) -> bool:
-    """Whether the axes that are left have one order in both layouts."""
+    """Return whether the remaining axes have the same order in both layouts."""
     left = [axis for axis in range(rank) if axis not in axes]
     return sorted(left, key=lambda axis: moved_axis(axis, rank)) == left
 
@@ -75,7 +75,7 @@ def _cumsum(write: Writer, node: Node) -> str:
 
 @row("cumprod")
 def _cumprod(write: Writer, node: Node) -> str:
-    """A loop over the axis, which carries the product."""
+    """Write a loop over the axis that carries the product."""
     (x,), attrs = node.inputs, node.attrs
     axis, rank, dtype = attrs["axis"], x.spec.ndim, x.spec.dtype
     order = [axis, *(i for i in range(rank) if i != axis)]
@@ -102,7 +102,7 @@ def _cumprod(write: Writer, node: Node) -> str:
 
 
 def flipped(write: Writer, name: str, axis: int = 0) -> str:
-    """A tensor with the order along an axis reversed."""
+    """Return a tensor reversed along an axis."""
     bounds = ([np.iinfo(np.int64).max], [np.iinfo(np.int64).min], [axis], [-1])
     return write.node("Slice", [name, *map(write.ints, bounds)])
 
@@ -119,7 +119,7 @@ def _argsort(write: Writer, node: Node) -> str:
 
 @row("searchsorted")
 def _searchsorted(write: Writer, node: Node) -> str:
-    """How many edges are smaller, or not larger."""
+    """Count the edges that are smaller, or smaller or equal."""
     edges, x = node.inputs
     names, wide = [write(edges), write(x)], WIDE.get(x.spec.dtype)
     if wide is not None:
@@ -127,7 +127,7 @@ def _searchsorted(write: Writer, node: Node) -> str:
     column = write.node("Unsqueeze", [names[1], write.ints([-1])])
     operator = "Less" if node.attrs["side"] == "left" else "LessOrEqual"
     found = write.node(operator, [names[0], column])
-    if x.spec.dtype in dtypes.INEXACT:  # NaN is behind all
+    if x.spec.dtype in dtypes.INEXACT:  # NaN sorts last
         found = write.node("Or", [found, write.node("IsNaN", [column])])
     below = write.cast(found, "int32")
     return write.reduce("ReduceSum", below, [x.spec.ndim], False)

@@ -1,4 +1,4 @@
-"""Views and moves in ONNX."""
+"""ONNX rules of views and data movement."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from toolkit.ir import Node, Value
 
 
 def moved_axis(axis: int, rank: int) -> int:
-    """Where an axis is once channels are moved to axis 1."""
+    """Return the index of an axis after channels move to axis 1."""
     if axis == 0:
         return 0
     return 1 if axis == rank - 1 else axis + 1
 
 
 def moved(values: Sequence[Any]) -> list[Any]:
-    """What belongs to axes, once channels are moved to axis 1."""
+    """Return values per axis, reordered for channels at axis 1."""
     return [values[0], values[-1], *values[1:-1]]
 
 
 def in_layout(write: Writer, x: Value) -> bool:
-    """Whether to write a node channels first, as its input is."""
+    """Return whether to write a node channels first, as its input is."""
     return write.only_first(x)
 
 
@@ -37,14 +37,14 @@ def _reshape(write: Writer, node: Node) -> str:
     old = write.family.shape(x)
     source = ""
     if write.only_first(x) and all(n == 1 for n in old[1:-1]):
-        source = write.first[x]  # the order of its elements is the same
+        source = write.first[x]  # the order of its elements is equal
         old = tuple(moved(old))
     source = source or write(x)
     return write.reshaped(source, _copied(attrs["shape"], old))
 
 
 def _copied(shape: tuple[Length, ...], old: tuple[Length | None, ...]) -> list[Length]:
-    """The extents to ask for: 0 for those that are copied, if that is of use."""
+    """Return the requested extents, with 0 for copied ones if useful."""
     free = [i for i, n in enumerate(shape) if not isinstance(n, int)]
     if len(free) < 2 or 0 in shape:
         return [*shape]
@@ -65,7 +65,7 @@ def _transpose(write: Writer, node: Node) -> Any:
     rank = len(axes)
     if 3 <= rank <= 5:
         if axes == (0, *range(2, rank), 1) and x in write.last:
-            write.first[y] = write.last[x]  # given channels first, used channels last
+            write.first[y] = write.last[x]  # created channels first, read channels last
             return ()
         if axes == (0, rank - 1, *range(1, rank - 1)) and x in write.first:
             return write.first[x]
@@ -78,7 +78,7 @@ def _broadcast_to(write: Writer, node: Node) -> str:
     shape = write.family.attrs(node)["shape"]
     own = write.family.shape(x)
     old = (1,) * (len(shape) - len(own)) + own
-    # Expand broadcasts both ways: 1 keeps what is there.
+    # Expand broadcasts in both directions: 1 keeps the extent.
     wanted = [1 if n == m else n for n, m in zip(shape, old, strict=True)]
     return write.node("Expand", [write(x), write.lengths(wanted)])
 
@@ -104,7 +104,7 @@ def _slice(write: Writer, node: Node) -> Any:
             turns.append(_Cut(place, start, stop, step, n))
             continue
         if stop != -1 or not _is_last(start, n):
-            # A start in front of all is the first one to ONNX, so it is cut off before.
+            # ONNX clamps a start below zero to the first element, so cut it separately.
             cuts.append(_Cut(place, stop + 1, start + 1, 1, n))
         turns.append(_Cut(place, -1, INT64.min, step, n))
     if not cuts and not turns:
@@ -118,7 +118,7 @@ def _slice(write: Writer, node: Node) -> Any:
 
 
 class _Cut(NamedTuple):
-    """A slice along an axis of n elements."""
+    """Slice along an axis of n elements."""
 
     axis: int
     start: Length
@@ -138,9 +138,9 @@ def _sliced(write: Writer, name: str, cuts: list[_Cut]) -> str:
 
 
 def _bound(write: Writer, bound: Length, n: Length | None) -> Length | str:
-    """A bound in ONNX, where it is cut to what there is; it may be less than 0 here.
+    """Clamp a bound for ONNX; bounds below 0 are valid in the graph.
 
-    There, what is less than 0 is counted from the end.
+    In ONNX, a negative bound counts from the end.
     """
     if isinstance(bound, int) or min(bound.terms.values()) >= 0:
         return bound
@@ -151,7 +151,7 @@ def _bound(write: Writer, bound: Length, n: Length | None) -> Length | str:
 
 
 def _is(bound: Length, n: Length | None) -> bool:
-    """Whether a bound is the end, whatever that is."""
+    """Return whether a bound is the end for all sizes."""
     return bound == n and not isinstance(n, int)
 
 
@@ -180,8 +180,8 @@ def _pad(write: Writer, node: Node) -> Any:
     pads = write.lengths([low for low, _ in widths] + [high for _, high in widths])
     number, dtype = attrs["value"], x.spec.dtype
     if number == 0 and node.outputs[0] in write.pooled and dtype == "float32":
-        # ONNX Runtime up to 1.24 takes zeros in front of MaxPool for its own padding,
-        # which never wins; so they are almost zeros.
+        # ONNX Runtime up to 1.24 treats zero padding before MaxPool as its own padding,
+        # which never wins. Use a tiny value instead of zero.
         number = np.finfo(np.float32).tiny
     value = write.scalar(number, dtype)
     source = write.first[x] if is_first else write(x)
