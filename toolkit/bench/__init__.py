@@ -1,5 +1,6 @@
-"""The benchmark suite: networks in Keras code, how they are timed, and their bars.
+"""Benchmark suite: networks in Keras code, their timing, and performance targets.
 
-`python -m toolkit bench` runs it. The same files run in other libraries' environments,
-with Keras under the name of toolkit: nothing here is imported before it is measured.
+`python -m toolkit bench` runs it. The same files run in environments of other
+libraries, with Keras under the name of toolkit, so nothing is imported before its
+measurement.
 """

@@ -14,12 +14,12 @@ from toolkit.bench import suite
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command: those of the suite."""
+    """Add the options of the command, which are the options of the suite."""
     suite.add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the suite with toolkit alone; 1 if a case could not be measured."""
+    """Run the suite with toolkit only; return 1 if a case could not be measured."""
     record = suite.run([suite.OURS], options)
     failures = suite.failures(record)
     for failure in failures:

@@ -1,7 +1,7 @@
-"""How a workload is measured in its process: prepared once, then sampled.
+"""Measurement of a workload in its process: prepared once, then sampled.
 
-`keras` below is the name of a module, "toolkit" or "keras". It is imported here and not
-before, so that a fresh process can time its own start.
+`keras` below is the name of a module, "toolkit" or "keras". It is imported late, so
+that a new process can measure its import time.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from toolkit.bench.workloads import Workload
 
 Sample = Callable[[], float]
 
-SAMPLE = 0.1  # seconds that one sample of a short call takes at least
-WARM_UP = 5  # calls before the first sample, besides the very first
+SAMPLE = 0.1  # minimum seconds of one sample of a short call
+WARM_UP = 5  # calls before the first sample, after the first call
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is done with a workload.
+    """Kind of measurement of a workload.
 
-    prepare: (workload, name of keras) to the function that takes a sample.
-    unit, scale: as it is printed, and by what seconds or bytes are multiplied.
-    fresh: whether every sample needs a process of its own.
-    cache: "cold" for a cache of compiled code that is empty each time, "warm" for one
-        that a process before has filled, "" for the user's.
+    prepare: a function (workload, name of keras) -> a function that takes a sample.
+    unit, scale: the printed unit, and the factor from seconds or bytes.
+    fresh: whether every sample needs a new process.
+    cache: "cold" for an empty cache of compiled code each time, "warm" for a cache that
+    an earlier process filled, "" for the user's cache.
     """
 
     prepare: Callable[[Workload, str], Sample]
@@ -42,7 +42,7 @@ class Kind:
 
 
 def fit(workload: Workload, keras: str) -> Sample:
-    """Seconds of a step, from an epoch of `fit`; the first has compiled and warmed."""
+    """Return the seconds of a step, from an epoch of `fit` after a warm-up epoch."""
     module = import_module(keras)
     model = workload.build(module)
     x, y = workload.make_data()
@@ -60,9 +60,9 @@ def fit(workload: Workload, keras: str) -> Sample:
 
 
 def epoch_timer(keras: Any) -> Any:
-    """A callback that notes the last epoch's seconds and loss.
+    """Return a callback that records the last epoch's seconds and loss.
 
-    It has no hook for batches, for which some libraries would wait at each step.
+    It has no batch hooks, because some libraries would synchronize at each step.
     """
 
     class EpochTimer(keras.callbacks.Callback):
@@ -70,27 +70,27 @@ def epoch_timer(keras: Any) -> Any:
             self.start = perf_counter()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            self.loss = float(logs["loss"])  # waits for what runs in the background
+            self.loss = float(logs["loss"])  # waits for asynchronous work
             self.seconds = perf_counter() - self.start
 
     return EpochTimer()
 
 
 def predict(workload: Workload, keras: str) -> Sample:
-    """Seconds of `predict`."""
+    """Return the seconds of `predict`."""
     model = workload.build(import_module(keras))
     x, _ = workload.make_data()
     return repeated(lambda: model.predict(x, batch_size=workload.batch, verbose=0))
 
 
 def call(workload: Workload, keras: str) -> Sample:
-    """Seconds of `model(x)`."""
+    """Return the seconds of `model(x)`."""
     module = import_module(keras)
     return _called(workload.build(module), module, workload)
 
 
 def function(workload: Workload, keras: str) -> Sample:
-    """Seconds of a call of the model as a compiled function."""
+    """Return the seconds of a call of the model as a compiled function."""
     module = import_module(keras)
     return _called(module.function(workload.build(module)), module, workload)
 
@@ -104,7 +104,7 @@ def _called(model: Any, keras: Any, workload: Workload) -> Sample:
 
 
 def start(workload: Workload, keras: str) -> Sample:
-    """Seconds from before the import to the end of the first step; once a process."""
+    """Return the seconds from the import to the first step; once per process."""
 
     def sample() -> float:
         began = perf_counter()
@@ -117,7 +117,7 @@ def start(workload: Workload, keras: str) -> Sample:
 
 
 def memory(workload: Workload, keras: str) -> Sample:
-    """Bytes that the process has held at its peak after two epochs of `fit`."""
+    """Return the peak memory of the process after two epochs of `fit`, in bytes."""
     epoch = fit(workload, keras)
 
     def sample() -> float:
@@ -128,9 +128,9 @@ def memory(workload: Workload, keras: str) -> Sample:
 
 
 def peak_memory() -> int:
-    """The most bytes of memory that this process has had resident so far."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # unlike ru_maxrss it forgets the process that started this one
+    if status.exists():  # unlike ru_maxrss, it excludes the parent process
         lines = status.read_text("utf-8").splitlines()
         peak = next(line for line in lines if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024
@@ -141,8 +141,8 @@ def peak_memory() -> int:
 
 
 def repeated(function: Callable[[], Any], least: float = SAMPLE) -> Sample:
-    """Seconds of a call, called so often that a sample takes `least`; warmed up."""
-    function()  # may compile
+    """Return the seconds of a call, repeated so that a sample takes `least` seconds."""
+    function()  # can compile
     fastest, spent, count = math.inf, 0.0, 0
     while count < WARM_UP or spent < 2 * least:
         seconds = _timed(function, 1)

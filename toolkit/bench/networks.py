@@ -1,6 +1,6 @@
-"""The networks, written once: each takes `keras`, which is toolkit or Keras itself.
+"""Networks of the benchmarks; `keras` is toolkit or Keras itself.
 
-All but `mlp`, which is only called, come back compiled.
+The functions return compiled models, except `mlp`, which is only called.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ CONTEXT, VOCABULARY, WIDTH, HEADS = 128, 512, 128, 4
 
 
 def cifar_cnn(keras: Any) -> Any:
-    """The well-known small CNN: (batch, 32, 32, 3) to 10 probabilities."""
+    """Return the well-known small CNN: (batch, 32, 32, 3) to 10 probabilities."""
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -38,7 +38,7 @@ def cifar_cnn(keras: Any) -> Any:
 
 
 def mnist_mlp(keras: Any) -> Any:
-    """Two wide hidden layers: (batch, 784) to 10 probabilities."""
+    """Return an MLP with two wide hidden layers: (batch, 784) to 10 probabilities."""
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -55,7 +55,7 @@ def mnist_mlp(keras: Any) -> Any:
 
 
 def tiny_mlp(keras: Any) -> Any:
-    """So little arithmetic that a step is nothing but overhead: (batch, 16) to 1."""
+    """Return a tiny MLP whose step is only overhead: (batch, 16) to 1."""
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -70,7 +70,7 @@ def tiny_mlp(keras: Any) -> Any:
 
 
 def mlp(keras: Any) -> Any:
-    """A small classifier of images: (batch, 28, 28) to 10 logits; not compiled."""
+    """Return a small image classifier, not compiled: (batch, 28, 28) to 10 logits."""
     layers = keras.layers
     return keras.Sequential(
         [
@@ -83,7 +83,7 @@ def mlp(keras: Any) -> Any:
 
 
 def lstm(keras: Any) -> Any:
-    """A classifier of texts: (batch, TEXT_LENGTH) words to one probability."""
+    """Return a text classifier: (batch, TEXT_LENGTH) words to one probability."""
     layers = keras.layers
     model = keras.Sequential(
         [
@@ -98,7 +98,7 @@ def lstm(keras: Any) -> Any:
 
 
 def gpt(keras: Any) -> Any:
-    """A transformer of two blocks: (batch, CONTEXT) tokens to logits of the next."""
+    """Return a two-block transformer: (batch, CONTEXT) tokens to logits of the next."""
     layers = keras.layers
 
     class Embed(keras.layers.Layer):
@@ -127,7 +127,7 @@ def gpt(keras: Any) -> Any:
 
 
 def resnet(keras: Any) -> Any:
-    """Three residual blocks with batch norm: (batch, 32, 32, 3) to 10 probabilities."""
+    """Return a ResNet of three blocks with batch norm: (batch, 32, 32, 3) to 10."""
     layers = keras.layers
 
     def convolve(x: Any, filters: int, kernel: int, stride: int = 1) -> Any:
@@ -152,7 +152,7 @@ def resnet(keras: Any) -> Any:
 
 
 def conv_stack(keras: Any, width: int, depth: int) -> Any:
-    """`depth` equal convolutions of `width` channels: (batch, 16, 16, width) to 10."""
+    """Return `depth` convolutions of `width` channels: (batch, 16, 16, width) to 10."""
     layers = keras.layers
     model = keras.Sequential(
         [

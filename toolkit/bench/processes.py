@@ -1,4 +1,4 @@
-"""Processes that answer questions, and how they take turns."""
+"""Worker processes that take samples, and their interleaved schedule."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from importlib import metadata
 from statistics import median
 from typing import Any, Protocol
 
-Answer = dict[str, Any]  # {"value": ...}, {"skipped": why} or {"failed": why}
+Answer = dict[str, Any]  # {"value": ...}, {"skipped": reason} or {"failed": reason}
 
-ABOUT = "about"  # the question after the interpreter and its packages
+ABOUT = "about"  # request for the interpreter and its packages
 PACKAGES = (
     "toolkit keras tensorflow tensorflow_cpu torch jax numpy llvmlite mkl".split()
 )
@@ -30,20 +30,20 @@ CACHES = ("TOOLKIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "JAX_COMPILATION_CACHE
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """The variables that make the libraries use so many threads; 0 sets none."""
+    """Return the variables that set the number of threads; 0 sets none."""
     return dict.fromkeys(THREADS, str(threads)) if threads else {}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """How to start a process: its command and what its environment has besides."""
+    """Command and additional environment of a process."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Asked(Protocol):
-    """Something that answers, until it is closed."""
+    """Interface of a worker that answers requests until it is closed."""
 
     def ask(self, question: str) -> Answer: ...
 
@@ -51,11 +51,11 @@ class Asked(Protocol):
 
 
 class Worker:
-    """A process that stays, and answers each question with one line of JSON."""
+    """Persistent process that answers each request with one line of JSON."""
 
     def __init__(self, entry: Entry) -> None:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-        # As where it is installed, Python keeps the bytecode of what it imports.
+        # As in an installed package, Python caches the bytecode of imported modules.
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -71,14 +71,14 @@ class Worker:
         )
 
     def ask(self, question: str) -> Answer:
-        """What the process says; if it has ended, what it said last."""
+        """Return the answer of the process; if it has ended, its last output."""
         assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.write(question + "\n")
             self._process.stdin.flush()
             if answer := self._process.stdout.readline():
                 return json.loads(answer)
-        except OSError:  # a broken pipe, as the system calls it
+        except OSError:  # a broken pipe
             pass
         return {"failed": f"its process ended: {self._last_words()}"}
 
@@ -89,11 +89,11 @@ class Worker:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def close(self) -> None:
-        """Let the process end."""
+        """End the process."""
         assert self._process.stdin and self._process.stdout
         try:
             self._process.stdin.close()
-        except OSError:  # a broken pipe, as the system calls it
+        except OSError:  # a broken pipe
             pass
         self._process.wait()
         self._process.stdout.close()
@@ -101,7 +101,7 @@ class Worker:
 
 
 class FreshWorker:
-    """A new process for each question; one before the first fills what is cached.
+    """New process for each request; one before the first fills the caches.
 
     cache: as in `toolkit.bench.measure.Kind`.
     """
@@ -113,7 +113,7 @@ class FreshWorker:
         self._asked = False
 
     def ask(self, question: str) -> Answer:
-        """The answer of a new process."""
+        """Return the answer of a new process."""
         if self._cache and not self._asked:
             self._ask_once(question)
         self._asked = True
@@ -146,7 +146,7 @@ class FreshWorker:
 
 @dataclass
 class Outcome:
-    """What several have answered: their values, or why there are none."""
+    """Values from several workers, or the reasons for missing values."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -154,11 +154,11 @@ class Outcome:
 
     @property
     def medians(self) -> dict[str, float]:
-        """The median of each that answered."""
+        """Return the median of each worker with values."""
         return {name: median(found) for name, found in self.values.items() if found}
 
     def row(self, case: str) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all data for JSON."""
         return {
             "case": case,
             "median": self.medians,
@@ -169,9 +169,9 @@ class Outcome:
 
 
 def take_turns(asks: Mapping[str, Callable[[], Answer]], rounds: int) -> Outcome:
-    """Ask each once a round, so that a busy moment of the machine falls on all.
+    """Request one sample from each worker per round, to share system noise.
 
-    Every round begins with another one. Who has no answer is not asked again.
+    Each round starts with another worker. A worker that fails is skipped later.
     """
     outcome = Outcome({name: [] for name in asks})
     names = list(asks)
@@ -191,11 +191,11 @@ def take_turns(asks: Mapping[str, Callable[[], Answer]], rounds: int) -> Outcome
 
 
 def serve(prepare: Callable[[str], Callable[[], float] | None]) -> None:
-    """Answer the questions on standard input, in the process of a Worker.
+    """Answer the requests on standard input, in the process of a Worker.
 
-    prepare: from a question to the function that takes a sample; None is no answer.
+    prepare: a function from a request to a function that takes a sample, or None.
     """
-    # Only answers go to the pipe, whatever else libraries may print.
+    # Reserve the pipe for answers, because libraries can also print.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     samples: dict[str, Callable[[], float] | None] = {}
@@ -213,13 +213,13 @@ def _answer(question: str, samples: dict[str, Any], prepare: Any) -> Answer:
         return {"value": sample()} if sample else {"skipped": "no answer to this case"}
     except ModuleNotFoundError as error:
         return {"skipped": f"not installed ({error})"}
-    except Exception as error:  # whatever it is, the others go on
+    except Exception as error:  # any error: later requests continue
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def about() -> Answer:
-    """The interpreter of this process, and the packages that it sees."""
+    """Return the interpreter and the installed packages of this process."""
     packages = {}
     for name in PACKAGES:
         try:

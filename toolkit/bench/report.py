@@ -1,4 +1,4 @@
-"""What the samples say: ratios, bars, and a few lines of text for each case."""
+"""Evaluation of samples: ratios, targets, and a text report for each case."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Our figure beside a bar.
+    """Comparison of a figure with its target.
 
-    figure: what is compared with the bar.
-    met: whether the bar is reached.
+    figure: the compared figure.
+    met: whether the target is met.
     """
 
     figure: float
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def best_peer(row: Row, family: str = "") -> str | None:
-    """The best of the others, or of those whose name begins with `family`."""
+    """Return the best peer, or the best with a name that starts with `family`."""
     peers = {
         name: value
         for name, value in row["median"].items()
@@ -49,13 +49,13 @@ def best_peer(row: Row, family: str = "") -> str | None:
 
 
 def ratio(row: Row, family: str = "") -> float | None:
-    """Our median divided by the best of the others', where there are both."""
+    """Return our median divided by the best peer's, if both exist."""
     best, medians = best_peer(row, family), row["median"]
     return medians[OURS] / medians[best] if best and OURS in medians else None
 
 
 def spread(row: Row, name: str) -> float:
-    """Half the range of the middle half of the samples, divided by their median."""
+    """Return half the interquartile range of the samples, divided by their median."""
     samples = row["samples"][name]
     if len(samples) < 2:
         return 0.0
@@ -64,7 +64,7 @@ def spread(row: Row, name: str) -> float:
 
 
 def verdict(row: Row) -> Verdict | None:
-    """Whether our ratio to the best of the others reaches the workload's bar."""
+    """Return whether our ratio to the best peer meets the workload's target."""
     found, bar = ratio(row), WORKLOADS[row["case"]].bar
     if found is None or bar is None:
         return None
@@ -72,7 +72,7 @@ def verdict(row: Row) -> Verdict | None:
 
 
 def growth(row: Row) -> dict[str, Verdict]:
-    """How much faster than its FLOPs the time grows when a size doubles."""
+    """Return the growth of the time relative to its FLOPs when a size doubles."""
     medians, found = row["median"], {}
     for name, sizes in STACKS.items():
         if name != "base" and {"base", name} <= set(medians):
@@ -83,7 +83,7 @@ def growth(row: Row) -> dict[str, Verdict]:
 
 
 def speed_up(row: Row) -> Verdict | None:
-    """How much faster two threads are than one."""
+    """Return the speed-up of two threads over one."""
     medians = row["median"]
     if set(medians) != {"1", "2"}:
         return None
@@ -92,7 +92,7 @@ def speed_up(row: Row) -> Verdict | None:
 
 
 def verdicts(row: Row) -> dict[str, Verdict]:
-    """What is compared with a bar in a row -> how it comes out."""
+    """Return the figures of a row that have a target -> their verdicts."""
     if row["case"] == "growth":
         rows = growth(row).items()
         return {f"{name}: time over FLOPs": found for name, found in rows}
@@ -104,7 +104,7 @@ def verdicts(row: Row) -> dict[str, Verdict]:
 
 
 def text(row: Row, judge: bool) -> str:
-    """The case and each median, and with `judge` what follows from them."""
+    """Return the case and each median, and with `judge` the verdicts."""
     kind = KINDS[WORKLOADS[row["case"]].kind if row["case"] in WORKLOADS else "fit"]
     lines = [f"\n{row['case']}, {kind.unit}"]
     for name, value in row["median"].items():
@@ -118,7 +118,7 @@ def text(row: Row, judge: bool) -> str:
 
 
 def summary(record: Mapping[str, Any]) -> str:
-    """How many bars are met, and which are not."""
+    """Return the number of met targets, and the missed ones."""
     found = [
         (row["case"], one) for row in record["rows"] for one in verdicts(row).values()
     ]

@@ -1,4 +1,4 @@
-"""The whole of the suite: workloads, growth and threads, as rows of one record."""
+"""Benchmark suite: workloads, scaling and threads, as rows of one record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES = (*WORKLOADS, "growth", "speed_up")
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something to measure: how its process is started, and what it can answer.
+    """Library to measure: its process, and the supported kinds of workloads.
 
     kinds: kinds of workloads, as in `toolkit.bench.measure`.
     """
@@ -49,13 +49,13 @@ class Candidate:
 OURS = Candidate(
     report.OURS,
     python_command("toolkit.bench.worker:main"),
-    environment={"PYTHONPATH": ""},  # the command gives the folders of modules
+    environment={"PYTHONPATH": ""},  # the command sets the module folders
 )
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A candidate, the workload that it is asked for, and its number of threads."""
+    """Candidate with a workload and a number of threads."""
 
     candidate: Candidate
     workload: str
@@ -63,7 +63,7 @@ class Entrant:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the suite."""
+    """Add the options of the suite."""
     parser.add_argument(
         "--only",
         type=_part_of_a_case,
@@ -98,11 +98,11 @@ def _positive(text: str) -> int:
 
 
 def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[str, Any]:
-    """Measure what the options ask for and print it; `--json` keeps the record.
+    """Run the selected measurements and print them; `--json` saves the record.
 
     Returns:
         The record: the machine, the options, the packages of each candidate, and a row
-        of medians and samples for each case.
+            of medians and samples for each case.
     """
     record: dict[str, Any] = {
         "toolkit": toolkit.__version__,
@@ -118,7 +118,7 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
         row = measure(case, candidates, options)
         print(report.text(row, judge=not options.quick), flush=True)
         record["rows"].append(row)
-        if options.json:  # after each, so that a long run leaves something
+        if options.json:  # after each row, so that an interrupted run keeps results
             Path(options.json).write_text(json.dumps(record, indent=1), "utf-8")
     if not options.quick:
         print(f"\n{report.summary(record)}")
@@ -126,7 +126,7 @@ def run(candidates: Sequence[Candidate], options: argparse.Namespace) -> dict[st
 
 
 def failures(record: Mapping[str, Any]) -> list[str]:
-    """The cases to which toolkit itself had no answer, a line for each."""
+    """Return the cases that toolkit itself failed, one line for each."""
     found = []
     for row in record["rows"]:
         ours = row["case"] in WORKLOADS
@@ -139,7 +139,7 @@ def failures(record: Mapping[str, Any]) -> list[str]:
 def measure(
     case: str, candidates: Sequence[Candidate], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """The row of a case."""
+    """Return the row of a case."""
     if case == "growth":
         entrants = {
             name: Entrant(OURS, f"growth/{name}", options.threads) for name in STACKS
@@ -156,7 +156,7 @@ def measure(
 
 
 def race(entrants: Mapping[str, Entrant], options: argparse.Namespace) -> Outcome:
-    """Start all, let them take turns, and end them."""
+    """Start all entrants, take interleaved samples, and end them."""
     with ExitStack() as stack:
         asks = {}
         for name, entrant in entrants.items():
@@ -180,7 +180,7 @@ def _ask_about(candidate: Candidate) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """The processor, what this process may use of it, and the system."""
+    """Return the processor, the part available to this process, and the system."""
     return {
         "cpu": cpu_model(),
         "cores": available_cores(),

@@ -1,4 +1,4 @@
-"""The process that measures toolkit, for `toolkit bench`."""
+"""Worker process that measures toolkit, for `toolkit bench`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ QUICK = "--quick"
 
 
 def prepare(name: str) -> Callable[[], float]:
-    """The function that takes a sample of a workload."""
+    """Return the function that takes a sample of a workload."""
     workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
     return KINDS[workload.kind].prepare(workload, "toolkit")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer the questions on standard input; `--quick` shortens the workloads."""
+    """Answer the requests on standard input; `--quick` shortens the workloads."""
     serve(prepare)

@@ -1,6 +1,6 @@
-"""What is measured: the table of workloads, with their data and their bars.
+"""Table of workloads, with their data and targets.
 
-A bar bounds our figure divided by that of the best of the others.
+A target (bar) is a limit of our figure divided by the best peer's.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Data = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """A network, its data, and what is done with them.
+    """Network, its data, and the measured operation.
 
-    title: what it is, in a few words.
-    kind: what is done, one of KINDS in `toolkit.bench.measure`.
-    build: makes the network from the module `keras`.
-    data: (inputs, targets) of so many samples, NumPy arrays.
-    batch: samples in a batch.
-    steps: batches in an epoch, or in what is predicted.
-    bar, stretch: what to reach against the best of the others, and what to aim at.
+    title: a short description.
+    kind: the operation, one of KINDS in `toolkit.bench.measure`.
+    build: a function that creates the network from the module `keras`.
+    data: a function from a number of samples to (inputs, targets), NumPy arrays.
+    batch: the batch size.
+    steps: the number of batches in an epoch, or in a prediction.
+    bar, stretch: the target ratio to the best peer, and a more ambitious one.
     """
 
     title: str
@@ -39,16 +39,16 @@ class Workload:
     stretch: float | None = None
 
     def make_data(self) -> Data:
-        """The inputs and targets of all steps."""
+        """Return the inputs and targets of all steps."""
         return self.data(self.batch * self.steps)
 
     def shortened(self) -> Workload:
-        """A version that takes hardly any time, to see that it runs."""
+        """Return a very short version, for a smoke test."""
         return replace(self, batch=min(self.batch, 4), steps=min(self.steps, 2))
 
 
 def _images(shape: tuple[int, ...], count: int, one_hot: bool = False) -> Data:
-    """Made-up images and their labels, of ten classes."""
+    """Return random images and labels of ten classes."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def _images(shape: tuple[int, ...], count: int, one_hot: bool = False) -> Data:
 
 
 def _numbers(count: int) -> Data:
-    """Made-up vectors, each with a number that is nearly a function of it."""
+    """Return random vectors, each with an approximate function value."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def _numbers(count: int) -> Data:
 
 
 def _texts(count: int) -> Data:
-    """Made-up texts, each with 0 or 1."""
+    """Return random texts, each with 0 or 1."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -76,7 +76,7 @@ def _texts(count: int) -> Data:
 
 
 def _tokens(count: int) -> Data:
-    """Made-up tokens, each with the one that comes next."""
+    """Return random tokens, each with the next token."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -161,7 +161,7 @@ def _stack(batch: int, width: int, depth: int) -> Workload:
 
 
 def stack_flops(batch: int, width: int, depth: int) -> int:
-    """FLOPs of the convolutions in a step; the first has no gradient to its input."""
+    """Return the FLOPs of a step's convolutions; the first has no input gradient."""
     return 2 * batch * 16 * 16 * 9 * width * width * (3 * depth - 1)
 
 
@@ -171,9 +171,9 @@ STACKS = {
     "width x 2": (BATCH, 2 * CHANNELS, DEPTH),
     "depth x 2": (BATCH, CHANNELS, 2 * DEPTH),
 }
-GROWTH_BAR = 1.05  # how much faster than FLOPs the time may grow
+GROWTH_BAR = 1.05  # limit of the time growth relative to FLOPs
 GROWTH = {f"growth/{name}": _stack(*sizes) for name, sizes in STACKS.items()}
-SPEED_UP = "cifar_cnn/fit"  # the workload that runs on one thread and on two
+SPEED_UP = "cifar_cnn/fit"  # the workload for one and two threads
 SPEED_UP_BAR = 1.8
 
 ALL = WORKLOADS | GROWTH

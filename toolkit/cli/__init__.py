@@ -1,8 +1,8 @@
-"""The command line: `toolkit COMMAND`, or `python -m toolkit COMMAND`.
+"""Command line: `toolkit COMMAND`, or `python -m toolkit COMMAND`.
 
 A command is a module with `add_options(parser)` and `run(options)`, which returns the
-exit code; its documentation says what it does, and shows how to call it below a line
-"Examples:". It is imported when it is called, and not before.
+exit code. Its docstring is the help text, with usage after a line "Examples:". It is
+imported on demand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import toolkit
 from toolkit.errors import ToolkitError, nearest
 
-# Name -> (module, what it does).
+# Name -> (module, summary).
 COMMANDS = {
     "info": ("toolkit.cli.info", "what is installed, what is missing, what is cached"),
     "examples": ("toolkit.cli.examples", "list the trainers that come with it"),
@@ -47,7 +47,7 @@ OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
 def program() -> str:
-    """What the user types before the command."""
+    """Return the text that the user types before the command."""
     started = Path(sys.argv[0]).stem
     return "toolkit" if started == "toolkit" else "python -m toolkit"
 
@@ -55,9 +55,9 @@ def program() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    0: done; 1: it failed, and standard error says why; 2: wrong arguments; 130:
-    interrupted. What is the user's to mend is told in one line, unless `--debug` asks
-    for the traceback; other errors keep it.
+    0: success; 1: failure, with the reason on standard error; 2: wrong arguments; 130:
+    interrupted. A user error is printed as one line, unless `--debug` requests the
+    traceback; other errors keep it.
     """
     _replace_what_cannot_be_encoded(sys.stdout)
     parser = _parser()
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print(f"{name}: interrupted", file=sys.stderr)
             return INTERRUPTED
-        except BrokenPipeError:  # the reader of our output has left: nothing to tell
+        except BrokenPipeError:  # the reader of the output closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (ToolkitError, OSError, ImportError) as error:
@@ -89,20 +89,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _replace_what_cannot_be_encoded(output: Any) -> None:
-    """Print "?" for what a stream cannot encode: a pipe of Windows, say, is no UTF-8.
+    """Print "?" for characters that the stream cannot encode, as on Windows pipes.
 
-    Standard error does so by itself.
+    Standard error does this itself.
     """
     if getattr(output, "errors", None) == "strict" and hasattr(output, "reconfigure"):
         output.reconfigure(errors="replace")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line that names the nearest option.
+    """Argument parser with one-line errors that suggest the nearest option.
 
     Args:
-        name: of the program and the command.
-        description, examples: what help shows above and below the options.
+        name: the name of the program and the command.
+        description, examples: the help text before and after the options.
     """
 
     def __init__(self, name: str, description: str, examples: str) -> None:
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the line and leave with the exit code for wrong arguments."""
+        """Print the line and exit with the code for wrong arguments."""
         unknown = re.search(r"unrecognized arguments: (-\S+)", message)
         hint = ""
         if unknown:
@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """The type of an argument that must be one of `choices`."""
+    """Return an argument type for one of `choices`."""
 
     def check(text: str) -> str:
         if text not in choices:
@@ -167,7 +167,7 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
 
 
 def _explained(documentation: str) -> tuple[str, str]:
-    """What a command's documentation says, and its examples as they are typed here."""
+    """Return a command's help text, and its examples with the typed program name."""
     description, _, examples = documentation.partition("Examples:\n")
     if examples:
         examples = f"examples:\n{examples.rstrip()}"

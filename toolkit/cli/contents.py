@@ -1,7 +1,7 @@
-"""What a file holds: its kind, by its first bytes, and its arrays, not read yet.
+"""Content of a file: its kind, by its first bytes, and its arrays, not yet read.
 
-Nothing in a file can run: pickles are refused, and sizes are checked against the file
-before anything of that size is read.
+No code of a file runs: pickles are refused, and sizes are checked against the file
+before the data is read.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from toolkit.reading.zips import open_members
 KINDS = ".keras, .weights.h5, .weights.json, .h5, .safetensors, .npz, .npy, TFRecord"
 SAFETENSORS = "safetensors"  # a kind
 _MAX_FACTS = 20  # of a file's metadata
-_MAX_EXAMPLE = 1 << 26  # bytes of a record whose features are shown
+_MAX_EXAMPLE = 1 << 26  # maximum size in bytes of a record whose features are shown
 _ZIP, _HDF5, _GZIP = b"PK\x03\x04", b"\x89HDF\r\n\x1a\n", b"\x1f\x8b"
 
 
 class Stored(Protocol):
-    """An array in a file."""
+    """Array in a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -66,11 +66,12 @@ class Stored(Protocol):
 
 @record
 class Content:
-    """What is in a file.
+    """Content of a file.
 
-    kind: in words. facts: what else is known, by its name. load: makes the model that
-    a file of a whole model holds, given whether to compile it; else None. fill: gives
-    a model the arrays, where paths do not tell which layers they belong to; else None.
+    kind: a description. facts: other properties by name. load: a function that creates
+    the model of a whole-model file, with an argument for compilation; else None. fill:
+    a function that sets the weights of a model, if paths do not identify the layers;
+    else None.
     """
 
     kind: str
@@ -81,11 +82,11 @@ class Content:
 
 
 def open_content(path: Path) -> AbstractContextManager[Content]:
-    """What a file holds, whatever its name; its arrays can be read inside of `with`.
+    """Return a context with the content of a file of any name; arrays can be read.
 
     Raises:
-        MissingFileError: there is no such file.
-        ModelFileError: it is damaged, suspicious or of no kind that is known.
+        MissingFileError: the file does not exist.
+        ModelFileError: the file is corrupt, suspicious or of an unknown kind.
     """
     if not path.exists():
         folder = path.parent
@@ -100,7 +101,7 @@ Reader = Callable[[Path], AbstractContextManager[Content]]
 
 
 def _reader(path: Path) -> Reader:
-    """The function below that reads files which begin as this one does."""
+    """Return the reader function for the first bytes of a file."""
     if path.is_dir():
         if is_model_folder(path):
             return _folder
@@ -250,7 +251,7 @@ def _elements(path: Path) -> Iterator[Content]:
 
 
 def _described(element: Any) -> str:
-    """Shapes and dtypes of an element, in its structure."""
+    """Return the shapes and dtypes of an element, in its structure."""
     if isinstance(element, dict):
         return ", ".join(f"{key}: {_described(x)}" for key, x in element.items())
     if isinstance(element, (tuple, list)):
@@ -265,7 +266,7 @@ def _described(element: Any) -> str:
 
 
 def _begins_records(head: bytes) -> bool:
-    """Whether the first bytes are a length and its checksum."""
+    """Return whether the first bytes are a length and its checksum."""
     if len(head) < 12:
         return False
     checksum = int.from_bytes(head[8:12], "little")
@@ -300,7 +301,7 @@ def _records_of(path: Path, file: Any, kind: str) -> Content:
 
 
 def _count(file: IO[bytes]) -> tuple[int, int, int]:
-    """The number of records, their bytes, and those of the first; none are read."""
+    """Return the number of records, their size, and the size of the first, unread."""
     sizes: list[int] = []
     while head := file.read(12):
         (length,) = struct.unpack_from("<Q", head.ljust(8))
@@ -311,7 +312,7 @@ def _count(file: IO[bytes]) -> tuple[int, int, int]:
 
 
 def _skip(file: IO[bytes], length: int) -> bool:
-    """Go to the end of a record, after the checksum of its data, if there is one."""
+    """Skip the rest of a record and the checksum of its data, if present."""
     try:
         end = file.tell() + length
         return file.seek(end) == end and len(file.read(4)) == 4
@@ -320,7 +321,7 @@ def _skip(file: IO[bytes], length: int) -> bool:
 
 
 def _features(record: bytes) -> str:
-    """The features of an Example, "" for anything else."""
+    """Return the features of an Example, or ""."""
     try:
         features = read_example(record)
     except DatasetError:
@@ -340,10 +341,10 @@ _READERS: dict[bytes, Reader] = {
 
 
 def loaded(path: Path, compile: bool = True) -> Any:
-    """The model of a file.
+    """Return the model of a file.
 
     Raises:
-        ModelFileError: it holds no whole model, or one that cannot be made.
+        ModelFileError: the file has no whole model, or the model cannot be created.
     """
     with open_content(path) as content:
         if content.load is None:

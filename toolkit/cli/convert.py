@@ -1,14 +1,16 @@
-"""Write a model, or its weights, in another format; endings say which.
+"""Convert a model, or its weights, to another format, selected by the file ending.
 
   .keras, .h5      a whole model: from a whole model, or from weights with --model
-  .weights.h5      weights as load_weights reads them
+  .weights.h5      weights for load_weights
   .weights.json    the same in several files, each of at most --shard-size gigabytes
-  .npz             weights as arrays of NumPy, under their paths
-  .safetensors     weights under the names of layers, without an optimizer's state
+  .npz             weights as NumPy arrays by path
+  .safetensors     weights by layer name, without the optimizer's state
   .safetensors.index.json    the same in several files
 
-Weights in the older .h5 format and in .safetensors need --model too, for they go by the
-order of layers, and by their names; from one .safetensors to another they go without.
+Weights in the older .h5 format and in .safetensors also need --model, because they
+depend on the order and names of layers. A conversion between .safetensors files needs
+no model.
+
 
 Examples:
   $ toolkit convert model.h5 model.keras
@@ -47,7 +49,7 @@ _PATH = re.compile(r"(?:(.*)/)?vars/[^/]+")  # of an array, as Keras names them
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The two files, and the model that weights belong to."""
+    """Add the two files, and the model of the weights."""
     parser.add_argument("source", type=Path, metavar="FROM", help="the file to read")
     parser.add_argument("target", type=_target, metavar="TO", help="the file to write")
     parser.add_argument(
@@ -81,7 +83,7 @@ def _gigabytes(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Convert it and print the new file's path and size; 1 if that cannot be."""
+    """Convert the file and print the new path and size; return 1 on failure."""
     source, target = options.source, options.target
     if target.exists() and not options.force:
         raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
@@ -112,20 +114,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _model(content: Content, options: argparse.Namespace) -> Any:
-    """The model in a file, or that of --model with the file's weights; None without."""
+    """Return the model of a file, or --model with the file's weights, or None."""
     if options.model is None:
         return make(content.load, True) if content.load else None
     model = loaded(options.model)
     if content.fill is not None:
         content.fill(model)
     else:
-        arrays: Any = content.arrays  # they have what load_state asks for
+        arrays: Any = content.arrays  # compatible with load_state
         load_state(model, arrays, str(options.source), may_hold_more=True)
     return model
 
 
 def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
-    """What a file of weights is to hold; None where only a model can tell."""
+    """Return the groups of a weights file, or None if only a model has them."""
     if content.fill is None and options.model is None:
         return _grouped(content.arrays)
     model = _model(content, options)
@@ -133,7 +135,7 @@ def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
 
 
 def _arrays(content: Content, options: argparse.Namespace) -> Any:
-    """What a file of safetensors is to hold; None where only a model can tell."""
+    """Return the arrays of a safetensors file, or None if only a model has them."""
     if content.kind.startswith(SAFETENSORS) and options.model is None:
         return {name: array.read() for name, array in content.arrays.items()}
     model = _model(content, options)
@@ -141,7 +143,7 @@ def _arrays(content: Content, options: argparse.Namespace) -> Any:
 
 
 def _grouped(stored: Mapping[str, Stored]) -> Groups:
-    """Arrays by their paths, as groups; as in Keras, each owner's are in its "vars"."""
+    """Return arrays as groups by path; as in Keras, each owner has a group "vars"."""
     groups: Groups = {}
     for path, array in stored.items():
         found = _PATH.fullmatch(path)

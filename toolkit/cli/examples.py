@@ -1,4 +1,4 @@
-"""List the trainers that come with the package, each with what it does.
+"""List the example trainers of the package, with a summary of each.
 
 Examples:
   $ toolkit examples
@@ -17,7 +17,7 @@ from toolkit.errors import MissingFileError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which to show."""
+    """Add the name of an example."""
     parser.add_argument(
         "name",
         nargs="?",
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the names and what each does, or the source of one."""
+    """Print the names and summaries, or the source of one example."""
     if options.name:
         print(path_of(options.name).read_text("utf-8"), end="")
         return 0
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def names() -> list[str]:
-    """The names of all examples; those in a folder come last, with the folder's."""
+    """Return the names of all examples; examples in folders are last."""
     files = [
         path.relative_to(folder()).with_suffix("")
         for path in folder().rglob("*.py")
@@ -51,18 +51,18 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """The file of an example."""
+    """Return the file of an example."""
     return folder() / f"{name}.py"
 
 
 def summary(name: str) -> str:
-    """The first line of an example's documentation; it is read, not run."""
+    """Return the first line of an example's docstring, without executing it."""
     text = ast.get_docstring(ast.parse(path_of(name).read_text("utf-8"))) or ""
     return text.partition("\n")[0]
 
 
 def folder() -> Path:
-    """Where the examples are: in the package, or beside it in a checkout."""
+    """Return the folder of the examples: in the package or the checkout."""
     package = Path(toolkit.__file__).parent
     for found in (package / "examples", package.parent / "examples"):
         if found.is_dir():

@@ -1,13 +1,14 @@
-"""Write what a model computes for programs without Python; the ending says how.
+"""Export a model to programs without Python, in a format selected by the ending.
 
-  .o .a .so .dylib    a native library, with a C header beside it
-  .wasm               a module of WebAssembly
-  .onnx               a graph for ONNX Runtime and others
+  .o .a .so .dylib    a native library, with a C header
+  .wasm               a WebAssembly module
+  .onnx               a graph for ONNX Runtime and other runtimes
   .xml                a graph for OpenVINO, by its converter
 
-Without -o it is written beside FROM. A native library is for this machine's processor,
-unless --target names one: x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7, riscv64 or
-wasm32. x86-64 is a library for the first three, which chooses when it is used.
+Without -o, the output is next to FROM. A native library is for this machine's
+processor, unless --target selects one: x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7,
+riscv64 or wasm32. x86-64 is a library for the first three, which selects one at load
+time.
 
 Examples:
   $ toolkit export model.keras
@@ -34,7 +35,7 @@ from toolkit.export.native.checking import check_native
 from toolkit.export.native.names import KINDS, SHARED
 
 _WASM = ".wasm"
-# Format -> the endings of what it writes; the first one unless the target has another.
+# Format -> file endings; the first is the default unless the target has another.
 FORMATS = {
     "object": (".o",),
     "static": (".a",),
@@ -42,7 +43,7 @@ FORMATS = {
     "onnx": (".onnx",),
     "openvino": (".xml",),
 }
-# Options of the command that are those of the exporter, by its names.
+# Options of the command with the same name in the exporter.
 _OPTIONS = (
     *("target", "batch", "sizes", "weights", "threads", "linker", "prefix"),
     *("opset_version", "external_data"),
@@ -50,7 +51,7 @@ _OPTIONS = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The two files, and the options of the formats."""
+    """Add the two files, and the options of the formats."""
     parser.add_argument("source", type=Path, metavar="FROM", help="a file of a model")
     parser.add_argument(
         "-o", dest="output", type=Path, metavar="TO", help="the file to write"
@@ -149,7 +150,7 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the model and print the files' paths and sizes; 1 if that cannot be."""
+    """Export the model and print the paths and sizes; return 1 on failure."""
     if options.triton is not None:
         return _export_to_repository(options)
     path = _output(options)
@@ -194,7 +195,7 @@ def _export_to_repository(options: argparse.Namespace) -> int:
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """The file to write, whose ending fits the format."""
+    """Return the output file, whose ending matches the format."""
     endings = FORMATS[options.format or "shared"]
     if options.output is None:
         is_module = (options.target or "").startswith("wasm") and _WASM in endings

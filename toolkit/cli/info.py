@@ -1,4 +1,4 @@
-"""Tell what is installed, what computes, what is cached, and what is missing.
+"""Show the installed packages, the compute devices, the caches and missing extras.
 
 Examples:
   $ toolkit info
@@ -23,7 +23,7 @@ from toolkit.backends.registry import describe_backends, get_backend
 from toolkit.console.messages import size_text
 from toolkit.processes import clean_environment, find_program
 
-# Extra -> (the module that it brings, what that is for).
+# Extra -> (its module, its purpose).
 EXTRAS = {
     "cuda12": ("cupy", "computing on NVIDIA GPUs with CUDA 12"),
     "cuda13": ("cupy", "computing on NVIDIA GPUs with CUDA 13"),
@@ -38,15 +38,15 @@ EXTRAS = {
     "keras": ("keras", "Keras with this package as its backend: keras_toolkit"),
 }
 REQUIRED = ("numpy", "h5py", "tqdm", "ml_dtypes", "llvmlite")
-_CUDA13_DRIVER = 580  # the first version of the driver that runs CUDA 13
+_CUDA13_DRIVER = 580  # first driver version with CUDA 13
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """Add no options."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it, section by section; 1 if something that is required is missing."""
+    """Print all sections; return 1 if a required package is missing."""
     sections = {
         "Versions": _versions(),
         "Machine": _machine(),
@@ -90,7 +90,7 @@ def _machine() -> Rows:
 
 
 def gpus() -> list[str]:
-    """Name, memory and driver of each NVIDIA GPU, as the driver's own program says."""
+    """Return the name, memory and driver of each NVIDIA GPU, from nvidia-smi."""
     command = find_program("nvidia-smi")
     if command is None:
         return []
@@ -125,7 +125,7 @@ def _caches() -> Rows:
 
 
 def _folder(path: Path | None, variable: str, but: Path | None = None) -> str:
-    """A cache and its size, without that of another in it."""
+    """Return a cache folder and its size, without another cache in it."""
     if path is None:
         return f"off ({variable})"
     inside = [file for file in path.rglob("*") if file.is_file()]
@@ -144,7 +144,7 @@ def _missing() -> Rows:
 
 
 def _concerns(extra: str) -> bool:
-    """Whether an extra is for this machine: one for CUDA goes by the GPU's driver."""
+    """Return whether an extra is for this machine; CUDA extras depend on the driver."""
     if not extra.startswith("cuda"):
         return True
     drivers = [
@@ -155,7 +155,7 @@ def _concerns(extra: str) -> bool:
 
 
 def _packages(extra: str) -> str:
-    """What pip is to install for an extra, as this package's own metadata says."""
+    """Return the pip requirements of an extra, from this package's metadata."""
     try:
         every = requires("toolkit") or []
     except PackageNotFoundError:

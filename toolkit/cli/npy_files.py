@@ -1,4 +1,4 @@
-"""Arrays written as `.npz` files."""
+"""Writer of `.npz` files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from toolkit.files.staging import replace_file
 
 
 def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays by name to a `.npz` file in one step.
+    """Write arrays by name to a `.npz` file atomically.
 
-    Those of other dtypes than NumPy's become float32, which holds each of their values.
+    Dtypes that NumPy lacks become float32, which represents all their values.
     """
 
     def write(temporary: Path) -> None:
         with zipfile.ZipFile(temporary, "x") as archive:
             for name, array in arrays.items():
-                if array.dtype.isbuiltin == 2:  # not NumPy's own
+                if array.dtype.isbuiltin == 2:  # not a NumPy dtype
                     array = array.astype(np.float32)
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)

@@ -1,6 +1,6 @@
-"""`--import`: classes and functions of the user's own, which models in files may name.
+"""`--import`: custom classes and functions of the user, for models in files.
 
-It is the user who names the code that runs; a file of a model never can.
+Only the user names code to run; a model file cannot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from toolkit.serialization import custom_object_scope
 
 
 def add_import(parser: argparse.ArgumentParser) -> None:
-    """The option `--import`."""
+    """Add the option `--import`."""
     parser.add_argument(
         "--import",
         dest="modules",
@@ -33,12 +33,12 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def own_objects(options: argparse.Namespace) -> AbstractContextManager[Any]:
-    """A scope in which models may name what the modules of `--import` define."""
+    """Return a scope in which models can refer to objects of the `--import` modules."""
     return custom_object_scope(imported_objects(options))
 
 
 def imported_objects(options: argparse.Namespace) -> dict[str, Any]:
-    """The classes and functions that the modules of `--import` define, by name."""
+    """Return the classes and functions of the `--import` modules, by name."""
     objects: dict[str, Any] = {}
     for name in options.modules:
         found = _run_file(Path(name)) if name.endswith(".py") else _import(name)
@@ -54,16 +54,16 @@ def _run_file(path: Path) -> dict[str, Any]:
 
 def _import(name: str) -> dict[str, Any]:
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: nothing in there replaces another module
+        sys.path.append(os.getcwd())  # last, so that it shadows no other module
     return vars(import_module(name))
 
 
 def make(load: Callable[[bool], Any], compile: bool) -> Any:
-    """The model that `load` makes.
+    """Return the model that `load` creates.
 
     Raises:
-        ModelFileError: it names something that is not there; the message says how to
-            bring it.
+        ModelFileError: the model refers to a missing object; the message explains
+            `--import`.
     """
     try:
         return load(compile)

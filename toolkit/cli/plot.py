@@ -1,7 +1,7 @@
-"""Draw the model of a .keras or .h5 file: a box for each layer, and arrows between.
+"""Draw the model of a .keras or .h5 file, with a box for each layer.
 
-An SVG or the text for Graphviz (.dot) needs nothing else; .png, .pdf and .jpg are drawn
-by Matplotlib.
+An SVG or Graphviz text (.dot) needs no other package; .png, .pdf and .jpg need
+Matplotlib.
 
 Examples:
   $ toolkit plot model.keras --shapes
@@ -22,7 +22,7 @@ ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The file, the picture, and what it shows."""
+    """Add the file, the picture, and its content."""
     parser.add_argument("file", type=Path, metavar="FILE", help="of the model")
     parser.add_argument(
         *("-o", "--output"),
@@ -51,7 +51,7 @@ def _picture(text: str) -> Path:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw it and print the picture's path."""
+    """Draw the model and print the picture's path."""
     output = options.output or Path(f"{options.file.stem}.svg")
     with own_objects(options):
         model = loaded(options.file, compile=False)

@@ -1,4 +1,4 @@
-"""What the processes of a job print, each line with the rank that printed it."""
+"""Output of the processes of a job, with the rank of each line."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from typing import BinaryIO, cast
 from toolkit.comm.loopback import NETWORK, limit_listeners
 from toolkit.comm.watch import KILL
 
-# As launchers mark it: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
+# Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
 _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
 _RULE = re.compile(rb"-{60,}\s*$")
-# Open MPI's words on what `toolkit.launch` has explained better.
+# Open MPI messages about failures that `toolkit.launch` explains better.
 _NEEDLESS = re.compile(rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M)
-# Exit codes after which a job is not started again: SIGINT and SIGTERM ended it.
+# Exit codes without a restart of the job: SIGINT and SIGTERM.
 _ASKED = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
 _GRACE = 5
-# Seconds between two looks at the launcher, in which it starts to listen, and after
-# which it hangs: it has not ended, though the job has.
+# Seconds between polls of the launcher; until it listens; and until it counts as hung
+# after the end of the job.
 _LOOK, _STARTS, _HANGS = 0.05, 10.0, 15.0
 
 
 def run_job(
     command: Sequence[str], environment: dict[str, str], restarts: int = 0
 ) -> int:
-    """Run a launcher, pass on what its processes print, and return its exit code.
+    """Run a launcher, forward the output of its processes, and return its exit code.
 
     SIGTERM and Ctrl-C reach the launcher, which ends the processes.
 
     Args:
-        command: of the launcher.
-        environment: of all processes.
-        restarts: how often it is run again where a process was lost; an exception, or
-            an exit code that is not 0, in the script is none.
+        command: the launcher command.
+        environment: the environment of all processes.
+        restarts: the maximum number of restarts after a lost process. An exception or a
+            non-zero exit code of the script does not count as a loss.
     """
     with TemporaryDirectory(prefix="toolkit-") as folder:
         outcome = Path(folder, "outcome")
@@ -54,7 +54,7 @@ def run_job(
         for left in range(restarts, -1, -1):
             code = _run(command, environment, outcome)
             told, *_ = _read(outcome)
-            if told == "ended":  # Open MPI's code may be that of one that was lost
+            if told == "ended":  # Open MPI can return the code of a lost process
                 return 0
             if not (code and left) or told == "failed" or code in _ASKED:
                 break
@@ -69,7 +69,7 @@ def run_job(
 
 
 def _read(outcome: Path) -> tuple[str, int, list[int]]:
-    """Return how a job has ended, its exit code, and its processes."""
+    """Return the outcome of a job, its exit code, and its processes."""
     if not outcome.exists():
         return "", 0, []
     told, *numbers = outcome.read_text("utf-8").split()
@@ -102,24 +102,24 @@ def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> 
             process.kill()
         for thread in threads:
             thread.join(1)
-    # As shells say that a signal ended it.
+    # As in shells, for a process that a signal ended.
     return 128 - code if code < 0 else code
 
 
 def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool) -> int:
-    """Wait for a launcher, and end it and its processes if it hangs after an outcome.
+    """Wait for a launcher; if it hangs after an outcome, end it and its processes.
 
     Args:
         process: the launcher.
-        outcome: the file in which a process of the job writes how the job ends.
-        is_on_loopback: whether it is a launcher of Open MPI, for one machine.
+        outcome: the file in which a process of the job records the outcome.
+        is_on_loopback: whether it is an Open MPI launcher on one machine.
     """
     start, ended = time.monotonic(), float("inf")
     limited: set[str] = set()
     while True:
         now = time.monotonic()
         if is_on_loopback and now - start < _STARTS:
-            # Launchers of other machines would connect, and there are none.
+            # Only launchers of other machines would connect, and there are none.
             limit_listeners(process.pid, limited, is_closed=True)
         if outcome.exists():
             ended = min(ended, now)
@@ -135,14 +135,14 @@ def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool)
 
 
 def pass_on(source: BufferedReader, target: BinaryIO) -> None:
-    """Copy lines as they come, until the source ends."""
+    """Copy lines as they arrive, until the source ends."""
     for part in without_notices(_lines(source)):
         target.write(part)
         target.flush()
 
 
 def _lines(source: BufferedReader) -> Iterator[bytes]:
-    """Lines, and what a progress bar draws over itself, each with its end."""
+    """Yield lines, and redraws of a progress bar, each with its line end."""
     rest = b""
     while part := source.read1(1 << 16):
         *whole, rest = re.split(rb"(?<=[\r\n])", rest + part)
@@ -152,9 +152,9 @@ def _lines(source: BufferedReader) -> Iterator[bytes]:
 
 
 def without_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines with short tags, without the launcher's notices that tell nothing new.
+    """Yield lines with short tags, without redundant notices of the launcher.
 
-    A rule is held back until the line below it shows whether a notice begins there.
+    A separator line is held until the next line shows whether it starts a notice.
     """
     held: dict[bytes, bytes] = {}
     dropping: dict[bytes, bool] = {}

@@ -1,9 +1,9 @@
-"""Run a script, or a trainer that comes with the package; what follows is for it.
+"""Run a script, or an example trainer of the package, with the arguments after it.
 
-With --processes so many run it as one job: `toolkit.distribution` says what they share.
-It needs MPI: pip install 'toolkit[mpi]'. Lines that they print begin with the number of
-the process. When one fails, all end, with its exit code, or 128 and the number of the
-signal; the code is 124 where one has waited for others too long.
+With --processes, several processes run it as one job: see `toolkit.distribution`. This
+needs MPI: pip install 'toolkit[mpi]'. Each output line starts with the rank of its
+process. If one process fails, all end with its exit code, or with 128 plus the number
+of the signal. The code is 124 if a collective exceeded its timeout.
 
 Examples:
   $ toolkit run digits_cnn
@@ -30,7 +30,7 @@ from toolkit.errors import ArgumentError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The script, its own arguments, and how many processes run it."""
+    """Add the script, its arguments, and the number of processes."""
     parser.add_argument(
         "--processes", type=_count, metavar="N", help="how many run it as one job"
     )
@@ -93,7 +93,7 @@ def _seconds(text: str) -> float:
 
 
 def _script(text: str) -> Path:
-    """The path of a script, or that of an example by its name."""
+    """Return the path of a script, or of an example by its name."""
     if text.endswith(".py") and Path(text).is_file():
         return Path(text)
     return path_of(one_of(*names())(text))

@@ -1,15 +1,14 @@
-"""Let models answer over HTTP, until the process gets SIGTERM or Ctrl-C.
+"""Serve models over HTTP, until the process receives SIGTERM or Ctrl-C.
 
-Clients speak the Open Inference Protocol, POST /v2/models/NAME/infer, with JSON or
-binary tensors, or that of TensorFlow Serving, POST /v1/models/NAME:predict. Requests
-that come at the same time are computed together. /metrics is for Prometheus.
+Clients use the Open Inference Protocol, POST /v2/models/NAME/infer, with JSON or binary
+tensors, or the TensorFlow Serving API, POST /v1/models/NAME:predict. Concurrent
+requests are batched. /metrics has metrics for Prometheus.
 
-SIGHUP reads the files again, --watch does so when they change; a file that cannot be
-used leaves the version before in place. It listens to this machine alone unless --host
-says more: encryption and public networks are for a proxy in front of it.
+SIGHUP reloads the files, and --watch reloads them after changes; an invalid file keeps
+the previous version. The server listens only on this machine unless --host is set. Use
+a proxy for encryption and public networks.
 
 Examples:
-  $ toolkit serve model.keras
   $ toolkit serve mnist=model.keras other=other.keras --port 8080
   $ toolkit serve model.keras --batch 64 --wait 0.5ms --watch 5s
 """
@@ -33,7 +32,7 @@ _SIZES = {"": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The models, where to listen, how batches are made, and limits."""
+    """Add the models, the address, the batching options and the limits."""
     add = parser.add_argument
     add(
         "models",
@@ -78,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, compile and warm the models, then serve."""
+    """Load, compile and warm up the models, then serve."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s"
     )
@@ -105,7 +104,8 @@ def run(options: argparse.Namespace) -> int:
     server = Server(service, options.host, options.port, options.watch)
     server.run(_tell, is_last=True)
     if threads.are_left():
-        # What was given up is within libraries, whose ends would wait or crash.
+        # Abandoned threads are inside libraries, whose exit handlers would wait or
+        # crash.
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)
@@ -119,7 +119,7 @@ def _tell(server: Server) -> None:
 
 
 def _named(models: list[str]) -> dict[str, Path]:
-    """Name -> path; a file without a name has that of its stem."""
+    """Return name -> path; the default name is the stem of the file."""
     found: dict[str, Path] = {}
     for text in models:
         name, equals, path = text.partition("=")

@@ -1,6 +1,7 @@
 """Predict the training step of a model on many ranks, by layout.
 
-Its kernels are timed here; collectives are calculated from the link's figures.
+The kernels are timed on this machine; the time of collectives is calculated for the
+link.
 
 Examples:
   $ toolkit simulate model.keras
@@ -23,7 +24,7 @@ from toolkit.errors import ArgumentError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The file, the ranks and the link."""
+    """Add the file, the ranks and the link."""
     parser.add_argument("file", type=Path, metavar="FILE", help="of a compiled model")
     parser.add_argument("--ranks", type=int, nargs="+", metavar="N", help="how many")
     parser.add_argument(
@@ -45,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the predictions, and draw them if asked."""
+    """Print the predictions, and plot them if requested."""
     with own_objects(options):
         model = loaded(options.file, compile=True)
     if not getattr(model, "optimizer", None) or len(model.inputs) != 1:
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _row(tensor: Any) -> Any:
-    """A row of zeros like a symbolic tensor's; unknown extents are 1."""
+    """Return a row of zeros for a symbolic tensor; unknown extents are 1."""
     shape = [1 if n is None else n for n in tensor.shape[1:]]
     return np.zeros((1, *shape), tensor.dtype)
 
