@@ -48,9 +48,9 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements of the datasets selected by a dataset of indices."""
+        """Elements of the data sets selected by a data set of indices."""
     def concatenate(self, dataset: Dataset, *, name: str | None = None) -> Dataset:
-        """The elements of this dataset followed by the elements of another."""
+        """The elements of this data set followed by the elements of another."""
     @staticmethod
     def counter(
         start: int = 0, step: int = 1, dtype: Any = "int64", *, name: str | None = None
@@ -65,7 +65,7 @@ class Methods:
     def flat_map(
         self, map_func: Callable[..., Dataset], *, name: str | None = None
     ) -> Dataset:
-        """Elements of the datasets that a function returns for each element."""
+        """Elements of the data sets that a function returns for each element."""
     @staticmethod
     def from_generator(
         generator: Callable[..., Iterable[Any]],
@@ -79,7 +79,7 @@ class Methods:
         """The elements of a generator; each pass calls its function again."""
     @staticmethod
     def from_hdf5(path: Path_, keys: Any = None, *, name: str | None = None) -> Dataset:
-        """The rows of HDF5 datasets, read in whole chunks with a small cache."""
+        """The rows of HDF5 data sets, read in whole chunks with a small cache."""
     @staticmethod
     def from_image_folder(
         directory: Path_,
@@ -132,7 +132,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Interleaved elements of the datasets that a function returns for each element."""
+        """Interleaved elements of the data sets that a function returns for each element."""
     @staticmethod
     def list_files(
         file_pattern: str | Iterable[str],
@@ -152,7 +152,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """The elements of a dataset written by `save`, read on demand."""
+        """The elements of a data set written by `save`, read on demand."""
     def map(
         self,
         map_func: Callable[..., Any],
@@ -231,7 +231,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """Elements sampled at random from several datasets."""
+        """Elements sampled at random from several data sets."""
     def scan(
         self,
         initial_state: Any,
@@ -262,7 +262,7 @@ class Methods:
         *,
         name: str | None = None,
     ) -> Dataset:
-        """A snapshot of the elements in a folder that datasets can share."""
+        """A snapshot of the elements in a folder that data sets can share."""
     def take(self, count: int, *, name: str | None = None) -> Dataset:
         """The first elements."""
     def take_while(
@@ -287,4 +287,4 @@ class Methods:
         """The same elements with other options."""
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
-        """Tuples of elements of several datasets, up to the end of the shortest."""
+        """Tuples of elements of several data sets, up to the end of the shortest."""

@@ -1,5 +1,5 @@
-"""Files from elsewhere: what is read of them, within which limits.
+"""Readers of untrusted files, with limits on memory and time.
 
-Every reader of a format that can ask for more than it holds goes through here: ZIP,
-HDF5, `.npy`, packed streams, images and JSON.
+All readers of formats that can demand more memory than the file size are in this
+package: ZIP, HDF5, `.npy`, compressed streams, images and JSON.
 """

@@ -1,4 +1,4 @@
-"""Names in a file of other files, which must lie beside it."""
+"""Files in the same folder that another file refers to by name."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from toolkit.errors import MissingFileError, ModelFileError
 
-_MAX_NAME = 255  # bytes of a file's name, the most that file systems take
+_MAX_NAME = 255  # bytes of a file name, the maximum of file systems
 _SPECIAL = frozenset('/\\:*?"<>|')
 _FLAGS = ("O_NOFOLLOW", "O_BINARY", "O_CLOEXEC", "O_NONBLOCK")
 
 
 def is_bare(name: str) -> bool:
-    """Whether it names a file of the same folder, on every system."""
-    if not name.isprintable() or not _SPECIAL.isdisjoint(name):  # or half a character
+    """Return whether the name is a plain file name on every system."""
+    if not name.isprintable() or not _SPECIAL.isdisjoint(name):  # or lone surrogates
         return False
     return name.strip(". ") != "" and len(name.encode()) <= _MAX_NAME
 
 
 def open_beside(folder: Path, location: str) -> int:
-    """A descriptor of a plain file in a folder, which a file names.
+    """Open a regular file in a folder by a name from another file.
 
-    Nothing but a name is followed: no link, no device, no other folder; and a file that
-    has another name elsewhere is refused, for it may be someone else's.
+    Only a plain name is allowed: no link, no device, no other folder. A file with a
+    second hard link is refused, because another user can own it.
     """
     if not is_bare(location):
         raise ModelFileError(
@@ -33,7 +33,7 @@ def open_beside(folder: Path, location: str) -> int:
         )
     path = folder / location
     flags = os.O_RDONLY
-    for flag in _FLAGS:  # those that the system has
+    for flag in _FLAGS:  # the flags that the system supports
         flags |= getattr(os, flag, 0)
     if path.is_symlink():
         raise ModelFileError(f"{location!r} is a link: refused")
@@ -53,13 +53,14 @@ def open_beside(folder: Path, location: str) -> int:
 
 
 def path_beside(listing: Path, name: str) -> Path:
-    """The path of a file beside a list that names it.
+    """Return the path of a file that an index in the same folder names.
 
-    Hugging Face's cache has links to files with other names. There the list is such a
-    link itself, and the files lie where it lies; no link may lead elsewhere.
+    Hugging Face's cache has links to files with other names. The index is then also a
+    link, and the files are in the folder of its target. A link to any other folder is
+    refused.
 
     Raises:
-        ModelFileError: it does.
+        ModelFileError: a link leads to another folder.
     """
     folders = {Path(os.path.realpath(each)) for each in (listing.parent, listing)}
     folders = {each if each.is_dir() else each.parent for each in folders}

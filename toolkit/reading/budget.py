@@ -1,9 +1,9 @@
-"""How much memory and time loading one file may take, with all that the file has made.
+"""Load budget: the memory and time to load one file and the objects from it.
 
-Limits of parts multiply: a ZIP may unpack to a thousand times its size, and the HDF5
-file in it again. So there is one account for a whole load; whatever makes bytes of what
-a file says asks for them here first. Time is an estimate from the number of objects,
-weights and graph nodes, so a file is refused on every machine or on none.
+Separate limits multiply: a ZIP can expand to a thousand times its size, and an HDF5
+file in it again. One account therefore covers a whole load. Code that allocates memory
+from the content of a file reserves it there first. Time is an estimate from the number
+of objects, weights and graph nodes, so that all machines accept the same files.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 from toolkit.errors import ArgumentError, LoadBudgetError
 from toolkit.thread_state import ThreadState
 
-_NEVER_LESS = 8  # times the file: what reading it takes where memory is short
+_NEVER_LESS = 8  # times the file size: reading needs this if memory is short
 # Seconds of work for each byte of the memory budget. The smallest budget, 64 MB, allows
 # 2 seconds. A layer with weights takes 2 KB of a file, so it has 4 ms; it needs 1 to 3.
 _SECONDS = 2 / (1 << 26)
-# A JSON config has no weights. Its length says how many layers it has, of 200 bytes or
-# more; the constant is for initializers that take long, such as Orthogonal.
+# A JSON config has no weights. Its length bounds the number of layers, of at least 200
+# bytes each. The constant covers slow initializers, such as Orthogonal.
 _SECONDS_OF_TEXT = 2 * _SECONDS  # for each byte of the smallest budget
 _SECONDS_OF_CHARACTER = 1e-5
 _SECONDS_OF_VARIABLE = 3e-4
-_COPIES_OF_VALUE = 3  # arrays of the size of a first value while an initializer runs
+_COPIES_OF_VALUE = 3  # temporary arrays of the initial value's size in an initializer
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _Limits:
 
 @dataclass
 class Budget:
-    """What is left of the bytes that a load may take."""
+    """Remaining budget of a load."""
 
     label: str
     size: int
@@ -49,12 +49,12 @@ class Budget:
     seconds: float
 
     def spend(self, nbytes: int, what: str) -> None:
-        """Take bytes from it, or raise."""
+        """Subtract bytes from the budget, or raise an error."""
         self.check(nbytes, what)
         self.left -= nbytes
 
     def check(self, nbytes: int, what: str) -> None:
-        """Raise if these bytes are more than the budget has left."""
+        """Raise an error if these bytes exceed the remaining budget."""
         if nbytes > self.left:
             raise LoadBudgetError(
                 f"{self.label}: {what} takes {nbytes:,} bytes, far more than the file "
@@ -64,7 +64,7 @@ class Budget:
             )
 
     def spend_time(self, seconds: float, what: str) -> None:
-        """Take an estimated time from the budget, or raise."""
+        """Subtract an estimated time from the budget, or raise an error."""
         if seconds > self.seconds:
             raise LoadBudgetError(
                 f"{self.label}: {what} would make loading take far longer than "
@@ -75,7 +75,7 @@ class Budget:
 
 
 class _Account(ThreadState):
-    """The budget of the load that this thread is in the middle of."""
+    """Budget of the current load of this thread."""
 
     budget: Budget | None = None
 
@@ -87,22 +87,21 @@ _account = _Account()
 def set_load_budget(
     ratio: float = 64, share: float = 0.5, least: int = 1 << 26
 ) -> None:
-    """Set how much memory loading one file may take; without arguments, the default.
+    """Set the memory budget to load one file; without arguments, restore the default.
 
-    Everything that a load makes counts: what is unpacked, arrays, the weights that a
-    config asks for, and vocabularies. The estimated time of a load is limited in
-    proportion: 2 seconds for each 64 MB of the budget. JSON text has 4 seconds for
-    each 64 MB of `least`.
+    The budget covers all memory of a load: decompressed data, arrays, the weights of a
+    config, and vocabularies. It limits the estimated time in proportion: 2 seconds for
+    each 64 MB of the budget. JSON text has 4 seconds for each 64 MB of `least`.
 
     Args:
-        ratio: how many times the size of the file. `float("inf")` is no limit but
-            `share`.
-        share: the part of the machine's memory, in (0, 1], that is never exceeded; but
-            eight times the size of the file is always allowed.
-        least: bytes that are allowed for the smallest file.
+        ratio: the multiple of the file size. With `float("inf")`, only `share` is a
+            limit.
+        share: the maximum fraction of the machine's memory, in (0, 1]. Eight times the
+            file size is always allowed.
+        least: the minimum budget in bytes, for small files.
 
     Raises:
-        ArgumentError: a number is negative or none.
+        ArgumentError: a value is negative or not a number.
 
     Example:
         >>> import toolkit
@@ -120,10 +119,10 @@ def set_load_budget(
 
 
 def load_budget(size: int) -> int:
-    """How many bytes loading a file of this many bytes may take.
+    """Return the memory budget in bytes for a file of a size.
 
     Args:
-        size: of the file, as it lies on disk.
+        size: the size of the file on disk.
 
     Example:
         >>> import toolkit
@@ -135,19 +134,19 @@ def load_budget(size: int) -> int:
 
 
 def limit_of_load() -> int:
-    """Bytes that all of this thread's load may take; outside of one, the share."""
+    """Return the total memory budget of this thread's load, or the share."""
     budget = _account.budget
     return _share() if budget is None else budget.total
 
 
 def _share() -> int:
-    """Bytes that loads may take of the machine's memory."""
+    """Return the share of the machine's memory for loads, in bytes."""
     return int(_limits.share * _memory())
 
 
 @cache
 def _memory() -> int:
-    """Bytes of memory that this process can have."""
+    """Return the memory limit of this process in bytes."""
     try:
         found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):  # not on this system
@@ -161,14 +160,14 @@ def _memory() -> int:
 def limited_load(
     path: Path | str, *others: Path, more: int = 0
 ) -> AbstractContextManager[None]:
-    """A load of a file, or of all files in a folder, within its budget.
+    """Return a context for a load of a file or folder within its budget.
 
-    Inside of another load it is a part of that.
+    Inside another load, it is part of that load.
 
     Args:
-        path: of the file or folder.
-        *others: files that belong to it.
-        more: bytes of further files that do.
+        path: the file or folder.
+        *others: additional files.
+        more: the size of further files in bytes.
     """
     size = size_of(Path(path)) + sum(map(size_of, others)) + more
     total = load_budget(size)
@@ -176,7 +175,7 @@ def limited_load(
 
 
 def limited_text(label: str, size: int) -> AbstractContextManager[None]:
-    """A load of what no file holds: it may take the share of the machine's memory."""
+    """Return a context for a load of text; the memory share is its limit."""
     total = _share()
     seconds = _limits.least * _SECONDS_OF_TEXT + size * _SECONDS_OF_CHARACTER
     return _load_within(label, size, total, seconds)
@@ -190,7 +189,7 @@ def _load_within(
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file, or of the plain files in a folder; 0 if there is none."""
+    """Return the size of a file, or of a folder's regular files; 0 if missing."""
     if path.is_dir():
         inside = (p for p in path.rglob("*") if not p.is_symlink())
         return sum(p.stat().st_size for p in inside if p.is_file())
@@ -198,16 +197,16 @@ def size_of(path: Path) -> int:
 
 
 def spend(nbytes: int, what: str) -> None:
-    """Take bytes from the budget of this thread's load; outside of one, do nothing."""
+    """Subtract bytes from the budget of this thread's load, if there is one."""
     if _account.budget is not None:
         _account.budget.spend(nbytes, what)
 
 
 def check_temporary(nbytes: int, what: str) -> None:
-    """Raise if memory for a moment does not fit into what this thread's load has left.
+    """Raise an error if temporary memory exceeds the remaining budget.
 
     Args:
-        nbytes: of the arrays that exist at the same time.
+        nbytes: the size of all arrays that exist at the same time.
         what: the operation and its size, for the message.
     """
     if _account.budget is not None:
@@ -215,10 +214,10 @@ def check_temporary(nbytes: int, what: str) -> None:
 
 
 def spend_time(seconds: float, what: str) -> None:
-    """Take an estimated time from the budget of this thread's load, if there is one.
+    """Subtract an estimated time from the budget of this thread's load, if any.
 
     Args:
-        seconds: on one core of a common processor.
+        seconds: the time on one core of a common processor.
         what: the operation and its size, for the message.
     """
     if _account.budget is not None:
@@ -226,12 +225,12 @@ def spend_time(seconds: float, what: str) -> None:
 
 
 def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
-    """Take a Variable from the budget of this thread's load, before it has memory.
+    """Reserve a Variable in the budget of this thread's load, before its allocation.
 
     Args:
-        path: of the Variable, for the message.
-        shape: of its first value.
-        itemsize: bytes of an element.
+        path: the path of the Variable, for the message.
+        shape: the shape of its initial value.
+        itemsize: the size of an element in bytes.
     """
     if _account.budget is not None:
         nbytes = prod(shape) * itemsize
@@ -243,7 +242,7 @@ def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
 
 @contextmanager
 def refunded() -> Iterator[None]:
-    """Give memory back to the budget at the end, for objects that only last as long."""
+    """Return a context that refunds its memory at the end, for temporary objects."""
     budget = _account.budget
     left = 0 if budget is None else budget.left
     try:

@@ -1,4 +1,4 @@
-"""Errors of whatever a file makes happen, told as errors of the file."""
+"""Conversion of errors caused by a file to errors of that file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from toolkit.errors import (
 def clear_errors(
     what: str, trouble: str = "expected the config of an object; making it failed"
 ) -> Iterator[None]:
-    """Raise a ModelFileError for any error that is not ours.
+    """Return a context that converts any foreign error to a ModelFileError.
 
-    A config is data: a value of a wrong type or size may fail anywhere in the code of
-    a layer, as whatever Python makes of it.
+    A config is data. A value of a wrong type or size can cause any Python error in the
+    code of a layer.
 
     Args:
-        what: the file, or the part of it that is read.
-        trouble: what to say before the kind of the error.
+        what: the file, or a part of it.
+        trouble: the text before the error's class.
     """
     try:
         yield
@@ -47,7 +47,7 @@ def clear_errors(
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Have errors of a file name it, once."""
+    """Return a context that adds the file's name to errors, once."""
     try:
         yield
     except ModelFileError as error:
@@ -69,14 +69,14 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def check_present(path: Path) -> None:
-    """Raise unless there is a file, and not a pointer to one elsewhere."""
+    """Raise an error unless the file exists and is not a Git LFS pointer."""
     check_plain(path, ModelFileError, MissingFileError)
     with open(path, "rb") as file, naming(path):
         refuse_pointer(file)
 
 
 def refuse_pointer(file: IO[bytes]) -> None:
-    """Raise if an open file is a pointer of Git LFS; else go back to its start."""
+    """Raise an error if an open file is a Git LFS pointer; else rewind it."""
     if file.read(len(_POINTER)) == _POINTER:
         raise ModelFileError(
             "it is a pointer of Git LFS, not the file itself: run `git lfs pull` in "
@@ -90,14 +90,14 @@ def check_plain(
     error: type[ToolkitError] = ModelFileError,
     missing: type[ToolkitError] = MissingFileError,
 ) -> None:
-    """Raise unless a path names a plain file, or a link to one.
+    """Raise an error unless a path is a regular file, or a link to one.
 
-    To open a FIFO waits for a writer, and a device such as `/dev/zero` has no end.
+    Opening a FIFO waits for a writer, and a device such as `/dev/zero` has no end.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         error: the class to raise for a folder, FIFO, socket or device.
-        missing: the class to raise where there is nothing.
+        missing: the class to raise for a missing file.
     """
     label = repr(os.fspath(path))
     try:

@@ -1,9 +1,8 @@
-"""HDF5 files, opened only when nothing in them is suspicious.
+"""Safe reader of HDF5 files.
 
-Links to other files, data in other files and views of other files are refused. Before
-HDF5's library opens a file its structure is checked, for the library may crash on a
-damaged one, or never return. Where the check cannot tell, a child process reads the
-file first, with a limit of time; see `hdf5_probe`.
+It refuses external links, external data and virtual datasets. A check of the structure
+precedes HDF5's library, which can crash or hang on a corrupt file. If the check is
+inconclusive, a child process reads the file first, with a time limit; see `hdf5_probe`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from toolkit.reading.hdf5_library import h5py_module
 from toolkit.reading.hdf5_probe import is_harmless
 from toolkit.reading.hdf5_structure import Damage, Doubt, Structure
 
-# Data that unpacks to more than this many times its size in the file is refused.
+# Maximum compression ratio of a dataset.
 _MAX_RATIO = 1000
-_SMALL = 1 << 20  # bytes that are always fine
+_SMALL = 1 << 20  # bytes that are always allowed
 _MAX_OBJECTS = 1_000_000
-CHECKSUM = "crc32"  # the attribute of a dataset that we write
-_FILTERS = {1, 2, 3, 4, 5, 6, 32_000}  # what comes with HDF5 and h5py: no plugins
-_DAMAGES = (  # what h5py may raise for a damaged file
+CHECKSUM = "crc32"  # attribute of a dataset that this package writes
+_FILTERS = {1, 2, 3, 4, 5, 6, 32_000}  # filters of HDF5 and h5py: no plugins
+_DAMAGES = (  # h5py errors for a corrupt file
     *(OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(OverflowError, MemoryError, RecursionError, NotImplementedError, SystemError),
 )
@@ -44,15 +43,15 @@ Source = Path | io.BytesIO
 def open_datasets(
     source: Source, label: str | None = None
 ) -> Iterator[dict[str, Dataset]]:
-    """The datasets of a file by their path, once nothing in it is suspicious.
+    """Return a context with the datasets of a checked file, by path.
 
     Args:
         source: a path, or the bytes of the file.
-        label: what messages call the file; its path by default.
+        label: the name of the file in messages; its path by default.
 
     Raises:
-        MissingFileError: if there is no such file.
-        ModelFileError: if it is not HDF5, is damaged, or points out of itself.
+        MissingFileError: the file does not exist.
+        ModelFileError: the file is not HDF5, is corrupt, or refers to other files.
     """
     with open_file(source, label) as (_, datasets):
         yield datasets
@@ -62,7 +61,7 @@ def open_datasets(
 def open_file(
     source: Source, label: str | None = None
 ) -> Iterator[tuple[Any, dict[str, Dataset]]]:
-    """The open file, and its datasets; see `open_datasets`."""
+    """Return a context with the open file and its datasets; see `open_datasets`."""
     label = label or str(source)
     with ExitStack() as stack:
         if isinstance(source, Path):
@@ -77,7 +76,7 @@ def open_file(
 
 @contextmanager
 def named(label: str) -> Iterator[None]:
-    """Whatever h5py raises for a damaged file is an error of ours that names it."""
+    """Return a context that converts h5py errors to errors with the file's name."""
     try:
         yield
     except ModelFileError as error:
@@ -93,7 +92,7 @@ def named(label: str) -> Iterator[None]:
 
 
 def opened(source: Source, label: str) -> Any:
-    """The open file, whose structure has been checked; not its links."""
+    """Return a context with the open file; only its structure is checked."""
     h5py = h5py_module()
 
     with named(label):
@@ -131,7 +130,7 @@ def _reader(file: Any) -> Callable[[int, int], bytes]:
 
 
 def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
-    """All datasets; every link must be a plain one, and lead to each object once."""
+    """Return all datasets; links must be local, and unique for each object."""
     h5py = h5py_module()
 
     seen: set[int] = set()
@@ -152,7 +151,7 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
 
 
 def linked(group: Any, key: str, path: str) -> Any:
-    """What a name in a group stands for, which must be in this file."""
+    """Return the target of a name in a group, which must be in this file."""
     h5py = h5py_module()
 
     link = group.get(key, getlink=True)
@@ -164,7 +163,7 @@ def linked(group: Any, key: str, path: str) -> Any:
 
 
 def check_dataset(path: str, dataset: Any) -> None:
-    """Refuse a dataset that takes its data from elsewhere, or needs a plugin."""
+    """Raise an error for a dataset with external data, or that needs a plugin."""
     if dataset.is_virtual or dataset.external:
         kind = "virtual" if dataset.is_virtual else "external"
         raise ModelFileError(
@@ -181,7 +180,7 @@ def check_dataset(path: str, dataset: Any) -> None:
 
 
 class Dataset:
-    """An array in a file, of which only the shape and dtype have been read so far."""
+    """Array in a file; only the shape and dtype are in memory."""
 
     def __init__(self, path: str, dataset: Any, label: str = "") -> None:
         check_dataset(path, dataset)
@@ -192,7 +191,7 @@ class Dataset:
 
     @property
     def dtype(self) -> str:
-        """The name of the dtype that `read` returns, if it is one of numbers."""
+        """Return the dtype name of the result of `read`, if it is numeric."""
         with named(self._label):
             named_type = self._dataset.attrs.get("dtype")
             is_wide = isinstance(named_type, str) and named_type == "bfloat16"
@@ -200,28 +199,28 @@ class Dataset:
 
     @property
     def owner(self) -> str | None:
-        """The name of the object that the array belongs to, if the file says it."""
+        """Return the name of the object that owns the array, if the file has it."""
         with named(self._label):
             name = self._dataset.parent.attrs.get("name")
         return name if isinstance(name, str) else None
 
     @property
     def checksum(self) -> int | None:
-        """That of its values, and of what they are called; None: the file has none."""
+        """Return the stored checksum of its values and name, or None."""
         with named(self._label):
             found = self._dataset.attrs.get(CHECKSUM)
         return int(found) if isinstance(found, np.integer) else None
 
     def checksum_of(self, array: np.ndarray[Any, Any]) -> int:
-        """The checksum that goes with these values."""
+        """Return the checksum for these values."""
         kind = "bfloat16" if self.dtype == "bfloat16" else self._dataset.dtype.name
         about = repr([self.path, self.owner, kind, self.shape]).encode()
-        # As bytes: there is no buffer of a bfloat16, and no view of a scalar.
+        # As bytes, because bfloat16 has no buffer interface, and a scalar has no view.
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         return zlib.crc32(values.data, zlib.crc32(about))
 
     def check(self) -> None:
-        """Raise if it declares far more than the file holds."""
+        """Raise an error if it declares far more data than the file contains."""
         with named(self._label):
             stored = self._dataset.id.get_storage_size()
             if self.nbytes > max(_SMALL, _MAX_RATIO * stored):
@@ -231,7 +230,7 @@ class Dataset:
                 )
 
     def read(self) -> np.ndarray[Any, Any]:
-        """The array."""
+        """Return the array."""
         self.check()
         dtype = self.dtype
         is_wide = dtype == "bfloat16" and self._dataset.dtype.kind == "V"
@@ -254,7 +253,7 @@ class Dataset:
 
 
 def is_text(dtype: Any) -> bool:
-    """Whether a dtype of objects stands for strings, or for arrays of any length."""
+    """Return whether an object dtype means strings, not arrays of variable length."""
     h5py = h5py_module()
 
     kinds = h5py.check_string_dtype(dtype), h5py.check_vlen_dtype(dtype)
@@ -262,7 +261,7 @@ def is_text(dtype: Any) -> bool:
 
 
 def chunk_bytes(dataset: Any) -> int:
-    """What a chunk takes, which is unpacked as a whole; 0 where there are none."""
+    """Return the size of a chunk, which is decompressed at once; 0 without chunks."""
     if not dataset.chunks:
         return 0
     size = dataset.dtype.itemsize
@@ -272,17 +271,17 @@ def chunk_bytes(dataset: Any) -> int:
 
 
 def check_all(datasets: dict[str, Dataset]) -> None:
-    """Raise if one of them declares far more than the file holds."""
+    """Raise an error if a dataset declares far more data than the file contains."""
     for dataset in datasets.values():
         dataset.check()
 
 
 def contents_checksum(datasets: dict[str, Dataset]) -> str:
-    """One that differs if any dataset does; the values are not read."""
+    """Return a checksum that differs if any dataset differs; values are not read."""
     sums = sorted((path, dataset.checksum) for path, dataset in datasets.items())
     return checksum_text(repr(sums).encode())
 
 
 def checksum_text(data: bytes) -> str:
-    """The checksum of bytes, as lists of files hold it."""
+    """Return the checksum of bytes, in the format of manifests."""
     return f"{CHECKSUM}:{zlib.crc32(data):08x}"

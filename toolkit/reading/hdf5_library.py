@@ -1,4 +1,4 @@
-"""h5py, which is imported in this place only."""
+"""Import of h5py, only in this module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.processes import know_processor
 
 def h5py_module() -> Any:
     """Import h5py and return it."""
-    know_processor()  # h5py asks `platform` for it
+    know_processor()  # h5py gets it from `platform`
     import h5py
 
     return h5py

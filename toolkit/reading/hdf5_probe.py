@@ -1,8 +1,8 @@
-"""A child process that reads HDF5 files before their reader does.
+"""Child process that reads untrusted HDF5 files before the main process does.
 
-It is started for the first file whose structure `hdf5_structure` does not know, and
-serves further ones. A file on which HDF5's library hangs, crashes or takes too much
-memory ends the child, not the process that wants to read it.
+It starts for the first file with a structure unknown to `hdf5_structure`, and also
+serves later files. If HDF5's library hangs, crashes or uses too much memory, only the
+child ends.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from toolkit.processes import clean_environment, python_command
 from toolkit.reading.budget import load_budget
 from toolkit.reading.hdf5_library import h5py_module
 
-_SECONDS = 1  # of the processor's time, and one more for each so many bytes
+_SECONDS = 1  # CPU seconds, plus one for each number of bytes
 _BYTES = 1 << 26
-_HEAD = struct.Struct("<?QQ")  # whether a path follows, its or the file's bytes, budget
+_HEAD = struct.Struct("<?QQ")  # whether a path follows, size of path or file, budget
 _OK = b"\x01"
 
 
 class _Child:
-    """The process, of which there is one for each process that asks."""
+    """Child process, one for each parent process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -44,7 +44,7 @@ class _Child:
         atexit.register(self.end)
 
     def ask(self, head: bytes, content: Any) -> bytes:
-        """Its answer; nothing if it has ended."""
+        """Return its answer, or nothing if it has ended."""
         process = self.process
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -56,7 +56,7 @@ class _Child:
             return b""
 
     def end(self) -> None:
-        """Stop it, unless it is that of the process that this one was forked from."""
+        """Stop it, unless it belongs to the process that forked this one."""
         atexit.unregister(self.end)
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
@@ -71,7 +71,7 @@ _children: list[_Child] = []
 
 
 def is_harmless(source: Path | io.BytesIO) -> bool:
-    """Whether a child process reads all that the file holds, in a limited time."""
+    """Return whether a child process can read all of the file in limited time."""
     if isinstance(source, Path):
         is_path, content = True, memoryview(os.fsencode(source.resolve()))
         budget = load_budget(source.stat().st_size)
@@ -80,11 +80,11 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
         budget = load_budget(len(content))
     with _lock:
         if _children and _children[0].owner != os.getpid():
-            _children.clear()  # that of the process that this one was forked from
+            _children.clear()  # after a fork: the child belongs to the parent process
         if not _children:
             _children.append(_Child())
         answer, child = b"", _children.pop()
-        try:  # an interrupt may leave half a question
+        try:  # an interrupt can leave an incomplete request
             answer = child.ask(_HEAD.pack(is_path, len(content), budget), content)
         finally:
             if answer in (b"\0", _OK):
@@ -95,7 +95,7 @@ def is_harmless(source: Path | io.BytesIO) -> bool:
 
 
 def serve(arguments: Sequence[str] = ()) -> None:
-    """Tell for each file whether it can be read, in the child process.
+    """Answer for each file whether it can be read, in the child process.
 
     Args:
         arguments: has no effect.
@@ -121,7 +121,7 @@ def serve(arguments: Sequence[str] = ()) -> None:
 
 
 def _limit(seconds: float, nbytes: int) -> None:
-    """End this process after a time; let it have so much more memory; 0: no limit."""
+    """Set the time limit of this process, and its additional memory limit (0: none)."""
     if sys.platform == "win32":
         return
     import resource
@@ -139,7 +139,7 @@ def _limit(seconds: float, nbytes: int) -> None:
 
 
 def _read_all(file: Any, h5py: Any) -> None:
-    """Touch each name, attribute and value; plain arrays can do no harm."""
+    """Read each name, attribute and value; plain arrays are harmless."""
     seen: set[int] = set()
     stack = [file]
     while stack:

@@ -1,11 +1,11 @@
-"""The structure of an HDF5 file, gone through before HDF5's own library sees it.
+"""Structure check of an HDF5 file, before HDF5's library opens it.
 
-The library takes the numbers in a file at their word: some damaged heaps and trees keep
-it busy for ever. What is checked here is what files of Keras, of h5py and of this
-package are made of: a superblock of version 0, groups with trees and local heaps,
+The library trusts the numbers in a file, and some corrupt heaps and trees cause an
+infinite loop. The check supports the structures that Keras, h5py and this package
+write. These are a superblock of version 0, groups with trees and local heaps,
 attributes, global heaps of strings, and contiguous, compact or chunked arrays. Each
-address must lie in the file, each block be what it is taken for, and no two overlap.
-A file with anything else is no worse; it is only not known to be harmless.
+address must be inside the file, each block must have the expected type, and blocks must
+not overlap. A file with other structures is not corrupt; it is only unverifiable.
 
 Reference: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
 """
@@ -20,17 +20,17 @@ from toolkit.reading.hdf5_types import Doubt, datatype, extents
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _NOWHERE = 2**64 - 1
-_MAX_DEPTH = 32  # levels of a tree, and of groups in groups 20 times as many
+_MAX_DEPTH = 32  # levels of a tree; nested groups have a limit 20 times higher
 _MAX_GROUPS = 640
 
 
 class Damage(ValueError):
-    """Something that no whole file has."""
+    """Error for a structure that no intact file has."""
 
 
 @record
 class Entry:
-    """A name in a group, and where its object is; `is_link`: it is a symbolic link."""
+    """Name in a group, and the address of its object; `is_link`: a symbolic link."""
 
     name: bytes
     address: int
@@ -38,11 +38,11 @@ class Entry:
 
 
 class Structure:
-    """A file, of which every block is visited once.
+    """File structure; the check visits every block once.
 
     Args:
-        read: (address, size) -> bytes, fewer at the end of the file.
-        size: bytes of the file.
+        read: a function (address, size) -> bytes, fewer at the end of the file.
+        size: the size of the file in bytes.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
@@ -51,11 +51,11 @@ class Structure:
         self._heaps: dict[int, dict[int, int]] = {}
 
     def check(self) -> None:
-        """Go through all of it.
+        """Check the whole structure.
 
         Raises:
-            Damage: it is certainly broken.
-            Doubt: it has something that is not known here.
+            Damage: the file is certainly corrupt.
+            Doubt: the file has an unsupported structure.
         """
         head = self._at(0, 96, "superblock")
         if head[:8] != SIGNATURE:
@@ -105,7 +105,7 @@ class Structure:
     # --- objects ----------------------------------------------------------------------
 
     def _objects(self, root: bytes) -> None:
-        """All objects, from the root on."""
+        """Check all objects, from the root on."""
         if struct.unpack_from("<I", root, 16)[0] > 1:
             raise Damage("the root is a link")
         waiting = [(struct.unpack_from("<Q", root, 8)[0], root, 0)]
@@ -126,7 +126,7 @@ class Structure:
                     waiting.append((*place, depth + 1))
 
     def _object(self, address: int) -> bytes | None:
-        """Check an object; returns where the names in it are, if it is a group."""
+        """Check an object; return the locations of its names if it is a group."""
         version, count, _, size = struct.unpack(
             "<BxHII4x", self._at(address, 16, "object")
         )
@@ -134,7 +134,7 @@ class Structure:
             raise Doubt(f"an object of version {version}")
         found: dict[int, bytes] = {}
         for kind, flags, data in self._messages(address, size, count):
-            if flags & ~0b101:  # constant, and not to be shared
+            if flags & ~0b101:  # allows constant and not shared
                 raise Doubt(f"flags {flags} of a message")
             if kind == 0x0C:
                 self._attribute(data)
@@ -154,7 +154,7 @@ class Structure:
     def _messages(
         self, address: int, size: int, count: int
     ) -> Iterator[tuple[int, int, bytes]]:
-        """Kind, flags and data of each message of an object."""
+        """Yield the type, flags and data of each message of an object."""
         self._claim(address, 16 + size)
         blocks, seen = [self._at(address + 16, size, "object")], 0
         while blocks:
@@ -179,7 +179,7 @@ class Structure:
     # --- groups -----------------------------------------------------------------------
 
     def _group(self, tree: int, heap: int) -> Iterator[tuple[int, bytes]]:
-        """The address and the entry of each object in a group."""
+        """Yield the address and the entry of each object in a group."""
         names = self._heap(heap)
         last = b""
         for leaf in self._leaves_of(tree):
@@ -204,7 +204,7 @@ class Structure:
                     raise Damage(f"a name of kind {kind}")
 
     def _heap(self, address: int) -> bytes:
-        """The text of a local heap, whose list of gaps has an end."""
+        """Return the text of a local heap with a finite free list."""
         head = self._at(address, 32, "heap")
         signature, size, gap, start = struct.unpack("<4s4xQQQ", head)
         if signature != b"HEAP" or head[4]:
@@ -222,16 +222,16 @@ class Structure:
         return data
 
     def _leaves_of(self, root: int) -> list[int]:
-        """The lists of names of a tree, in their order."""
+        """Yield the symbol table nodes of a tree, in order."""
         size = 24 + 2 * self._nodes * 16 + 8
         return [child for _, child in self._tree(root, 0, 8, size, 2 * self._nodes)]
 
     def _tree(
         self, root: int, kind: int, key: int, size: int, most: int
     ) -> Iterator[tuple[bytes, int]]:
-        """Key and address of what the leaves of a tree point to.
+        """Yield the key and address of each leaf entry of a tree.
 
-        Nodes of a level know their neighbours, in a chain that must be the same.
+        Nodes of a level are linked to their siblings; the chain must match.
         """
         level, places = None, [root]
         while places:
@@ -285,19 +285,19 @@ class Structure:
                 self._string(*struct.unpack_from("<IQI", values, start))
 
     def _string(self, length: int, heap: int, index: int) -> None:
-        """A value of variable length, which lies in a heap for all objects."""
+        """Check a variable-length value, which is stored in a global heap."""
         if heap in (0, _NOWHERE):
             if length:
                 raise Damage("a string that is nowhere")
             return
         if heap not in self._heaps:
             self._heaps[heap] = self._collection(heap)
-        # The library makes room for what is said here before it looks there.
+        # The library allocates this length before it checks the heap.
         if length > self._heaps[heap].get(index, -1):
             raise Damage("a string that is nowhere, or longer than what is there")
 
     def _collection(self, address: int) -> dict[int, int]:
-        """The bytes of what a global heap holds, by its number there."""
+        """Return the size of each object in a global heap, by its index."""
         signature, version, size = struct.unpack(
             "<4sB3xQ", self._at(address, 16, "heap")
         )
@@ -308,7 +308,7 @@ class Structure:
         found: dict[int, int] = {}
         while place + 16 <= size:
             index, length = struct.unpack_from("<H6xQ", data, place)
-            if index == 0:  # the rest is free
+            if index == 0:  # free space
                 if length != size - place:
                     raise Damage(f"the gap in a heap at byte {address:,}")
                 return found
@@ -369,10 +369,10 @@ class Structure:
             seen.add(place[8:])
 
 
-# Nothing; extents; type; fill value, old and new; layout; filters; attribute; comment;
-# continuation; names; time of change.
+# NIL; dataspace; datatype; fill value, old and new; layout; filters; attribute;
+# comment; continuation; symbol table; modification time.
 _MESSAGES = {0, 1, 3, 4, 5, 8, 0x0B, 0x0C, 0x0D, 0x10, 0x11, 0x12}
-_FILTERS = {1, 2, 3, 32_000}  # Deflate, shuffle, a checksum, LZF
+_FILTERS = {1, 2, 3, 32_000}  # deflate, shuffle, a checksum, LZF
 
 
 def _name(names: bytes, place: int) -> bytes:
@@ -397,7 +397,7 @@ def _filters(data: bytes) -> None:
 
 
 def _fill(data: bytes, item: int) -> None:
-    """The value of what has not been written."""
+    """Check a fill value."""
     if data[0] not in (1, 2):
         raise Doubt("a fill value of another version")
     if data[0] == 2 and not data[3]:

@@ -1,4 +1,4 @@
-"""The types and extents of arrays, as HDF5 files describe them."""
+"""Datatype and dataspace messages of HDF5 files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 _MAX_AXES = 32
-# Size -> where the parts of a number lie, as IEEE 754 has them.
+# Size -> bit fields of an IEEE 754 number.
 _FLOATS = {
     2: (0, 16, 10, 5, 0, 10, 15),
     4: (0, 32, 23, 8, 0, 23, 127),
@@ -15,11 +15,11 @@ _FLOATS = {
 
 
 class Doubt(Exception):
-    """Something that is not known to be harmless."""
+    """Error for a structure that is not verified as harmless."""
 
 
 class Kind(NamedTuple):
-    """Bytes of an element; whether these only say where its value is; bytes read."""
+    """Element size; whether the element is a reference; bytes read."""
 
     size: int
     is_variable: bool
@@ -27,10 +27,10 @@ class Kind(NamedTuple):
 
 
 def datatype(data: bytes) -> Kind:
-    """The type that a message describes.
+    """Return the type that a message describes.
 
     Raises:
-        Doubt: it is none of numbers, booleans and strings.
+        Doubt: the type is not a number, boolean or string.
     """
     if len(data) < 8:
         raise Doubt("a type that is cut off")
@@ -69,7 +69,7 @@ def _string(data: bytes, size: int, flags: int, version: int) -> Kind:
 
 
 def _opaque(data: bytes, size: int, flags: int, version: int) -> Kind:
-    """Bytes that only the reader knows the meaning of, such as those of bfloat16."""
+    """Parse an opaque type, for example of bfloat16."""
     tag = flags & 0xFF
     if not 0 < size <= 64 or tag % 8 or len(data) < 8 + tag:
         raise Doubt("bytes of unusual form")
@@ -77,7 +77,7 @@ def _opaque(data: bytes, size: int, flags: int, version: int) -> Kind:
 
 
 def _enumeration(data: bytes, size: int, flags: int, version: int) -> Kind:
-    """Names for numbers: h5py's booleans."""
+    """Parse an enumeration: h5py's booleans."""
     base = datatype(data[8:])
     if base.size != size or base.is_variable or not 0 < flags <= 256:
         raise Doubt("names of unusual numbers")
@@ -93,7 +93,7 @@ def _enumeration(data: bytes, size: int, flags: int, version: int) -> Kind:
 
 
 def _variable(data: bytes, size: int, flags: int, version: int) -> Kind:
-    """Strings, or numbers, of any length; the element says where they are."""
+    """Parse a variable-length type; an element has the address of its value."""
     base = datatype(data[8:])
     if base.is_variable or size != 16 or flags & 0xF > 1:
         raise Doubt("elements of unusual length")
@@ -111,10 +111,10 @@ _TYPES = {
 
 
 def extents(data: bytes) -> list[int]:
-    """The extents that a message describes; none for a single element.
+    """Return the extents that a message describes; empty for a scalar.
 
     Raises:
-        Doubt: it is of another version, or has too many axes.
+        Doubt: the message has another version, or too many axes.
     """
     version, rank, flags = struct.unpack_from("<BBB", data.ljust(4, b"\0"))
     if version not in (1, 2) or rank > _MAX_AXES or flags > 1:

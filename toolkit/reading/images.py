@@ -1,7 +1,7 @@
-"""Images: of known formats only, and not larger than Pillow thinks safe.
+"""Image reader for known formats, with Pillow's size limit.
 
-Pillow tells formats by the first bytes, not by a file's name, and hands some to other
-programs, such as PostScript to Ghostscript.
+Pillow detects a format by the first bytes, not by the file name, and passes some
+formats to other programs, such as PostScript to Ghostscript.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from toolkit.errors import ImageFileError
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-# Deflate, which PNG packs with, makes a byte of at most so many.
+# Maximum compression ratio of deflate, which PNG uses.
 _MOST_PACKED = 1032
 
 
 def pillow(function: str) -> Any:
-    """The module PIL.Image, or an error that tells what to install."""
+    """Return the module PIL.Image, or raise an error with the package to install."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -32,17 +32,17 @@ def pillow(function: str) -> Any:
 
 
 def open_image(file: Any, label: str, draft: str | None = None) -> Any:
-    """The picture in a file, the first of several, read as a whole.
+    """Read the first picture in a file.
 
     Args:
-        file: a path, or a file that is open for reading bytes.
-        label: what messages call it.
-        draft: the mode that a JPEG's own decoder shall give it, if it can: "L".
+        file: a path, or a file open for binary reading.
+        label: the name of the file in messages.
+        draft: the mode of the JPEG decoder, if supported: "L".
 
     Raises:
-        ImportError: there is no Pillow.
-        ImageFileError: it is of no format in `FORMATS`, is damaged, or has more than
-            `PIL.Image.MAX_IMAGE_PIXELS` pixels.
+        ImportError: Pillow is missing.
+        ImageFileError: the format is not in `FORMATS`, the file is corrupt, or it has
+            more than `PIL.Image.MAX_IMAGE_PIXELS` pixels.
     """
     Image = pillow(label)
     try:
@@ -60,20 +60,20 @@ def open_image(file: Any, label: str, draft: str | None = None) -> Any:
         raise ImageFileError(
             f"{label}: {error}; PIL.Image.MAX_IMAGE_PIXELS sets the limit"
         ) from None
-    except Exception as error:  # decoders raise anything
+    except Exception as error:  # decoders can raise any error
         raise _damaged(error, label) from error
 
 
 def open_frames(image: Any, label: str) -> list[Any]:
-    """All pictures in a file, in RGB.
+    """Read all pictures in a file, in RGB.
 
     Args:
-        image: of `open_image`.
-        label: what messages call it.
+        image: the result of `open_image`.
+        label: the name of the file in messages.
 
     Raises:
-        ImageFileError: one is damaged, or all have more than eight times
-            `PIL.Image.MAX_IMAGE_PIXELS` pixels.
+        ImageFileError: a picture is corrupt, or all have more than eight times
+            `PIL.Image.MAX_IMAGE_PIXELS` pixels in total.
     """
     most = 8 * (pillow(label).MAX_IMAGE_PIXELS or sys.maxsize)
     found = []
@@ -83,13 +83,13 @@ def open_frames(image: Any, label: str) -> list[Any]:
                 raise ValueError(f"its pictures have more than {most:,} pixels")
             image.seek(index)
             found.append(image.convert("RGB"))
-    except Exception as error:  # decoders raise anything
+    except Exception as error:  # decoders can raise any error
         raise _damaged(error, label) from error
     return found
 
 
 def upper_bits(image: Any) -> Any:
-    """The upper 8 of 16 bits of a grey picture's pixels: (height, width), uint8."""
+    """Return the upper 8 of 16 bits of a grey picture: (height, width), uint8."""
     return (np.asarray(image).astype("uint16") >> 8).astype("uint8")
 
 
@@ -101,7 +101,7 @@ def _damaged(error: Exception, label: str) -> ImageFileError:
 
 
 def _check_length(image: Any, file: Any) -> None:
-    """Raise for a PNG that is far too short for its pixels, before they have memory."""
+    """Raise an error for a PNG too short for its pixels, before their allocation."""
     bits = 8 * len(image.getbands()) if image.mode not in ("1", "L", "P") else 1
     if image.format == "PNG":
         whole = image.width * image.height * bits // 8
@@ -113,7 +113,7 @@ def _check_length(image: Any, file: Any) -> None:
 
 
 def _length(file: Any) -> int:
-    """The bytes of a path or of an open file."""
+    """Return the size of a path or of an open file in bytes."""
     if not hasattr(file, "seek"):
         return os.stat(file).st_size
     place = file.tell()

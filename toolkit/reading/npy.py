@@ -1,6 +1,6 @@
-"""Arrays in `.npy` and `.npz` files, whose sizes are checked before they are read.
+"""Arrays in `.npy` and `.npz` files, with a size check before reading.
 
-Arrays of Python objects are refused: only pickle could read them, and it runs code.
+Arrays of Python objects are refused, because they need pickle, which executes code.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from toolkit.reading.clear import check_plain
 from toolkit.reading.zips import open_members
 
 MAGIC = b"\x93NUMPY"
-_HEADER = 12_000  # bytes; NumPy itself refuses headers of more than 10,000
+_HEADER = 12_000  # bytes; NumPy refuses headers of more than 10,000
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-# NumPy reads a header as Python reads source: what a damaged one may raise.
+# NumPy parses a header as Python source: the errors for a corrupt one.
 _DAMAGES = (
     *(ValueError, SyntaxError, TokenError, TypeError, KeyError, AttributeError),
     *(OverflowError, RecursionError, MemoryError, IndexError),
 )
-MAX_RATIO = 1_100  # Deflate makes at most 1,032 bytes of one
-_MAX_AXES = 32  # what every version of NumPy takes
+MAX_RATIO = 1_100  # deflate has a maximum ratio of 1,032
+_MAX_AXES = 32  # supported by every version of NumPy
 
 
 @record
 class Header:
-    """What the first bytes of an array's file say, compared with the file's length.
+    """Header of an array's file, checked against the file size.
 
-    start: the byte at which its values begin. in_columns: whether the first index
-    changes fastest.
+    start: the offset of the values. in_columns: whether the order is Fortran
+    (column-major).
     """
 
     shape: tuple[int, ...]
@@ -52,22 +52,22 @@ class Header:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its values take."""
+        """Return the size of its values in bytes."""
         return math.prod(self.shape, start=1) * self.dtype.itemsize
 
 
 def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
-    """The header of an array.
+    """Read the header of an array.
 
     Args:
-        name: of the array, for messages.
+        name: the name of the array, for messages.
         head: the first bytes of the file, or all.
-        size: bytes of the whole file.
-        raw: whether elements may be records of several numbers.
+        size: the size of the whole file in bytes.
+        raw: whether elements can be records of several numbers.
 
     Raises:
-        ModelFileError: it is damaged, holds objects, or declares other values than the
-            file has.
+        ModelFileError: the header is corrupt, has objects, or does not match the file
+            size.
     """
     file = io.BytesIO(head)
     try:
@@ -89,7 +89,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
             "and which could run code: refused"
         )
     header = Header(shape, dtype, in_columns, file.tell())
-    # Without bytes of their own, elements could be any number.
+    # With an item size of 0, the file size does not limit the number of elements.
     if file.tell() + header.nbytes != size or (not dtype.itemsize and 0 not in shape):
         raise ModelFileError(
             f"{name} declares {header.nbytes} bytes, of which the file holds "
@@ -99,7 +99,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
 
 
 def array_of(name: str, data: bytes) -> np.ndarray[Any, Any]:
-    """The array of which these are the bytes of the file."""
+    """Return the array in the bytes of a file."""
     header = read_header(name, data, len(data), raw=True)
     flat = np.frombuffer(data, header.dtype, math.prod(header.shape), header.start)
     if header.in_columns:
@@ -108,10 +108,10 @@ def array_of(name: str, data: bytes) -> np.ndarray[Any, Any]:
 
 
 def mapped(path: Path) -> np.ndarray[Any, Any]:
-    """The array of a `.npy` file, which stays on disk.
+    """Return the memory-mapped array of a `.npy` file.
 
-    NumPy's memory map divides by the size of an element, which a damaged header may
-    say to be 0: that ends the process.
+    NumPy's memory map divides by the item size. A corrupt header with an item size of 0
+    would crash the process.
     """
     with open(path, "rb") as file:
         head = file.read(_HEADER)
@@ -130,7 +130,7 @@ def mapped(path: Path) -> np.ndarray[Any, Any]:
 
 @record
 class StoredArray:
-    """An array in a file, of which only the header has been read so far."""
+    """Array in a file; only the header is in memory."""
 
     path: str
     shape: tuple[int, ...]
@@ -139,17 +139,17 @@ class StoredArray:
     _bytes: Callable[[], bytes]
 
     def check(self) -> None:
-        """Nothing is left to check: its size was compared with the file's."""
+        """Check nothing: the header check compared the sizes."""
 
     def read(self) -> np.ndarray[Any, Any]:
-        """The array."""
+        """Return the array."""
         spend(self.nbytes, self.path)
         return array_of(self.path, self._bytes())
 
 
 @contextmanager
 def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
-    """The array of a `.npy` file, under the file's name without its ending."""
+    """Return the array of a `.npy` file, with the stem of the file as its name."""
     check_plain(path)
     with open(path, "rb") as file:
         head = file.read(_HEADER)
@@ -162,7 +162,7 @@ def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
 
 @contextmanager
 def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
-    """The arrays of a `.npz` file by their names."""
+    """Return the arrays of a `.npz` file by name."""
     with open_members(path, ".npz", MAX_RATIO) as members:
         arrays = {}
         for name, size in members.sizes().items():
@@ -179,6 +179,6 @@ def _reader(members: Any, name: str) -> Callable[[], bytes]:
 def _stored(
     name: str, head: bytes, size: int, read: Callable[[], bytes]
 ) -> StoredArray:
-    """An array whose header is as it should be."""
+    """Return an array after a check of its header."""
     header = read_header(name, head, size, raw=True)
     return StoredArray(name, header.shape, str(header.dtype), header.nbytes, read)

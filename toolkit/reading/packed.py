@@ -1,4 +1,4 @@
-"""Packed streams, of which no more is unpacked than a load may take."""
+"""Compressed streams, decompressed up to the budget of a load."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import IO, Any
 from toolkit.errors import LoadBudgetError
 from toolkit.reading.budget import load_budget
 
-_PIECE = 1 << 24  # bytes for which memory is taken at once
+_PIECE = 1 << 24  # bytes allocated at once
 _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
     b"\x5d\x00\x00": lzma.open,
 }
-DAMAGES = (  # what reading a damaged stream may raise
+DAMAGES = (  # errors for a corrupt stream
     *(OSError, EOFError, ValueError, zlib.error, lzma.LZMAError),
 )
 
 
 def budget_of(path: str | os.PathLike[str]) -> int:
-    """How many bytes may be made of a file."""
+    """Return the maximum decompressed size of a file."""
     return load_budget(os.path.getsize(path))
 
 
 def too_much(what: str, limit: int) -> LoadBudgetError:
-    """The error for a stream that unpacks to more than it may."""
+    """Return the error for a stream that exceeds its limit."""
     return LoadBudgetError(
         f"{what} takes more than {limit:,} bytes, far more than the file holds: "
         "refused. toolkit.saving.set_load_budget sets that"
@@ -40,15 +40,15 @@ def too_much(what: str, limit: int) -> LoadBudgetError:
 
 
 def read_exactly(file: IO[bytes], size: int, limit: int | None = None) -> bytes:
-    """So many bytes, fewer at the end; memory is taken as they come.
+    """Read `size` bytes, fewer at the end, with allocation in steps.
 
     Args:
-        file: to read from.
-        size: how many, as a file says: it may be any number.
-        limit: the most that there may be; None: as many as there are.
+        file: the file.
+        size: the size from the file's header, which can be any number.
+        limit: the maximum size; None means no limit.
 
     Raises:
-        LoadBudgetError: there are more.
+        LoadBudgetError: the data exceeds the limit.
     """
     if size <= _PIECE:
         return file.read(size)
@@ -62,7 +62,7 @@ def read_exactly(file: IO[bytes], size: int, limit: int | None = None) -> bytes:
 
 
 def limited_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
-    """The lines of a packed file, none of which may be longer than the limit."""
+    """Yield the lines of a compressed file, each up to a maximum length."""
     while line := file.readline(limit + 1):
         if len(line) > limit:
             raise too_much("a line", limit)
@@ -70,11 +70,11 @@ def limited_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
 
 
 def decompressed(data: Any, limit: int) -> bytes:
-    """What was packed by zlib, if that is no more than the limit.
+    """Decompress zlib data up to a limit.
 
     Raises:
-        LoadBudgetError: it is.
-        zlib.error: it is damaged or cut off.
+        LoadBudgetError: the data exceeds the limit.
+        zlib.error: the data is corrupt or truncated.
     """
     unpacker = zlib.decompressobj()
     found = unpacker.decompress(data, limit)
@@ -87,12 +87,12 @@ def decompressed(data: Any, limit: int) -> bytes:
 
 
 class Unpacked:
-    """A file that is packed by gzip, bzip2 or xz, or not at all, as what is in it.
+    """File with gzip, bzip2, xz or no compression, read decompressed.
 
     Args:
-        path: of the file.
-        limit: bytes after which reading stops with a LoadBudgetError.
-        at_once: the most that may be asked for at once.
+        path: the path of the file.
+        limit: the maximum size; more raises a LoadBudgetError.
+        at_once: the maximum size of one read.
     """
 
     def __init__(self, path: Path, limit: int, at_once: int | None = None) -> None:
@@ -103,7 +103,7 @@ class Unpacked:
         self._limit, self._at_once = limit, at_once
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, all by default."""
+        """Read `size` bytes, by default all."""
         if self._at_once is not None and size > self._at_once:
             raise too_much("a header", self._at_once)
         left = max(0, self._limit - self._file.tell())
@@ -115,13 +115,13 @@ class Unpacked:
         return found
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a byte."""
+        """Move to an offset."""
         if whence == 0 and place > self._limit:
             raise too_much("what is packed", self._limit)
         return int(self._file.seek(place, whence))
 
     def tell(self) -> int:
-        """The byte at which reading is."""
+        """Return the current offset."""
         return int(self._file.tell())
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Safetensors: arrays under names in one file, checked before one of them is read.
+"""Safetensors: named arrays in one file, with a check before reading.
 
     8 bytes              the length of the header, little-endian
-    header               JSON: name -> {dtype, shape, data_offsets: [first, end]}, and
-                         "__metadata__": {text: text}; filled up with spaces
-    values               row by row, little-endian, without holes or overlaps
+    header               JSON: name -> {dtype, shape, data_offsets: [start, end]}, and
+                         "__metadata__": {text: text}; padded with spaces
+    values               row-major, little-endian, without gaps or overlaps
 
 Reference: https://github.com/huggingface/safetensors
 """
@@ -35,7 +35,7 @@ from toolkit.reading.text import parsed_json
 
 Array = np.ndarray[Any, Any]
 
-# Names in files; float8 is e4m3fn, that without infinities.
+# Names in files; float8 is e4m3fn, the format without infinities.
 NAMES = {
     "bool": "BOOL",
     "float32": "F32",
@@ -50,22 +50,23 @@ NAMES = {
 }
 _DTYPES = {name: dtype for dtype, name in NAMES.items()}
 _LENGTH = 8  # bytes of the header's length
-# Enough for 80,000 arrays, which take a second; the format allows 100,000,000 bytes.
+# Sufficient for 80,000 arrays, which take a second; the format allows 100,000,000
+# bytes.
 _MAX_HEADER = 1 << 23
 _MAX_OBJECTS = 500_000  # lists and objects in it; each array has three
-_MAX_AXES = 32  # what every version of NumPy takes
-_ALIGNMENT = 64  # where values begin: what vector instructions and mappings like
+_MAX_AXES = 32  # supported by every version of NumPy
+_ALIGNMENT = 64  # alignment for vector instructions and mappings
 _METADATA = "__metadata__"
 _KEYS = {"dtype", "shape", "data_offsets"}
 _shortened = reprlib.Repr()
 _shortened.maxlevel = 2
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for somebody at the other end of a pipe
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # avoids a wait for the other end of a pipe
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
 @record
 class StoredArray:
-    """An array in a file, of which only the header has been read so far."""
+    """Array in a file; only the header is in memory."""
 
     path: str
     shape: tuple[int, ...]
@@ -75,19 +76,19 @@ class StoredArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes its values take."""
+        """Return the size of its values in bytes."""
         return math.prod(self.shape) * dtypes.itemsize(self.dtype)
 
     def check(self) -> None:
-        """Nothing is left to check: its size was compared with the file's."""
+        """Check nothing: the header check compared the sizes."""
 
     def read(self) -> Array:
-        """The array."""
+        """Return the array."""
         what = f"the array {_short(self.path)}"
         return self._array(bytes_at(self._file, self._start, self.nbytes, what))
 
     def mapped(self, memory: mmap.mmap) -> Array:
-        """The array in a mapping of the whole file; a copy if it is not aligned."""
+        """Return the array in a mapping of the file, or a copy if it is not aligned."""
         data = np.frombuffer(memory, np.uint8, self.nbytes, self._start)
         if self._start % dtypes.itemsize(self.dtype):
             spend(self.nbytes, f"the array {_short(self.path)}")
@@ -106,7 +107,7 @@ class StoredArray:
 
 @record
 class Content:
-    """The arrays of a file by their names, in the order of their values; metadata."""
+    """Arrays of a file by name, in the order of their values, and metadata."""
 
     arrays: dict[str, StoredArray]
     metadata: dict[str, str]
@@ -114,12 +115,12 @@ class Content:
 
 @contextmanager
 def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
-    """What a file holds; arrays can be read inside of `with`, in the load's budget.
+    """Return a context with the content of a file; reads count to the load budget.
 
     Raises:
-        MissingFileError: there is no such file.
-        ModelFileError: it is no regular file, or not what the format asks for.
-        LoadBudgetError: it asks for too much memory.
+        MissingFileError: the file does not exist.
+        ModelFileError: the file is not regular, or not valid Safetensors.
+        LoadBudgetError: the file exceeds the memory budget.
     """
     with limited_load(Path(path)), naming(path), _opened(path) as file:
         yield _content(file)
@@ -128,18 +129,17 @@ def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
 def read_safetensors(
     path: str | os.PathLike[str], mapped: bool = False
 ) -> dict[str, Array]:
-    """The arrays of a file by their names.
+    """Read the arrays of a file by name.
 
     Args:
-        path: of the file.
-        mapped: whether values stay in the file until they are used. Such arrays are
-            read-only; nobody may write to the file or cut it off as long as they are
-            in use.
+        path: the path of the file.
+        mapped: whether to memory-map the values. Mapped arrays are read-only. The file
+            must not be changed or truncated while they are in use.
 
     Raises:
-        MissingFileError: there is no such file.
-        ModelFileError: it is no regular file, or not what the format asks for.
-        LoadBudgetError: it asks for too much memory.
+        MissingFileError: the file does not exist.
+        ModelFileError: the file is not regular, or not valid Safetensors.
+        LoadBudgetError: the file exceeds the memory budget.
     """
     with limited_load(Path(path)), naming(path), _opened(path) as file:
         arrays = _content(file).arrays
@@ -151,12 +151,12 @@ def read_safetensors(
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A regular file, opened without waiting for anybody."""
+    """Open a regular file without blocking."""
     try:
         handle = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
     except FileNotFoundError:
         raise MissingFileError("there is no such file") from None
-    except (OSError, ValueError) as error:  # a name with a zero in it is no name
+    except (OSError, ValueError) as error:  # a NUL character makes a name invalid
         raise ModelFileError(f"it cannot be read ({error})") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -170,7 +170,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def _content(file: IO[bytes]) -> Content:
-    """What a file says that it holds, once that fits the file."""
+    """Return the declared content of a file, after a check of its size."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(_LENGTH), "little")
     if size < _LENGTH or length > size - _LENGTH:
@@ -187,7 +187,7 @@ def _content(file: IO[bytes]) -> Content:
     metadata = _metadata(found.pop(_METADATA, {}))
     start = _LENGTH + length
     arrays = [_array(name, row, start, file) for name, row in found.items()]
-    # An empty array has no values of its own: it may lie wherever another begins.
+    # An empty array has no values, so it can have the offset of another array.
     arrays.sort(key=lambda array: (array._start, array.nbytes))
     end = start
     for array in arrays:
@@ -203,7 +203,7 @@ def _content(file: IO[bytes]) -> Content:
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
-    """The objects of a header by their names."""
+    """Return the objects of a header by name."""
     if not data.startswith(b"{"):
         raise ModelFileError(
             f"expected safetensors, whose header begins with '{{'; found {data[:8]!r}"
@@ -225,7 +225,7 @@ def _metadata(found: Any) -> dict[str, str]:
 
 
 def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
-    """An array whose values have the size that its shape asks for."""
+    """Return an array whose shape matches its size."""
     label = _short(name)
     if not _is_text(name):
         raise ModelFileError(f"{label}: expected a name in UTF-8")
@@ -249,7 +249,7 @@ def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
     places = row["data_offsets"]
     if not _are_numbers(places) or len(places) != 2:
         raise ModelFileError(f"{label}: expected two offsets; found {_short(places)}")
-    # As if there were no 0 among them: NumPy wants to count the others, too.
+    # Treat 0 as 1, because NumPy also limits the product of the other extents.
     size = math.prod(max(1, n) for n in shape) * dtypes.itemsize(_DTYPES[dtype])
     needed = 0 if 0 in shape else size
     if size > sys.maxsize or places[1] - places[0] != needed:
@@ -261,19 +261,19 @@ def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
 
 
 def _are_numbers(found: Any) -> bool:
-    """Whether it is a list of what may be extents or places in a file."""
+    """Return whether the value is a list of valid extents or offsets."""
     return isinstance(found, list) and all(
         type(n) is int and 0 <= n <= sys.maxsize for n in found
     )
 
 
 def _is_text(found: Any) -> bool:
-    """Whether it is text that UTF-8 has: JSON can write halves of characters."""
+    """Return whether the value is valid UTF-8 text; JSON allows lone surrogates."""
     return isinstance(found, str) and found.encode("utf-8", "replace").decode() == found
 
 
 def _short(found: Any) -> str:
-    """What a file says, as far as a message can show it."""
+    """Return a short form of a value for messages."""
     return _shortened.repr(found) if not isinstance(found, str) else found[:100]
 
 
@@ -290,20 +290,21 @@ def write_safetensors(
     metadata: Mapping[str, str] | None = None,
     sort: bool = True,
 ) -> None:
-    """Write arrays to a file in one step; the same arrays make the same bytes.
+    """Write arrays to a file atomically; the result is deterministic.
 
-    Values begin at a multiple of 64 bytes.
+    Values start at a multiple of 64 bytes.
 
     Args:
-        path: of the file; an older one is replaced once all is on disk.
-        arrays: name -> what NumPy makes an array of.
-        metadata: texts by their names.
-        sort: whether arrays lie by the size of their elements, the largest first, then
-            by name, so that all are aligned; else they lie in the order given.
+        path: the path of the file. An older file is replaced after the new one is on
+            disk.
+        arrays: name -> array-like.
+        metadata: strings by name.
+        sort: whether to sort arrays by item size, largest first, then by name, so that
+            all are aligned. Otherwise they keep the given order.
 
     Raises:
-        ArgumentError: a name, text or dtype is none that the format has.
-        UnwritableFileError: it cannot be written.
+        ArgumentError: a name, text or dtype is not supported by the format.
+        UnwritableFileError: the file cannot be written.
     """
     head, values = laid_out(arrays, metadata, sort)
     replace_file(path, lambda new: fill_file(new, head, values))
@@ -312,7 +313,7 @@ def write_safetensors(
 def laid_out(
     arrays: Mapping[str, Any], metadata: Mapping[str, str] | None, sort: bool = True
 ) -> tuple[bytes, list[Array]]:
-    """What stands in front of the values, and the arrays in their order."""
+    """Return the header bytes, and the arrays in file order."""
     pairs = [(name, np.asarray(array)) for name, array in arrays.items()]
     if sort:
         pairs.sort(key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
@@ -359,11 +360,12 @@ def _name_of(name: str, array: Array) -> str:
 
 
 def fill_file(path: Path, head: bytes, values: list[Array]) -> None:
-    """Write a new file of what `laid_out` returns."""
+    """Write a new file from the result of `laid_out`."""
     with open(path, "xb") as file:
         file.write(head)
         for array in values:
             native = array.astype(array.dtype.newbyteorder("="), copy=False)
-            # As bytes: there is no buffer of a bfloat16, and no view of a scalar.
+            # As bytes, because bfloat16 has no buffer interface, and a scalar has no
+            # view.
             rows = np.ascontiguousarray(_little_endian(native)).reshape(-1)
             file.write(rows.view(np.uint8).data)

@@ -1,4 +1,4 @@
-"""Parts of files as arrays of bytes."""
+"""Byte ranges of files as arrays."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from toolkit.reading.budget import spend
 def bytes_at(
     file: IO[bytes], start: int, nbytes: int, what: str
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """So many bytes of a file that has them, in the budget of the load.
+    """Read a byte range of a file, within the load budget.
 
     Args:
-        file: opened without a buffer.
-        start: the first byte.
-        nbytes: how many.
-        what: they are, for messages.
+        file: an unbuffered file.
+        start: the offset.
+        nbytes: the number of bytes.
+        what: the name of the data in messages.
 
     Raises:
-        LoadBudgetError: they are too many.
+        LoadBudgetError: the range exceeds the budget.
         ModelFileError: the file has become shorter.
     """
     spend(nbytes, what)

@@ -1,4 +1,4 @@
-"""Text of files: JSON within the budget of its load, and numbers."""
+"""Text of files: JSON within the load budget, and numbers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _OF_OBJECT = 64  # bytes of an empty list or dict, a number or a short string
 
 
 def parsed_json(text: str | bytes, where: str, unique: bool = False) -> Any:
-    """What JSON text says.
+    """Parse JSON text within the load budget.
 
     Args:
         text: the text.
         where: the file, or the part of it, for messages.
-        unique: whether an object may not have two values under one name, of which the
-            last would count.
+        unique: whether to refuse an object with duplicate keys, of which the last value
+            would win.
 
     Raises:
-        ModelFileError: it is none.
-        LoadBudgetError: its values take more memory than the load may.
+        ModelFileError: the text is not valid JSON.
+        LoadBudgetError: its values exceed the memory budget.
     """
     try:
         raw = text.encode() if isinstance(text, str) else bytes(text)
@@ -38,17 +38,17 @@ def parsed_json(text: str | bytes, where: str, unique: bool = False) -> Any:
 
 
 def parse_number(kind: Any, text: str | bytes) -> Any:
-    """Return the number that a text shows in ASCII digits.
+    """Parse a number in ASCII digits.
 
-    Python and NumPy read `1_000`, and digits of other scripts, as numbers too.
+    Python and NumPy also accept `1_000`, and digits of other scripts.
 
     Args:
         kind: the type of the number: int, float, or a type of NumPy.
         text: a field of a file, or a string of a user.
 
     Raises:
-        ValueError: the text shows no number.
-        OverflowError: the number is beyond the range of the type.
+        ValueError: the text is not a number.
+        OverflowError: the number is outside the range of the type.
     """
     has_underscore = b"_" in text if isinstance(text, bytes) else "_" in text
     if has_underscore or not text.isascii():
@@ -57,7 +57,7 @@ def parse_number(kind: Any, text: str | bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, whose names differ."""
+    """Return a JSON object with unique keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
         counts = Counter(name for name, _ in pairs)

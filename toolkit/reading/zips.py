@@ -1,4 +1,4 @@
-"""ZIP files, of which every member is checked before anything is read."""
+"""ZIP reader that checks every member before reading."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.clear import check_present, naming
 
 _MAX_MEMBERS = 10_000
-_MAX_DEPTH, _MAX_NAME = 200, 4096  # folders, and characters of a path
-_SMALL = 1 << 20  # bytes that are always fine
+_MAX_DEPTH, _MAX_NAME = 200, 4096  # nested folders, and characters of a path
+_SMALL = 1 << 20  # bytes that are always allowed
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-SUSPICIOUS = (  # what a damaged ZIP may raise
+SUSPICIOUS = (  # errors for a corrupt ZIP
     *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError, LookupError),
     *(zlib.error, lzma.LZMAError, OverflowError, TypeError),
 )
@@ -26,12 +26,12 @@ SUSPICIOUS = (  # what a damaged ZIP may raise
 
 @contextmanager
 def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
-    """The members of a ZIP, checked, in a load of it.
+    """Return a context with the checked members of a ZIP, and its load.
 
     Args:
-        path: of the file.
-        kind: what messages say was expected.
-        max_ratio: how many times its size in the archive a member may unpack to.
+        path: the path of the file.
+        kind: the expected kind of file, for messages.
+        max_ratio: the maximum compression ratio of a member.
     """
     check_present(path)
     try:
@@ -52,7 +52,7 @@ def _zip_file(path: Path) -> zipfile.ZipFile:
 
 
 class Members:
-    """The members of an archive, once their names and sizes look harmless."""
+    """Members of an archive, after a check of their names and sizes."""
 
     def __init__(self, archive: zipfile.ZipFile, max_ratio: int) -> None:
         self._archive = archive
@@ -69,11 +69,11 @@ class Members:
             self._infos[info.filename] = info
 
     def sizes(self) -> dict[str, int]:
-        """The bytes that each member declares."""
+        """Return the declared size of each member in bytes."""
         return {name: info.file_size for name, info in self._infos.items()}
 
     def head(self, name: str, size: int) -> bytes:
-        """The first bytes of a member, at most `size`."""
+        """Return the first bytes of a member, at most `size`."""
         info = self._infos.get(name)
         if info is None:
             raise ModelFileError(f"there is no member {name!r}")
@@ -84,7 +84,7 @@ class Members:
             raise ModelFileError(f"{name!r} is damaged ({error})") from error
 
     def read(self, name: str) -> bytes:
-        """All bytes of a member."""
+        """Return all bytes of a member."""
         info = self._infos.get(name)
         spend(info.file_size if info else 0, f"the member {name!r}")
         data = self.head(name, info.file_size + 1 if info else 0)
@@ -93,23 +93,25 @@ class Members:
         return data
 
     def extract(self, prefix: str, folder: Path) -> None:
-        """Write the members under `prefix` to files in `folder`."""
+        """Write the members with `prefix` to files in `folder`."""
         for name, info in self._infos.items():
             if name.startswith(f"{prefix}/") and not info.is_dir():
                 target = Path(folder, *PurePosixPath(name).parts)
                 data = self.read(name)
                 try:
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    with open(target, "xb") as file:  # other names may be the same
+                    with open(target, "xb") as file:  # names can collide
                         file.write(data)
-                except (OSError, ValueError) as error:  # such as too long a name
+                except (OSError, ValueError) as error:  # for example, too long a name
                     raise ModelFileError(
                         f"{name[:80]!r} cannot be unpacked: {type(error).__name__}"
                     ) from error
 
 
 def _is_listed_whole(archive: zipfile.ZipFile) -> bool:
-    """Whether the list of members ends where it should: a wrong length hides some."""
+    """Return whether the central directory ends correctly.
+
+    A wrong length hides members."""
     end = archive.start_dir
     for info in archive.infolist():
         encoding = "utf-8" if info.flag_bits & 0x800 else "cp437"

@@ -1,1 +1,1 @@
-"""ONNX files: read by a schema of their own, and checked before anything is used."""
+"""ONNX reader with a built-in schema and checks before use."""

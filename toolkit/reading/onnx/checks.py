@@ -1,4 +1,4 @@
-"""What holds of every graph that is used, from a file of ONNX or from a config."""
+"""Checks of graphs from ONNX files or configs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from toolkit.errors import ModelFileError
 from toolkit.reading.onnx.convert import MAX_NODES, MAX_SUBGRAPHS
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 
-OLDEST, NEWEST = 6, 28  # opsets whose operators are known
-_MAX_NAME = 4_000  # characters; unrolled functions put prefixes in front
+OLDEST, NEWEST = 6, 28  # supported opsets
+_MAX_NAME = 4_000  # characters; unrolled functions add prefixes
 
 
 def checked(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGraph:
-    """The graph, with a name of its own for each node, if it can be run in order.
+    """Return the graph with unique node names, after a check that it can run in order.
 
     Args:
-        graph: to check.
+        graph: the graph.
         opset: the version of its operators.
-        given: names of values that come from elsewhere.
+        given: the names of external values.
 
     Raises:
-        ModelFileError: a value has no source or several, or there is too much of
-            something.
+        ModelFileError: a value does not have exactly one source, or a limit is
+            exceeded.
     """
     if type(opset) is not int or not OLDEST <= opset <= NEWEST:
         raise ModelFileError(
@@ -52,7 +52,7 @@ def _walk(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
 
 
 def _check_values(graph: OnnxGraph, outer: tuple[set[str], ...]) -> None:
-    """Each value is made once, before it is used."""
+    """Check that each value is computed once, before its use."""
     known: set[str] = set()
     scopes = (*outer, known)
 
@@ -89,7 +89,7 @@ def _check_values(graph: OnnxGraph, outer: tuple[set[str], ...]) -> None:
 
 
 def _named(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
-    """The graph whose nodes have names, each another one."""
+    """Return the graph with unique node names."""
     nodes = []
     for node in graph.nodes:
         base = node.name or node.op

@@ -1,4 +1,4 @@
-"""From the messages of an ONNX file to graphs, with the file's functions unrolled."""
+"""Conversion of ONNX messages to graphs, with functions unrolled."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from toolkit.reading.onnx.messages import Message
 from toolkit.reading.onnx.tensors import TensorReader, dtype_of
 
 MAX_NODES = 100_000
-MAX_SUBGRAPHS = 16  # inside of each other
-MAX_FUNCTIONS = 8  # inside of each other
-_GROWTH = 50  # times the nodes of the file: what functions may be unrolled to
-_UNKNOWN = -1  # how some exporters write an extent that is not known
+MAX_SUBGRAPHS = 16  # nesting depth
+MAX_FUNCTIONS = 8  # nesting depth
+_GROWTH = 50  # maximum ratio of unrolled nodes to nodes in the file
+_UNKNOWN = -1  # some exporters write an unknown extent in this way
 _RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's operators
-STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's own operators
+STANDARD = ("", "ai.onnx")  # names of the domain of ONNX's operators
 
-# The schema's number of an attribute's type -> the field that holds it.
+# Attribute type in the schema -> the field of its value.
 _FIELDS = {
     1: "f",
     2: "i",
@@ -37,20 +37,20 @@ _Key = tuple[str, str, str]
 
 @record
 class _Scope:
-    """Where nodes are converted: what names mean there, and how deep it is."""
+    """Conversion context: the meaning of names, and the depth."""
 
     rename: Callable[[str], str]
-    arguments: dict[str, Any]  # attributes of the function that is unrolled
+    arguments: dict[str, Any]  # attributes of the function call
     subgraphs: int = 0
     functions: int = 0
 
 
 class Converter:
-    """Makes graphs of messages.
+    """Converter of messages to graphs.
 
     Args:
         model: the whole file.
-        tensors: reads its arrays.
+        tensors: the reader of its arrays.
         opset: the version of ONNX's operators.
     """
 
@@ -68,23 +68,24 @@ class Converter:
         self._most = min(MAX_NODES, _GROWTH * written + 1_000)
         self._count = 0
         self._unrolled = 0
-        # Of what is converted once for all calls of a function, by its message, which
-        # is kept so that its identity is its own; and what each graph counts.
+        # Cache of conversions that all calls of a function share, by the id of the
+        # message (kept alive so that the id is unique), and the node count of each
+        # graph.
         self._converted: dict[int, tuple[Message, Any]] = {}
         self._counts: dict[int, tuple[OnnxGraph, int]] = {}
 
     def graph(self, message: Message) -> OnnxGraph:
-        """The graph of the file."""
+        """Return the graph of the file."""
         return self._graph(message, _Scope(lambda name: name, {}))
 
     def _add(self, count: int) -> None:
-        """Count nodes, and what else takes time wherever it is used."""
+        """Count nodes and other objects with a cost for each use."""
         self._count += count
         if self._count > self._most:
             raise ModelFileError(f"more than {self._most:,} nodes: refused")
 
     def _subgraph(self, message: Message, scope: _Scope) -> OnnxGraph:
-        """A graph that is an attribute."""
+        """Return a graph that is an attribute."""
         before = self._count
         if scope.subgraphs >= MAX_SUBGRAPHS:
             raise ModelFileError(f"graphs in graphs, more than {MAX_SUBGRAPHS} deep")
@@ -94,8 +95,8 @@ class Converter:
         return found
 
     def _referred(self, value: Any) -> Any:
-        """What an attribute of a function is where a node in it refers to that."""
-        if isinstance(value, OnnxGraph):  # it is walked at each place again
+        """Return the value of a function attribute that a node refers to."""
+        if isinstance(value, OnnxGraph):  # each use walks it again
             self._add(self._counts[id(value)][1])
         return value
 
@@ -117,7 +118,7 @@ class Converter:
     def _value(self, message: Message, scope: _Scope) -> ValueInfo:
         name = message.get("name", "")
         tensor = message.get("type", {}).get("tensor")
-        if tensor is None:  # in subgraphs types may be left out
+        if tensor is None:  # types are optional in subgraphs
             if scope.subgraphs:
                 return ValueInfo(scope.rename(name), "float32", None)
             kinds = [
@@ -170,7 +171,7 @@ class Converter:
             reference = attribute.get("refers_to")
             if reference is None:
                 found[name] = self._attribute(attribute, message, scope)
-            elif reference in scope.arguments:  # else it was left out
+            elif reference in scope.arguments:  # else it was omitted
                 found[name] = self._referred(scope.arguments[reference])
         return found
 
@@ -187,7 +188,7 @@ class Converter:
     ) -> Any:
         number = attribute.get("type", 0)
         what = f"the attribute {attribute.get('name', '')!r} of {_title(message)}"
-        if number == 0:  # files before IR 2 do not say it
+        if number == 0:  # files before IR 2 omit it
             used = [f for f in _FIELDS.values() if attribute.get(f)]
             field = used[0] if len(used) == 1 else None
         else:
@@ -211,7 +212,7 @@ class Converter:
     def _unroll(
         self, function: Message, call: Message, scope: _Scope
     ) -> list[OnnxNode]:
-        """The nodes of a function, in place of a call."""
+        """Return the nodes of a function for a call."""
         depth = scope.functions + 1
         if depth > MAX_FUNCTIONS:
             raise ModelFileError(
@@ -238,7 +239,7 @@ class Converter:
             scope.subgraphs,
             depth,
         )
-        # An output that the caller does not want keeps a name, for nodes inside.
+        # An output that the caller omits keeps a name, for nodes of the body.
         for formal in function["outputs"]:
             if not names.get(formal):
                 names[formal] = prefix + formal
@@ -253,7 +254,7 @@ class Converter:
 
 
 def _key(message: Message, name: str) -> _Key:
-    """What calls and functions are matched by; ONNX's own operators are no calls."""
+    """Return the key that matches calls and functions; ONNX operators are no calls."""
     domain = message.get("domain", "")
     return (
         "" if domain in STANDARD else domain,

@@ -1,4 +1,4 @@
-"""A whole ONNX file, read within a budget and checked."""
+"""ONNX file, read within a budget and checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEWEST_IR = 14
 
 @record
 class OnnxFile:
-    """A graph, the version of its operators, and who wrote the file."""
+    """Graph, operator set version and producer of a file."""
 
     graph: OnnxGraph
     opset: int
@@ -33,11 +33,11 @@ class OnnxFile:
 
 @contextmanager
 def open_onnx(path: Path) -> Iterator[OnnxFile]:
-    """An ONNX file, in a load of it and the files beside it that hold its arrays.
+    """Return a context with an ONNX file, and the load of its data files.
 
     Raises:
-        MissingFileError: there is none.
-        ModelFileError: it is damaged, suspicious, or of a kind that is not read.
+        MissingFileError: the file does not exist.
+        ModelFileError: the file is corrupt, suspicious or unsupported.
     """
     check_present(path)
     if path.stat().st_size > _MAX_SIZE:
@@ -73,7 +73,7 @@ def _file(message: Message, path: Path) -> OnnxFile:
 
 
 def opset_of(message: Message) -> int:
-    """The version of ONNX's own operators that a file was made for."""
+    """Return the operator set version of ONNX's default domain."""
     found = [
         entry.get("version", 0)
         for entry in message["opset_import"]
@@ -85,7 +85,7 @@ def opset_of(message: Message) -> int:
 
 
 def _locations(value: Any) -> Iterator[str]:
-    """The names of the files that a message says arrays are in."""
+    """Yield the names of the external data files in a message."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

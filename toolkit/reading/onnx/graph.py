@@ -1,4 +1,4 @@
-"""The graph of an ONNX file as plain data, and the same as a config."""
+"""Graph of an ONNX file as plain data, and its config."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_AXES = 16
 
 @record
 class ValueInfo:
-    """What a graph takes or gives. An extent is an int, a name or None: unknown."""
+    """Input or output of a graph. An extent is an int, a name, or None if unknown."""
 
     name: str
     dtype: str
@@ -30,7 +30,7 @@ class ValueInfo:
 
 @record
 class OnnxNode:
-    """One operation. An input "" is left out; an output "" is not wanted."""
+    """Operation. An input "" is omitted; an output "" is unused."""
 
     name: str
     op: str
@@ -41,7 +41,7 @@ class OnnxNode:
 
 @dataclass
 class OnnxGraph:
-    """Nodes, producers before consumers, with the arrays that the file gives them."""
+    """Nodes in topological order, with the arrays of the file."""
 
     inputs: tuple[ValueInfo, ...]
     outputs: tuple[ValueInfo, ...]
@@ -49,7 +49,7 @@ class OnnxGraph:
     initializers: dict[str, Array]
 
     def subgraphs(self) -> list[OnnxGraph]:
-        """Those that its nodes have as attributes."""
+        """Yield the graphs in attributes of its nodes."""
         values = (v for node in self.nodes for v in node.attributes.values())
         return [v for v in values if isinstance(v, OnnxGraph)]
 
@@ -58,7 +58,7 @@ class OnnxGraph:
 
 
 def array_config(array: Array) -> dict[str, Any]:
-    """An array as plain values, to the last bit."""
+    """Return an array as plain values, exact to the last bit."""
     spend(array.nbytes, "an array")
     data = np.ascontiguousarray(array)
     data = data.astype(data.dtype.newbyteorder("<"), copy=False)
@@ -70,10 +70,10 @@ def array_config(array: Array) -> dict[str, Any]:
 
 
 def array_of(config: Any) -> Array:
-    """The array of `array_config`.
+    """Return the array of `array_config`.
 
     Raises:
-        ModelFileError: it is something else, or of another size than it says.
+        ModelFileError: the config is invalid, or its size does not match.
     """
     try:
         shape = tuple(map(_extent, config["shape"]))
@@ -107,7 +107,7 @@ def _choice(value: Any, choices: Any) -> Any:
 
 
 def graph_config(graph: OnnxGraph) -> dict[str, Any]:
-    """A graph as plain values."""
+    """Return a graph as plain values."""
     return {
         "inputs": [_value_config(v) for v in graph.inputs],
         "outputs": [_value_config(v) for v in graph.outputs],
@@ -143,7 +143,7 @@ def _attribute_config(value: Any) -> Any:
 
 
 def graph_of(config: Any, depth: int = 0) -> OnnxGraph:
-    """The graph of `graph_config`; what it means is not checked yet."""
+    """Return the graph of `graph_config`, without a check of its meaning."""
     if depth > 32 or not isinstance(config, dict):
         raise ModelFileError(f"expected a graph; found {config!r:.200}")
     return OnnxGraph(

@@ -1,4 +1,4 @@
-"""The messages of ONNX's schema, as dicts of what is used of them.
+"""ONNX protobuf messages, as dicts of the fields that this package uses.
 
 https://github.com/onnx/onnx/blob/main/onnx/onnx.proto has the numbers of the fields.
 """
@@ -26,7 +26,7 @@ MAX_NAME = 1_000  # characters
 
 @record
 class _Field:
-    """A field: the key of its value, its kind, and whether there may be several."""
+    """Field: the key of its value, its kind, and whether it is repeated."""
 
     key: str
     kind: str
@@ -132,7 +132,7 @@ _SCHEMA: dict[str, dict[int, _Field]] = {
 
 
 def decode(data: memoryview) -> Message:
-    """The model that these bytes are."""
+    """Return the model in these bytes."""
     return _decoded(data, "model", Walker(), 0)
 
 
@@ -143,7 +143,7 @@ def _decoded(data: memoryview, kind: str, walker: Walker, depth: int) -> Message
     found: Message = {field.key: [] for field in schema.values() if field.repeated}
     for number, value in walker.fields(data):
         field = schema.get(number)
-        if field is None:  # a comment, or what only other tools need
+        if field is None:  # a comment or metadata for other tools
             continue
         if field.kind == _REFUSED:
             raise ModelFileError(f"a {kind} with `{field.key}`: refused")

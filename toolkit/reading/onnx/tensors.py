@@ -1,4 +1,4 @@
-"""Arrays in ONNX files, and in files beside them, whose sizes are compared first."""
+"""Arrays in ONNX files and external data files, with a size check before reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.reading.onnx.graph import MAX_AXES, Array
 from toolkit.reading.onnx.messages import Message
 from toolkit.reading.spans import bytes_at
 
-# The schema's number of a dtype -> its name.
+# dtype number in the schema -> name.
 DTYPES = {
     1: "float32",
     2: "uint8",
@@ -41,14 +41,14 @@ _LISTS = {
     "uint32": "uint64s",
     "uint64": "uint64s",
 }
-_AS_BITS = ("float16", "bfloat16", *dtypes.FLOAT8)  # integers hold their bits
-_EXTERNAL = 1  # a location
+_AS_BITS = ("float16", "bfloat16", *dtypes.FLOAT8)  # stored as integers with their bits
+_EXTERNAL = 1  # external data location
 _MAX_EXTENT = 1 << 48
-_HOLES = 64  # times what a file takes on disk: more than that is holes
+_HOLES = 64  # maximum ratio to the disk usage, to detect sparse files
 
 
 def dtype_of(number: Any, what: str) -> str:
-    """The dtype that a number of the schema means."""
+    """Return the dtype for a number of the schema."""
     if number not in DTYPES:
         known = ", ".join(sorted(DTYPES.values()))
         raise ModelFileError(
@@ -58,23 +58,23 @@ def dtype_of(number: Any, what: str) -> str:
 
 
 class TensorReader:
-    """Reads the arrays of a file.
+    """Reader of the arrays of a file.
 
     Args:
-        folder: of the file, in which there may be other files with arrays.
+        folder: the folder of the file, with its external data files.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # By the message, which is kept so that its identity is its own.
+        # By the id of the message, which is kept alive so that the id is unique.
         self._arrays: dict[int, tuple[Message, Array]] = {}
 
     def array(self, message: Message, what: str) -> Array:
-        """The array of a TensorProto; the same one whenever it is asked for.
+        """Return the array of a TensorProto, cached for later calls.
 
         Args:
             message: the TensorProto.
-            what: names it in messages.
+            what: its name in messages.
         """
         if id(message) not in self._arrays:
             self._arrays[id(message)] = message, self._read(message, what)
@@ -131,7 +131,7 @@ class TensorReader:
 
 
 def external_size(folder: Path, locations: set[str]) -> int:
-    """Bytes of the files that hold arrays; of those with holes, not all."""
+    """Return the size of external data files; sparse files count only in part."""
     total = 0
     for location in locations:
         descriptor = open_beside(folder, location)
@@ -152,7 +152,7 @@ def _number(text: str, name: str) -> int:
 
 
 def _inside(message: Message, dtype: str, name: str) -> Array:
-    """The elements that the message itself has, in one axis."""
+    """Return the elements stored in the message, as one axis."""
     key = _LISTS.get(dtype, "int32s")
     lists = ("floats", "doubles", "int32s", "int64s", "uint64s")
     used = [k for k in lists if message[k]] + ["raw"] * bool(message.get("raw"))
@@ -169,7 +169,7 @@ def _numbers(data: Array, dtype: str, name: str = "") -> Array:
     kind = dtypes.numpy_dtype(dtype)
     if data.size % kind.itemsize:
         raise ModelFileError(f"the tensor {name!r}: {data.size} bytes of {dtype}")
-    if dtype == "bool":  # another byte than 0 and 1 is no bool to NumPy
+    if dtype == "bool":  # NumPy requires bool bytes of 0 or 1
         return data != 0
     return np.frombuffer(data.data, kind.newbyteorder("<"))
 

@@ -1,7 +1,7 @@
-"""Protocol Buffers' wire format: fields with numbers, found in bytes without copies.
+"""Protocol Buffers' wire format, parsed without copies.
 
-What is read is bounded while it is read: a parser that makes an object of every two
-bytes would take fifty times a file's size before anyone could look at it.
+The parser counts fields while it reads. A parser that creates an object for every two
+bytes could use fifty times the file size before a check.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from toolkit.errors import ModelFileError
 
-MAX_FIELDS = 2_000_000  # of a file, but those inside of packed lists
-_MESSAGE = 10  # fields that a message counts for, which costs more
-MAX_DEPTH = 100  # messages in messages, as in Google's own readers
+MAX_FIELDS = 2_000_000  # of a file, except elements of packed lists
+_MESSAGE = 10  # a message counts as this number of fields
+MAX_DEPTH = 100  # nesting depth, as in Google's parsers
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WORD = 1 << 64
 
@@ -23,16 +23,16 @@ Field = tuple[int, Any]
 
 
 class Walker:
-    """Counts the fields of a file, of which there may only be so many."""
+    """Parser that limits the number of fields in a file."""
 
     def __init__(self) -> None:
         self.left = MAX_FIELDS
 
     def fields(self, data: memoryview) -> Iterator[Field]:
-        """(number, value) of each field of a message.
+        """Yield (number, value) of each field of a message.
 
-        A value is an int, or a memoryview for whatever has a length; 4 and 8 bytes of
-        fixed numbers are memoryviews too.
+        A value is an int, or a memoryview for a length-delimited field. Fixed numbers
+        of 4 and 8 bytes are also memoryviews.
         """
         place, end = 0, len(data)
         self.left -= _MESSAGE
@@ -64,7 +64,7 @@ class Walker:
 
 
 def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    """The number of 7 bits a byte that begins at a place, and where it ends."""
+    """Return the varint at an offset, and the offset of its end."""
     value = shift = 0
     while shift < 70:
         if place >= len(data):
@@ -79,12 +79,12 @@ def _varint(data: memoryview, place: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An int64 from the 64 bits that stand for it."""
+    """Return the signed int64 for 64 bits."""
     return value - _WORD if value >> 63 else value
 
 
 def packed_integers(data: memoryview) -> np.ndarray[Any, Any]:
-    """The int64 numbers of a packed list."""
+    """Return the int64 numbers of a packed list."""
     found = np.frombuffer(data, np.uint8)
     if not found.size:
         return np.zeros(0, np.int64)
@@ -103,7 +103,7 @@ def packed_integers(data: memoryview) -> np.ndarray[Any, Any]:
 
 
 def packed_numbers(data: memoryview, dtype: str) -> np.ndarray[Any, Any]:
-    """The fixed numbers of a packed list."""
+    """Return the fixed-size numbers of a packed list."""
     if len(data) % np.dtype(dtype).itemsize:
         raise ModelFileError("it is damaged: half a number at the end of a list")
     return np.frombuffer(data, dtype)
