@@ -11,7 +11,6 @@ Weights in the older .h5 format and in .safetensors also need --model, because t
 depend on the order and names of layers. A conversion between .safetensors files needs
 no model.
 
-
 Examples:
   $ toolkit convert model.h5 model.keras
   $ toolkit convert model.keras model.npz

@@ -9,6 +9,7 @@ the previous version. The server listens only on this machine unless --host is s
 a proxy for encryption and public networks.
 
 Examples:
+  $ toolkit serve model.keras
   $ toolkit serve mnist=model.keras other=other.keras --port 8080
   $ toolkit serve model.keras --batch 64 --wait 0.5ms --watch 5s
 """
