@@ -1,7 +1,7 @@
-"""Walks the path of somebody new: an installed wheel, an empty folder, no repository.
+"""Test the package as a new user: an installed wheel, an empty folder, no repository.
 
-Builds wheel and source archive, checks what is in them, installs the wheel into an
-environment of its own; trains there, runs the README's lines, draws, saves, and looks.
+Build the wheel and the source archive, check their contents, and install the wheel into
+a new environment. Then train, run the code of the README, plot, save and inspect there.
 """
 
 import json
@@ -18,11 +18,11 @@ LIST = """
 import json, os, site
 print(json.dumps(os.listdir(site.getsitepackages()[0])))
 """
-MOST = 3 * 2**20  # bytes of the wheel: more means that a stray file got in
+MOST = 3 * 2**20  # bytes of the wheel; a larger wheel contains an unintended file
 
 
 def call(*command: object, cwd: Path) -> str:
-    """Run a command and return what it printed; its errors are shown."""
+    """Run a command and return its output; its errors are printed."""
     print(f"$ {' '.join(map(str, command))}", flush=True)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     done = subprocess.run(
@@ -37,7 +37,7 @@ def call(*command: object, cwd: Path) -> str:
 
 
 def build(folder: Path) -> Path:
-    """The wheel, after a look at it and at the source archive."""
+    """Build the wheel and the source archive, check them, and return the wheel."""
     call(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")
@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """The folder of commands of a new environment that has the wheel."""
+    """Install the wheel into a new environment and return its folder of commands."""
     call(sys.executable, "-m", "venv", folder, cwd=folder.parent)
     commands = folder / ("Scripts" if os.name == "nt" else "bin")
     python = commands / "python"
@@ -64,18 +64,18 @@ def install(wheel: Path, folder: Path) -> Path:
     names = ("toolkit", "keras_toolkit")
     assert all(name.startswith(names) for name in added), sorted(added)
     assert len(added) == 3, sorted(added)  # both packages and their dist-info
-    call(*pip, wheel, cwd=folder)  # what it depends on
+    call(*pip, wheel, cwd=folder)  # the dependencies
     return commands
 
 
 def twelve_lines() -> str:
-    """The README's first lines of Python."""
+    """Return the first Python code of the README."""
     text = (ROOT / "README.md").read_text("utf-8")
     return re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
 
 
 def use(commands: Path, folder: Path) -> None:
-    """Train, draw, save and look, in an empty folder."""
+    """Train, plot, save and inspect, in an empty folder."""
     toolkit, python = commands / "toolkit", commands / "python"
     lines = twelve_lines()
     where = call(python, "-c", "import toolkit; print(toolkit.__file__)", cwd=folder)
@@ -100,7 +100,7 @@ def use(commands: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Walk it in a temporary folder."""
+    """Run the test in a temporary folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "empty").mkdir()

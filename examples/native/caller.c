@@ -1,4 +1,4 @@
-// Reads images of digits from a file and prints the class of each: in C.
+// Read images of digits from a file and print the class of each, in C.
 //
 //     cc -O2 caller.c libdigits.a -lpthread -o caller && ./caller images.f32
 
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     int64_t count = 0;
     float *images = argc > 1 ? read_images(argv[1], &count) : NULL;
     float *scores = malloc((size_t)count * CLASSES * sizeof(float));
-    // All memory is the caller's: the library takes none from the system.
+    // The caller owns all memory. The library allocates none.
     void *workspace = malloc(digits_workspace_size(0));
     if (!images || !scores || !workspace) return 1;
 

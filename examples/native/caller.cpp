@@ -1,4 +1,4 @@
-// Reads images of digits from a file and prints the class of each: in C++.
+// Read images of digits from a file and print the class of each, in C++.
 //
 //     c++ -O2 caller.cpp libdigits.a -lpthread -o caller && ./caller images.f32
 
@@ -12,7 +12,7 @@
 
 #include "digits.h"
 
-// A model with a workspace of its own; several may run at the same time.
+// A model with its workspace; several models may run at the same time.
 class Digits {
   public:
     Digits() : workspace_(digits_workspace_size(0)) {
@@ -28,7 +28,7 @@ class Digits {
         return scores;
     }
 
-    // The workspace must stay where it is.
+    // The address of the workspace must not change.
     Digits(const Digits &) = delete;
     Digits &operator=(const Digits &) = delete;
 

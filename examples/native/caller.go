@@ -1,4 +1,4 @@
-// Reads images of digits from a file and prints the class of each: in Go, by cgo.
+// Read images of digits from a file and print the class of each, in Go with cgo.
 //
 //     go build caller.go && ./caller images.f32
 package main
@@ -7,7 +7,7 @@ package main
 // #include <stdlib.h>
 // #include "digits.h"
 //
-// // cgo may not pass arrays of Go's pointers: so the library is called from C.
+// // cgo may not pass arrays of Go pointers, so C code calls the library.
 // static digits_status run(void *workspace, int64_t n, const void *x, void *y) {
 //     const void *inputs[] = {x};
 //     void *outputs[] = {y};
@@ -24,7 +24,7 @@ import (
 	"unsafe"
 )
 
-// A Model has a workspace of its own, in memory of C, which stays where it is.
+// A Model has a workspace in memory of C, whose address does not change.
 type Model struct{ workspace unsafe.Pointer }
 
 func NewModel() (*Model, error) {

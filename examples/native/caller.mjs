@@ -1,15 +1,15 @@
-// Reads images of digits from a file and prints the class of each: in JavaScript.
+// Read images of digits from a file and print the class of each, in JavaScript.
 //
 //     node caller.mjs images.f32
 //
-// In a browser, `fetch` and `WebAssembly.instantiateStreaming` take the place of
-// `readFileSync`; the rest is the same.
+// In a browser, use `fetch` and `WebAssembly.instantiateStreaming` instead of
+// `readFileSync`.
 
 import { readFileSync } from "node:fs";
 
 const ALIGNMENT = 64;
 
-/** A model in WebAssembly, which sees its own memory and nothing else. */
+/** A model in WebAssembly, which can access only its own memory. */
 class Digits {
   constructor(exports) {
     this.library = exports;

@@ -1,4 +1,4 @@
-// Reads images of digits from a file and prints the class of each: in Rust.
+// Read images of digits from a file and print the class of each, in Rust.
 //
 //     rustc -O --edition 2021 caller.rs -L . -l static=digits && ./caller images.f32
 //
@@ -22,7 +22,7 @@ extern "C" {
     fn digits_message(workspace: *const c_void, status: i32) -> *const c_char;
 }
 
-/// A model with a workspace of its own, whose memory stays where it is.
+/// A model with a workspace whose address does not change.
 struct Digits {
     workspace: Box<[u64]>,
 }

@@ -1,4 +1,4 @@
-// Eight threads, each with a workspace of its own, run one library at the same time.
+// Run one library in eight threads at the same time, each with a separate workspace.
 //
 //     cc -O2 threads.c libdigits.a -lpthread -o threads && ./threads images.f32
 
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
     FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
     if (!file || fread(images, sizeof images, 1, file) != 1) return 1;
     fclose(file);
-    // The library's own threads, which help the first caller that comes.
+    // The threads of the library, which help the first caller.
     if (argc > 2 && digits_threads(atoi(argv[2]), -1)) return 2;
     void *workspace = malloc(digits_workspace_size(0));
     if (!workspace || digits_init(workspace, NULL, 0)) return 3;
