@@ -44,7 +44,7 @@ def measured(workload, runs):
         spent.append([sample() for sample in samples])
     rate = 2 * SIDE**3 / min(map(statistics.median, zip(*spent, strict=True)))
     plan = trainer.model.inspect(*(part[: workload.batch] for part in trainer.data))
-    _, traffic = plan.program.backend.peaks()
+    _, traffic = plan.program.backend.peak_rates()
     times = [(kernel.flops / rate, kernel.nbytes / traffic) for kernel in plan.kernels]
     return steps, sum(a for a, _ in times), sum(map(max, times))
 

@@ -193,7 +193,7 @@ def test_the_reference_backend(name):
     kernel = get_backend("reference").kernels[name]
     found = []
     for count in THREADS:
-        get_backend("numpy").use_threads(count)
+        get_backend("numpy").set_thread_count(count)
         found.append([y.tobytes() for y in arrays_of(kernel(*inputs, **attrs))])
     assert all(y == found[0] for y in found)
 

@@ -10,7 +10,7 @@ from tests.layers.test_generated import not_generated
 from toolkit.backends import get_backend
 
 pytestmark = pytest.mark.skipif(
-    not get_backend("numpy").generates, reason="needs generated code (llvmlite)"
+    not get_backend("numpy").can_generate, reason="needs generated code (llvmlite)"
 )
 # One of each kind that is not long to compile; the others are slow tests.
 SHORT = {"MobileNetV2", "NASNetMobile", "ResNet50"}

@@ -38,7 +38,7 @@ ANCHORS = ("matmul", "conv")
 
 def fused(function, *shapes, anchors=()):
     graph = optimize(trace_of(function, *shapes), target())
-    return join_nodes(graph, backend().fuses, anchors)
+    return join_nodes(graph, backend().can_fuse, anchors)
 
 
 def members(graph):
@@ -56,7 +56,7 @@ def members(graph):
 @settings(max_examples=100, deadline=None)
 def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
     graph = prune(graph, target())
-    result = join_nodes(graph, backend().fuses, anchors)
+    result = join_nodes(graph, backend().can_fuse, anchors)
     result.verify()
     for node in result.nodes:
         if node.op is fused_p:
@@ -173,7 +173,7 @@ def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count)
         return a @ w, *(b @ w for _ in range(6))
 
     monkeypatch.setattr(grouping, "MOST_VISITED", most)
-    graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().fuses)
+    graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().can_fuse)
     assert op_names(graph).count("matmul") == 7
     assert len(graph.nodes) == 7 + count
 
@@ -260,7 +260,7 @@ def test_reshapes_of_reshapes_that_others_read_stand_in_order():
         z = ops.reshape(y, (2, 12))
         return y, z, ops.reshape(z, (3, 8)), z * 2.0
 
-    graph = join_nodes(trace_of(function, (4, 6)), backend().fuses)
+    graph = join_nodes(trace_of(function, (4, 6)), backend().can_fuse)
     graph.verify()
     assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
@@ -382,7 +382,7 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
     found = []
     for function in one, two, returned:
         graph = optimize(trace_of(function, (4, 6), (6, 5)), target())
-        found.append(members(join_nodes(graph, backend().fuses, ANCHORS, AnyCall())))
+        found.append(members(join_nodes(graph, backend().can_fuse, ANCHORS, AnyCall())))
     assert found == [
         [["matmul", "exp", "multiply"]],
         ["matmul", ["multiply", "exp"]],
@@ -392,7 +392,7 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
 
 def test_what_the_backend_cannot_generate_stays():
     graph = trace_of(lambda x: ops.abs(ops.cast(x * 0.5, "complex64")) + 1.0, (8,))
-    graph = join_nodes(graph, backend().fuses)
+    graph = join_nodes(graph, backend().can_fuse)
     assert members(graph) == [["multiply"], "cast", "abs", ["add"]]
 
 
@@ -533,7 +533,7 @@ def test_what_only_readers_need_moves_to_them():
 def test_recomputing_graphs_compute_the_same(anchors, graph):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recomputation, "LEAST_BYTES", 0)
-        result = join_nodes(prune(graph, target()), backend().fuses, anchors)
+        result = join_nodes(prune(graph, target()), backend().can_fuse, anchors)
     result.verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(

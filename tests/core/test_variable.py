@@ -397,7 +397,7 @@ def test_a_value_settles_where_it_is_computed_with(monkeypatch):
         def owns(self, array):
             return any(array is other for other in self.taken)
 
-        def owned(self, array):
+        def copy_array(self, array):
             self.taken.append(array.copy())
             return self.taken[-1]
 
@@ -423,10 +423,10 @@ class Accelerator:
     def owns(self, array):
         return isinstance(array, OnDevice)
 
-    def owned(self, array):
+    def copy_array(self, array):
         return array.copy().view(OnDevice)
 
-    def in_order(self, array):
+    def as_row_major(self, array):
         return array.copy("C")
 
     def overwrite(self, array, value):
@@ -445,7 +445,7 @@ def on_device():
 
     def make(value):
         v = Variable(value)
-        v._tensor = Tensor(device.owned(v._tensor._array), v._tensor.spec)
+        v._tensor = Tensor(device.copy_array(v._tensor._array), v._tensor.spec)
         v._shared = False
         return v
 

@@ -53,7 +53,7 @@ KernelT = TypeVar("KernelT", bound=Kernel)
 ALIGNMENT = 64
 
 
-def aligned(nbytes: int) -> int:
+def align_up(nbytes: int) -> int:
     """Return `nbytes`, rounded up to the alignment of arenas and scratch memory."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
@@ -93,9 +93,9 @@ class Backend:
     # Whether a program can wait for a value to select a branch.
     can_branch = True
     # Whether generated code can select a branch or end a loop by a computed value.
-    jumps = False
+    can_jump = False
     # Whether `prepared` removes calls, so that frozen inputs bring a gain.
-    prepares = False
+    can_specialize = False
     # Graph passes in addition to the passes of every backend.
     passes: BackendPasses = BackendPasses()
     # Limits of one library call. None: generated code applies any elementwise nodes
@@ -137,7 +137,7 @@ class Backend:
             return BodyKernel(self, primitive)
         return self.kernels[primitive.name]
 
-    def computes(self, node: Any) -> bool:
+    def can_compute(self, node: Any) -> bool:
         """Return whether a composite node runs as one node; else it is expanded."""
         return self.supports(node.op.name)
 
@@ -160,17 +160,17 @@ class Backend:
         """
         return None
 
-    def foresee(self, lowered: Any) -> None:
+    def precompile(self, lowered: Any) -> None:
         """Start the slow preparation of a result of `lower`, before a program needs it.
 
         Args:
             lowered: for a node of a graph; the other nodes are lowered in parallel.
         """
 
-    def forget(self) -> None:
+    def cancel_precompile(self) -> None:
         """Cancel the preparation for a program that failed."""
 
-    def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
+    def specialize(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """Return a result of `lower` for inputs that never change.
 
         Args:
@@ -198,7 +198,7 @@ class Backend:
         """
         raise NotImplementedError(f"backend {self.name} generates no code")
 
-    def repeat(
+    def lower_loop(
         self,
         body: LoopBody,
         arena: tuple[str, int],
@@ -238,7 +238,7 @@ class Backend:
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
 
-    def library(self, source: LibrarySource) -> Library:
+    def build_library(self, source: LibrarySource) -> Library:
         """Build one object file that needs neither Python nor this package.
 
         Args:
@@ -250,7 +250,7 @@ class Backend:
         """
         raise UnsupportedError(f"backend {self.name} makes no native libraries")
 
-    def choose(
+    def lower_branch(
         self,
         branches: Sequence[LoopBody],
         inputs: Sequence[Operand],
@@ -265,7 +265,7 @@ class Backend:
         """
         raise NotImplementedError(f"backend {self.name} generates no jumps")
 
-    def repeat_while(
+    def lower_while(
         self,
         condition: LoopBody,
         body: LoopBody,
@@ -292,11 +292,11 @@ class Backend:
         return ()
 
     @property
-    def generates(self) -> bool:
+    def can_generate(self) -> bool:
         """Return whether `lower` ever returns a result."""
         return False
 
-    def fuses(self, node: Any) -> bool:
+    def can_fuse(self, node: Any) -> bool:
         """Return whether an elementwise node can be part of a generated kernel."""
         return False
 
@@ -315,7 +315,9 @@ class Backend:
     def on_shortage(self, release: Callable[[], None]) -> None:
         """Register a method that frees memory when memory is short."""
 
-    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
+    def allocate_results(
+        self, specs: Sequence[tuple[tuple[int, ...], str]]
+    ) -> list[Array]:
         """Allocate arrays as `empty` does, for the results of one call."""
         return [self.empty(*spec) for spec in specs]
 
@@ -337,7 +339,7 @@ class Backend:
         start = -block.ctypes.data % ALIGNMENT
         return block[start : start + nbytes]
 
-    def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
+    def allocate_aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Allocate as `empty` does, 64-byte aligned: no vector crosses a cache line."""
         nbytes = math.prod(shape) * dtypes.itemsize(dtype)
         return self.view(self.arena(nbytes), 0, shape, dtype)
@@ -356,21 +358,21 @@ class Backend:
         """Copy another library's array that is on this backend's device."""
         return np.array(array)
 
-    def owned(self, array: Any) -> Array:
+    def copy_array(self, array: Any) -> Array:
         """Return a copy without other references, in this backend's memory."""
-        own = self.aligned(array.shape, dtypes.name_of(array.dtype))
-        own[...] = self.in_order(array)
+        own = self.allocate_aligned(array.shape, dtypes.name_of(array.dtype))
+        own[...] = self.as_row_major(array)
         return own
 
     def overwrite(self, target: Array, source: Any) -> None:
         """Copy an array, from any device, over an array of this backend."""
-        target[...] = self.in_order(source)
+        target[...] = self.as_row_major(source)
 
-    def in_order(self, array: Any) -> Array:
+    def as_row_major(self, array: Any) -> Array:
         """Return an array for generated code: in this backend's memory, row-major."""
         if type(array) is np.ndarray and array.flags.c_contiguous:
             return array
-        return np.array(on_host(array), order="C")
+        return np.array(to_host(array), order="C")
 
     def constant(self, array: Any) -> Array:
         """Return a constant of a program, given as a NumPy array."""
@@ -395,11 +397,11 @@ class Backend:
         """
         return (ctypes.c_int64 * max(1, len(specs)))()
 
-    def peaks(self) -> tuple[float, float] | None:
+    def peak_rates(self) -> tuple[float, float] | None:
         """Return peak operations and bytes per second; None if unknown."""
         return None
 
-    def use_threads(self, count: int) -> None:
+    def set_thread_count(self, count: int) -> None:
         """Set the number of compute threads."""
 
     def devices(self) -> tuple[str, ...]:
@@ -424,7 +426,7 @@ class Backend:
 accelerators: list[Backend] = []
 
 
-def on_host(array: Any) -> Array:
+def to_host(array: Any) -> Array:
     """Return an array as a NumPy array, copied from its device if necessary."""
     if type(array) is np.ndarray:
         return array

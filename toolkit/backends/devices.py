@@ -94,7 +94,7 @@ def set_num_threads(count: int | None) -> None:
             f"set_num_threads: expected a number of threads or None; received {count!r}"
         )
     values["threads"] = None if count is None else int(count)
-    get_backend(backend()).use_threads(num_threads())
+    get_backend(backend()).set_thread_count(num_threads())
 
 
 def set_logical_devices(kind: str, count: int) -> None:

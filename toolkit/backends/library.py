@@ -1,6 +1,6 @@
 """Sources and results of native libraries, as plain data.
 
-`backend.library(source)` compiles programs to one relocatable object with C functions.
+`backend.build_library(source)` compiles programs to an object with C functions.
 Compile a program for each processor of `backend.processors("x86-64")` with
 `compile_program(graph, Target(backend, processor=processor, updates=...))`. It must be
 generated code only: `program.code is not None`.

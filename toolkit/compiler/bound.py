@@ -246,8 +246,10 @@ class BoundProgram:
         """Run every step; append the events of the parts to `events`, if given."""
         arrays = list(inputs)
         if self.has_code or any(type(a) is not np.ndarray for a in inputs):
-            arrays = [self.backend.in_order(a) for a in inputs]
-        results = self._results(outs) if outs else self.backend.results(self.specs)
+            arrays = [self.backend.as_row_major(a) for a in inputs]
+        results = (
+            self._results(outs) if outs else self.backend.allocate_results(self.specs)
+        )
         arrays += results
         if self.has_code:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
@@ -261,7 +263,7 @@ class BoundProgram:
         """Return the given arrays, and a new array for each `None`."""
         results = list(outs)
         missing = [i for i, y in enumerate(results) if y is None]
-        made = self.backend.results([self.specs[i] for i in missing])
+        made = self.backend.allocate_results([self.specs[i] for i in missing])
         for i, y in zip(missing, made, strict=True):
             results[i] = y
         return results
@@ -283,10 +285,10 @@ class BoundProgram:
         Returns:
             New arrays for its first outputs.
         """
-        given = list(map(self.backend.in_order, inputs))
+        given = list(map(self.backend.as_row_major, inputs))
         variables = len(self.graph.inputs) - len(given)
         fetched = self.specs[: len(self.specs) - (len(kept) - variables)]
-        made = self.backend.results(fetched)
+        made = self.backend.allocate_results(fetched)
         first = len(self.graph.inputs)
         handle = self.backend.handle
         ids: list[Any] = list(map(handle, kept))

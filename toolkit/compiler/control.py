@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import Move, Operand, aligned
+from toolkit.backends.base import Move, Operand, align_up
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
 
@@ -77,13 +77,13 @@ class Cond(ControlKernel):
         self, backend: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Any:
         """Generate code for the choice, if both branches are generated code."""
-        if not backend.jumps:
+        if not backend.can_jump:
             return None
         parts = (self.attrs[name] for name in ("true", "false"))
         branches = [self.executable(part, inputs[1:]).program for part in parts]
         if any(branch.code is None for branch in branches):
             return None
-        return backend.choose(branches, inputs, outputs)
+        return backend.lower_branch(branches, inputs, outputs)
 
 
 class _Loop(ControlKernel):
@@ -95,7 +95,7 @@ class _Loop(ControlKernel):
         return [value.spec for value in inputs]
 
     def workspace(self, *specs: Spec, **attrs: Any) -> int:
-        return 2 * sum(aligned(spec.nbytes) for spec in self.carried) or 0
+        return 2 * sum(align_up(spec.nbytes) for spec in self.carried) or 0
 
     def lowered_body(
         self, backend: Any, body: Graph, inputs: Sequence[Operand]
@@ -112,7 +112,7 @@ class _Loop(ControlKernel):
             for i, (x, node) in enumerate(zip(body.inputs, writers, strict=False))
             if node is not None and node.op.name in _WRITING and node.inputs[0] is x
         ]
-        found = found if backend.jumps else []
+        found = found if backend.can_jump else []
         while True:
             program = self.executable(body, inputs, [(i, i) for i in found]).program
             producers, outputs = program.graph.producers(), program.graph.outputs
@@ -130,7 +130,7 @@ class _Loop(ControlKernel):
         for arrays in sets:
             for spec in self.carried:
                 arrays.append(backend.view(work, offset, spec.shape, spec.dtype))
-                offset += aligned(spec.nbytes)
+                offset += align_up(spec.nbytes)
         return sets
 
 
@@ -183,12 +183,12 @@ class Scan(_Loop):
         ]
         same = inputs[n + m :]
         changing = {("in", i) for i, x in enumerate(same, n + m) if not x.is_frozen}
-        if turns >= _MANY_TURNS and backend.jumps:
+        if turns >= _MANY_TURNS and backend.can_jump:
             same = [replace(x, is_frozen=True) for x in same]
         at_step = [*inputs[:n], *at_turn, *same]
         body, begun = self.lowered_body(backend, self.attrs["body"], at_step)
         carried = [
-            0 if i in begun else aligned(spec.nbytes)
+            0 if i in begun else align_up(spec.nbytes)
             for i, spec in enumerate(self.carried)
         ]
         if turns == 0 or body.code is None:
@@ -219,7 +219,7 @@ class Scan(_Loop):
             along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
         ]
         copies = [(i, self.carried[i]) for i in begun]
-        return backend.repeat(
+        return backend.lower_loop(
             body, ("work", 2 * set_bytes), moves, turns, copies, changing
         )
 
@@ -246,7 +246,7 @@ class While(_Loop):
     ) -> Any:
         """Generate code for the loop, if condition and body are generated code."""
         n = self.attrs["carry"]
-        if not backend.jumps or not all(x.is_contiguous for x in inputs[:n]):
+        if not backend.can_jump or not all(x.is_contiguous for x in inputs[:n]):
             return None
         inputs = [*_changing(inputs[:n]), *inputs[n:]]
         condition = self.executable(self.attrs["condition"], inputs).program
@@ -254,7 +254,7 @@ class While(_Loop):
         if condition.code is None or body.code is None:
             return None
         limit = self.attrs["maximum_iterations"]
-        return backend.repeat_while(condition, body, inputs, outputs, limit, begun)
+        return backend.lower_while(condition, body, inputs, outputs, limit, begun)
 
     def _body_and_condition(self) -> Graph:
         """Return a graph of the new carried values and the condition on them."""

@@ -48,7 +48,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         units = lowering.units(graph)
     except BaseException:
         # otherwise the process would wait for all queued compilation before it exits
-        backend.forget()
+        backend.cancel_precompile()
         raise
     barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
@@ -186,12 +186,12 @@ class _Lowering:
         is_aligned = all(layout.offset % 16 == 0 for layout in layouts)
         lowered = self.backend.lower(node, inputs, outputs, is_aligned)
         if lowered is not None:
-            self.backend.foresee(lowered)
+            self.backend.precompile(lowered)
         frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
         if lowered is None or not frozen:
             return lowered
         result = self._worth_keeping(node, inputs)
-        found = self.backend.prepared(lowered, frozen, result)
+        found = self.backend.specialize(lowered, frozen, result)
         kept: Sequence[int] = getattr(found, "kept", ())
         if result and kept and not found.calls:
             self.made_once.add(node.outputs[0])

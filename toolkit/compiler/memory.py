@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.backends.base import Moment, aligned
+from toolkit.backends.base import Moment, align_up
 from toolkit.backends.loops.iteration_space import is_elementwise
 from toolkit.compiler.packing import Rectangle, by_time, lowest
 from toolkit.ir import Graph, Spec, Value
@@ -40,7 +40,7 @@ class Buffer:
 
     @property
     def extent(self) -> int:
-        return aligned(self.nbytes)
+        return align_up(self.nbytes)
 
 
 @dataclass

@@ -28,7 +28,7 @@ def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
 
 def made_once(graph: Graph, target: Target) -> set[Value]:
     """Return the frozen inputs, and the values that lowering can compute once."""
-    if target.is_body or not target.backend.prepares:
+    if target.is_body or not target.backend.can_specialize:
         return set()
     found = {graph.inputs[number] for number in target.frozen}
     if not found:

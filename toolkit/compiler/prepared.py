@@ -119,7 +119,7 @@ class PreparedOperands:
         self._held, self._known = {}, []
 
     def _make(self, preparation: Preparation) -> Array:
-        array = self._backend.aligned((preparation.nbytes,), "uint8")
+        array = self._backend.allocate_aligned((preparation.nbytes,), "uint8")
         number = preparation.number
         self._objects[number] = self._backend.handle(array)
         if number not in self._runners:

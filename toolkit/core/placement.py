@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from toolkit.backends.base import on_host, owner_of
+from toolkit.backends.base import owner_of, to_host
 
 
 class Placement(Protocol):
@@ -25,7 +25,7 @@ def held(variable: Any) -> Any:
 
     The caller must hold the Variable's lock, because programs write to the array.
     """
-    return on_host(variable.own_buffer())
+    return to_host(variable.own_buffer())
 
 
 def hold(variable: Any, part: Any) -> None:

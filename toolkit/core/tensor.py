@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit import dtypes, pictures, settings
 from toolkit.backends import devices
-from toolkit.backends.base import Backend, accelerators, on_host, owner_of
+from toolkit.backends.base import Backend, accelerators, owner_of, to_host
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.registry import get_backend
 from toolkit.errors import ArgumentError, DTypeError, ToolkitError, TraceError, leaked
@@ -126,7 +126,7 @@ class Tensor(Operators, Value):
     @property
     def constant(self) -> Array | None:
         """Return the data in host memory, or None (inside a trace)."""
-        return None if self._array is None else on_host(self._array)
+        return None if self._array is None else to_host(self._array)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -184,7 +184,7 @@ class Tensor(Operators, Value):
         if array is None and state.trace is not None:
             found = state.trace.value_of(self)
             array = None if found is None else found._array
-        return array if array is None else on_host(array)
+        return array if array is None else to_host(array)
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
@@ -400,7 +400,7 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
 
 def _for(chosen: Backend, array: Array) -> Array:
     """Return an array that a backend can read: its own, or a host array."""
-    return array if chosen.owns(array) else on_host(array)
+    return array if chosen.owns(array) else to_host(array)
 
 
 def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:

@@ -223,7 +223,7 @@ class Variable(Operators):
                 return self._held(self._placement.whole(self._tensor._array))
             home = self._home()
             if home is not None and self._tensor.nbytes <= _SMALL:
-                return self._held(home.owned(self._tensor._array))
+                return self._held(home.copy_array(self._tensor._array))
             self._shared = True
             return self._tensor
 
@@ -291,7 +291,7 @@ class Variable(Operators):
     def own_buffer(self) -> Any:
         """Return the buffer without other references, for writes in place."""
         if self._shared:
-            self._tensor = self._held(backend().owned(self._tensor._array))
+            self._tensor = self._held(backend().copy_array(self._tensor._array))
             self._shared = False
         return self._tensor._array
 
@@ -300,14 +300,14 @@ class Variable(Operators):
         with self.lock:
             chosen = backend()
             if not chosen.owns(self._tensor._array):
-                self._tensor = self._held(chosen.owned(self._tensor._array))
+                self._tensor = self._held(chosen.copy_array(self._tensor._array))
                 self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:
         """Return a buffer to which a program may write the next value."""
         if self._spare is None:
             shape = self._tensor._array.shape
-            self._spare = backend().aligned(shape, self._tensor.dtype)
+            self._spare = backend().allocate_aligned(shape, self._tensor.dtype)
         return self._spare
 
     def commit(self, array: Any) -> None:
@@ -387,7 +387,7 @@ def _dense(tensor: Tensor) -> Tensor:
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
         owner = owner_of(array)
-        tensor._array = array.copy("C") if owner is None else owner.in_order(array)
+        tensor._array = array.copy("C") if owner is None else owner.as_row_major(array)
     return tensor
 
 

@@ -131,7 +131,7 @@ class Inspection:
         """
         self._events()  # the first run meets cold caches
         runs = [spans(self._events(), _part) for _ in range(repeats)]
-        peaks = self.program.backend.peaks()
+        peaks = self.program.backend.peak_rates()
         self.kernels = [
             _timed(kernel, _median(parts, runs), peaks)
             for kernel, parts in zip(self.kernels, self._parts, strict=True)
@@ -356,7 +356,7 @@ def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> li
         values = random.random(shape) if is_float else np.zeros(shape)
         inputs.append(values.astype(dtype))
     given = [*inputs, *(np.asarray(variable) for variable in variables)]
-    return [backend.owned(backend.asarray(x)) for x in given]
+    return [backend.copy_array(backend.asarray(x)) for x in given]
 
 
 def outputs_for(program: Program) -> list[Any]:

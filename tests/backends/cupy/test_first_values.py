@@ -32,9 +32,9 @@ def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
     device, begun, loaded = on_host.device, set(), set()
     load = device.load
     monkeypatch.setattr(device, "load", lambda ks: loaded.update(ks) or load(ks))
-    steps = "foresee", lambda steps: begun.update(step.kernel for step in steps)
+    steps = "precompile", lambda steps: begun.update(step.kernel for step in steps)
     monkeypatch.setattr(device, *steps)
-    on_host.foresee_first_values()
+    on_host.precompile_initializers()
     assert len(begun) == 4
     with toolkit.device("gpu:0"):
         layers.Dense(32).build((None, 16))

@@ -41,7 +41,7 @@ def held_compiler():
 
 def test_kernels_are_compiled_from_when_they_are_known_of():
     compiler, begun, go_on = held_compiler()
-    compiler.foresee(KERNELS[0])
+    compiler.precompile(KERNELS[0])
     assert begun.wait(30)  # nobody has asked for it
     go_on.set()
     assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
@@ -56,11 +56,11 @@ def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
 
     compiler = Compiler(compile_kernel)
     for kernel in KERNELS:
-        compiler.foresee(kernel)
+        compiler.precompile(kernel)
     compiler.compiled(KERNELS)
     assert sorted(compiled) == ["one", "other"]
     for _ in range(3):
-        compiler.foresee(KERNELS[0])
+        compiler.precompile(KERNELS[0])
     compiler.compiled([KERNELS[0], MANY])
     assert sorted(compiled) == ["many", "one", "one", "other"]
 
@@ -70,7 +70,7 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
         raise DeviceError(f"nvrtc: {kernel.name} does not compile")
 
     compiler = Compiler(compile_kernel)
-    compiler.foresee(KERNELS[1])
+    compiler.precompile(KERNELS[1])
     for _ in range(2):
         with pytest.raises(DeviceError, match="other does not compile"):
             compiler.compiled(KERNELS[1:])
@@ -78,7 +78,7 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
 
 def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
     compiler, begun, go_on = held_compiler()
-    compiler.foresee(KERNELS[0])
+    compiler.precompile(KERNELS[0])
     assert begun.wait(30)
     compiler.cancel()
     go_on.set()
@@ -95,11 +95,11 @@ def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", full)
     compiler = Compiler(lambda kernel: kernel.source.encode())
-    compiler.foresee(KERNELS[0])
+    compiler.precompile(KERNELS[0])
     assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
     planner = planning.Planner("what a device says", 90)
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
-    planner.foresee((signature(), None))
+    planner.precompile((signature(), None))
     assert planner.planned([(signature(), None), (signature(), 1)]) == {}
 
 
@@ -155,7 +155,7 @@ def test_plans_are_made_from_when_they_are_known_of(asked):
     planner = planning.Planner("what a device says", 90)
     keys = [(signature(), 64), (signature("float16"), 65)]
     for key in (*keys, keys[0]):
-        planner.foresee(key)
+        planner.precompile(key)
     assert planner.planned(keys) == {keys[0]: b"64", keys[1]: b"65"}
     assert sorted(key[1] for key in asked) == [64, 65]
     # One alone is made where it is needed, several by processes.
@@ -180,7 +180,7 @@ def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
     planner = planning.Planner("", 90)
-    planner.foresee((signature(), None))
+    planner.precompile((signature(), None))
     (begun,) = planner._begun.values()
     while not planner._running:
         assert not begun.done()
@@ -196,7 +196,7 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
 
     planner = planning.Planner("", 90)
-    planner.foresee((signature(), None))
+    planner.precompile((signature(), None))
     (begun,) = planner._begun.values()
     result = begun.result
 
@@ -256,8 +256,8 @@ def device():
     found = object.__new__(CudaDevice)
     found.device = Stream()
     begun = SimpleNamespace(kernels=[], plans=[])
-    compiler = SimpleNamespace(foresee=begun.kernels.append)
-    planner = SimpleNamespace(foresee=begun.plans.append)
+    compiler = SimpleNamespace(precompile=begun.kernels.append)
+    planner = SimpleNamespace(precompile=begun.plans.append)
     graphs = SimpleNamespace(has=lambda key: False)
     vars(found).update(
         _functions={}, _compiler=compiler, _planner=planner, _graphs=graphs, begun=begun
@@ -274,18 +274,18 @@ def test_a_device_begins_what_takes_long(device):
     fast = Dnn(signature(), ())
     steps = [launch(KERNELS[0]), fast, Dnn(SLOW, ()), launch(KERNELS[1])]
     device._functions[KERNELS[1]] = print  # it is loaded
-    device.foresee(steps)
+    device.precompile(steps)
     assert device.begun.kernels == [KERNELS[0]]
     assert device.begun.plans == [(SLOW, None)]
 
 
 def test_what_is_there_or_will_be_timed_is_not_begun(device):
     device._graphs.has = lambda key: True
-    device.foresee([Dnn(SLOW, ())])
+    device.precompile([Dnn(SLOW, ())])
     device._graphs.has = lambda key: False
     toolkit.config.set_autotune(True)
     try:
-        device.foresee([Dnn(SLOW, ())])
+        device.precompile([Dnn(SLOW, ())])
     finally:
         toolkit.config.set_autotune(False)
     assert not device.begun.plans
@@ -300,8 +300,8 @@ class Stopped(Exception):
 
 def test_what_a_graph_needs_is_begun_while_it_is_lowered(on_host, monkeypatch):
     device, begun, forgotten = on_host.device, [], []
-    monkeypatch.setattr(device, "foresee", begun.append)
-    monkeypatch.setattr(device, "forget", lambda: forgotten.append(True))
+    monkeypatch.setattr(device, "precompile", begun.append)
+    monkeypatch.setattr(device, "cancel_precompile", lambda: forgotten.append(True))
 
     def program(function):
         x = np.ones((4, 3), "float32")

@@ -14,7 +14,7 @@ from tests.backends.jit.running import graph_of, operand_of, run_lowered, vector
 from tests.helpers import assert_close
 from toolkit import ops
 from toolkit.backends import get_backend
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit import engine, llvm
 from toolkit.backends.numpy.jit.kernels.matmul import lower_matmul
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
@@ -267,7 +267,7 @@ def lower_frozen(body, inputs, outputs):
     places, work = {}, lowered.work
     for i, y in enumerate(body.outputs):
         places["out", i] = "work", work
-        work += aligned(y.spec.nbytes)
+        work += align_up(y.spec.nbytes)
     return Lowered([pack, redirect_operands(multiply, places), multiply], work)
 
 

@@ -47,7 +47,7 @@ def model_source(name, batches, *, processor=None, network=None, **options):
 
 
 def loaded(source, folder):
-    return Loaded(backend().library(source), folder)
+    return Loaded(backend().build_library(source), folder)
 
 
 @needs_compiler
@@ -309,7 +309,7 @@ def test_bad_arguments_have_a_status(tmp_path):
 @pytest.mark.one_in(4)
 def test_objects_for_every_processor(name, model):
     source, _ = model_source(model, (1, 4), processor=name, threads=True)
-    library = backend().library(source)
+    library = backend().build_library(source)
     assert library.triple == PROCESSORS[FAMILIES.get(name, (name,))[0]].triple
     magic = b"\0asm" if name == "wasm32" else b"\x7fELF"
     assert library.code.startswith(magic)
@@ -326,7 +326,7 @@ def test_only_libc_is_needed(name, threads, tmp_path):
     for model in MODELS:
         source, _ = model_source(model, (1, 4), processor=name, threads=threads)
         path = tmp_path / f"{model}.o"
-        path.write_bytes(backend().library(source).code)
+        path.write_bytes(backend().build_library(source).code)
         found = subprocess.run(["nm", "-u", path], capture_output=True, text=True)
         assert set(found.stdout.split()) - {"U"} == allowed
 
@@ -338,7 +338,7 @@ from tests.backends.jit.test_native import backend, model_source, toolkit
 
 toolkit.utils.set_random_seed(1)
 source, _ = model_source("lstm", (1, 4), processor=sys.argv[1], embed=True)
-print(hashlib.sha256(backend().library(source).code).hexdigest())
+print(hashlib.sha256(backend().build_library(source).code).hexdigest())
 """
 
 
@@ -364,7 +364,7 @@ def test_what_32_bits_do_not_count_is_refused(name):
     source, _ = model_source("mlp", (1, rows), processor=name)
     expected = rf"batches of {rows} would take \d{{10}}"
     with pytest.raises(UnsupportedError, match=expected):
-        backend().library(source)
+        backend().build_library(source)
 
 
 @pytest.mark.parametrize("what", ["weights", "constants"])
@@ -374,7 +374,7 @@ def test_weights_that_32_bits_do_not_count(what, monkeypatch):
     source = source_of(lambda x: x + added, [((64,), "float32")], (1,), "wasm32")
     monkeypatch.setattr(build, "_ADDRESSABLE", 256)
     with pytest.raises(UnsupportedError, match=rf"{what} would take \d+$"):
-        backend().library(source)
+        backend().build_library(source)
 
 
 def test_unknown_processors_are_refused():
@@ -435,7 +435,7 @@ def test_loops_keep_what_they_pack_and_caches_in_their_place(tmp_path):
 def test_equal_layouts_of_weights_are_kept_once():
     both, _ = model_source("cifar", (16, 32))
     one = replace(both, programs=both.programs[:1])
-    libraries = [backend().library(source) for source in (one, both)]
+    libraries = [backend().build_library(source) for source in (one, both)]
     grown = libraries[1].workspace_bytes[32] - libraries[0].workspace_bytes[16]
     arenas = [p.bodies[0].arena_bytes for p in both.programs]
     assert grown - (arenas[1] - arenas[0]) < 65536

@@ -164,8 +164,8 @@ def test_weights_are_there_once_and_memory_is_the_largest():
     embed = {"embed": True}
     together, _ = model_source("cifar", (1, 16), processor="x86-64", **embed)
     alone = [model_source("cifar", (1, 16), processor=x, **embed)[0] for x in LEVELS]
-    whole = backend().library(together)
-    parts = [backend().library(source) for source in alone]
+    whole = backend().build_library(together)
+    parts = [backend().build_library(source) for source in alone]
     code = [len(part.code) - part.weights_bytes for part in parts]
     assert len(whole.code) - whole.weights_bytes < sum(code)
     for batch, nbytes in whole.workspace_bytes.items():
@@ -184,7 +184,9 @@ def test_emulated_processors(processor, level, tmp_path):
         pytest.skip("no emulator")
     source, shape = model_source("cifar", (1, 4), processor="x86-64")
     x, runner = numbers(5, shape), (qemu, "-cpu", processor)
-    y = run_in_c(backend().library(source), x, tmp_path, compiler, runner, ("-static",))
+    y = run_in_c(
+        backend().build_library(source), x, tmp_path, compiler, runner, ("-static",)
+    )
     body = LEVELS.index(level)
     if runs_here(level):
         wanted = [by_jit(source, 4, x[:4], body=body)[0]]

@@ -22,7 +22,7 @@ from toolkit.core.tensor import backend
 def body_of(compute, *shapes):
     """The body of the only node that a function becomes."""
     graph = optimize(trace_of(compute, *shapes), target())
-    (node,) = join_nodes(graph, backend().fuses).nodes
+    (node,) = join_nodes(graph, backend().can_fuse).nodes
     return node.attrs["body"]
 
 

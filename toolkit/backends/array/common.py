@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from toolkit.backends.base import Kernel, aligned
+from toolkit.backends.base import Kernel, align_up
 
 Array = Any
 Box = Any  # an index expression: a tuple of slices, or Ellipsis for all
@@ -64,13 +64,13 @@ class Scratch:
         dtype = self.xp.dtype(dtype)
         shape = (shape,) if isinstance(shape, int) else shape
         start, nbytes = self.offset, math.prod(shape) * dtype.itemsize
-        self.offset += aligned(nbytes)
+        self.offset += align_up(nbytes)
         return self.work[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def scratch_bytes(*sizes: int) -> int:
     """Return the total bytes of `Scratch` pieces with these sizes."""
-    return sum(map(aligned, sizes))
+    return sum(map(align_up, sizes))
 
 
 def is_half(dtype: Any) -> bool:

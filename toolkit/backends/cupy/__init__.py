@@ -28,5 +28,5 @@ def create(number: int = 0) -> CupyBackend:
     device = CudaDevice(number)
     warn_of_missing(device.libraries)
     backend = CupyBackend(device, cupy, count)
-    backend.foresee_first_values()
+    backend.precompile_initializers()
     return backend

@@ -17,9 +17,9 @@ from toolkit.backends.base import (
     Backend,
     Move,
     Operand,
-    aligned,
+    align_up,
     contiguous,
-    on_host,
+    to_host,
 )
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
@@ -96,7 +96,7 @@ class CupyBackend(Backend):
         is_composite = known is not None and known.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
 
-    def computes(self, node: Any) -> bool:
+    def can_compute(self, node: Any) -> bool:
         """Return whether a composite runs as one node: cuDNN attention or a product."""
         if node.op.name == "attention_grad_of":
             return True
@@ -110,7 +110,7 @@ class CupyBackend(Backend):
             dtype = node.outputs[0].spec.dtype
             has_library = "cublaslt" in numerics.libraries
             return has_library and products.takes_gelu(dtype, numerics.precision)
-        return super().computes(node)
+        return super().can_compute(node)
 
     # --- compiling --------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class CupyBackend(Backend):
         return Numerics(device.libraries, settings.matmul_precision(), device.offers)
 
     @property
-    def generates(self) -> bool:
+    def can_generate(self) -> bool:
         return True
 
     @property
@@ -134,7 +134,7 @@ class CupyBackend(Backend):
         """Return the current limits of one library call."""
         return LibraryCalls(self.numerics)
 
-    def fuses(self, node: Any) -> bool:
+    def can_fuse(self, node: Any) -> bool:
         """Return whether the code generator supports the operation and its dtypes."""
         return is_fusable(node)
 
@@ -156,19 +156,19 @@ class CupyBackend(Backend):
             return None
         return named(found, node)
 
-    def foresee(self, lowered: Lowered) -> None:
+    def precompile(self, lowered: Lowered) -> None:
         """Start to compile kernels and to build plans in background threads."""
-        self.device.foresee(lowered.steps)
+        self.device.precompile(lowered.steps)
 
-    def forget(self) -> None:
+    def cancel_precompile(self) -> None:
         """Cancel the compilations and plans that have not started."""
-        self.device.forget()
+        self.device.cancel_precompile()
 
     def assemble(self, lowered: Sequence[Any], shares: Any, barrier: int) -> Any:
         """Return one program for consecutive lowered nodes."""
         return GpuProgram(self.device, lowered)
 
-    def repeat(
+    def lower_loop(
         self,
         body: LoopBody,
         arena: tuple[str, int],
@@ -183,7 +183,7 @@ class CupyBackend(Backend):
         # The arena gets an allocation even if it is empty.
         return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
 
-    def foresee_first_values(self) -> None:
+    def precompile_initializers(self) -> None:
         """Start to compile the kernels that initialize the weights of most models.
 
         Without this, the first layer waits for each kernel in sequence.
@@ -192,7 +192,7 @@ class CupyBackend(Backend):
         import_module("toolkit.random")
         for name, operands, attrs in FIRST_VALUES:
             kernel: Any = self.kernels[name]
-            kernel.foresee(operands, attrs)
+            kernel.precompile(operands, attrs)
 
     # --- memory -----------------------------------------------------------------------
 
@@ -206,18 +206,20 @@ class CupyBackend(Backend):
     def on_shortage(self, release: Callable[[], None]) -> None:
         self.device.on_shortage(release)
 
-    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Array]:
+    def allocate_results(
+        self, specs: Sequence[tuple[tuple[int, ...], str]]
+    ) -> list[Array]:
         """Allocate arrays as `empty` does; small ones share one block of memory."""
         places, end = _places(tuple(specs))
         if not end:
-            return super().results(specs)
+            return super().allocate_results(specs)
         block = self.empty((end,), "uint8")
         return [
             self.empty(*spec) if place is None else self.view(block, place, *spec)
             for place, spec in zip(places, specs, strict=True)
         ]
 
-    def aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
+    def allocate_aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Allocate an array as `empty` does: the pool aligns all allocations."""
         return self.empty(shape, dtype)
 
@@ -227,7 +229,7 @@ class CupyBackend(Backend):
         Raises:
             OutOfDeviceMemory: the message names the largest values.
         """
-        return self.device.allocate((aligned(nbytes),), "uint8", "the arena", plan)
+        return self.device.allocate((align_up(nbytes),), "uint8", "the arena", plan)
 
     def view(
         self, arena: Array, offset: int, shape: tuple[int, ...], dtype: str
@@ -241,17 +243,17 @@ class CupyBackend(Backend):
                 return value
             return self.kernels["cast"](value, dtype=dtype)
         wanted = None if dtype is None else dtypes.numpy_dtype(dtype)
-        return self.device.upload(np.asarray(on_host(value), wanted))
+        return self.device.upload(np.asarray(to_host(value), wanted))
 
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """Copy to host memory; raise the error of an earlier out-of-range index."""
         if not self.device.owns(array):
             return np.asarray(array)
-        return self.device.download(self.in_order(array))
+        return self.device.download(self.as_row_major(array))
 
     def fetch(self, arrays: Sequence[Array]) -> PendingCopy:
         """Start to copy arrays to the host on a separate stream."""
-        return self.device.fetch(list(map(self.in_order, arrays)))
+        return self.device.fetch(list(map(self.as_row_major, arrays)))
 
     def owns(self, array: Any) -> bool:
         """Return whether an array is in the memory of the device."""
@@ -262,7 +264,7 @@ class CupyBackend(Backend):
         with self.device.failing():
             return self.device.adopt(array)
 
-    def owned(self, array: Any) -> Array:
+    def copy_array(self, array: Any) -> Array:
         """Return a copy of an array that has no other reference."""
         own = self.empty(array.shape, dtypes.name_of(array.dtype))
         self.overwrite(own, array)
@@ -270,11 +272,11 @@ class CupyBackend(Backend):
 
     def overwrite(self, target: Array, source: Any) -> None:
         """Start a copy of an array, from any device, into one on this device."""
-        source = self.in_order(source)
+        source = self.as_row_major(source)
         with self.device.scope(), self.device.failing():
             self.device.copy(self.address(target), self.address(source), target.nbytes)
 
-    def in_order(self, array: Any) -> Array:
+    def as_row_major(self, array: Any) -> Array:
         """Return an array as steps expect it: on the device, in row-major order."""
         found = self.asarray(array)
         if found.flags.c_contiguous:

@@ -24,7 +24,7 @@ class Compiler(Background[Kernel, bytes]):
     def make(self, kernel: Kernel) -> bytes:
         return self.compile_kernel(kernel)
 
-    def foresee(self, kernel: Kernel) -> None:
+    def precompile(self, kernel: Kernel) -> None:
         """Start to compile a kernel; on repeat, also compile its batched kernel."""
         if not self.begin(kernel) and kernel.many:
             self.begin(kernel.many)

@@ -174,22 +174,22 @@ class CudaDevice(Device):
 
     # --- work -------------------------------------------------------------------------
 
-    def foresee(self, steps: Sequence[Step]) -> None:
+    def precompile(self, steps: Sequence[Step]) -> None:
         for step in steps:
             if isinstance(step, Launch):
                 if step.kernel not in self._functions:
-                    self._compiler.foresee(step.kernel)
+                    self._compiler.precompile(step.kernel)
             # Autotuned plans are built in this process.
             elif isinstance(step, Dnn) and not settings.autotune():
                 if planning.is_slow(step.signature):
-                    self._foresee_plan((step.signature, WORKSPACES[0][1]))
+                    self._precompile_plan((step.signature, WORKSPACES[0][1]))
 
-    def _foresee_plan(self, key: cudnn.Key) -> None:
+    def _precompile_plan(self, key: cudnn.Key) -> None:
         with self.scope():
             if not self._graphs.has(key):
-                self._planner.foresee(key)
+                self._planner.precompile(key)
 
-    def forget(self) -> None:
+    def cancel_precompile(self) -> None:
         self._compiler.cancel()
         if "_planner" in vars(self):
             self._planner.cancel()

@@ -270,10 +270,10 @@ class Device(ABC):
         """Return whether the library has an algorithm for this alignment."""
         return True
 
-    def foresee(self, steps: Sequence[Step]) -> None:  # noqa: B027
+    def precompile(self, steps: Sequence[Step]) -> None:  # noqa: B027
         """Start the slow preparation of later `load` and `dnn` calls."""
 
-    def forget(self) -> None:  # noqa: B027
+    def cancel_precompile(self) -> None:  # noqa: B027
         """Cancel the preparation of later calls."""
 
     def prepare(  # noqa: B027

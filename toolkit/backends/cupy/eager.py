@@ -62,11 +62,11 @@ class EagerKernel:
         outs = tuple(made) if out is None else given
         return outs if len(results) > 1 else outs[0]
 
-    def foresee(self, operands: Sequence[Operand], attrs: dict[str, Any]) -> None:
+    def precompile(self, operands: Sequence[Operand], attrs: dict[str, Any]) -> None:
         """Start to compile the kernels of a call on such operands."""
         program, _ = self._program(list(operands), True, attrs)
         for node in program.nodes if program else ():
-            self.backend.device.foresee(node.steps)
+            self.backend.device.precompile(node.steps)
 
     def _program(
         self, operands: list[Operand], is_aligned: bool, attrs: dict[str, Any]

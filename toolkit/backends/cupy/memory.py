@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.pending_copy import PendingCopy
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
     offsets, end = [], 0
     for nbytes in sizes:
         offsets.append(end)
-        end += aligned(nbytes)
+        end += align_up(nbytes)
     return offsets, end
 
 

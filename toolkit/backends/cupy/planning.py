@@ -48,7 +48,7 @@ class Planner(Background[cudnn.Key, bytes]):
         self.arch = arch
         self._running: list[subprocess.Popen[bytes]] = []
 
-    def foresee(self, key: cudnn.Key) -> None:
+    def precompile(self, key: cudnn.Key) -> None:
         """Start to build a plan for `planned`, if that saves time."""
         # A frozen application has no interpreter to start.
         is_interpreter = sys.executable and not getattr(sys, "frozen", False)
@@ -62,7 +62,7 @@ class Planner(Background[cudnn.Key, bytes]):
         """
         if len(keys) > 1:
             for key in keys:
-                self.foresee(key)
+                self.precompile(key)
         return {key: plan for key, plan in self.taken(keys).items() if plan}
 
     def _end(self, threads: ThreadPoolExecutor | None) -> None:

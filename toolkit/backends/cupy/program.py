@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from toolkit.backends.base import Moment, aligned
+from toolkit.backends.base import Moment, align_up
 from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
 from toolkit.backends.cupy.device import Device, largest
@@ -311,4 +311,4 @@ class Runner:
 def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
     """Return whether a copy is contiguous with the previous one on both sides."""
     distance = other[0] - one[0]
-    return distance == other[1] - one[1] and distance == aligned(one[2])
+    return distance == other[1] - one[1] and distance == align_up(one[2])

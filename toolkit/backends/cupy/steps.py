@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.backends.base import Move, Operand, aligned, contiguous
+from toolkit.backends.base import Move, Operand, align_up, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
@@ -98,7 +98,7 @@ class Pieces:
     def take(self, nbytes: int) -> Scratch:
         """Allocate a piece of scratch memory."""
         piece = Scratch(self.work, nbytes)
-        self.work += aligned(nbytes)
+        self.work += align_up(nbytes)
         return piece
 
     def copy(self, place: Place, source: Operand, target: Place | None = None) -> Place:

@@ -234,7 +234,7 @@ def _lowered(
         body = Graph(node.inputs, (node,), node.outputs)
     else:
         body = node.op.graph((x.spec for x in node.inputs), node.attrs).pruned()
-    if all(map(backend.fuses, body.nodes)):
+    if all(map(backend.can_fuse, body.nodes)):
         jit = import_module("toolkit.backends.numpy.jit.lowering")
         lowered = jit.lowering("fused")(body, inputs, outputs)
     if lowered is None and node.op.graph is None:

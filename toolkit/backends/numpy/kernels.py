@@ -49,41 +49,43 @@ class NumPyBackend(Backend):
             return kernel
         return eager.eager_kernel(self, primitive, kernel)
 
-    def results(self, specs: Sequence[tuple[tuple[int, ...], str]]) -> list[Any]:
+    def allocate_results(
+        self, specs: Sequence[tuple[tuple[int, ...], str]]
+    ) -> list[Any]:
         """Return arrays for the results of one call, from the buffer pool."""
         return [
             RESULTS.empty(shape, dtypes.numpy_dtype(dtype)) for shape, dtype in specs
         ]
 
-    def fuses(self, node: Any) -> bool:
+    def can_fuse(self, node: Any) -> bool:
         """Return whether the generator supports the operation and its dtypes."""
         return self.jit is not None and self.jit.is_fusable(node)
 
-    def computes(self, node: Any) -> bool:
+    def can_compute(self, node: Any) -> bool:
         """Return whether a kernel exists or the generator supports the whole node."""
-        if super().computes(node):
+        if super().can_compute(node):
             return True
-        return bool(self.lowering.takes_whole(node)) and self.generates
+        return bool(self.lowering.takes_whole(node)) and self.can_generate
 
     @property
     def anchors(self) -> Collection[str]:
         """The products and convolutions that support an epilogue."""
-        return self.lowering.ANCHORS if self.generates else ()
+        return self.lowering.ANCHORS if self.can_generate else ()
 
     @property
-    def prepares(self) -> bool:  # type: ignore[override]
+    def can_specialize(self) -> bool:  # type: ignore[override]
         """Whether generated code caches values computed from frozen inputs."""
-        return self.generates
+        return self.can_generate
 
     @property
-    def generates(self) -> bool:
+    def can_generate(self) -> bool:
         """Whether llvmlite is installed."""
         return self.jit is not None
 
     @property
     def passes(self) -> BackendPasses:  # type: ignore[override]
         """The graph passes for generated code."""
-        if not self.generates:
+        if not self.can_generate:
             return BackendPasses()
         precision = import_module("toolkit.backends.numpy.precision")
         fourier = import_module("toolkit.backends.numpy.fourier")
@@ -112,7 +114,7 @@ class NumPyBackend(Backend):
         """Return generated calls for a node; None if the kernels of NumPy run it."""
         return self.jit and self.lowering.lower(node, inputs, outputs)
 
-    def prepared(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
+    def specialize(self, lowered: Any, frozen: Collection[int], result: int = 0) -> Any:
         """Return the calls without the calls that depend on frozen inputs only."""
         return self.lowering.prepared(lowered, frozen, result)
 
@@ -121,7 +123,7 @@ class NumPyBackend(Backend):
         program = import_module("toolkit.backends.numpy.jit.program")
         return program.NativeProgram(lowered, shares, barrier)
 
-    def repeat(
+    def lower_loop(
         self,
         body: Any,
         arena: tuple[str, int],
@@ -137,21 +139,21 @@ class NumPyBackend(Backend):
         self, name: str | None = None, threads: bool = True
     ) -> Sequence[Any]:
         """Return the target processors of machine code; see `Backend.processors`."""
-        if not self.generates:
+        if not self.can_generate:
             return super().processors(name, threads)
         processor = import_module("toolkit.backends.numpy.jit.processor")
         processors: Sequence[Any] = processor.find(name, threads)
         return processors
 
-    def library(self, source: LibrarySource) -> Library:
+    def build_library(self, source: LibrarySource) -> Library:
         """Return one object file of machine code; see `Backend.library`."""
-        if not self.generates:
-            return super().library(source)
+        if not self.can_generate:
+            return super().build_library(source)
         build = import_module("toolkit.backends.numpy.jit.native.build")
         library: Library = build.library(source)
         return library
 
-    def choose(
+    def lower_branch(
         self,
         branches: Sequence[Any],
         inputs: Sequence[Operand],
@@ -160,7 +162,7 @@ class NumPyBackend(Backend):
         """Return two calls, of which one runs its program."""
         return self._loops.lower_choice(branches, inputs, outputs)
 
-    def repeat_while(
+    def lower_while(
         self,
         condition: Any,
         body: Any,
@@ -173,9 +175,9 @@ class NumPyBackend(Backend):
         return self._loops.lower_while(condition, body, inputs, outputs, limit, begun)
 
     @property
-    def jumps(self) -> bool:  # type: ignore[override]
+    def can_jump(self) -> bool:  # type: ignore[override]
         """Whether llvmlite is installed."""
-        return self.generates
+        return self.can_generate
 
     @property
     def _loops(self) -> Any:
@@ -201,7 +203,7 @@ class NumPyBackend(Backend):
             return None
         return import_module("toolkit.backends.numpy.jit.fused.elementwise")
 
-    def peaks(self) -> tuple[float, float] | None:
+    def peak_rates(self) -> tuple[float, float] | None:
         """Return measured peak operations and bytes per second; None without a JIT."""
         if self.jit is None:
             return None
@@ -209,7 +211,7 @@ class NumPyBackend(Backend):
         peaks: tuple[float, float] = roofline.peaks()
         return peaks
 
-    def use_threads(self, count: int) -> None:
+    def set_thread_count(self, count: int) -> None:
         """Set the thread count of the BLAS; generated programs read the setting."""
         self.blas.threads = count
 
@@ -224,7 +226,7 @@ class NumPyBackend(Backend):
 
     def cache_folder(self) -> Path | None:
         """Return the cache folder of generated code."""
-        if not self.generates:
+        if not self.can_generate:
             return None
         engine = import_module("toolkit.backends.numpy.jit.engine")
         folder: Path | None = engine.cache_folder()

@@ -36,7 +36,7 @@ def fuse(graph: Graph, target: Target) -> Graph:
     """Fuse nodes into fused nodes, as large as the backend permits."""
     backend = target.backend
     once = made_once(graph, target)
-    return join_nodes(graph, backend.fuses, backend.anchors, backend.calls, once)
+    return join_nodes(graph, backend.can_fuse, backend.anchors, backend.calls, once)
 
 
 def join_nodes(

@@ -34,7 +34,7 @@ class Substitution:
 
 def decompose(graph: Graph, target: Target) -> Graph:
     """Expand the composites that have no kernel in the backend."""
-    return expand(graph, lambda node: not target.backend.computes(node))
+    return expand(graph, lambda node: not target.backend.can_compute(node))
 
 
 def expand(graph: Graph, is_wanted: Callable[[Node], bool]) -> Graph:

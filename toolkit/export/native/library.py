@@ -74,7 +74,7 @@ def export(
         checked_prefix(label, prefix or prefix_of(files.path)),
         embedding(label, weights),
     )
-    library = backend().library(source)
+    library = backend().build_library(source)
     if threads and not library.has_threads:
         raise UnsupportedError(
             f"{label}: threads: a library for {files.target or library.triple} has "

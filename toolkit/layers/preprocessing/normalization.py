@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import ops, settings
 from toolkit.arguments import Axes, is_int
-from toolkit.backends.base import on_host
+from toolkit.backends.base import to_host
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
@@ -198,7 +198,7 @@ class Normalization(DataLayer):
             return
         self.__dict__["_looked"] = True
         held = (self.adapt_mean, self.adapt_variance)
-        mean, variance = (on_host(v._tensor._array) for v in held)
+        mean, variance = (to_host(v._tensor._array) for v in held)
         if not mean.any() and (variance == 1).all():
             warn(
                 f"Normalization {self.name!r}: it has not been adapted, and lets its "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, on_host
+from toolkit.backends.base import Operand, to_host
 from toolkit.backends.cupy.cuda.launch import (
     Argument,
     Buffer,
@@ -134,7 +134,7 @@ class Body:
         if known is None or not dtypes.is_integer(read.dtype):
             return False
         is_along = len(self.extents) == self.row_loops + 1 and self.strides[k][-1] == 1
-        found = on_host(known).ravel()
+        found = to_host(known).ravel()
         return is_along and np.array_equal(found, np.arange(self.columns))
 
     def counted(self, k: int, column: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned as aligned_bytes
+from toolkit.backends.base import align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import Body
 from toolkit.backends.cupy.cuda.flat import emit_flat
 from toolkit.backends.cupy.cuda.launch import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from toolkit.backends.base import aligned as aligned_bytes
+from toolkit.backends.base import align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import (
     COLUMN_NUMBER,
     Body,

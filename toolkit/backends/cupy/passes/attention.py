@@ -21,7 +21,7 @@ def give_outputs(graph: Graph, target: Target) -> Graph:
         partner = None
         if node.op.name == "attention_grad":
             partner = found.get(_key(node.inputs[4:], node))
-        if partner is not None and target.backend.computes(partner):
+        if partner is not None and target.backend.can_compute(partner):
             out, peak, _ = partner.outputs
             inputs = (node.inputs[0], out, peak, *node.inputs[4:])
             whole_p = PRIMITIVES["attention_grad_of"]

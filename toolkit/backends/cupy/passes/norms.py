@@ -47,7 +47,7 @@ class _Norms:
         attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
         outputs = (y, *norm.outputs[1:])
         whole = Node(PRIMITIVES["batch_norm_of"], inputs, attrs, outputs, norm.device)
-        if self._is_stored(y) and self.backend.computes(whole):
+        if self._is_stored(y) and self.backend.can_compute(whole):
             self._replace(chain, whole)
 
     def _is_stored(self, y: Any) -> bool:
@@ -100,7 +100,7 @@ class _Norms:
             return
         whole_p = PRIMITIVES["batch_norm_grad_of"]
         whole = Node(whole_p, grad.inputs, grad.attrs, grad.outputs, grad.device)
-        if self.backend.computes(whole):
+        if self.backend.can_compute(whole):
             self.nodes[self._position(grad)] = whole
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import ALIGNMENT, Move, Operand, aligned
+from toolkit.backends.base import ALIGNMENT, Move, Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
@@ -88,7 +88,7 @@ def lower_loop(
         bases = [moves[source].base for source in preparation.sources]
         replacements = dict(zip(preparation.call.given, bases, strict=True))
         if any(base in changing for base in bases):
-            reference: Reference = ("work", aligned(work))
+            reference: Reference = ("work", align_up(work))
             work = reference[1] + preparation.nbytes
             run_calls.append(
                 redirect_operands(
@@ -178,7 +178,7 @@ def lower_while(
     """
     count = len(outputs)
     sizes = [0 if i in begun else y.spec.nbytes for i, y in enumerate(outputs)]
-    starts = list(accumulate(map(aligned, sizes), initial=0))
+    starts = list(accumulate(map(align_up, sizes), initial=0))
     delta = starts[-1]
     continues: Reference = ("work", 2 * delta)
     iteration_count: Reference = ("work", continues[1] + ALIGNMENT)

@@ -14,7 +14,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from toolkit.backends.base import Operand, aligned, contiguous
+from toolkit.backends.base import Operand, align_up, contiguous
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.planner import TASKS
 from toolkit.backends.numpy.jit.code import Code
@@ -338,9 +338,9 @@ def lower_with_copies(
     references: dict[Reference, Reference] = {}
     work = lowered.work
     for i, copy in copies.items():
-        reference = references["in", i] = "work", aligned(work)
+        reference = references["in", i] = "work", align_up(work)
         replacements = {("in", 0): ("in", i), ("out", 0): reference}
-        size = aligned(copy.spec.nbytes)
+        size = align_up(copy.spec.nbytes)
         copying = (
             replace(call, prepares=size) for call in _copy_calls(inputs[i], copy)
         )
@@ -387,7 +387,7 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
             destination = call.made
             references[destination] = "kept", len(prepared_calls)
             if destination[0] == "work":
-                gaps[destination[1]] = aligned(call.prepares)
+                gaps[destination[1]] = align_up(call.prepares)
             # It runs alone and not in a chain of rows.
             prepared_calls.append(replace(call, row_operands=frozenset()))
         else:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, aligned, contiguous
+from toolkit.backends.base import Operand, align_up, contiguous
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
@@ -159,7 +159,7 @@ class _Lowering:
 
     def _take(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
-        start, self.work = self.work, self.work + aligned(nbytes)
+        start, self.work = self.work, self.work + align_up(nbytes)
         return "work", start
 
     def lowered(self) -> Lowered:
@@ -170,7 +170,7 @@ class _Lowering:
         for k, write in enumerate(plan.writes):
             step = 0
             if write.role in (COLUMN, ONE) and self.tasks > 1:
-                step = aligned(self.outputs[k].spec.nbytes)
+                step = align_up(self.outputs[k].spec.nbytes)
                 partials_at = self._take(step * self.tasks)
                 operands.append(partials_at)
                 combinations.append(self._combination(k, partials_at, step))
@@ -180,7 +180,7 @@ class _Lowering:
         columns = 1
         for n in loops.extents[loops.rows :]:
             columns *= n
-        buffer = aligned(8 * columns)
+        buffer = align_up(8 * columns)
         buffered_steps = [] if plan.held else Phases(plan).kept
         buffers = (
             self._take(buffer * len(buffered_steps) * self.tasks)

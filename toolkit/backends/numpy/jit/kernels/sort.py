@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import DTYPES
@@ -285,8 +285,8 @@ def lower_argsort(
         return Lowered()
     extent, columns = x.shape[axis], prod(x.shape[axis + 1 :])
     rows, itemsize = x.size // extent, dtypes.itemsize(x.dtype)
-    half = aligned(4 * extent)
-    task = 2 * (max(1, itemsize // 4) + 1) * half + aligned(4 * _BUCKETS)
+    half = align_up(4 * extent)
+    task = 2 * (max(1, itemsize // 4) + 1) * half + align_up(4 * _BUCKETS)
     grain = partition(rows)
     by_rows: tuple[Reference, ...] = (("in", 0), ("out", 0))
     call = Call(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.backends.base import ALIGNMENT, aligned
+from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.library import (
     ABI,
     MOST_EMBEDDED,
@@ -102,7 +102,7 @@ class _Library:
             image = self._image(self.images.image(program, number), number)
             arena_bytes = max(arena_bytes, program.bodies[number].arena_bytes)
             arena, batch = self.layout.end, program.batch
-            end = arena + aligned(arena_bytes)
+            end = arena + align_up(arena_bytes)
             self.ends[batch] = max(self.ends[batch], end)
             self.sizes.append([batch, image, arena, end, preparation])
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import ALIGNMENT, aligned
+from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.library import (
     LibrarySource,
     LibraryTensor,
@@ -84,7 +84,7 @@ class Layout:
             or not all(map(is_batched, operands))
         )
         self.places = len(operands) + 2 * len(numbers)
-        self._end = aligned(8 * (HEADER_WORDS + 2 * self.places))
+        self._end = align_up(8 * (HEADER_WORDS + 2 * self.places))
         self.states = [
             self._state(number, source.weights[number], in_place) for number in numbers
         ]
@@ -106,7 +106,7 @@ class Layout:
     def take(self, nbytes: int) -> int:
         """Reserve memory and return its offset."""
         start = self._end
-        self._end += aligned(nbytes)
+        self._end += align_up(nbytes)
         return start
 
     def rewind(self, end: int) -> None:

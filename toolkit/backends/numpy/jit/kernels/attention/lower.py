@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit import dtypes
-from toolkit.backends.base import Operand, aligned
+from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
@@ -93,7 +93,7 @@ class _Lowering:
             heads=self.key_heads,
             pieces=1,
             piece=1,
-            scratch=aligned(single.scratch_bytes(plan, self.sources)),
+            scratch=align_up(single.scratch_bytes(plan, self.sources)),
         )
         rows = self.batch * self.query_heads
         cost = 2 * (self.features + self.value_features) + _EXP_COST
@@ -219,7 +219,7 @@ class _Lowering:
         if plan.packed:
             names = [name for name in PACKED if name in self.arrays]
             numbers += self.sources * sum(map(plan.features_of, names))
-        return aligned(numbers * dtypes.itemsize(plan.dtype))
+        return align_up(numbers * dtypes.itemsize(plan.dtype))
 
     def _table(self) -> list[int]:
         """Return the strides along batch, heads and rows, then along sources."""

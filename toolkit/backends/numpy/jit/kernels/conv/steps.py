@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.backends.base import Operand, aligned, contiguous
+from toolkit.backends.base import Operand, align_up, contiguous
 from toolkit.backends.numpy.jit.kernels.move import lower_copy
 from toolkit.backends.numpy.jit.lowering import (
     Call,
@@ -21,7 +21,7 @@ class Steps:
 
     def take(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
-        start, self.work = self.work, self.work + aligned(nbytes)
+        start, self.work = self.work, self.work + align_up(nbytes)
         return "work", start
 
     def row_major(

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.butterfly import Butterflies, Complex
@@ -171,7 +171,7 @@ class Turns:
 
     def _add(self, content: np.ndarray) -> Pointer:
         start, data = self.size, content.tobytes()
-        data += bytes(aligned(len(data)) - len(data))
+        data += bytes(align_up(len(data)) - len(data))
         self.parts.append(data)
         self.size += len(data)
         return Pointer(self.b, "@turns").element(start, "i8")
@@ -310,4 +310,4 @@ class Stages:
 
 def plane_bytes(count: int, dtype: str) -> int:
     """Return the bytes of one plane of a buffer."""
-    return aligned(count * dtypes.itemsize(dtype)) + _GAP
+    return align_up(count * dtypes.itemsize(dtype)) + _GAP

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from toolkit.backends.base import Operand, aligned
+from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv.geometry import collapse
@@ -135,7 +135,7 @@ class _Convolution(Lowering):
         products = self.rows * self.depth * self.columns
         grain = partition(blocks, products // TASK_PRODUCTS)
         panel = self.panel_bytes
-        memory = aligned(panel * self.panels)
+        memory = align_up(panel * self.panels)
         packed_rows = [("work", memory)] if plan.a is None else []
         multiply = Call(
             Code(emit_integer_product, plan, BodyStructure(body)),
@@ -193,7 +193,7 @@ def _depthwise_numbers(
     band = min(max(-(-rows * batch // TASKS), _LEAST_BAND), rows)
     line = (columns - 1) * plan.strides[1] + plan.size[1]
     copied = (band - 1) * plan.strides[0] + plan.size[0]
-    memory = aligned(copied_bytes(line, copied, channels))
+    memory = align_up(copied_bytes(line, copied, channels))
     return DepthwiseNumbers(
         *(channels, height, width, rows, columns, top, left),
         *(band, -(-rows // band), line, memory),
@@ -219,7 +219,7 @@ def _depthwise_calls(
         nbytes=weights,
         prepares=weights,
     )
-    memory_offset = aligned(weights)
+    memory_offset = align_up(weights)
     multiply = Call(
         Code(emit_depthwise, plan, BodyStructure(body), a),
         (*operands_of(body), ("work", 0), ("work", memory_offset)),

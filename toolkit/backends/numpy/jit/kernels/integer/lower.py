@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from toolkit.backends.base import Operand, aligned
+from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -154,12 +154,12 @@ class Lowering:
     def lowered(self) -> Lowered:
         """Return all calls, in order."""
         panels = self.panel_bytes
-        of_rows: Reference = ("work", aligned(panels * self.panels))
+        of_rows: Reference = ("work", align_up(panels * self.panels))
         calls = [self._pack_panels(panels)]
         if self.plan.a is None:
             calls.append(self._pack_rows(of_rows))
         calls.append(self._multiply(of_rows, panels))
-        work = aligned(self.packed_rows * self.count * WORD_BYTES)
+        work = align_up(self.packed_rows * self.count * WORD_BYTES)
         return Lowered(calls, of_rows[1] + (work if self.plan.a is None else 0))
 
     def _pack_panels(self, size: int) -> Call:
@@ -179,7 +179,7 @@ class Lowering:
     def of_few_rows(self) -> Lowered:
         """Return the calls for few rows: a packed matrix would be read only once."""
         words = replace(self.words, offset=0)
-        size = aligned(self.rows * self.count * WORD_BYTES)
+        size = align_up(self.rows * self.count * WORD_BYTES)
         tasks = max(1, min(TASKS, self.depth * self.columns // TASK_BYTES))
         # Tasks read whole cache lines.
         width = -(-self.columns // (tasks * CACHE_LINE)) * CACHE_LINE
@@ -193,7 +193,7 @@ class Lowering:
             flops=2 * products,
             nbytes=self.depth * self.columns,
         )
-        sums = aligned(self.rows * self.columns * WORD_BYTES)
+        sums = align_up(self.rows * self.columns * WORD_BYTES)
         return Lowered([self._pack_rows(("work", 0), words), multiply], size + sums)
 
     def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:

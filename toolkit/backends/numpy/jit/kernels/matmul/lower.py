@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from math import prod
 from typing import NamedTuple
 
-from toolkit.backends.base import Operand, aligned
+from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
@@ -92,7 +92,7 @@ def _dot(p: Problem, body: Graph) -> Lowered:
     rows = p.products if p.batch else p.rows
     grain = partition(rows, p.nbytes // _TASK_BYTES)
     gathered = p.depth > 0 and p.b_term != p.itemsize
-    scratch = aligned(p.columns * p.depth * p.itemsize) if gathered else 0
+    scratch = align_up(p.columns * p.depth * p.itemsize) if gathered else 0
     operands = (*operands_of(body), *([("work", 0)] if gathered else []))
     plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
@@ -120,7 +120,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
     if not packed and not p.even and part_terms < p.depth:
         return _row_in_parts(p, body, part_terms)
-    sums = aligned((1 + chained) * p.columns * p.itemsize)
+    sums = align_up((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
     if packed:
@@ -147,7 +147,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
             is_stream=True,
         )
     )
-    return Lowered(calls, sums + packed * aligned(rows * panel))
+    return Lowered(calls, sums + packed * align_up(rows * panel))
 
 
 def _row_in_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
@@ -165,7 +165,7 @@ def _row_in_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
         nbytes=p.nbytes,
         is_stream=True,
     )
-    return Lowered([call, combining(p, body, part_count, ("work", 0))], aligned(sums))
+    return Lowered([call, combining(p, body, part_count, ("work", 0))], align_up(sums))
 
 
 def _numbers(batch: Iterable[Axis]) -> list[int]:
@@ -234,7 +234,7 @@ class Lowering:
     def _take(self, nbytes: int) -> Reference:
         """Allocate a part of the scratch memory."""
         reference = ("work", self.work)
-        self.work += aligned(nbytes)
+        self.work += align_up(nbytes)
         return reference
 
     def _packed_bytes(self, lines: int, depth: int) -> int:
@@ -339,11 +339,11 @@ class Lowering:
         )
         is_packed = plan.pack_b or plan.unpacks
         lines = strategy.panels * self.tiling.width if is_packed else 0
-        scratch_a = aligned(self._packed_bytes(lines, strategy.step))
+        scratch_a = align_up(self._packed_bytes(lines, strategy.step))
         scratch = scratch_a
         if plan.pack_a:
             padded_rows = self.tiling.padded_rows
-            scratch += aligned(self._packed_bytes(padded_rows, strategy.step))
+            scratch += align_up(self._packed_bytes(padded_rows, strategy.step))
         if scratch:
             operands = (*operands, self._take(scratch * -(-rows // strategy.grain)))
         operands = (*operands, ERROR) if p.unpacks else operands

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from toolkit import dtypes
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
@@ -120,4 +120,4 @@ def _few_int4(
         nbytes=packed.nbytes,
         problem=index_problem("take", 0),
     )
-    return Lowered((runs, multiply), aligned(size))
+    return Lowered((runs, multiply), align_up(size))

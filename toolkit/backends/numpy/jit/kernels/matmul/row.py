@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from toolkit.backends.base import ALIGNMENT, aligned
+from toolkit.backends.base import ALIGNMENT, align_up
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
@@ -61,7 +61,7 @@ class RowNumbers(NamedTuple):
 
 def panel_bytes(depth: int, width: int, itemsize: int) -> int:
     """Return the bytes of a panel of `emit_row_panels`, for whole vectors."""
-    return aligned(depth * width * itemsize) + ALIGNMENT
+    return align_up(depth * width * itemsize) + ALIGNMENT
 
 
 def emit_row_panels(dtype: str, lanes: int, width: int) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolkit.backends.base import aligned
+from toolkit.backends.base import align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.amx import (
@@ -138,7 +138,7 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
     slots = -(-blocks // slot)
     sums = p.size * p.itemsize
     partials: Reference = ("work", 0)
-    packed: Reference = ("work", aligned(slots * sums))
+    packed: Reference = ("work", align_up(slots * sums))
     scratch = (p.rows + p.columns) // BLOCK_LINES * PART * BLOCK_BYTES
     multiply = Call(
         Code(emit_deep_product, *_reads(p)),
@@ -207,7 +207,7 @@ class _Lowering:
         return Lowered(calls, a[1] + self._bytes(self.tiles))
 
     def _bytes(self, pairs: int) -> int:
-        return aligned(2 * pairs * self.blocks * BLOCK_BYTES)
+        return align_up(2 * pairs * self.blocks * BLOCK_BYTES)
 
     def _multiply(self, a: Reference, b: Reference) -> Call:
         p, body = self.p, self.body
