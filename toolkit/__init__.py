@@ -1,6 +1,6 @@
 """toolkit: a Keras-style modeling toolkit on a small, fast core.
 
-Names are imported on first use, so that `import toolkit` itself is quick.
+Names are imported on first use, so that `import toolkit` is fast.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _NAMES = {
     "register_backend": "toolkit.backends.registry",
     "remat": "toolkit.layers.remat",
 }
-# Modules of classes that are completed from above: by operators, by initializers.
+# Modules that complete a class of another module: with operators, with initializers.
 _COMPLETED_BY = {
     "toolkit.ops.symbolic": ("toolkit.ops",),
     "toolkit.core.tensor": ("toolkit.ops",),
@@ -85,7 +85,7 @@ __all__ = ["__version__", "version", *_MODULES, *_NAMES]
 
 
 def version() -> str:
-    """The version of the package."""
+    """Return the version of the package."""
     return import_module("toolkit.settings").VERSION
 
 
@@ -101,7 +101,7 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
     else:
         raise AttributeError(
             f"module 'toolkit' has no attribute {name!r}",
-            name=name,  # with these, Python suggests a similar one
+            name=name,  # with these, Python suggests a similar name
             obj=sys.modules[__name__],
         )
     globals()[name] = value

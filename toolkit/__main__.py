@@ -4,8 +4,8 @@ import os
 import sys
 
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():
-    # `python -m` searches the current folder first, and a module in there would be
-    # imported in place of one of the standard library.
+    # `python -m` searches the current folder first, and a module in it would be
+    # imported instead of a module of the standard library.
     del sys.path[0]
 
 from toolkit.cli import main

@@ -55,20 +55,20 @@ def relu(
     max_value: float | None = None,
     threshold: float = 0.0,
 ) -> Tensor:
-    """x above the threshold, negative_slope * (x - threshold) below it.
+    """Return x above the threshold, negative_slope * (x - threshold) below it.
 
     Args:
         x: any shape.
         negative_slope: the slope below the threshold.
-        max_value: what is above the threshold is limited to [0, max_value]; None for
-            no limit.
-        threshold: where the slope changes.
+        max_value: values above the threshold are limited to [0, max_value]; None for no
+            limit.
+        threshold: the value at which the slope changes.
     """
     x = convert(x)
     if negative_slope == 0 and threshold == 0:
         return ops.relu(x) if max_value is None else _limited(x, max_value)
     if negative_slope == 0:
-        # With a condition that NaN does not fulfil, so that it stays one.
+        # The condition is false for NaN, so that it stays NaN.
         below = ops.less_equal(x, threshold)
         return ops.where(below, ops.zeros_like(x), _limited(x, max_value))
     (x,) = floating(x)
@@ -82,7 +82,7 @@ def _limited(x: Tensor, max_value: float | None) -> Tensor:
 
 @operation
 def gelu(x: Any, approximate: bool = False) -> Tensor:
-    """x times the probability that a standard normal variable is below x.
+    """Multiply x by the probability that a standard normal variable is below x.
 
     Args:
         x: any shape.
@@ -96,13 +96,13 @@ def gelu(x: Any, approximate: bool = False) -> Tensor:
 
 @operation
 def exponential(x: Any) -> Tensor:
-    """exp(x), elementwise."""
+    """Compute exp(x), elementwise."""
     return ops.exp(x)
 
 
 @operation
 def mish(x: Any) -> Tensor:
-    """x * tanh(softplus(x)), elementwise.
+    """Compute x * tanh(softplus(x)), elementwise.
 
     Reference:
         https://arxiv.org/abs/1908.08681
@@ -113,9 +113,9 @@ def mish(x: Any) -> Tensor:
 
 @operation
 def legacy_hard_sigmoid(x: Any) -> Tensor:
-    """Return 0.2 * x + 0.5, limited to [0, 1]: the hard sigmoid of Keras 1 and 2.
+    """Compute 0.2 * x + 0.5, limited to [0, 1]: the hard sigmoid of Keras 1 and 2.
 
-    Models in files of Keras 2 use it where they name `hard_sigmoid`.
+    Models in Keras 2 files use it under the name `hard_sigmoid`.
 
     Args:
         x: any shape.
@@ -130,7 +130,7 @@ def legacy_hard_sigmoid(x: Any) -> Tensor:
 
 
 def linear(x: Any) -> Any:
-    """x itself: no activation."""
+    """Return x: no activation."""
     return x
 
 
@@ -149,7 +149,7 @@ _ALIASES: dict[str, Any] = {"swish": silu, "hard_swish": hard_silu}
 
 
 def serialize(activation: Any) -> Any:
-    """An activation's name if it is one of these, else its config."""
+    """Return an activation's name if it is in this module, else its config."""
     name = getattr(activation, "__name__", None)
     if _BY_NAME.get(str(name)) is activation:
         return name
@@ -157,7 +157,7 @@ def serialize(activation: Any) -> Any:
 
 
 def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> Any:
-    """The activation of a name or config."""
+    """Return the activation for a name or config."""
     return deserialize_keras_object(
         config,
         custom_objects=custom_objects,
@@ -166,7 +166,7 @@ def deserialize(config: Any, custom_objects: dict[str, Any] | None = None) -> An
 
 
 def get(identifier: Any) -> Any:
-    """The activation that an argument means.
+    """Return the activation for an argument.
 
     Args:
         identifier: a name, a function, a config, or None for `linear`.

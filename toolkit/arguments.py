@@ -1,8 +1,9 @@
-"""Arguments, checked by the annotations of the signature that takes them.
+"""Checks of arguments by the annotations of the signature.
 
-An annotation means what works as its type: `bool` takes NumPy's, 0, 1 and None too;
-`int` whatever is an index; `float` any real number, or an array of them; a tuple may
-come as a list. What an annotation cannot say, such as `Any`, is not checked here.
+An annotation permits all values that work as its type: `bool` permits NumPy booleans,
+0, 1 and None; `int` any index; `float` any real number, or an array of them; a tuple
+may be a list. Annotations that do not restrict the type, such as `Any`, are not
+checked.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def is_int(value: Any) -> TypeGuard[int]:
-    """Whether it is an integer of Python or NumPy, which has types of its own."""
+    """Return whether it is an integer of Python or NumPy, which has separate types."""
     return isinstance(value, Integral)
 
 
 def is_real(value: Any) -> TypeGuard[float]:
-    """Whether it is a real number of Python or NumPy."""
+    """Return whether it is a real number of Python or NumPy."""
     return isinstance(value, Real)
 
 
 class Between(NamedTuple):
-    """In an annotation: the least and the largest value of a number."""
+    """In an annotation: the minimum and the maximum of a number."""
 
     low: float
     high: float = math.inf
@@ -62,26 +63,26 @@ class Between(NamedTuple):
         return f"in [{self.low}, {self.high}]"
 
     def holds(self, value: Any) -> bool:
-        """Whether a number is in between; arrays are not looked into."""
+        """Return whether a number is in range; arrays are not checked."""
         return not isinstance(value, Real) or self.low <= float(value) <= self.high
 
 
 class Such(NamedTuple):
-    """In an annotation of Any: what fits, in words and as a test."""
+    """In an annotation of Any: the valid values, as text and as a test."""
 
     text: str
     fits: Callable[[Any], bool]
 
 
 def _is_seed(value: Any) -> bool:
-    """Whether it is None, an integer, a SeedGenerator or the config of one."""
+    """Return whether it is None, an integer, a SeedGenerator or the config of one."""
     if value is None or isinstance(value, Mapping) or hasattr(value, "next"):
         return True
     return _is_int(value)
 
 
 def _is_axes(value: Any) -> bool:
-    """Whether it is None, an integer or a list of integers."""
+    """Return whether it is None, an integer or a list of integers."""
     if value is None or _is_int(value):
         return True
     return _is_list(value) and all(map(_is_int, value))
@@ -97,14 +98,14 @@ Seed = Annotated[Any, Such("an integer, a SeedGenerator or None", _is_seed)]
 
 
 class Kind(NamedTuple):
-    """What an annotation allows: in words, by type, and in which range."""
+    """Valid values of an annotation: as text, by type, and as a range."""
 
     text: str
     fits: Callable[[Any], bool]
     range: Between | None = None
 
 
-# --- what values work as a type ---------------------------------------------------
+# --- values that work as a type ---------------------------------------------------
 
 
 def _is_bool(value: Any) -> bool:
@@ -152,14 +153,15 @@ _LISTS = (list, tuple, set, Sequence, Iterable)
 
 
 def kind_of(annotation: Any) -> Kind | None:
-    """What an annotation allows; None where it cannot be told."""
+    """Return the valid values of an annotation, or None if unknown."""
     origin, inner = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
         such = next((x for x in inner[1:] if isinstance(x, Such)), None)
         if such is not None:
             return Kind(such.text, such.fits)
         bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
-        if bounds is None:  # of `type_aliases`: the code that reads it checks it
+        # an annotation of `type_aliases`: the code that reads the value checks it
+        if bounds is None:
             return None
         kind = kind_of(inner[0])
         return kind and kind._replace(text=f"{kind.text} {bounds}", range=bounds)
@@ -194,7 +196,7 @@ def _any_of(kinds: list[Kind | None]) -> Kind | None:
 
 
 def _list_of(kind: Kind | None, elements: Any) -> Kind:
-    """A list, whose elements are looked at where it is one of Python's."""
+    """Return a list kind, whose elements are checked if it is a Python list."""
     fixed = len(elements) if elements and Ellipsis not in elements else None
 
     def fits(value: Any) -> bool:
@@ -215,17 +217,17 @@ def _list_of(kind: Kind | None, elements: Any) -> Kind:
 
 
 class Taken(NamedTuple):
-    """What a function or constructor takes."""
+    """Arguments of a function or constructor."""
 
-    places: tuple[str, ...]  # what arguments without a name are
+    places: tuple[str, ...]  # names of the positional arguments
     kinds: dict[str, Kind]
     names: frozenset[str]
-    takes_more: bool  # names that the signature does not tell
-    rest: Kind | None = None  # of further arguments without a name
+    takes_more: bool  # further names that are not in the signature
+    rest: Kind | None = None  # of further positional arguments
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that only type checkers import mean anything."""
+    """Names of a module; names that only type checkers import permit any value."""
 
     def __missing__(self, name: str) -> Any:
         return Any
@@ -233,7 +235,7 @@ class _Names(dict[str, Any]):
 
 @lru_cache(maxsize=4096)
 def taken_by(function: Any) -> Taken:
-    """What a function takes, without the `self` of a method."""
+    """Return the arguments of a function, without the `self` of a method."""
     parameters = list(inspect.signature(function).parameters.values())
     names = _Names({**vars(builtins), **inspect.unwrap(function).__globals__})
     hints = get_type_hints(function, {}, names, include_extras=True)
@@ -244,7 +246,7 @@ def taken_by(function: Any) -> Taken:
     rest = [hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL]
     return Taken(
         tuple(p.name for p in listed if p.kind is not p.KEYWORD_ONLY),
-        # What must be None is refused by who takes it, with the reason.
+        # The owner rejects arguments that must be None, with the reason.
         {k: v for k, v in kinds.items() if v is not None and v.text != "None"},
         frozenset(kinds),
         any(p.kind is p.VAR_KEYWORD for p in parameters),
@@ -253,13 +255,13 @@ def taken_by(function: Any) -> Taken:
 
 
 def _is_own(cls: type) -> bool:
-    """Whether a class is of this package and has a constructor of its own."""
+    """Return whether a class is of this package and defines a constructor."""
     return "__init__" in vars(cls) and cls.__module__.startswith("toolkit.")
 
 
 @lru_cache(maxsize=4096)
 def taken_by_class(cls: type) -> Taken | None:
-    """What a constructor takes, with what it hands on; None for those of users."""
+    """Return the arguments of a constructor and its bases; None for user classes."""
     owners = [c for c in cls.__mro__ if "__init__" in vars(c)]
     if not _is_own(owners[0]):
         return None
@@ -272,12 +274,12 @@ def taken_by_class(cls: type) -> Taken | None:
         kinds.update((k, v) for k, v in base.kinds.items() if k not in names)
         names |= base.names
         more = base.takes_more
-    # Names that nobody tells may still be looked at, such as old ones.
+    # Undeclared names, such as deprecated ones, may still be read.
     return Taken(first.places, kinds, frozenset(names), first.takes_more)
 
 
 def unknown_to(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
-    """The error of an object's constructor for names that it does not take."""
+    """Return the error of a constructor for names that it does not accept."""
     cls: Any = type(owner)
     taken = taken_by_class(cls)
     known = taken.names if taken else inspect.signature(cls.__init__).parameters
@@ -285,7 +287,7 @@ def unknown_to(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
 
 
 def check_given(what: str, taken: Taken, args: Any, kwargs: Any) -> None:
-    """Raise for names that are not taken, and for values that do not fit."""
+    """Raise for unknown names, and for invalid values."""
     if not taken.takes_more and not kwargs.keys() <= taken.names:
         raise unknown_arguments(what, kwargs.keys() - taken.names, taken.names)
     kinds = taken.kinds
@@ -310,7 +312,7 @@ def _check(what: str, argument: str, kind: Kind, value: Any) -> None:
 
 
 def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
-    """Raise for what a constructor of this package cannot be given."""
+    """Raise for invalid arguments of a constructor of this package."""
     taken = taken_by_class(cls)
     if taken is not None:
         name = kwargs.get("name")
@@ -319,7 +321,7 @@ def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
 
 
 class Checked:
-    """Base of classes whose constructors' arguments are checked."""
+    """Base of classes whose constructors check their arguments."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if args or kwargs:
@@ -328,7 +330,7 @@ class Checked:
 
 
 def checked(function: Function) -> Function:
-    """A function or method whose arguments are checked before it runs."""
+    """Return a function or method that checks its arguments before it runs."""
     skipped = int(next(iter(inspect.signature(function).parameters), "") == "self")
 
     @wraps(function)

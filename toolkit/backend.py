@@ -1,4 +1,4 @@
-"""What `keras.backend` offers: dtypes, global settings, and the session's names."""
+"""Functions of `keras.backend`: dtypes, global settings, and names of the session."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
     "standardize_dtype",
 ]
 
-with suppress(ImportError):  # then NumPy too knows bfloat16 by its name
+with suppress(ImportError):  # then NumPy also recognizes the name bfloat16
     dtypes.numpy_dtype("bfloat16")
 
 
 def standardize_dtype(dtype: Any) -> str:
-    """The name of any spelling of a dtype.
+    """Return the name of a dtype in any form.
 
     Args:
         dtype: a name, a Python type, a dtype of NumPy, JAX, torch or TensorFlow, or
@@ -59,17 +59,17 @@ def standardize_dtype(dtype: Any) -> str:
 
 
 def is_float_dtype(dtype: Any) -> bool:
-    """Whether a dtype, in any spelling, is a floating one."""
+    """Return whether a dtype, in any form, is floating."""
     return dtypes.is_float(dtypes.standardize(dtype))
 
 
 def is_int_dtype(dtype: Any) -> bool:
-    """Whether a dtype, in any spelling, is one of integers; bool is not."""
+    """Return whether a dtype, in any form, is an integer dtype; bool is not."""
     return dtypes.is_integer(dtypes.standardize(dtype))
 
 
 def is_keras_tensor(x: Any) -> bool:
-    """Whether x is a KerasTensor, the symbol of a functional model.
+    """Return whether x is a KerasTensor, the symbol of a functional model.
 
     Example:
         >>> import toolkit
@@ -80,7 +80,7 @@ def is_keras_tensor(x: Any) -> bool:
 
 
 def get_uid(prefix: str = "") -> int:
-    """How often `get_uid` was called with this prefix, this time included.
+    """Return the number of calls of `get_uid` with this prefix, including this one.
 
     Example:
         >>> import toolkit
@@ -91,11 +91,11 @@ def get_uid(prefix: str = "") -> int:
 
 
 def clear_session(free_memory: bool = True) -> None:
-    """Forget the state that building models leaves behind.
+    """Reset the global state of model construction.
 
-    Automatic names start anew (`dense`, not `dense_7`), the numbers of `get_uid` too,
-    the global seed generator is dropped, and layers that are given no dtype policy
-    follow floatx again.
+    Automatic names restart (`dense`, not `dense_7`), and so do the numbers of
+    `get_uid`. The global seed generator is dropped, and layers without a dtype policy
+    use floatx again.
 
     Args:
         free_memory: whether to collect garbage at once, which may take seconds.

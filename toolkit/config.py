@@ -1,4 +1,4 @@
-"""Global settings, as Keras names them, and those of devices and libraries."""
+"""Global settings with their Keras names, and settings of devices and libraries."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ __all__ = [
 
 
 def dtype_policy() -> Any:
-    """The dtype policy of layers that are given none: floatx unless set."""
+    """Return the default dtype policy of layers: floatx unless set."""
     return dtype_policies.dtype_policy()
 
 
 def set_dtype_policy(policy: Any) -> None:
-    """Set the dtype policy of layers that are given none; None is floatx again.
+    """Set the default dtype policy of layers; None restores floatx.
 
     Args:
         policy: a dtype, "mixed_float16", "mixed_bfloat16", or a DTypePolicy.
@@ -114,12 +114,12 @@ def set_dtype_policy(policy: Any) -> None:
 
 
 def is_nnx_enabled() -> bool:
-    """False: Variables are never those of Flax NNX."""
+    """Return False: Variables are never Flax NNX variables."""
     return False
 
 
 def enable_unsafe_deserialization() -> None:
-    """Refused: code that is in a file never runs here.
+    """Raise an error: code in a file never runs.
 
     Raises:
         UnsupportedError: always.

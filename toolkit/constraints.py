@@ -12,9 +12,9 @@ from toolkit.serialization.recording import Recorded
 
 
 class Constraint(Recorded):
-    """Base of all constraints: a function from a weight to the allowed one.
+    """Base of all constraints: a function from a weight to a valid weight.
 
-    Subclasses define `__call__(w)`. Their config is what the constructor was given.
+    Subclasses define `__call__(w)`. Their config is the arguments of the constructor.
 
     Example:
         >>> from toolkit import constraints, ops
@@ -28,7 +28,7 @@ class Constraint(Recorded):
     """
 
     def __call__(self, w: Any) -> Tensor:
-        """The weight nearest to w that is allowed, of the same shape."""
+        """Return the nearest valid weight to w, with the same shape."""
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
 
@@ -45,7 +45,7 @@ def _check_bound(constraint: Any, name: str, value: Any) -> None:
 
 
 class MaxNorm(Constraint):
-    """Shrink slices of a weight whose norm is above a limit.
+    """Constraint that scales down slices of a weight with a norm above a limit.
 
     w * clip(norm, 0, max_value) / (norm + epsilon), norms along `axis`.
 
@@ -70,7 +70,7 @@ class MaxNorm(Constraint):
 
 
 class NonNeg(Constraint):
-    """Set negative elements to 0.
+    """Constraint that sets negative elements to 0.
 
     Example:
         >>> from toolkit import constraints
@@ -83,7 +83,7 @@ class NonNeg(Constraint):
 
 
 class UnitNorm(Constraint):
-    """Scale slices of a weight to norm 1: w / (norm + epsilon).
+    """Constraint that scales slices of a weight to norm 1: w / (norm + epsilon).
 
     Args:
         axis: the axis or axes of one slice, as for `MaxNorm`.
@@ -98,14 +98,15 @@ class UnitNorm(Constraint):
 
 
 class MinMaxNorm(Constraint):
-    """Bring the norms of a weight's slices between two limits.
+    """Constraint that limits the norms of a weight's slices to a range.
 
     w * (rate * clip(norm, min_value, max_value) + (1 - rate) * norm) / (norm + epsilon)
 
     Args:
         min_value: the lower limit.
         max_value: the upper limit.
-        rate: how far to go, in (0, 1]; 1 enforces the limits on every step.
+        rate: fraction of the correction in each step, in (0, 1]; 1 enforces the limits
+            in every step.
         axis: the axis or axes of one slice, as for `MaxNorm`.
     """
 
@@ -148,17 +149,17 @@ _OBJECTS = {
 
 
 def serialize(constraint: Any) -> Any:
-    """The constraint as a dict of plain values."""
+    """Return the constraint as a dict of plain values."""
     return serialization.serialize_keras_object(constraint)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The constraint that `serialize` described."""
+    """Create a constraint from the result of `serialize`."""
     return serialization.get(config, _OBJECTS, "constraint", custom_objects)
 
 
 def get(identifier: Any) -> Any:
-    """The constraint meant by a name ("max_norm"), config, class, function or None.
+    """Return the constraint for a name ("max_norm"), config, class, function or None.
 
     Example:
         >>> from toolkit import constraints

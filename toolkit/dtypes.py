@@ -1,6 +1,6 @@
 """Dtype names, their NumPy counterparts, and Keras 3's promotion rules.
 
-Everywhere above the backends a dtype is its name, a plain string such as "float32".
+Outside the backends a dtype is its name, a plain string such as "float32".
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ INTEGERS = (
 )
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
-# What has gradients.
+# Dtypes with gradients.
 INEXACT = (*FLOATS, *COMPLEX)
-# Only stored and cast; nothing computes in them.
+# Only for storage and casts; no arithmetic.
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 DTYPES = ("bool", *INTEGERS, *INEXACT, *FLOAT8)
 # From ml_dtypes, which is imported on first use; bytes of an element.
 _EXTENDED = {"bfloat16": 2, **dict.fromkeys(FLOAT8, 1)}
-# What symbols may have, and NumPy arrays of str or bytes; no tensor does.
+# For symbols, and NumPy arrays of str or bytes; no tensor has it.
 STRING = "string"
 
-# Each type points to the ones just above it; "int" and "float" are the weak types of
-# Python scalars. The least upper bound of two types is their promotion (JAX's lattice).
+# Each type points to the types directly above it; "int" and "float" are the weak types
+# of Python scalars. The promotion of two types is their least upper bound (the lattice
+# of JAX).
 _ABOVE = {
     "bool": ("int",),
     "int": ("uint8", "int8", "complex64"),
@@ -60,7 +61,7 @@ _numpy_dtypes: dict[str, np.dtype[Any]] = {
 
 
 class _Names(dict[Any, str]):
-    """The names of NumPy's dtypes, those of ml_dtypes once they are met."""
+    """Names of NumPy dtypes, with ml_dtypes added on first use."""
 
     def __missing__(self, dtype: Any) -> str:
         name = getattr(dtype, "name", None)
@@ -76,7 +77,7 @@ NAMES = _Names((dtype, name) for name, dtype in _numpy_dtypes.items())
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name; some come from ml_dtypes, on first use."""
+    """Return the NumPy dtype of a name; ml_dtypes is imported on first use."""
     if name in _EXTENDED and name not in _numpy_dtypes:
         import ml_dtypes
 
@@ -88,12 +89,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """The name of a NumPy dtype that tensors can have."""
+    """Return the name of a NumPy dtype that tensors can have."""
     return NAMES[dtype]
 
 
 def standardize(dtype: Any) -> str:
-    """The name of any spelling of a dtype: None (floatx), str, type, NumPy dtype."""
+    """Return the name of a dtype in any form: None (floatx), str, type, NumPy dtype."""
     if dtype is None:
         return settings.floatx()
     if dtype is str or dtype == STRING or getattr(dtype, "kind", "") in tuple("OSU"):
@@ -102,7 +103,8 @@ def standardize(dtype: Any) -> str:
         return {"int": "int32", "float": settings.floatx()}.get(dtype, dtype)
     if isinstance(dtype, type) and dtype in _PYTHON_SCALARS:
         return standardize(_PYTHON_SCALARS[dtype])
-    # Other frameworks' dtypes print their name last: torch.float32, <dtype: 'int8'>.
+    # The repr of other frameworks' dtypes ends with the name: torch.float32, <dtype:
+    # 'int8'>.
     text = getattr(dtype, "name", None) or str(dtype).split(".")[-1]
     if text in DTYPES:
         return str(text)
@@ -115,51 +117,51 @@ def standardize(dtype: Any) -> str:
 
 
 def itemsize(name: str) -> int:
-    """Bytes of one element."""
+    """Return the bytes of one element."""
     return _EXTENDED.get(name) or _numpy_dtypes[name].itemsize
 
 
 def ordered(array: Any) -> Any:
-    """An array, as float32 where NaN has no place in the order that NumPy knows."""
+    """Return an array, as float32 if NumPy does not order its NaNs."""
     return array.astype("float32") if array.dtype.name in _EXTENDED else array
 
 
 def is_float(name: str) -> bool:
-    """Whether the dtype is a floating one."""
+    """Return whether the dtype is floating."""
     return name in FLOATS
 
 
 def is_complex(name: str) -> bool:
-    """Whether the dtype is a complex one."""
+    """Return whether the dtype is complex."""
     return name in COMPLEX
 
 
 def real_type(name: str) -> str:
-    """The dtype of the real part of a complex dtype; any other one itself."""
+    """Return the real dtype of a complex dtype; any other dtype unchanged."""
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
 def is_integer(name: str) -> bool:
-    """Whether the dtype is one of integers; bool is not."""
+    """Return whether the dtype is an integer dtype; bool is not."""
     return name in INTEGERS
 
 
 def lowest(name: str) -> float | int | bool:
-    """The least value of a dtype: minus infinity for floats."""
+    """Return the minimum of a dtype: minus infinity for floats."""
     if is_float(name):
         return float("-inf")
     return name != "bool" and int(np.iinfo(name).min)
 
 
 def highest(name: str) -> float | int | bool:
-    """The greatest value of a dtype: infinity for floats."""
+    """Return the maximum of a dtype: infinity for floats."""
     if is_float(name):
         return float("inf")
     return name == "bool" or int(np.iinfo(name).max)
 
 
 def largest(name: str) -> float:
-    """The greatest finite value of a floating dtype."""
+    """Return the largest finite value of a floating dtype."""
     if name == "bfloat16":
         return float.fromhex("0x1.fep127")
     return float(np.finfo(name).max)
@@ -173,7 +175,7 @@ def _all_above(name: str) -> set[str]:
 
 
 def result_type(*types: Any) -> str:
-    """The dtype that operands of these types promote to, as in Keras 3.
+    """Return the promoted dtype of operands with these types, as in Keras 3.
 
     Args:
         types: dtype names, None (floatx), or the Python types `bool`, `int` and
@@ -200,15 +202,15 @@ def _promotion(types: tuple[Any, ...], floatx: str) -> str:
     if bound == "int":
         return "int64" if floatx == "float64" else "int32"
     if bound == "int64" and not _WIDE.intersection(names):
-        return "int32"  # uint32 with signed integers: nothing widens to 64 bits
+        return "int32"  # uint32 with signed integers: no promotion to 64 bits
     return floatx if bound == "float" else bound
 
 
 def standardize_weak(dtype: Any) -> str:
-    """Like `standardize`, but "int" and "float" stay the weak types."""
+    """Return the result of `standardize`, but keep the weak types "int" and "float"."""
     return dtype if dtype in ("int", "float") else standardize(dtype)
 
 
 def float_type(*types: Any) -> str:
-    """The floating dtype of a function such as `exp` for operands of these types."""
+    """Return the result dtype of a function such as `exp` for operand types."""
     return result_type(*types, float)

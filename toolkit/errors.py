@@ -1,45 +1,45 @@
-"""The tree of errors that toolkit raises for a user's mistake.
+"""Exceptions of toolkit for errors of the user.
 
     ToolkitError
-    ├── InputError                      an input that does not fit
-    │   ├── ShapeError (ValueError)     shapes or ranks that do not fit
-    │   │   ├── WrongExtentError        an extent that must be what it is not
+    ├── InputError                      an invalid input
+    │   ├── ShapeError (ValueError)     shapes or ranks that do not match
+    │   │   ├── WrongExtentError        an extent with a wrong value
     │   │   └── SignatureError (TypeError)  a call that no signature accepts
-    │   ├── DTypeError (TypeError, ValueError)  a dtype that an operation cannot take
+    │   ├── DTypeError (TypeError, ValueError)  a dtype that an operation rejects
     │   └── ArgumentError (ValueError)  an unknown or contradictory argument
     │       ├── ArgumentTypeError (TypeError)  an argument of a wrong type
-    │       ├── MissingKeyError (KeyError)  a name that is not there
-    │       └── OutOfRangeError (IndexError)  a position that is not there
-    ├── UnsupportedError (NotImplementedError)  what Keras has and toolkit has not
-    │   ├── UnsupportedOnBackend        what one backend cannot compute
-    │   └── MissingLinkerError          no program that links a native library
-    ├── DeviceError (RuntimeError)      a device that is not there
+    │       ├── MissingKeyError (KeyError)  a name that does not exist
+    │       └── OutOfRangeError (IndexError)  an index out of range
+    ├── UnsupportedError (NotImplementedError)  a missing feature of Keras
+    │   ├── UnsupportedOnBackend        an operation without a kernel
+    │   └── MissingLinkerError          no linker for native libraries
+    ├── DeviceError (RuntimeError)      a device that does not exist
     │   ├── BackendUnavailable          no library, driver or device for a backend
     │   └── OutOfDeviceMemory (MemoryError)  a device has too little memory
-    ├── TraceError (RuntimeError)       something a traced function may not do
+    ├── TraceError (RuntimeError)       an operation invalid in a trace
     │   ├── VariableCreationError (ValueError)  a Variable in each call of a function
     │   └── UnknownTruthError (TypeError)  `if` of a tensor without a value
     ├── GradientError (RuntimeError)    a gradient that cannot be taken
-    ├── NotBuiltError (ValueError, AttributeError)  what is made later, asked for now
-    ├── NotCompiledError (ValueError)   `fit` and friends before `compile`
-    ├── ModelFileError (ValueError)     a file that is damaged or does not fit
-    │   ├── MissingFileError (FileNotFoundError)  a file that is not there
+    ├── NotBuiltError (ValueError, AttributeError)  a read before the build
+    ├── NotCompiledError (ValueError)   `fit` or `evaluate` before `compile`
+    ├── ModelFileError (ValueError)     a file that is corrupt or does not fit
+    │   ├── MissingFileError (FileNotFoundError)  a file that does not exist
     │   ├── UnwritableFileError (OSError)  a file that cannot be written
-    │   └── LoadBudgetError             a file that asks for too much memory
-    ├── CommunicationError (RuntimeError)  ranks of a job that cannot exchange
-    │   ├── RankLostError (ConnectionError)  another rank has ended
+    │   └── LoadBudgetError             a file that needs too much memory
+    ├── CommunicationError (RuntimeError)  ranks that cannot communicate
+    │   ├── RankLostError (ConnectionError)  another rank ended
     │   ├── StalledError (TimeoutError)  a collective that some ranks do not enter
     │   ├── ProgramMismatchError        ranks that run different programs
-    │   └── LaunchError                 a job that was not started as it should be
+    │   └── LaunchError                 a job that was started incorrectly
     └── DatasetError (RuntimeError)     data that cannot be fetched or read
-        ├── DamagedFileError (ValueError)  a file that is not what it should be
-        ├── MissingDataError (FileNotFoundError)  a file of data that does not exist
-        ├── MalformedDataError (InputError)  bytes that have no known format
+        ├── DamagedFileError (ValueError)  a corrupt file
+        ├── MissingDataError (FileNotFoundError)  a data file that does not exist
+        ├── MalformedDataError (InputError)  bytes in an unknown format
         ├── ImageFileError (InputError, OSError)  an image that cannot be read
         └── LoadBudgetError             as above, for data
 
-Each is also the built-in error that a Keras user would catch. Every message names
-the operation or layer, what was expected, and what was received.
+Each is also the built-in error that a Keras user would catch. Every message contains
+the operation or layer, the expected value, and the actual value.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from typing import Any
 
 
 class ToolkitError(Exception):
-    """Base of every error that toolkit raises on purpose.
+    """Base of all errors that toolkit raises intentionally.
 
-    Names in its message may come from a file: what a terminal would obey is escaped.
+    Names in its message may come from a file, so control characters are escaped.
     """
 
     def __str__(self) -> str:
@@ -61,55 +61,55 @@ class ToolkitError(Exception):
 
     @property
     def message(self) -> str:
-        """The text of the error."""
+        """Return the text of the error."""
         return str(self)
 
 
 class InputError(ToolkitError):
-    """An input has a shape, dtype or value that an operation cannot take."""
+    """Error raised for an input whose shape, dtype or value is invalid."""
 
 
 class ShapeError(InputError, ValueError):
-    """Shapes or ranks do not fit."""
+    """Error raised when shapes or ranks do not match."""
 
 
 class WrongExtentError(ShapeError):
-    """An extent must be another; an unknown one is not taken for it."""
+    """Error raised when an extent has the wrong value (not when it is unknown)."""
 
 
 class SignatureError(ShapeError, TypeError):
-    """A call has arguments that the signature of a traced function does not accept."""
+    """Error raised when no signature of a traced function accepts a call."""
 
 
 class DTypeError(InputError, TypeError, ValueError):
-    """A dtype that an operation cannot take."""
+    """Error raised when an operation does not accept a dtype."""
 
 
 class ArgumentError(InputError, ValueError):
-    """An argument is unknown, out of range or contradicts another."""
+    """Error raised for an unknown, out-of-range or contradictory argument."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument of a type that it cannot have."""
+    """Error raised when an argument has the wrong type."""
 
 
 class MissingKeyError(ArgumentError, KeyError):
-    """A name that is asked for and not there."""
+    """Error raised when a name does not exist."""
 
-    def __str__(self) -> str:  # that of KeyError is a repr
+    def __str__(self) -> str:  # KeyError would return a repr
         return printable(Exception.__str__(self))
 
 
 class OutOfRangeError(ArgumentError, IndexError):
-    """A position or a label is not among those that there are."""
+    """Error raised when an index or a label is out of range."""
 
 
 class UnsupportedError(ToolkitError, NotImplementedError):
-    """Something that Keras offers and this package does not."""
+    """Error raised when a feature of Keras is not implemented in this package."""
 
 
 class UnsupportedOnBackend(UnsupportedError):
-    """An operation that a backend cannot compute, known when it is compiled."""
+    """Error raised at compile time when a backend cannot compute an operation."""
 
     def __init__(self, op: str, dtype: str, layout: str, reason: str) -> None:
         super().__init__(f"{op} of {dtype} ({layout}): {reason}")
@@ -123,106 +123,106 @@ class UnsupportedOnBackend(UnsupportedError):
 
 
 class MissingLinkerError(UnsupportedError):
-    """No program is installed that links a native library for a processor."""
+    """Error raised when no linker for a native library of a processor is installed."""
 
 
 class DeviceError(ToolkitError, RuntimeError):
-    """A device is unknown or cannot be used."""
+    """Error raised when a device is unknown or cannot be used."""
 
 
 class BackendUnavailable(DeviceError):
-    """A backend lacks a library, a driver or a device; it says which."""
+    """Error raised when a backend lacks a library, a driver or a device."""
 
 
 class OutOfDeviceMemory(DeviceError, MemoryError):
-    """A device has too little memory for a program."""
+    """Error raised when a device has too little memory for a program."""
 
 
 class TraceError(ToolkitError, RuntimeError):
-    """A traced function did something that a graph cannot hold."""
+    """Error raised when a graph cannot represent a part of a traced function."""
 
 
 class VariableCreationError(TraceError, ValueError):
-    """A traced function creates a Variable that no earlier call has kept."""
+    """Error raised when a traced function creates a Variable in each call."""
 
 
 class UnknownTruthError(TraceError, TypeError):
-    """Python asks for the truth of a tensor that has no value in a trace."""
+    """Error raised when Python code reads the truth value of a traced tensor."""
 
 
 class GradientError(ToolkitError, RuntimeError):
-    """A gradient was asked for that cannot be taken."""
+    """Error raised when a gradient cannot be computed."""
 
 
 class NotBuiltError(ToolkitError, ValueError, AttributeError):
-    """Weights or symbols were asked for before they exist.
+    """Error raised when weights or symbols do not exist yet.
 
-    Being an AttributeError, it lets `hasattr(layer, "output")` answer False.
+    It is an AttributeError, so that `hasattr(layer, "output")` returns False.
     """
 
 
 class NotCompiledError(ToolkitError, ValueError):
-    """A model was trained or evaluated before `compile`."""
+    """Error raised when a model is trained or evaluated before `compile`."""
 
 
 class ModelFileError(ToolkitError, ValueError):
-    """A file is damaged, foreign or does not fit the model."""
+    """Error raised when a file is corrupt, foreign or does not fit the model."""
 
 
 class MissingFileError(ModelFileError, FileNotFoundError):
-    """There is no such file."""
+    """Error raised when a file does not exist."""
 
 
 class UnwritableFileError(ModelFileError, OSError):
-    """A file that cannot be written."""
+    """Error raised when a file cannot be written."""
 
 
 class CommunicationError(ToolkitError, RuntimeError):
-    """Ranks of a job cannot exchange what they should."""
+    """Error raised when ranks of a job cannot communicate."""
 
 
 class RankLostError(CommunicationError, ConnectionError):
-    """Another rank has ended, or the group was revoked because of one that has."""
+    """Error raised when another rank ended, or when the group was revoked for it."""
 
 
 class StalledError(CommunicationError, TimeoutError):
-    """A collective waits for ranks that do not enter it."""
+    """Error raised when a collective waits for ranks that do not enter it."""
 
 
 class ProgramMismatchError(CommunicationError):
-    """Ranks would run programs whose collectives do not fit."""
+    """Error raised when the programs of ranks have different collectives."""
 
 
 class LaunchError(CommunicationError):
-    """A job was not started as it should be, or MPI is missing; it says which."""
+    """Error raised when a job was started incorrectly, or MPI is missing."""
 
 
 class DatasetError(ToolkitError, RuntimeError):
-    """Data could not be fetched, verified or read."""
+    """Error raised when data cannot be fetched, verified or read."""
 
 
 class DamagedFileError(DatasetError, ValueError):
-    """A file is damaged, or does not have the hash that was expected."""
+    """Error raised when a file is corrupt, or does not have the expected hash."""
 
 
 class MissingDataError(DatasetError, FileNotFoundError):
-    """A file of data does not exist."""
+    """Error raised when a data file does not exist."""
 
 
 class MalformedDataError(DatasetError, InputError):
-    """Bytes do not have the format that a function expects."""
+    """Error raised when bytes do not have the expected format."""
 
 
 class ImageFileError(DatasetError, InputError, OSError, ValueError):
-    """A file is no image of a known format, is damaged or has too many pixels."""
+    """Error raised when an image file is corrupt, too large or of unknown format."""
 
 
 class LoadBudgetError(ModelFileError, DatasetError):
-    """A file asks for more memory than loading it may take."""
+    """Error raised when loading a file would take more memory than the budget."""
 
 
 def printable(text: str) -> str:
-    """Text with escapes in place of what is no character to be seen, but line breaks.
+    """Return text with escapes for non-printable characters, except line breaks.
 
     Example:
         >>> from toolkit.errors import printable
@@ -239,7 +239,7 @@ def _escaped(character: str) -> str:
 
 
 def unknown_choice(what: str, value: object, choices: Iterable[Any]) -> ArgumentError:
-    """The error for a string that is none of the valid ones."""
+    """Return the error for a string that is not a valid choice."""
     valid = ", ".join(repr(choice) for choice in sorted(choices, key=str))
     return ArgumentError(
         f"{what}: expected one of {valid}; received {value!r}{nearest(value, choices)}"
@@ -249,7 +249,7 @@ def unknown_choice(what: str, value: object, choices: Iterable[Any]) -> Argument
 def unknown_arguments(
     what: str, names: Iterable[Any], known: Iterable[Any]
 ) -> ArgumentTypeError:
-    """The error for names of arguments that a function or class does not take."""
+    """Return the error for argument names that a function or class does not accept."""
     given = sorted(map(str, names))
     plural = "s" if len(given) > 1 else ""
     listed = ", ".join(map(repr, given))
@@ -258,8 +258,8 @@ def unknown_arguments(
 
 
 def nearest(value: object, choices: Iterable[Any]) -> str:
-    """`; did you mean 'relu'?`, the end of a message; "" where no choice is close."""
-    from difflib import get_close_matches  # only mistakes need it
+    """Return `; did you mean 'relu'?` for a message, or "" if no choice is close."""
+    from difflib import get_close_matches  # only needed for errors
 
     names = {str(choice).lower(): choice for choice in choices}
     close = get_close_matches(str(value).lower(), names, n=1)
@@ -267,7 +267,7 @@ def nearest(value: object, choices: Iterable[Any]) -> str:
 
 
 def leaked(name: str, x: Any) -> TraceError:
-    """The error of `name` meeting a tensor after the trace where it was made."""
+    """Return the error for a tensor that `name` receives after the end of its trace."""
     return TraceError(
         f"{name}: a tensor of shape {x.shape} and dtype {x.dtype} belongs to a trace "
         "that has ended; return it from the traced function, or assign it to a Variable"

@@ -1,8 +1,8 @@
 """Run a script as one rank of a job: `mpirun -n 4 python -m toolkit.launch train.py`.
 
-An exception, an exit code that is not 0 or a signal in one rank ends all of them, with
-one traceback; without this, the others wait for good. `toolkit run --processes 4`
-starts its ranks by it.
+An exception, a nonzero exit code or a signal in one rank ends all ranks, with one
+traceback. Otherwise the remaining ranks would wait forever. `toolkit run --processes 4`
+starts its ranks with this module.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from toolkit.machine import available_cores
 from toolkit.processes import enter_user_code
 
 USAGE = "usage: python -m toolkit.launch SCRIPT [ARGUMENTS]"
-# How many ranks a launcher has started on this machine: ours, Open MPI, MPICH, Slurm.
+# Number of ranks on this machine, from the launcher: toolkit, Open MPI, MPICH, Slurm.
 _LOCAL_RANKS = (
     "TOOLKIT_PROCESSES",
     *("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
     *("SLURM_STEP_TASKS_PER_NODE",),
 )
-# Libraries that NumPy may be built with read theirs once, when they are loaded.
+# Libraries of NumPy builds read these variables once, when they are loaded.
 _LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 
 def limit_threads() -> None:
-    """Give each rank its part of the cores, unless TOOLKIT_NUM_THREADS is set."""
+    """Assign each rank an equal number of cores, unless TOOLKIT_NUM_THREADS is set."""
     if "TOOLKIT_NUM_THREADS" not in os.environ:
         os.environ["TOOLKIT_NUM_THREADS"] = str(threads_of_rank())
     for name in _LIBRARIES:
@@ -39,15 +39,16 @@ def limit_threads() -> None:
 
 
 def threads_of_rank() -> int:
-    """How many cores one rank of this machine has."""
+    """Return the number of cores for one rank of this machine."""
     cores = available_cores()
     if hasattr(os, "sched_getaffinity"):
-        # A launcher that has bound this rank to some cores is not bound itself.
+        # If the launcher bound this rank to some cores, the launcher itself is not
+        # bound.
         bound = len(os.sched_getaffinity(0))
         if bound < len(os.sched_getaffinity(os.getppid())):
             return min(bound, cores)
     told = next((os.environ[n] for n in _LOCAL_RANKS if n in os.environ), "1")
-    first = re.match(r"[1-9]\d*", told)  # Slurm says "4(x2)" for 4 on each of 2
+    first = re.match(r"[1-9]\d*", told)  # in Slurm, "4(x2)" means 4 on each of 2
     ranks = int(first[0]) if first else 1
     return max(1, cores // ranks)
 
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> int:
     limit_threads()
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]  # the current folder, where `python -m` searches
-    # Not before the limit: libraries read it when NumPy loads them.
+    # After the limit, because libraries read it when NumPy loads them.
     from toolkit.comm import jobs
     from toolkit.errors import ToolkitError
 
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
         jobs.world()
     except ToolkitError as error:
         return _refuse(f"toolkit.launch: {error}", FAILED)
-    # What the script registers runs before it.
+    # Functions that the script registers run before it.
     atexit.register(jobs.leave)
     script = arguments[0]
     sys.argv[:] = arguments
@@ -87,32 +88,33 @@ def main(arguments: list[str]) -> int:
         jobs.fail(lambda: print("interrupted", file=sys.stderr), INTERRUPTED)
         return INTERRUPTED
     except BaseException as error:
-        raised = error  # Python forgets the other name after this block
+        raised = error  # Python deletes the other name after this block
         jobs.fail(lambda: _show(raised), FAILED)
         return FAILED
     return 0
 
 
 def exit_code(given: object) -> int:
-    """What a process returns after `sys.exit(given)`."""
+    """Return the exit code of a process after `sys.exit(given)`."""
     if given is None:
         return 0
     return (given & 0xFF or int(given != 0)) if isinstance(given, int) else FAILED
 
 
 def _refuse(message: str, code: int) -> int:
-    """Say once, not on every rank, why the script does not run."""
+    """Print once, not on every rank, why the script does not run."""
     names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     rank = next((os.environ[name] for name in names if name in os.environ), "0")
     if rank == "0":
         print(message, file=sys.stderr, flush=True)
     else:
-        time.sleep(0.5)  # the first one's message should be out before the job ends
+        # the message of the first rank must be printed before the job ends
+        time.sleep(0.5)
     return code
 
 
 def _show(error: BaseException) -> None:
-    """Print the traceback as Python does, from the script's own frame on."""
+    """Print the traceback like Python, starting at the script's first frame."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next

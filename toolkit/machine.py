@@ -1,4 +1,4 @@
-"""The machine that programs run on, and what this process may use of it."""
+"""The machine that programs run on, and the resources that this process may use."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-# Where Linux says which control groups a process is in, and shows them.
+# Linux lists the control groups of a process in the first file, and shows them in the
+# second.
 _MEMBERSHIP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def cpu_model() -> str:
-    """The processor's name, as the operating system gives it."""
+    """Return the processor's name from the operating system."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
@@ -22,11 +23,11 @@ def cpu_model() -> str:
 
 
 def available_cores() -> int:
-    """How many cores this process may use, at least 1.
+    """Return the number of cores that this process may use, at least 1.
 
-    Those that it is bound to (by `taskset`, say), and no more than its control groups
-    allow it time of (a container's `--cpus`), rounded down: threads that wait for each
-    other all stand still when that time is used up.
+    This is the number of cores that it is bound to (for example, by `taskset`), limited
+    by the CPU quota of its control groups (`--cpus` of a container), rounded down. If
+    the quota is used up, all threads stop, and threads that wait for them lose time.
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -36,11 +37,11 @@ def available_cores() -> int:
 
 
 def core_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> float:
-    """The cores that control groups allow this process; infinite without a limit.
+    """Return the cores that control groups allow; infinite without a limit.
 
     Args:
-        membership: the file that lists the groups.
-        groups: the folder where the groups are, of version 1 or 2 of Linux's interface.
+        membership: the file with the list of groups.
+        groups: the folder of the groups, for version 1 or 2 of the Linux interface.
     """
     try:
         lines = membership.read_text("utf-8").splitlines()
@@ -51,9 +52,9 @@ def core_quota(membership: Path = _MEMBERSHIP, groups: Path = _GROUPS) -> float:
 
 
 def _quotas(line: str, groups: Path) -> Iterator[float]:
-    """The limits of a group and of those that it is in.
+    """Yield the limits of a group and of its parents.
 
-    A container sees its own group as the outermost one, whatever it is called outside.
+    A container sees its group as the root, whatever its name is outside.
     """
     _, controllers, name = line.split(":", 2)
     if "cpu" in controllers.split(","):

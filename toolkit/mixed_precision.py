@@ -1,4 +1,4 @@
-"""Dtype policies and loss scaling, under the older names of `keras.mixed_precision`."""
+"""Dtype policies and loss scaling: old names of `keras.mixed_precision`."""
 
 from toolkit.dtype_policies import DTypePolicy, dtype_policy, set_dtype_policy
 from toolkit.optimizers import LossScaleOptimizer

@@ -15,7 +15,7 @@ from toolkit.serialization.recording import Recorded
 class Regularizer(Recorded):
     """Base of all regularizers: a function from a tensor to a penalty.
 
-    Subclasses define `__call__(x)`. Their config is what the constructor was given.
+    Subclasses define `__call__(x)`. Their config is the arguments of the constructor.
 
     Example:
         >>> from toolkit import ops, regularizers
@@ -29,7 +29,7 @@ class Regularizer(Recorded):
     """
 
     def __call__(self, x: Any) -> Tensor:
-        """The penalty of x, a 0-d tensor."""
+        """Return the penalty of x, a 0-d tensor."""
         raise NotImplementedError(f"{type(self).__name__} does not define `__call__`")
 
 
@@ -44,7 +44,7 @@ def _factor(regularizer: Any, name: str, value: Any) -> float:
 
 
 class L1L2(Regularizer):
-    """l1 * sum(|x|) + l2 * sum(x ** 2).
+    """Regularizer with the penalty l1 * sum(|x|) + l2 * sum(x ** 2).
 
     Args:
         l1: weight of the sum of magnitudes, >= 0.
@@ -66,7 +66,7 @@ class L1L2(Regularizer):
 
 
 class L1(Regularizer):
-    """l1 * sum(|x|).
+    """Regularizer with the penalty l1 * sum(|x|).
 
     Args:
         l1: weight of the sum of magnitudes, >= 0.
@@ -85,7 +85,7 @@ class L1(Regularizer):
 
 
 class L2(Regularizer):
-    """l2 * sum(x ** 2).
+    """Regularizer with the penalty l2 * sum(x ** 2).
 
     Args:
         l2: weight of the sum of squares, >= 0.
@@ -104,13 +104,13 @@ class L2(Regularizer):
 
 
 class OrthogonalRegularizer(Regularizer):
-    """Penalise rows (or columns) of a matrix that are not orthogonal to each other.
+    """Regularizer that penalizes rows (or columns) of a matrix that are not orthogonal.
 
     The penalty is factor * sum of |cosine| over the pairs, divided by their number.
 
     Args:
         factor: weight of the penalty, >= 0.
-        mode: "rows" or "columns", which of them should be orthogonal.
+        mode: "rows" or "columns": the vectors that should be orthogonal.
 
     Example:
         >>> from toolkit import regularizers
@@ -134,7 +134,7 @@ class OrthogonalRegularizer(Regularizer):
             )
         rows = x if self.mode == "rows" else ops.transpose(x)
         squares = ops.sum(ops.square(rows), axis=1, keepdims=True)
-        # A zero row has no direction; the bound keeps its cosine 0.
+        # A zero row has no direction; the lower bound makes its cosine 0.
         rows = rows * ops.rsqrt(ops.maximum(squares, 1e-12))
         n = rows.shape[0]
         cosines = ops.matmul(rows, ops.transpose(rows)) * (
@@ -156,17 +156,17 @@ _OBJECTS = {
 
 
 def serialize(regularizer: Any) -> Any:
-    """The regularizer as a dict of plain values."""
+    """Return the regularizer as a dict of plain values."""
     return serialization.serialize_keras_object(regularizer)
 
 
 def deserialize(config: Any, custom_objects: Any = None) -> Any:
-    """The regularizer that `serialize` described."""
+    """Create a regularizer from the result of `serialize`."""
     return serialization.get(config, _OBJECTS, "regularizer", custom_objects)
 
 
 def get(identifier: Any) -> Any:
-    """The regularizer meant by a name ("l2"), config, class, function or None.
+    """Return the regularizer for a name ("l2"), config, class, function or None.
 
     Example:
         >>> from toolkit import regularizers

@@ -1,23 +1,22 @@
-"""What is set for the whole process, and the one place that reads the environment.
+"""Settings of the process; only this module reads the environment.
 
-`toolkit.config` shows it to users, with the devices and the dtype policy.
+`toolkit.config` is the public interface, together with the devices and the dtype
+policy.
 
 Variables: TOOLKIT_HOME (or KERAS_HOME) the cache folder, TOOLKIT_FLOATX,
 TOOLKIT_BACKEND, TOOLKIT_DEVICE, TOOLKIT_BLAS, TOOLKIT_NUM_THREADS,
-TOOLKIT_MATMUL_PRECISION ("highest", "strict" or "tf32"),
-TOOLKIT_PROCESSOR ("x86-64-v2", "x86-64-v3", ...: generate code for no better one),
-TOOLKIT_CACHE_DIR (compiled kernels; "off" for none),
-TOOLKIT_AUTOTUNE ("on" to time what libraries on a GPU propose),
-TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
-TOOLKIT_TRACEBACK_FILTERING ("off" for whole tracebacks); of jobs, see `toolkit run`:
-TOOLKIT_CLUSTER_TOKEN (the secret of the tasks of a cluster),
-TOOLKIT_PROCESSES, TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to go on without
-lost processes), TOOLKIT_REPLACE ("1" to start others for them), TOOLKIT_SNAPSHOTS (the
-folder that each `fit` saves to and goes on from, of a job alone), TOOLKIT_OUTCOME (the
-file that tells the launcher how a job has ended), TOOLKIT_OVERLAP ("on" or "off":
-exchange beside what is computed; if not set, over a network only), TOOLKIT_LINK
-("0.001,100e6": be as slow as a link of so many seconds and bytes a second, to see what
-it would do).
+TOOLKIT_MATMUL_PRECISION ("highest", "strict" or "tf32"), TOOLKIT_PROCESSOR
+("x86-64-v2", "x86-64-v3", ...: the highest level to generate code for),
+TOOLKIT_CACHE_DIR (compiled kernels; "off" for none), TOOLKIT_AUTOTUNE ("on" to time the
+candidates of GPU libraries), TOOLKIT_MAX_EPOCHS and TOOLKIT_MAX_STEPS_PER_EPOCH,
+TOOLKIT_TRACEBACK_FILTERING ("off" for complete tracebacks). For jobs, see `toolkit
+run`: TOOLKIT_CLUSTER_TOKEN (the secret of the tasks of a cluster), TOOLKIT_PROCESSES,
+TOOLKIT_TIMEOUT in seconds, TOOLKIT_ELASTIC ("1" to continue without lost processes),
+TOOLKIT_REPLACE ("1" to start replacements), TOOLKIT_SNAPSHOTS (the folder that each
+`fit` of a job saves to and resumes from), TOOLKIT_OUTCOME (the file that reports to the
+launcher how a job ended), TOOLKIT_OVERLAP ("on" or "off": communicate in parallel with
+computation; if not set, only over a network), TOOLKIT_LINK ("0.001,100e6": simulate a
+link with this latency in seconds and this bandwidth in bytes per second).
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ VERSION = "0.1.0"  # of the package
 _FLOATX = ("bfloat16", "float16", "float32", "float64")
 _DATA_FORMATS = ("channels_first", "channels_last")
 _PRECISIONS = ("highest", "strict", "tf32")
-# The backend that the devices "gpu:0" and so on belong to.
+# The backend of the devices "gpu:0", "gpu:1", ...
 GPU_BACKEND = "cupy"
-# What computes constants while a program for any backend is compiled.
+# The backend for constant folding, for programs of any backend.
 HOST_BACKEND = "numpy"
 
 
 def environment(name: str, default: str | None = None) -> str | None:
-    """The environment variable TOOLKIT_<name>, or `default`."""
+    """Return the environment variable TOOLKIT_<name>, or `default`."""
     return os.environ.get(f"TOOLKIT_{name}", default)
 
 
 def timeout(default: float) -> float:
-    """TOOLKIT_TIMEOUT, in seconds above 0, or `default`."""
+    """Return TOOLKIT_TIMEOUT, in seconds above 0, or `default`."""
     given = environment("TIMEOUT")
     try:
         seconds = default if given is None else float(given)
@@ -60,7 +59,7 @@ def timeout(default: float) -> float:
 
 
 def home() -> Path:
-    """The folder for downloads and caches; it is created by whoever writes there."""
+    """Return the folder for downloads and caches; it may not exist yet."""
     chosen = environment("HOME") or os.environ.get("KERAS_HOME")
     return Path(chosen).expanduser() if chosen else Path.home() / ".toolkit"
 
@@ -93,7 +92,7 @@ _placements: dict[tuple[Any, ...], int] = {}
 
 
 def floatx() -> str:
-    """The default floating dtype, "float32" unless set.
+    """Return the default floating dtype, "float32" unless set.
 
     Example:
         >>> import toolkit
@@ -111,19 +110,19 @@ def set_floatx(value: str) -> None:
 
 
 def epsilon() -> float:
-    """The small number that keeps logarithms and quotients finite, 1e-7 unless set."""
+    """Return the number that avoids log(0) and division by zero, default 1e-7."""
     return values["epsilon"]
 
 
 def set_epsilon(value: float) -> None:
-    """Set the small number that keeps logarithms and quotients finite."""
+    """Set the small number that avoids log(0) and division by zero."""
     if not value > 0:
         raise ArgumentError(f"set_epsilon: expected a value > 0; received {value!r}")
     values["epsilon"] = float(value)
 
 
 def image_data_format() -> str:
-    """The default layout of images: "channels_last" unless set."""
+    """Return the default layout of images: "channels_last" unless set."""
     return values["image_data_format"]
 
 
@@ -133,7 +132,7 @@ def set_image_data_format(data_format: str) -> None:
 
 
 def standardize_data_format(data_format: str | None) -> str:
-    """`data_format` in lower case, checked; None is the global default."""
+    """Return `data_format` in lower case, checked; None is the global default."""
     if data_format is None:
         return image_data_format()
     chosen = str(data_format).lower()
@@ -143,10 +142,10 @@ def standardize_data_format(data_format: str | None) -> str:
 
 
 def enable_flash_attention() -> None:
-    """Let attention be computed block by block, as it is unless disabled.
+    """Permit attention in blocks; this is the default.
 
-    It is a preference: compiled functions compute attention in blocks where they can,
-    and eager calls as a whole.
+    It is a preference: compiled functions compute attention in blocks if possible, and
+    eager calls compute it as a whole.
     """
     values["flash_attention"] = None
 
@@ -157,12 +156,12 @@ def disable_flash_attention() -> None:
 
 
 def is_flash_attention_enabled() -> bool | None:
-    """None if attention may be computed block by block, False if that was disabled."""
+    """Return None if attention in blocks is permitted, False if it is disabled."""
     return values["flash_attention"]
 
 
 def matmul_precision() -> str:
-    """How products and convolutions of float32 are computed, "strict" unless set."""
+    """Return the precision of float32 products and convolutions; default "strict"."""
     chosen: str = values["matmul_precision"]
     if chosen not in _PRECISIONS:
         raise unknown_choice("TOOLKIT_MATMUL_PRECISION", chosen, _PRECISIONS)
@@ -170,13 +169,13 @@ def matmul_precision() -> str:
 
 
 def set_matmul_precision(precision: str) -> None:
-    """Choose how products and convolutions of float32 are computed.
+    """Set the precision of float32 products and convolutions.
 
     Args:
         precision: "strict" for float32 throughout; "highest" to also compute every
-            convolution as the sum that defines it, not by Winograd's transforms, whose
+            convolution as the sum that defines it, not by Winograd transforms, whose
             errors are up to 3 times as large and reach 3 pixels out of a window; or
-            "tf32" to let a GPU's tensor cores round factors to 10 bits.
+            "tf32" to let the tensor cores of a GPU round factors to 10 bits.
     """
     if precision not in _PRECISIONS:
         raise unknown_choice("set_matmul_precision", precision, _PRECISIONS)
@@ -185,20 +184,20 @@ def set_matmul_precision(precision: str) -> None:
 
 
 def autotune() -> bool:
-    """Whether plans of libraries on a GPU are timed, False unless set."""
+    """Return whether plans of GPU libraries are timed, False unless set."""
     return values["autotune"]
 
 
 def set_autotune(enabled: bool) -> None:
-    """Choose whether to time what libraries on a GPU propose, and take the fastest.
+    """Choose whether to time the candidates of GPU libraries, and use the fastest.
 
-    cuDNN and cuBLASLt know several ways to compute a convolution, an attention or a
-    product, and name first what they expect to be fast. With autotuning they are timed
-    before the first step; the choice is kept on disk, so that later processes with
-    autotuning compute the same bits. It changes nothing on a processor.
+    cuDNN and cuBLASLt have several algorithms for a convolution, an attention or a
+    product, and list first the one that they expect to be fast. With autotuning the
+    algorithms are timed before the first step. The choice is cached on disk, so that
+    later processes with autotuning compute the same bits. It has no effect on a CPU.
 
     Args:
-        enabled: False unless set, here or by TOOLKIT_AUTOTUNE=on.
+        enabled: False by default; TOOLKIT_AUTOTUNE=on also enables it.
 
     Example:
         >>> import toolkit
@@ -216,60 +215,60 @@ def set_autotune(enabled: bool) -> None:
 
 
 def enable_interactive_logging() -> None:
-    """Print messages and progress on standard output, as is done unless disabled."""
+    """Print messages and progress on standard output; this is the default."""
     values["interactive_logging"] = True
 
 
 def disable_interactive_logging() -> None:
-    """Send messages and progress to the logger "toolkit", lines for each epoch."""
+    """Send messages and progress to the logger "toolkit", with lines for each epoch."""
     values["interactive_logging"] = False
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Whether messages and progress go to standard output."""
+    """Return whether messages and progress are printed on standard output."""
     return values["interactive_logging"]
 
 
 def enable_traceback_filtering() -> None:
-    """Leave the package's own frames out of tracebacks, as is done unless disabled.
+    """Omit the frames of this package from tracebacks; this is the default.
 
-    What remains of an error inside of a layer or a model is the user's own code.
+    The remaining frames of an error inside a layer or a model are user code.
     """
     values["traceback_filtering"] = True
 
 
 def disable_traceback_filtering() -> None:
-    """Show tracebacks whole, with the package's own frames."""
+    """Show complete tracebacks, with the frames of this package."""
     values["traceback_filtering"] = False
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Whether tracebacks leave out the package's own frames."""
+    """Return whether tracebacks omit the frames of this package."""
     return values["traceback_filtering"]
 
 
 def max_epochs() -> int | None:
-    """The limit on the epochs of any `fit`, None unless set."""
+    """Return the limit on the epochs of any `fit`, None unless set."""
     return _limit("max_epochs")
 
 
 def set_max_epochs(max_epochs: int | None) -> None:
-    """Limit the epochs of any `fit`, to try a script quickly; None for no limit.
+    """Limit the epochs of any `fit`, for a quick test of a script; None for no limit.
 
-    TOOLKIT_MAX_EPOCHS does the same.
+    TOOLKIT_MAX_EPOCHS has the same effect.
     """
     values["max_epochs"] = _checked_limit("set_max_epochs", max_epochs)
 
 
 def max_steps_per_epoch() -> int | None:
-    """The limit on the steps of an epoch, None unless set."""
+    """Return the limit on the steps of an epoch, None unless set."""
     return _limit("max_steps_per_epoch")
 
 
 def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
-    """Limit the steps of an epoch, of `evaluate` and `predict` too; None for no limit.
+    """Limit the steps of an epoch, also in `evaluate` and `predict`; None for no limit.
 
-    TOOLKIT_MAX_STEPS_PER_EPOCH does the same.
+    TOOLKIT_MAX_STEPS_PER_EPOCH has the same effect.
     """
     values["max_steps_per_epoch"] = _checked_limit(
         "set_max_steps_per_epoch", max_steps_per_epoch
@@ -291,12 +290,12 @@ def _checked_limit(what: str, limit: Any) -> int | None:
 
 
 def backend() -> str:
-    """The name of the backend that computes, "numpy" unless TOOLKIT_BACKEND is set."""
+    """Return the name of the default backend, "numpy" unless TOOLKIT_BACKEND is set."""
     return values["backend"]
 
 
 def backend_of(device: str | None) -> str:
-    """The name of the backend that computes on a device; None: on the default one."""
+    """Return the name of the backend of a device; None: of the default device."""
     name = device or values["device"]
     if name is None or not name.lower().startswith("gpu"):
         return values["backend"]
@@ -305,21 +304,21 @@ def backend_of(device: str | None) -> str:
 
 
 def placement() -> int:
-    """A number for the settings that decide what a function is compiled to."""
+    """Return a number that identifies the settings that affect compilation."""
     return values["placement"]
 
 
 def place() -> None:
-    """Find the number of the settings; equal ones have the same."""
+    """Compute the number of the settings; equal settings have the same number."""
     s = values
     key = s["backend"], s["device"], s["matmul_precision"], s["autotune"]
     s["placement"] = _placements.setdefault(key, len(_placements))
 
 
 def num_threads() -> int:
-    """How many threads compute: the cores that this process may use, unless set.
+    """Return the number of compute threads; default: all available cores.
 
-    Those that it is bound to, and that control groups allow it, count.
+    The binding of the process and the quota of its control groups limit the cores.
 
     Example:
         >>> import toolkit
@@ -334,7 +333,7 @@ def num_threads() -> int:
 
 
 def default_num_threads() -> int:
-    """What TOOLKIT_NUM_THREADS says; without it, every core that may be used."""
+    """Return TOOLKIT_NUM_THREADS, or the number of available cores."""
     chosen = environment("NUM_THREADS")
     if chosen is None:
         return available_cores()
@@ -346,7 +345,7 @@ def default_num_threads() -> int:
 
 
 def logical_devices(kind: str) -> int:
-    """How many devices of a kind there are, 1 unless set."""
+    """Return the number of logical devices of a kind, 1 unless set."""
     return int(values["logical_devices"].get(kind, 0))
 
 

@@ -1,7 +1,7 @@
-"""Memory of arrays that nobody has any more, used again for the next ones.
+"""Buffer pool: memory of released arrays, reused for new arrays.
 
-New memory costs more than what is written to it: the system hands it over page by page,
-and clears each.
+New memory costs more than writing to it: the system maps it page by page, and clears
+each page.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from typing import Any
 
 import numpy as np
 
-# Vectors like it, and so do copies: `rep movsb` of AMD's Zen 3 takes five times as long
-# where it writes 16 bytes behind what it reads, within pages, as where two of NumPy's
-# own arrays begin.
+# Vector instructions need it, and copies too. On AMD Zen 3, `rep movsb` takes five
+# times as long if the destination is 16 bytes after the source, modulo the page size,
+# as with two NumPy arrays.
 _ALIGNMENT = 64
-# References to a block that only a variable has.
+# Reference count of a block that only one variable references.
 _UNUSED = 2
-# Of all that is kept one block may be this part: one that is as large as all others
-# would be kept in their place, long after a table of embeddings is gone.
+# One block may have at most this fraction (1/4) of the pool. A larger block would evict
+# all others, and stay long after a large embedding is released.
 _MOST_OF_ALL = 4
 
 
 class Spares:
-    """Makes arrays, in the memory of earlier ones that are gone; for any thread.
+    """A pool that allocates arrays in the memory of released ones; thread-safe.
 
     Args:
-        most: blocks of memory that are kept. Of a pipeline one batch is in use while
-            the next one is made, and there may be several arrays.
-        nbytes: of all of them. Larger arrays than a quarter of it are not kept.
-        least: bytes of an array; smaller ones come from memory that the process keeps.
+        most: maximum number of blocks. In a pipeline one batch is in use while the next
+            one is computed, and a batch may have several arrays.
+        nbytes: maximum size of the pool. Arrays larger than 1/4 of it are not pooled.
+        least: minimum bytes of an array; the allocator of the process already keeps
+            smaller ones.
 
     Example:
         >>> from toolkit.spares import Spares
@@ -52,7 +53,7 @@ class Spares:
         self._least, self._most = least, self._nbytes // _MOST_OF_ALL
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of any content."""
+        """Return an uninitialized array."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
         if not self._least <= nbytes <= self._most or dtype.hasobject:
@@ -61,15 +62,15 @@ class Spares:
         if block is None:
             block = np.empty(nbytes + _ALIGNMENT, np.uint8)
             self._make_room(block.nbytes)
-        # Whoever has an array, or a view of it, holds its block.
+        # An array, and each view of it, references its block.
         array = np.ndarray(shape, dtype, block, -block.ctypes.data % _ALIGNMENT)
         self._blocks.append(block)
         return array
 
     def _taken(self, nbytes: int) -> Any:
-        """A block that nobody else has; it is no longer among those that are kept.
+        """Remove an unreferenced block from the pool and return it.
 
-        While it is looked at, no other thread, nor a signal's handler, finds it.
+        During the check, no other thread or signal handler can take it.
         """
         for _ in range(len(self._blocks)):
             try:
@@ -82,11 +83,11 @@ class Spares:
         return None
 
     def _make_room(self, nbytes: int) -> None:
-        """Let go the blocks that have been there longest, for one more."""
+        """Release the oldest blocks, to make room for one more."""
         left = self._nbytes - nbytes
         while self._blocks and sum(block.nbytes for block in [*self._blocks]) > left:
             self._blocks.popleft()
 
 
-# Of the results of programs and of eager operations, on the host.
+# For results of programs and of eager operations, on the host.
 RESULTS = Spares(most=64, nbytes=1 << 28, least=1 << 20)

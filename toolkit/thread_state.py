@@ -1,4 +1,4 @@
-"""What a thread is in the middle of, and how it is put back after an interrupt."""
+"""State of a thread (scopes, traces, tapes), and its restoration after an interrupt."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _all: list[ThreadState] = []
 
 
 class ThreadState(threading.local):
-    """Base of what the scopes, traces, tapes and calls of a thread set and put back.
+    """Base of the state that scopes, traces and tapes of a thread set and restore.
 
-    What a scope collects may be changed in place; which scope it is, is an attribute.
+    A scope may change its collections in place; an attribute references the active
+    scope.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -21,19 +22,20 @@ class ThreadState(threading.local):
         return found
 
     def inside(self, **values: Any) -> AbstractContextManager[None]:
-        """A context in which attributes have these values."""
+        """Return a context in which attributes have these values."""
         return _Inside(self, values)
 
 
 class _Inside(ContextDecorator):
-    """No generator: one that an interrupt leaves open ends at any later moment."""
+    """Scope without a generator: an interrupted generator may end at any moment."""
 
     def __init__(self, where: ThreadState, values: dict[str, Any]) -> None:
         self.where, self.values = where, values
-        self.outer: list[dict[str, Any]] = []  # one for each time that it was entered
+        # one entry for each time that it was entered
+        self.outer: list[dict[str, Any]] = []
 
     def _recreate_cm(self) -> _Inside:
-        """One of its own for each call of a function that it decorates."""
+        """Return a new instance for each call of a decorated function."""
         return _Inside(self.where, self.values)
 
     def __enter__(self) -> None:
@@ -46,11 +48,11 @@ class _Inside(ContextDecorator):
 
 
 class restored:
-    """A context after whose errors the thread is in the middle of what it was before.
+    """A context that restores the state of the thread after an error.
 
-    For what runs much code of the package at once. Ctrl-C can come at the very call
-    that ends a scope, as Python runs the handlers of signals when a function starts;
-    that scope would last for ever, and take all that Variables are assigned later.
+    Use it around long sections of package code. Python runs signal handlers at the
+    start of a function, so Ctrl-C can interrupt the call that ends a scope. That scope
+    would never end, and receive all later assignments of Variables.
     """
 
     def __enter__(self) -> None:

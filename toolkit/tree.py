@@ -1,8 +1,8 @@
 """Nested structures of lists, tuples, named tuples and dicts.
 
-Anything else is a leaf; None is a leaf too. Dicts are walked in sorted order of
-their keys, so that two dicts of equal keys have the same structure; an OrderedDict is
-walked in its own order.
+Anything else is a leaf; None is a leaf too. Dicts are walked in sorted order of their
+keys, so that two dicts with equal keys have the same structure. An OrderedDict is
+walked in its order.
 
 Example:
     >>> from toolkit import tree
@@ -40,12 +40,12 @@ LEAF = Leaf()
 
 
 def is_nested(structure: Any) -> bool:
-    """Whether `structure` is a container rather than a leaf."""
+    """Return whether `structure` is a container and not a leaf."""
     return isinstance(structure, _CONTAINERS)
 
 
 def _kind(structure: Any) -> type:
-    """The class of a container; that of which it is a watched one, in a layer."""
+    """Return the class of a container; for a tracked one, the plain class."""
     kind = type(structure)
     found: type = getattr(kind, "_plain_class", kind)
     return found
@@ -59,7 +59,7 @@ def _children(structure: Any) -> Iterable[Any]:
 
 
 def keys_of(mapping: dict[Any, Any]) -> list[Any]:
-    """The keys in the order in which they are walked."""
+    """Return the keys in the order of the walk."""
     if isinstance(mapping, OrderedDict):
         return list(mapping)
     try:
@@ -69,7 +69,7 @@ def keys_of(mapping: dict[Any, Any]) -> list[Any]:
 
 
 def _rebuild(structure: Any, children: list[Any]) -> Any:
-    """A container like `structure` with other children."""
+    """Return a container like `structure` with other children."""
     if isinstance(structure, dict):
         by_key = dict(zip(keys_of(structure), children, strict=True))
         ordered = {key: by_key[key] for key in structure}
@@ -93,19 +93,19 @@ def _collect(structure: Any, leaves: list[Any]) -> None:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """The leaves of `structure`, in order."""
+    """Return the leaves of `structure`, in order."""
     leaves: list[Any] = []
     _collect(structure, leaves)
     return leaves
 
 
 def structure_of(structure: Any) -> Any:
-    """`structure` with every leaf replaced by `LEAF`."""
+    """Return `structure` with every leaf replaced by `LEAF`."""
     return map_structure(lambda _: LEAF, structure)
 
 
 def signature(structure: Any) -> Any:
-    """A hashable description of the containers of `structure`."""
+    """Return a hashable description of the containers of `structure`."""
     if not is_nested(structure):
         return LEAF
     children = tuple(signature(child) for child in _children(structure))
@@ -127,7 +127,7 @@ def pack_sequence_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 
 
 def copied(structure: Any) -> Any:
-    """The same leaves in containers of their own.
+    """Return the same leaves in new containers.
 
     Example:
         >>> given = {"a": [1, 2]}
@@ -138,7 +138,7 @@ def copied(structure: Any) -> Any:
 
 
 def packer(structure: Any) -> Callable[[list[Any]], Any]:
-    """`pack_sequence_as` of a structure that is to be filled many times."""
+    """Return a fast `pack_sequence_as` for a structure that is filled many times."""
     if not is_nested(structure):
         return itemgetter(0)
     if _kind(structure) in (list, tuple) and not any(map(is_nested, structure)):
@@ -160,12 +160,12 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
 def map_structure(
     func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True
 ) -> Any:
-    """Apply `func` to the corresponding leaves of structures of equal form.
+    """Apply `func` to the corresponding leaves of equal structures.
 
     Args:
         func: takes one leaf of each structure.
-        structures: dicts, OrderedDicts and defaultdicts of equal keys are alike.
-        none_is_leaf: whether `func` is called with None too; else where all leaves
+        structures: dicts, OrderedDicts and defaultdicts with equal keys match.
+        none_is_leaf: whether `func` is also called with None; if not, and all leaves
             are None, the result is None.
     """
     _check_mapping("map_structure", func, structures)
@@ -202,7 +202,7 @@ def _map(func: Callable[..., Any], structure: Any) -> Any:
 def map_structure_up_to(
     shallow_structure: Any, func: Callable[..., Any], *structures: Any
 ) -> Any:
-    """Like `map_structure`, but walk only as deep as `shallow_structure` goes."""
+    """Apply `map_structure`, but walk only to the depth of `shallow_structure`."""
     _check_mapping("map_structure_up_to", func, structures)
     return _map_up_to(shallow_structure, func, structures)
 
@@ -218,7 +218,7 @@ def _map_up_to(shallow: Any, func: Callable[..., Any], structures: Any) -> Any:
 
 
 def _container(structure: Any) -> Any:
-    """What structures of equal form have in common at the top."""
+    """Return the common key of the top containers of equal structures."""
     if isinstance(structure, dict):
         return dict, frozenset(structure)
     return (_kind(structure), len(structure)) if is_nested(structure) else LEAF
@@ -243,7 +243,7 @@ def _described(structure: Any) -> str:
 
 
 def flatten_up_to(shallow: Any, structure: Any) -> list[Any]:
-    """The parts of `structure` that stand where `shallow` has its leaves."""
+    """Return the parts of `structure` at the leaves of `shallow`."""
     if not is_nested(shallow):
         return [structure]
     if not is_nested(structure) or len(shallow) != len(structure):
@@ -268,9 +268,8 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
     """Raise ArgumentError unless `a` and `b` have the same containers and keys.
 
     Args:
-        a, b: dicts, OrderedDicts and defaultdicts of equal keys are alike.
-        check_types: has no effect, as in Keras; `assert_same_paths` is the check that
-            does not look at types.
+        a, b: dicts, OrderedDicts and defaultdicts with equal keys match.
+        check_types: no effect, as in Keras; `assert_same_paths` does not compare types.
     """
     if check_types is not None:
         warn(
@@ -285,17 +284,18 @@ def assert_same_structure(a: Any, b: Any, check_types: bool | None = None) -> No
 
 
 class MAP_TO_NONE:
-    """What the function of `traverse` returns to put None in place of a part."""
+    """Return value of the function of `traverse` that replaces a part by None."""
 
 
 def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) -> Any:
-    """Apply `func` to every container and leaf, and replace those it has an answer for.
+    """Apply `func` to every container and leaf; replace them by its results.
 
     Args:
-        func: returns what takes a part's place; None keeps it, MAP_TO_NONE is None.
-        structure: is not changed.
-        top_down: whether a container comes before what it holds; if it is replaced,
-            nothing in it is visited. Else it comes after.
+        func: returns the replacement of a part; None keeps it, MAP_TO_NONE replaces it
+            by None.
+        structure: not modified.
+        top_down: whether a container is visited before its children; if it is replaced,
+            its children are not visited. Otherwise it is visited after them.
     """
     if not callable(func):
         raise TypeError(f"traverse: expected a callable; received {func!r}")
@@ -311,7 +311,7 @@ def traverse(func: Callable[[Any], Any], structure: Any, top_down: bool = True) 
 
 
 def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """The leaves of `structure` in order, each after its path: indices and keys.
+    """Return the leaves of `structure` in order, each with its path.
 
     Example:
         >>> from toolkit import tree
@@ -329,7 +329,7 @@ def flatten_with_path(structure: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def assert_same_paths(a: Any, b: Any) -> None:
-    """Raise ArgumentError unless `a` and `b` have leaves under the same paths."""
+    """Raise ArgumentError unless `a` and `b` have leaves at the same paths."""
     first, second = ({path for path, _ in flatten_with_path(x)} for x in (a, b))
     if first != second:
         raise ArgumentError(
@@ -340,14 +340,14 @@ def assert_same_paths(a: Any, b: Any) -> None:
 
 
 def lists_to_tuples(structure: Any) -> Any:
-    """`structure` with every list made a tuple."""
+    """Return `structure` with every list converted to a tuple."""
     return traverse(
         lambda x: tuple(x) if isinstance(x, list) else None, structure, top_down=False
     )
 
 
 def map_shape_structure(func: Callable[..., Any], structure: Any) -> Any:
-    """Like `map_structure`, where a list or tuple of ints and Nones is one leaf."""
+    """Apply `map_structure`, but a list or tuple of ints and Nones is one leaf."""
     if isinstance(structure, (list, tuple)) and all(
         x is None or isinstance(x, int) for x in structure
     ):

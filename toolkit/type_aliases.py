@@ -1,7 +1,8 @@
-"""Types of what public signatures take, for editors and type checkers.
+"""Types of public signatures, for editors and type checkers.
 
-They are wide: whatever works has the type. At run time they check nothing, because the
-code that reads such a value can say more (see `kind_of` in `toolkit/arguments.py`).
+They are wide: they include all values that work. They check nothing at run time,
+because the code that reads such a value can raise a more precise error (see `kind_of`
+in `toolkit/arguments.py`).
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ _BY_READER = "checked by the code that reads it"
 
 
 class Shaped(Protocol):
-    """What has a shape and a dtype: tensors, Variables, symbols, arrays."""
+    """An object with a shape and a dtype: tensors, Variables, symbols, arrays."""
 
     @property
     def shape(self) -> Any:
-        """The extents."""
+        """Return the extents."""
 
     @property
     def dtype(self) -> Any:
-        """The dtype, or its name."""
+        """Return the dtype, or its name."""
 
 
 class Policy(Protocol):
-    """The dtypes that a layer computes and keeps its weights in."""
+    """The dtypes of a layer's computation and of its weights."""
 
     @property
     def compute_dtype(self) -> str:
-        """The dtype of the computation."""
+        """Return the dtype of the computation."""
 
     @property
     def variable_dtype(self) -> str:
-        """The dtype of the weights."""
+        """Return the dtype of the weights."""
 
 
 class SeedSource(Protocol):
     """A SeedGenerator."""
 
     def next(self) -> Any:
-        """The next seed."""
+        """Return the next seed."""
 
 
-# An integer, for the same draws every time, or a generator of seeds, or its config.
+# An integer (the same draws every time), a generator of seeds, or its config.
 SeedLike: TypeAlias = Annotated[int | SeedSource | dict[str, Any], _BY_READER]
 
-# A shape; None: an extent that is not known.
+# A shape; None is an unknown extent.
 Shape: TypeAlias = Annotated[Sequence[int | None], _BY_READER]
 # One axis or several.
 Axis: TypeAlias = Annotated[int | Sequence[int], _BY_READER]
@@ -61,7 +62,7 @@ PolicyLike: TypeAlias = Annotated[
 ]
 TensorLike: TypeAlias = Annotated[Shaped | complex | Sequence[Any], _BY_READER]
 
-# Objects of the API by name, as an object or function, or as a config.
+# Objects of the API: by name, as an object or function, or as a config.
 ActivationLike: TypeAlias = Annotated[
     str | Callable[..., Any] | dict[str, Any], _BY_READER
 ]
@@ -75,12 +76,12 @@ ConstraintLike: TypeAlias = Annotated[
     str | Callable[..., Any] | dict[str, Any], _BY_READER
 ]
 
-# A number, or (lowest, highest) to draw it from.
+# A number, or the range (lowest, highest) to draw it from.
 NumberOrRange: TypeAlias = Annotated[float | Sequence[float], _BY_READER]
-# The same two, as they are kept.
+# The same two, as stored.
 Range: TypeAlias = tuple[float, float]
 # (lowest, highest), from the user.
 NumberRange: TypeAlias = Annotated[Sequence[float], _BY_READER]
-# Rows to add or cut off at the ends of spatial axes: one number, one for each axis, or
-# a pair for each.
+# Rows to add or remove at the ends of spatial axes: one number, one for each axis, or a
+# pair for each axis.
 Borders: TypeAlias = Annotated[int | Sequence[int | Sequence[int]], _BY_READER]

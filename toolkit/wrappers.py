@@ -1,4 +1,4 @@
-"""Models as estimators of scikit-learn, which is needed only when one is made."""
+"""Models as estimators of scikit-learn, which is only needed when one is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SKLearnClassifier", "SKLearnRegressor", "SKLearnTransformer"]
 
 
 def _bases() -> tuple[Any, Any, Any, Any]:
-    """scikit-learn's base classes; plain ones where it is not installed."""
+    """Return the base classes of scikit-learn, or plain ones if it is not installed."""
     try:
         from sklearn import base
     except ImportError:
@@ -37,7 +37,7 @@ else:
 
 
 class _Estimator(_BaseEstimator):
-    """What the three estimators share: how a model is made, fitted and asked."""
+    """Common base of the three estimators: creation, fit and prediction of a model."""
 
     _multi_output = True
 
@@ -65,7 +65,7 @@ class _Estimator(_BaseEstimator):
         return tags
 
     def __sklearn_clone__(self) -> Any:
-        """The same, not fitted; with `warm_start` it has a copy of the model."""
+        """Return an unfitted copy; with `warm_start` it has a copy of the model."""
         params = self.get_params(deep=False)
         if self.warm_start and isinstance(self.model, Model):
             params["model"] = copy.deepcopy(self.model)
@@ -73,12 +73,12 @@ class _Estimator(_BaseEstimator):
 
     @property
     def epoch_(self) -> int:
-        """How many epochs the last fit took."""
+        """Return the number of epochs of the last fit."""
         history = getattr(self, "history_", None)
         return len(history.epoch) if history else 0
 
     def set_fit_request(self, **kwargs: Any) -> Any:
-        """Say which arguments of `fit` scikit-learn's metadata routing passes on.
+        """Define the arguments of `fit` that scikit-learn's metadata routing forwards.
 
         Args:
             **kwargs: argument's name -> True, False, None or another name for it.
@@ -102,10 +102,10 @@ class _Estimator(_BaseEstimator):
         Args:
             X: (n_samples, n_features).
             y: (n_samples,), or (n_samples, n_outputs).
-            **kwargs: arguments of `Model.fit`, which go before `fit_kwargs`.
+            **kwargs: arguments of `Model.fit`, which override `fit_kwargs`.
 
         Returns:
-            The estimator itself.
+            The estimator.
         """
         from sklearn.utils.validation import validate_data
 
@@ -123,7 +123,7 @@ class _Estimator(_BaseEstimator):
         return self
 
     def _fresh_model(self, X: Any, y: Any) -> Any:
-        """The model to fit: a new one, or with `warm_start` that of before."""
+        """Return the model to fit: a new one, or with `warm_start` the previous one."""
         if self.warm_start and hasattr(self, "model_"):
             return self.model_
         if isinstance(self.model, Model):
@@ -131,18 +131,18 @@ class _Estimator(_BaseEstimator):
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
     def predict(self, X: Any) -> Any:
-        """What the model predicts, in the form of the `y` that it was fitted to."""
+        """Return the predictions of the model, in the form of the `y` in the fit."""
         return self._decode(self._outputs(X))
 
     def _outputs(self, X: Any) -> Any:
-        """The model's outputs for checked inputs."""
+        """Return the model's outputs for checked inputs."""
         from sklearn.utils.validation import check_is_fitted, validate_data
 
         check_is_fitted(self, "model_")
         return self.model_.predict(validate_data(self, X, reset=False))
 
     def _encode(self, y: Any, sample_weight: Any) -> Any:
-        """Targets as the model takes them: (n_samples, n_outputs)."""
+        """Return targets in the form of the model: (n_samples, n_outputs)."""
         from sklearn.utils.multiclass import type_of_target
 
         type_of_target(y, raise_unknown=True)
@@ -150,7 +150,7 @@ class _Estimator(_BaseEstimator):
         return y.reshape(len(y), -1)
 
     def _decode(self, outputs: Any) -> Any:
-        """Outputs with as many axes as the targets of the fit."""
+        """Return outputs with the number of axes of the targets in the fit."""
         flat = self._target_ndim == 1 and outputs.ndim == 2 and outputs.shape[1] == 1
         return outputs[:, 0] if flat else outputs
 
@@ -158,23 +158,24 @@ class _Estimator(_BaseEstimator):
 class SKLearnClassifier(_ClassifierMixin, _Estimator):
     """A model as a classifier of scikit-learn.
 
-    The model is fitted to one-hot targets (n_samples, n_classes), so its outputs are as
-    many.
+    The model is fitted to one-hot targets (n_samples, n_classes), so it has n_classes
+    outputs.
 
-    Two fits give the same only if the model function sets the seeds, with
+    Two fits give the same result only if the model function sets the seeds, with
     `toolkit.utils.set_random_seed`.
 
     Args:
         model: a compiled `Model`, which is cloned for each fit, or a callable that
             returns one and takes at least `X` and `y`.
-        warm_start: whether a fit goes on with the weights of the one before; then a
+        warm_start: whether a fit continues with the weights of the previous one; then a
             given model is not cloned.
         model_kwargs: further arguments of that callable.
-        fit_kwargs: arguments of `Model.fit`, unless the estimator's `fit` gets them.
+        fit_kwargs: arguments of `Model.fit`, unless the estimator's `fit` receives
+            them.
 
     Attributes:
         model_: the fitted model.
-        history_: what `Model.fit` returned.
+        history_: the result of `Model.fit`.
         classes_: the labels, (n_classes,).
 
     Example:
@@ -196,10 +197,10 @@ class SKLearnClassifier(_ClassifierMixin, _Estimator):
         return tags
 
     def decision_function(self, X: Any) -> Any:
-        """The model's outputs (n_samples, n_classes).
+        """Return the model's outputs (n_samples, n_classes).
 
-        Of two classes, as in all of scikit-learn, one score for each sample: the second
-        output less the first, above 0 where the second class is predicted.
+        For two classes, as in all of scikit-learn, it is one score for each sample: the
+        second output minus the first, above 0 if the second class is predicted.
         """
         outputs = self._outputs(X)
         if len(self.classes_) == 2:
@@ -231,7 +232,8 @@ class SKLearnRegressor(_RegressorMixin, _Estimator):
     """A model as a regressor of scikit-learn.
 
     The model is fitted to targets (n_samples, n_outputs), and predictions are float64.
-    Arguments and attributes are those of `SKLearnClassifier`, but for `classes_`.
+    Arguments and attributes are the same as in `SKLearnClassifier`, except for
+    `classes_`.
 
     Example:
         >>> from toolkit import Sequential, layers, wrappers
@@ -253,9 +255,10 @@ class SKLearnRegressor(_RegressorMixin, _Estimator):
 
 
 class SKLearnTransformer(_TransformerMixin, _Estimator):
-    """A model as a transformer of scikit-learn, such as one that gives embeddings.
+    """A model as a transformer of scikit-learn, for example for embeddings.
 
-    Arguments and attributes are those of `SKLearnClassifier`, but for `classes_`.
+    Arguments and attributes are the same as in `SKLearnClassifier`, except for
+    `classes_`.
 
     Example:
         >>> from toolkit import Sequential, layers, wrappers
@@ -271,5 +274,5 @@ class SKLearnTransformer(_TransformerMixin, _Estimator):
         return tags
 
     def transform(self, X: Any) -> Any:
-        """The model's outputs for X (n_samples, n_features)."""
+        """Return the model's outputs for X (n_samples, n_features)."""
         return self._outputs(X)

@@ -1,4 +1,4 @@
-"""What the compiler made of a function: passes, kernels, memory, times."""
+"""Inspection of a compiled function: passes, kernels, memory, times."""
 
 from toolkit.definitions.namespaces import on_first_use
 

@@ -1,4 +1,4 @@
-"""Pictures of a program: its arena over time, and its graph in kernels."""
+"""Pictures of a program: its arena over time, and the graph of its kernels."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from toolkit.pictures.picture import Picture
 if TYPE_CHECKING:
     from toolkit.inspection.inspection import Inspection, Kernel
 
-_SMALL = 32  # nodes up to which each is shown
-_LONG = 60  # characters of a kernel's name
+_SMALL = 32  # limit up to which every node is shown
+_LONG = 60  # maximum length of a kernel's name
 _COLORS = {"fused loops": "first", "other kernels": "third", "workspace": "sixth"}
 
 
 def draw_arena(inspection: Inspection) -> Picture:
-    """Each buffer as a rectangle: the steps in which it lives, and its bytes."""
+    """Draw each buffer as a rectangle: its lifetime in steps by its bytes."""
     blocks = []
     for buffer in inspection.program.plan.distinct:
         kind = "fused loops" if buffer.label.startswith("fused") else "other kernels"
@@ -51,7 +51,7 @@ def draw_arena(inspection: Inspection) -> Picture:
 
 
 def draw_graph(inspection: Inspection, expand: bool | None) -> Picture:
-    """Boxes for kernels, or frames with a box for each of their nodes."""
+    """Draw boxes for kernels, or frames with a box for each of their nodes."""
     graph = inspection.graph
     if expand is None:
         expand = sum(1 for _ in _members(graph)) <= _SMALL
@@ -60,7 +60,7 @@ def draw_graph(inspection: Inspection, expand: bool | None) -> Picture:
 
 
 def _members(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph, those of fused ones instead of them."""
+    """Yield the nodes of a graph, with the members of fused nodes instead of these."""
     for node in graph.nodes:
         if node.op.name == "fused":
             yield from node.attrs["body"].nodes
@@ -69,7 +69,7 @@ def _members(graph: Graph) -> Iterator[Node]:
 
 
 class _Reader:
-    """Makes the content of a diagram of a program's graph."""
+    """Builder of a diagram of a program's graph."""
 
     def __init__(self, inspection: Inspection) -> None:
         self.inspection = inspection
@@ -77,10 +77,10 @@ class _Reader:
         self.content = Cluster(f"graph of {inspection.name}")
         self.producers = self.graph.producers()
         self.names = dict(self.graph.names)
-        self.box_of: dict[Value, Box] = {}  # by the value that it makes
+        self.box_of: dict[Value, Box] = {}  # by the value that it computes
 
     def kernels(self) -> Cluster:
-        """A box for each kernel; views are passed through."""
+        """Add a box for each kernel; views are skipped."""
         boxes: dict[Node, Box] = {}
         for number, kernel in enumerate(self.inspection.kernels):
             box = Box(f"kernel {number}", cut(kernel.name, _LONG), "weights", [])
@@ -98,9 +98,10 @@ class _Reader:
         return self.content
 
     def nodes(self) -> Cluster:
-        """A frame for each kernel with its nodes and their views; boxes for inputs."""
+        """Add a frame for each kernel with nodes and views, and boxes for inputs."""
         for number, x in enumerate(self.graph.inputs):
-            if x not in self.graph.names:  # Variables are told where they are read
+            # Variables are shown in the nodes that read them
+            if x not in self.graph.names:
                 box = Box(f"input {number}", str(x.spec), "input", [])
                 self._add(self.content, x, box)
         clusters: dict[Node, Cluster] = {}
@@ -119,7 +120,7 @@ class _Reader:
         return self.content
 
     def _inside(self, fused: Node, cluster: Cluster) -> None:
-        """The nodes of a fused one; what they read and make is what it does."""
+        """Add the members of a fused node, with its inputs and outputs."""
         body = fused.attrs["body"]
         for inner, outer in zip(body.inputs, fused.inputs, strict=True):
             if outer in self.box_of:

@@ -1,4 +1,4 @@
-"""What the compiler made of a function: passes, kernels, memory, times."""
+"""Inspection of a compiled function: passes, kernels, memory, times."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 @record
 class Kernel:
-    """What runs as one: a kernel, or generated calls that run together.
+    """Unit of execution: one kernel, or generated calls that run together.
 
     Attributes:
-        name: the primitives that it computes.
-        nodes: their nodes; each node that computes is in one kernel.
-        flops, nbytes: its arithmetic operations and memory traffic in bytes, 0 where
-            it is not generated code.
-        moments: when it runs, in the steps by which the arena is planned: most
-            kernels have one, some prepare weights earlier or add up what threads have
-            summed later. Kernels that share a moment run side by side in it.
+        name: the names of its primitives.
+        nodes: their nodes; each node that is not a view is in exactly one kernel.
+        flops, nbytes: arithmetic operations, and bytes of memory traffic; 0 if it is
+            not generated code.
+        moments: the steps of the memory plan in which it runs. Most kernels have one;
+            some prepare weights earlier, or combine partial sums of threads later.
+            Kernels that share a moment run in parallel.
         seconds: the median of its measured times, None before `measure`.
-        roofline: the share of what the processor could do at best: the time that its
-            arithmetic or its traffic takes at the measured peaks, over `seconds`. It
-            is above 1 where data comes from a cache and not from memory.
+        roofline: the fraction of the processor's best performance: the time of its
+            arithmetic or its traffic at the measured peaks, divided by `seconds`. It is
+            above 1 if data is read from a cache and not from memory.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Inspection:
     """The graph after each pass, the memory plan, and the kernels of a program.
 
     Print it, or read `passes` (name -> graph), `kernels`, `peak_bytes` and
-    `live_bytes`; `measure` times the kernels, `source` shows their code, and `trace`
+    `live_bytes`. `measure` times the kernels, `source` shows their code, and `trace`
     writes a timeline.
 
     Args:
-        name: of the function.
-        program: what it has become.
+        name: name of the function.
+        program: its program.
         variables: the last inputs of the program.
     """
 
@@ -79,7 +79,7 @@ class Inspection:
         self.name = name
         self.program = program
         self._variables = variables
-        # The numbers of the parts of each kernel.
+        # The part numbers of each kernel.
         self._parts = _joined(self._bound.parts)
         self.kernels: list[Kernel] = [
             _kernel([self._bound.parts[i] for i in numbers]) for numbers in self._parts
@@ -87,27 +87,27 @@ class Inspection:
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
-        """Pairs of a pass's name and the graph after it, in order."""
+        """Return pairs of a pass's name and the graph after it, in order."""
         return list(stages(self.program.source, self.program.backend))
 
     @property
     def graph(self) -> Any:
-        """The final graph, in the order in which it runs."""
+        """Return the final graph, in execution order."""
         return self.program.graph
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes of the arena, sub-programs included."""
+        """Return the bytes of the arena, including sub-programs."""
         return self.program.nbytes
 
     @property
     def live_bytes(self) -> int:
-        """Bytes that live at the worst point of the schedule."""
+        """Return the largest number of bytes that are live at the same time."""
         return self.program.plan.live_peak
 
     @property
     def side_by_side(self) -> dict[int, list[int]]:
-        """Moments in which threads run several kernels at once, by their numbers."""
+        """Return the moments with several parallel kernels, and their numbers."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for number, kernel in enumerate(self.kernels):
             for moment in kernel.moments:
@@ -115,21 +115,21 @@ class Inspection:
         return {moment: n for moment, n in sorted(found.items()) if len(n) > 1}
 
     def source(self, kernel: int) -> str:
-        """The generated LLVM IR of a kernel, by its number; "" for NumPy's kernels."""
+        """Return the LLVM IR of a kernel by its number; "" for NumPy kernels."""
         parts = (self._bound.parts[i] for i in self._parts[kernel])
         codes = (code.text() for part in parts for code in part.codes)
         return "\n\n".join(dict.fromkeys(codes))
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
-        """Run on the Variables' values and made-up data; nothing is changed.
+        """Run on the Variables' values and random data; this changes nothing.
 
         Floats are random in [0, 1), integers are zero.
 
         Returns:
-            The kernels with their median seconds and their share of the roofline, the
-            slowest first.
+            The kernels with their median seconds and their fraction of the roofline,
+            the slowest first.
         """
-        self._events()  # the first run meets cold caches
+        self._events()  # warm up the caches
         runs = [spans(self._events(), _part) for _ in range(repeats)]
         peaks = self.program.backend.peak_rates()
         self.kernels = [
@@ -141,22 +141,22 @@ class Inspection:
     def scaling(
         self, cores: Sequence[int] = (1, 2, 4, 8, 16, 32), repeats: int = 5
     ) -> list[Scaling]:
-        """How long a run would take on other numbers of cores.
+        """Predict the time of a run on other numbers of cores.
 
-        The tasks of a run are timed here, as they are with the present number of
-        threads, and handed out to so many cores, in order, each to the first that is
-        free; where threads meet, all wait for the last one. What one thread does alone
-        stays as long as it is (Amdahl's law, kernel by kernel), as does the time
-        between kernels. It is a model: a loop over steps counts as one task, and the
-        memory is taken to keep up with the cores.
+        The tasks of a run are timed with the current number of threads. A simulation
+        assigns them in order to the given number of cores, each to the first free core.
+        At a barrier, all threads wait for the last one. The time of serial parts, and
+        the time between kernels, stays constant (Amdahl's law, kernel by kernel). It is
+        a model: a loop over steps counts as one task, and memory bandwidth is assumed
+        to scale with the cores.
 
         Args:
             cores: the numbers of cores.
-            repeats: how many runs are timed; the median one counts.
+            repeats: number of timed runs; the median run is used.
 
         Returns:
             One `Scaling` for each number of cores: its `seconds`, its `speed_up` over
-            one core, and for which kernels cores are `waiting`.
+            one core, and the kernels for which cores are `waiting`.
 
         Example:
             >>> import toolkit
@@ -168,7 +168,7 @@ class Inspection:
             (1.0, 4, True)
         """
         kernel_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
-        self._events()  # the first run meets cold caches
+        self._events()  # warm up the caches
         runs = sorted((self._events() for _ in range(repeats)), key=_busy)
         run, parts = runs[repeats // 2], self._bound.parts
         found = measured_stages(run, parts, kernel_of)
@@ -181,18 +181,19 @@ class Inspection:
         to_file: str | PathLike[str] | None = None,
         expand: bool | None = None,
     ) -> Picture:
-        """A picture of the memory plan, or of the graph.
+        """Draw the memory plan, or the graph.
 
         Args:
-            what: "arena" for each buffer as a rectangle, the steps in which it lives
-                across and its bytes up; "graph" for the kernels and what they pass on.
-            to_file: where to save it: ".svg" needs no other package, ".png" and
+            what: "arena" for each buffer as a rectangle, its lifetime across and its
+                bytes up; "graph" for the kernels and the values between them.
+            to_file: the file to save to: ".svg" needs no other package, ".png" and
                 ".pdf" need Matplotlib.
-            expand: whether the graph shows each node, in frames for kernels; by
-                default if there are not too many.
+            expand: whether the graph shows each node, in frames for kernels; default:
+                if there are few nodes.
 
         Returns:
-            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+            A picture that notebooks show; its `svg()` returns text, `save(path)` writes
+            a file.
 
         Example:
             >>> import toolkit
@@ -215,7 +216,7 @@ class Inspection:
         return picture
 
     def trace(self, path: str | PathLike[str]) -> None:
-        """Run once and write a timeline that Perfetto and chrome://tracing open.
+        """Run once and write a timeline for Perfetto and chrome://tracing.
 
         Args:
             path: a ".json" file.
@@ -225,8 +226,8 @@ class Inspection:
             json.dump({"traceEvents": rows, "displayTimeUnit": "ms"}, file)
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        """The events of a timeline."""
-        self._events()  # the first run meets cold caches
+        """Yield the events of a timeline."""
+        self._events()  # warm up the caches
         number_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
         for event in self._events():
             number = number_of[event.part]
@@ -255,7 +256,7 @@ class Inspection:
 
     @cached_property
     def _arrays(self) -> tuple[list[Any], list[Any]]:
-        """Inputs and memory for outputs, kept so that a second run finds them warm."""
+        """Return inputs and memory for outputs, reused so that caches are warm."""
         program = self.program
         inputs = made_up(program.graph, program.backend, self._variables)
         return inputs, outputs_for(program)
@@ -287,7 +288,7 @@ class Inspection:
     __repr__ = __str__
 
     def _pass_rows(self) -> list[str]:
-        """What each pass has changed; at last, how the nodes were fused."""
+        """Return the changes of each pass; the last row shows the fusion of nodes."""
         (first, before), *rest = self.passes
         kinds = Counter(node.op.kind.value for node in before.nodes)
         counts = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
@@ -321,7 +322,7 @@ class Inspection:
         return rows
 
     def _exchange_rows(self) -> list[str]:
-        """What is exchanged with other processes of the job, if anything is."""
+        """Return the exchanges with other processes of the job, if there are any."""
         rows = [
             "\nexchanged:",
             "   no  along     Kbytes    time us  what, of which layers",
@@ -347,7 +348,7 @@ class Inspection:
 
 
 def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> list[Any]:
-    """Inputs: the values of Variables at the end, random floats and zeros before."""
+    """Return inputs: random floats and zeros, then the values of Variables."""
     random = np.random.default_rng(0)
     inputs = []
     for x in graph.inputs[: len(graph.inputs) - len(variables)]:
@@ -360,7 +361,7 @@ def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> li
 
 
 def outputs_for(program: Program) -> list[Any]:
-    """Memory for the outputs of a program."""
+    """Allocate the outputs of a program."""
     specs = (y.spec for y in program.graph.outputs)
     return [program.backend.empty(spec.shape, spec.dtype) for spec in specs]
 
@@ -371,7 +372,7 @@ def _pass_row(name: str, graph: Graph, what: str) -> str:
 
 
 def _difference(before: Graph, after: Graph) -> str:
-    """Which primitives a pass has taken out of the graph, and put in."""
+    """Return the primitives that a pass removed from the graph, and added to it."""
     old, new = (Counter(node.op.name for node in g.nodes) for g in (before, after))
     gone, come = _listed(old - new), _listed(new - old)
     texts = [f"without {gone}"] * bool(gone) + [f"with {come}"] * bool(come)
@@ -383,7 +384,7 @@ def _listed(names: Counter[str]) -> str:
 
 
 def _joined(parts: Sequence[Part]) -> list[list[int]]:
-    """The numbers of the parts in groups: those that work on a node are together."""
+    """Return the part numbers in groups: parts of the same node are in one group."""
     groups: list[tuple[set[Node], list[int]]] = []
     for number, part in enumerate(parts):
         nodes, numbers = set(part.nodes), [number]
@@ -418,7 +419,7 @@ def _part(event: Event) -> int:
 
 
 def _busy(events: Sequence[Event]) -> float:
-    """The seconds that all threads have worked."""
+    """Return the busy time of all threads in seconds."""
     return sum(event.end - event.start for event in events)
 
 

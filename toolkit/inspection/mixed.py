@@ -1,4 +1,4 @@
-"""What the compiler made of a function whose parts are on several devices."""
+"""Inspection of a compiled function with parts on several devices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Arrays = dict[Value, Any]
 def inspect_program(
     name: str, program: Program | MixedProgram, variables: Sequence[Variable]
 ) -> Inspection:
-    """The inspection of a program, or of all parts of one on several devices.
+    """Return the inspection of a program, or of all parts of one on several devices.
 
     Raises:
-        UnsupportedError: for a step in the stages of a pipeline.
+        UnsupportedError: if the step is a pipeline.
     """
     if isinstance(program, MixedProgram):
         return MixedInspection(name, program, variables)
@@ -46,8 +46,8 @@ class Transfer:
     """A value that is copied from one device to another.
 
     Attributes:
-        what: the value: its name or what makes it, and its shape and dtype.
-        nbytes: how many bytes pass in each call.
+        what: the value: its name or its primitive, and its shape and dtype.
+        nbytes: bytes copied in each call.
         source, target: the devices.
     """
 
@@ -58,10 +58,10 @@ class Transfer:
 
 
 class PartInspection(Inspection):
-    """One part: what runs on one device before values pass to another.
+    """One part: the kernels that run on one device before values pass to another.
 
     Args:
-        arrays: gives the arrays of the values of the whole.
+        arrays: returns the arrays of the values of the whole program.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PartInspection(Inspection):
 
     @property
     def device(self) -> str:
-        """The device, or several logical ones of one memory."""
+        """Return the device, or several logical devices of one memory."""
         own = self.program.backend.device_name
         found = {node.device or own for node in self.program.source.nodes}
         return ", ".join(sorted(found))
@@ -85,10 +85,10 @@ class PartInspection(Inspection):
 
 
 class MixedInspection(Inspection):
-    """An inspection for each part, and what passes between them.
+    """An inspection for each part, with the transfers between them.
 
     Attributes:
-        parts: in the order in which they run.
+        parts: in execution order.
         transfers: the values that are copied between devices.
     """
 
@@ -106,7 +106,7 @@ class MixedInspection(Inspection):
 
     @property
     def kernels(self) -> list[Kernel]:  # type: ignore[override]
-        """Those of all parts, whose moments follow each other."""
+        """Return the kernels of all parts, with consecutive moments."""
         found, start = [], 0
         for part in self.parts:
             moments = [m for kernel in part.kernels for m in kernel.moments]
@@ -118,7 +118,7 @@ class MixedInspection(Inspection):
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
-        """Pairs of part and pass, and the graph after it, in order."""
+        """Return pairs of part and pass, and the graph after it, in order."""
         return [
             (f"part {i}: {name}", graph)
             for i, part in enumerate(self.parts)
@@ -127,11 +127,11 @@ class MixedInspection(Inspection):
 
     @property
     def live_bytes(self) -> int:
-        """Bytes that live at the worst point of the worst part."""
+        """Return the largest number of live bytes in any part."""
         return max((part.live_bytes for part in self.parts), default=0)
 
     def source(self, kernel: int) -> str:
-        """The generated code of a kernel, by its number among those of all parts."""
+        """Return the generated code of a kernel, by its number among all parts."""
         for part in self.parts:
             if kernel < len(part.kernels):
                 return part.source(kernel)
@@ -139,7 +139,7 @@ class MixedInspection(Inspection):
         raise OutOfRangeError("source: there is no kernel of this number")
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
-        """As for one device, one part after the other, without the transfers."""
+        """Measure as for one device, part by part, without the transfers."""
         for part in self.parts:
             part.measure(repeats)
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
@@ -150,7 +150,7 @@ class MixedInspection(Inspection):
         to_file: str | PathLike[str] | None = None,
         expand: bool | None = None,
     ) -> Picture:
-        """Refused: each part has an arena and a graph of its own.
+        """Raise an error: each part has a separate arena and graph.
 
         Raises:
             UnsupportedError: always; `parts[i].plot()` draws one.
@@ -167,7 +167,7 @@ class MixedInspection(Inspection):
 
     @cached_property
     def _values(self) -> Arrays:
-        """Every value that passes between parts, after a run on made-up data."""
+        """Return every value between parts, after a run on random data."""
         graph = self.program.graph
         given = made_up(graph, self.program.backend, self._variables)
         values: Arrays = dict(zip(graph.inputs, given, strict=True))
@@ -177,7 +177,7 @@ class MixedInspection(Inspection):
         return values
 
     def _transfers(self) -> Iterator[Transfer]:
-        """In the order in which parts take them; at last what the call returns."""
+        """Yield transfers in the order of the parts, then transfers of results."""
         graph, home = self.program.graph, self.program.backend
         inputs = enumerate(graph.inputs)
         made = {x: (home, graph.names.get(x, f"input {i}")) for i, x in inputs}

@@ -1,4 +1,4 @@
-"""How long a program would take on other numbers of cores, from its measured tasks."""
+"""Predicted time of a program on other numbers of cores, from its measured tasks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from toolkit.definitions.records import record
 
 @record
 class Scaling:
-    """What a program would take on a number of cores.
+    """Predicted time of a program on a number of cores.
 
     Attributes:
-        cores: how many.
-        seconds: of one run.
-        speed_up: how many times as fast as on one core.
-        waiting: the numbers of the kernels for which cores wait, with the seconds that
-            each of these cores loses by it, the worst first.
+        cores: number of cores.
+        seconds: time of one run.
+        speed_up: speed relative to one core.
+        waiting: the numbers of the kernels for which cores wait, with the lost seconds
+            per core, the largest first.
     """
 
     cores: int
@@ -30,12 +30,12 @@ class Scaling:
 
 @record
 class Stage:
-    """What runs between two points at which all threads meet.
+    """Tasks between two barriers of all threads.
 
     Attributes:
-        tasks: how long each takes, in the order in which threads take them.
-        kernels: the number of the kernel that each is of.
-        is_shared: whether several threads take them.
+        tasks: the duration of each, in the order of their start.
+        kernels: the number of the kernel of each task.
+        is_shared: whether several threads run the tasks.
     """
 
     tasks: tuple[float, ...]
@@ -43,7 +43,7 @@ class Stage:
     is_shared: bool
 
     def seconds(self, cores: int) -> float:
-        """From the first start to the last end."""
+        """Return the time from the first start to the last end."""
         if not self.is_shared or cores == 1:
             return sum(self.tasks)
         free = [0.0] * min(cores, len(self.tasks))
@@ -55,10 +55,10 @@ class Stage:
 def measured_stages(
     events: Iterable[Event], parts: Sequence[Part], kernel_of: dict[int, int]
 ) -> list[Stage]:
-    """The stages of a run, in the order of their moments."""
+    """Return the stages of a run, in the order of their moments."""
     found: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
-        if event.thread >= 0:  # else it ran beside all of them
+        if event.thread >= 0:  # otherwise it ran in parallel with all of them
             found[parts[event.part].moment].append(event)
     return [
         Stage(
@@ -71,7 +71,7 @@ def measured_stages(
 
 
 def time_between(events: Sequence[Event], parts: Sequence[Part]) -> float:
-    """The seconds of a run in which nothing of it ran: starting and joining threads."""
+    """Return the seconds of a run without events: starting and joining threads."""
     ran = [event for event in events if event.thread >= 0]
     if not ran:
         return 0.0
@@ -80,7 +80,7 @@ def time_between(events: Sequence[Event], parts: Sequence[Part]) -> float:
 
 
 def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
-    """How long the events of each key have taken: from the first start to the end."""
+    """Return the time of each key's events, from the first start to the last end."""
     starts: dict[int, float] = {}
     ends: dict[int, float] = {}
     for event in events:
@@ -91,13 +91,13 @@ def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
 
 
 def model(found: Sequence[Stage], rest: float, cores: int) -> Scaling:
-    """What stages and the time between them add up to on a number of cores."""
+    """Predict the time of stages and of the time between them on a number of cores."""
     waiting: defaultdict[int, float] = defaultdict(float)
     seconds, work = rest, rest
     for stage in found:
         span, tasks = stage.seconds(cores), sum(stage.tasks)
         seconds, work = seconds + span, work + tasks
-        # Stages of several kernels: what is lost is shared as the work is.
+        # Stages of several kernels: the lost time is divided like the work.
         for kernel, task in zip(stage.kernels, stage.tasks, strict=True):
             share = task / tasks if tasks else 0.0
             waiting[kernel] += (span - tasks / cores) * share

@@ -1,16 +1,16 @@
-"""Objects as dicts of plain values, and back: Keras 3's config format.
+"""Serialization of objects to dicts of plain values: the config format of Keras 3.
 
-An object becomes `{"module", "class_name", "config", "registered_name"}`, its
+An object becomes `{"module", "class_name", "config", "registered_name"}`, with its
 constructor's arguments in "config". Reading a config never imports a module that it
 names and never runs code from it. A config can only name
 
-- public classes and functions of the namespaces listed in `places`, which are looked
-  up by name when they are first needed (nothing registers itself: what a namespace's
-  `__init__` exports can be named), and
-- what the user registered with `register_keras_serializable`, or passes as
+- public classes and functions of the namespaces listed in `places`, which are looked up
+  by name on first use (without registration: every name that a namespace's `__init__`
+  exports is allowed), and
+- objects that the user registered with `register_keras_serializable`, or passes as
   `custom_objects`.
 
-Modules are written, and read, under their Keras names: "keras.layers".
+Modules are written and read with their Keras names: "keras.layers".
 """
 
 from toolkit.serialization.lookup import get, names_of

@@ -1,4 +1,4 @@
-"""What the `get` functions of the namespaces share."""
+"""Common code of the `get` functions of the namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.serialization.registration import get_registered_object
 
 
 def names_of(*objects: Any) -> dict[str, Any]:
-    """name -> object, under its own name and the snake-case one.
+    """Return a map from names, and their snake-case forms, to objects.
 
     Example:
         >>> from toolkit import regularizers, serialization
@@ -30,16 +30,16 @@ def get(
     what: str,
     custom_objects: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The object meant by a name, a config, a class, a function or the object itself.
+    """Return the object for a name, a config, a class, a function or the object itself.
 
     Args:
-        identifier: what the user passed. None stays None.
-        module_objects: name -> class or function that a string may mean.
+        identifier: the argument of the user. None stays None.
+        module_objects: name -> class or function, for strings.
         what: the argument, for messages: "loss".
-        custom_objects: name -> object that a string or config may mean too.
+        custom_objects: name -> object, for strings and configs.
 
     Returns:
-        An instance where a class is meant, else the function.
+        An instance if the result is a class, else the function.
     """
     if identifier is None:
         return None

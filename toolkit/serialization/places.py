@@ -1,4 +1,4 @@
-"""The allow-list: what a config may name, and the names that objects get in configs."""
+"""Allow-list: the names that a config may contain, and names of objects."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolkit.serialization.registration import (
     get_registered_object,
 )
 
-# Of these namespaces only one class is part of configs.
+# Only one class of these namespaces is allowed in configs.
 _ONLY = {
     "utils": "FeatureSpace",
     "applications.convnext": "LayerScale",
     "applications.inception_resnet_v2": "CustomScaleLayer",
     "applications.nasnet": "ParityPadding",
 }
-# Where a config's class may live, and where its function may.
+# Namespaces for the class of a config, and for its function.
 _CLASSES = (
     *("layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules"),
     *("initializers", "regularizers", "constraints", "dtype_policies", "random"),
@@ -36,7 +36,7 @@ _FUNCTIONS = (
 # These read configs or files themselves: no config may name them.
 _READERS = ("deserialize", "get", "load_model", "save_model", "model_from_json")
 
-# Where Keras has these classes, if not in the namespace of the same name.
+# Modules of these classes in Keras, if not the namespace of the same name.
 _KERAS_MODULES = {
     "CustomScaleLayer": "keras.src.applications.inception_resnet_v2",
     "DTypePolicy": "keras",
@@ -47,12 +47,12 @@ _KERAS_MODULES = {
     "Sequential": "keras",
 }
 
-# Classes that Keras exports, and writes into files, under another name than their own.
+# Classes that Keras exports, and writes into files, under another name.
 _EXPORTED_AS = {"GroupedQueryAttention": "GroupQueryAttention"}
 
 
 def _exported(namespace: str, name: str) -> Any:
-    """The public class or function `name` of a namespace, or None."""
+    """Return the public class or function `name` of a namespace, or None."""
     if not name.isidentifier() or name.startswith("_") or name in _READERS:
         return None
     if _ONLY.get(namespace, name) != name:
@@ -69,12 +69,12 @@ def _exported(namespace: str, name: str) -> Any:
     return found if namespace in _FUNCTIONS and callable(found) else None
 
 
-# Libraries of layers and models for Keras, whose classes are not all registered.
+# Libraries of layers and models for Keras that do not register all of their classes.
 _LIBRARIES = frozenset({"keras_cv", "keras_hub", "keras_nlp"})
 
 
 def public_place(obj: Any) -> tuple[str, str] | None:
-    """The namespace and name under which a class or function is public, if it is."""
+    """Return the public namespace and name of a class or function, or None."""
     allowed = _CLASSES if inspect.isclass(obj) else _FUNCTIONS
     path = str(obj.__module__).removeprefix("toolkit.")
     name = _EXPORTED_AS.get(obj.__name__, obj.__name__)
@@ -86,7 +86,7 @@ def public_place(obj: Any) -> tuple[str, str] | None:
 
 
 def place_of(cls: Any) -> dict[str, Any]:
-    """The members of a config that say which class it is of."""
+    """Return the members of a config that identify its class."""
     place = public_place(cls)
     module, name, registered = cls.__module__, cls.__name__, None
     if place is not None:
@@ -103,10 +103,10 @@ def place_of(cls: Any) -> dict[str, Any]:
 
 
 def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> Any:
-    """What a config names.
+    """Return the object that a config names.
 
     Raises:
-        ArgumentTypeError: if it may not name it.
+        ArgumentTypeError: if the name is not allowed.
     """
     registered = config.get("registered_name")
     asked = name if is_function or not isinstance(registered, str) else registered
@@ -145,9 +145,9 @@ def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> A
 
 
 def _of_library(module: str, name: str) -> Any:
-    """A class of a library that Keras trusts, too; only what the program has imported.
+    """Return a class of a library that Keras also trusts, if the program imported it.
 
-    Those of its classes that are no layers, models or the like are not for configs.
+    Only its layers, models and similar classes are allowed in configs.
     """
     if module.split(".")[0] not in _LIBRARIES:
         return None
@@ -159,7 +159,7 @@ def _of_library(module: str, name: str) -> Any:
 
 
 def _namespaces(module: str, is_function: bool) -> Iterator[str]:
-    """Where to look for what is said to be in `module`; nearest first."""
+    """Yield the namespaces to search for a name of `module`, the nearest first."""
     allowed = _FUNCTIONS if is_function else (*_CLASSES, *_FUNCTIONS)
     root, *inner = module.split(".")
     if root == "builtins":
@@ -167,7 +167,8 @@ def _namespaces(module: str, is_function: bool) -> Iterator[str]:
         return
     if root not in ("keras", "toolkit"):
         return
-    # Keras's inner modules say little: "keras.src.backend.torch.optimizers" ...
+    # Internal modules of Keras do not identify the namespace:
+    # "keras.src.backend.torch.optimizers" ...
     is_inner = inner[:1] == ["src"]
     inner = inner[1:] if is_inner else inner
     for namespace in allowed:
@@ -178,7 +179,7 @@ def _namespaces(module: str, is_function: bool) -> Iterator[str]:
 
 
 def _registered_without_package(name: str, custom: Any) -> Any:
-    """A custom function by its bare name, as Keras up to 3.6 wrote it."""
+    """Return a custom function by its bare name, as written by Keras up to 3.6."""
     for source in (get_custom_objects(), custom or {}):
         for key, value in source.items():
             if key.endswith(f">{name}"):

@@ -1,4 +1,4 @@
-"""Configs to objects."""
+"""Conversion of configs to objects."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from toolkit.serialization.registration import (
 )
 from toolkit.serialization.sharing import note_object, only_reading, shared_object
 
-_SECONDS_OF_OBJECT = 1e-4  # the estimate for the budget of a load
-# Arguments of public classes that may be a path: a config must hold the contents.
+_SECONDS_OF_OBJECT = 1e-4  # estimated cost of an object, for the time budget of a load
+# Arguments of public classes that may be a path: a config must contain the contents.
 _FILES = ("vocabulary", "idf_weights")
 
 
@@ -32,17 +32,17 @@ def deserialize_keras_object(
     safe_mode: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """The object that `serialize_keras_object` described.
+    """Return the object that `serialize_keras_object` described.
 
     Args:
         config: the config, or lists and dicts with configs in them.
-        custom_objects: name -> class or function that the config may name too. The
-            function of a `Lambda` layer goes by the layer's name.
-        safe_mode: as in Keras, but False allows no more than True: code in a config
-            is never run.
+        custom_objects: name -> class or function that the config may also name. The
+            function of a `Lambda` layer has the name of the layer.
+        safe_mode: as in Keras, but False permits no more than True: code in a config
+            never runs.
 
     Raises:
-        ArgumentError: if the config names what it may not, or does not fit.
+        ArgumentError: if the config contains a name that is not allowed, or is invalid.
 
     Example:
         >>> from toolkit import regularizers, serialization
@@ -71,7 +71,8 @@ def _deserialize(config: Any, custom_objects: Any, **kwargs: Any) -> Any:
         found = get_registered_object(config, custom_objects)
         if found is None and module_objects and config in module_objects:
             found = module_objects[config]
-            if inspect.isclass(found):  # a name stands for one with its defaults
+            # the name of a class means an instance with default arguments
+            if inspect.isclass(found):
                 return _instance(found, {"config": {}}, custom_objects)
         return config if found is None else found
     if isinstance(config, (list, tuple)):
@@ -88,8 +89,8 @@ def _deserialize(config: Any, custom_objects: Any, **kwargs: Any) -> Any:
 def deserialize_argument(value: Any) -> Any:
     """Return an argument of a constructor from a config.
 
-    A string stays a string, in lists and dicts too: a name or a word of a vocabulary
-    may be the name of a registered class.
+    A string stays a string, also in lists and dicts: a name or a word of a vocabulary
+    may equal the name of a registered class.
     """
     if isinstance(value, (list, tuple)):
         return type(value)([deserialize_argument(each) for each in value])
@@ -161,7 +162,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
                 f"{cls.__name__}: {error}"
             ) from error
         except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
-            # A class of users has errors of its own, which go out as they are.
+            # Errors of a user's class are raised unchanged.
             if public_place(cls) is None or hasattr(error, "_is_placed"):
                 vars(error)["_is_placed"] = True
                 raise
@@ -176,14 +177,14 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
         if config.get("build_config") and not getattr(instance, "built", False):
             instance.build_from_config(config["build_config"])
         if parts:
-            instance.quantize_parts(parts)  # the parts that `build` has made
+            instance.quantize_parts(parts)  # the parts that `build` created
         if config.get("compile_config") and hasattr(instance, "compile_from_config"):
             instance.compile_from_config(config["compile_config"])
     return instance
 
 
 def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
-    """Have an error say once in which object's config it has occurred."""
+    """Add to an error, once, the object in whose config it occurred."""
     name = inner.get("name")
     if isinstance(name, str) and not getattr(error, "_is_placed", False):
         vars(error)["_is_placed"] = True
@@ -192,7 +193,7 @@ def _tell_place(error: ToolkitError, cls: Any, inner: dict[str, Any]) -> None:
 
 
 def with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
-    """The config of a layer, what was a lambda replaced by the function passed."""
+    """Return the config of a layer, with a lambda replaced by the given function."""
     function = inner.get("function")
     if isinstance(function, dict) and function.get("class_name") == "__lambda__":
         found = get_registered_object(str(inner.get("name")), custom_objects)

@@ -1,7 +1,7 @@
-"""Constructor arguments, recorded: they are the config of an object.
+"""Recording of constructor arguments: they are the config of an object.
 
-A class derived from `Recorded` needs no `get_config`: its config is what its
-constructor was given, defaults filled in.
+A class derived from `Recorded` needs no `get_config`: its config is the arguments of
+its constructor, including defaults.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from toolkit.serialization.reading import deserialize_argument
 
 @lru_cache(maxsize=4096)
 def constructor_signature(cls: type) -> inspect.Signature:
-    """The signature of `cls.__init__`, `self` included."""
+    """Return the signature of `cls.__init__`, including `self`."""
     return inspect.signature(cls.__init__)  # type: ignore[misc]
 
 
 def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None:
-    """The arguments of `cls(*args, **kwargs)` by name, defaults filled in.
+    """Return the arguments of `cls(*args, **kwargs)` by name, including defaults.
 
-    None if they have no names, or if `__init__` will refuse them. What a constructor
-    takes as `*args`, with `**kwargs`, has the names of its base's arguments.
+    Return None if they have no names, or if `__init__` will reject them. Arguments in
+    `*args`, if there is `**kwargs`, have the names of the base class's arguments.
     """
     signature = constructor_signature(cls)
     try:
@@ -54,11 +54,11 @@ def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None
 
 
 def _names_in_base(cls: type, args: Any) -> dict[str, Any] | None:
-    """The names of what a constructor takes as `*args` and hands to its base's."""
+    """Return the names of arguments that a constructor forwards as `*args`."""
     owners = [base for base in cls.__mro__ if "__init__" in vars(base)]
     keywords = {p.kind for p in constructor_signature(cls).parameters.values()}
     if len(owners) < 2 or inspect.Parameter.VAR_KEYWORD not in keywords:
-        return None  # the names could not be passed back
+        return None  # the names could not be passed to the constructor
     parameters = list(constructor_signature(owners[1]).parameters.values())[1:]
     named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
@@ -71,12 +71,12 @@ def _names_in_base(cls: type, args: Any) -> dict[str, Any] | None:
 
 
 def _copy_containers(value: Any) -> Any:
-    """`value` with its lists and dicts copied, so that later changes do not show."""
+    """Copy the lists and dicts in `value`, so that later changes have no effect."""
     return tree.map_structure(lambda x: x, value) if tree.is_nested(value) else value
 
 
 def accepts(cls: type, name: str) -> bool:
-    """Whether `cls(..., name=...)` is possible."""
+    """Return whether `cls(..., name=...)` is possible."""
     parameters = constructor_signature(cls).parameters
     return name in parameters or any(
         p.kind is p.VAR_KEYWORD for p in parameters.values()
@@ -84,10 +84,11 @@ def accepts(cls: type, name: str) -> bool:
 
 
 class Recorded(Checked):
-    """Base of objects whose config is what their constructor was given."""
+    """Base of objects whose config is the arguments of their constructor."""
 
     _arguments: dict[str, Any] | None
-    # Arguments that may be lambdas: a config tells that there is one, not its code.
+    # Arguments that may be lambdas: a config only records that there is one, not its
+    # code.
     _lambdas: tuple[str, ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -96,21 +97,21 @@ class Recorded(Checked):
         return instance
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal object, as plain values."""
+        """Return the arguments that create an equal object, as plain values."""
         return self._recorded_config(type(self).get_config is Recorded.get_config)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Any:
-        """The object that `get_config` described."""
+        """Create an object from the result of `get_config`."""
         return cls(**{k: deserialize_argument(v) for k, v in config.items()})
 
     def _recorded_config(
         self, strict: bool, skip: frozenset[str] = frozenset()
     ) -> dict[str, Any]:
-        """The recorded arguments, serialized, without those to skip.
+        """Return the recorded arguments, serialized, except those in `skip`.
 
-        If not `strict`, those that cannot be serialized are left out: then a subclass
-        adds them.
+        Unless `strict`, arguments that cannot be serialized are omitted: a subclass
+        then adds them.
         """
         if self._arguments is None and strict:
             raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Custom objects: what the user lets configs name."""
+"""Custom objects: names that the user permits in configs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class _Scoped(ThreadState):
-    """The custom objects of the scopes that are open in this thread."""
+    """Custom objects of the scopes that are open in this thread."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
@@ -27,11 +27,11 @@ _registered_names: dict[Any, str] = {}
 def register_keras_serializable(
     package: str = "Custom", name: str | None = None
 ) -> Callable[[T], T]:
-    """A decorator: let configs name this class or function as "package>name".
+    """Return a decorator that permits "package>name" in configs.
 
     Args:
-        package: keeps apart what has the same name.
-        name: the class's own name unless given.
+        package: distinguishes objects with the same name.
+        name: default: the name of the class.
 
     Example:
         >>> from toolkit import losses, serialization
@@ -82,12 +82,12 @@ CustomObjectScope = custom_object_scope
 
 
 def get_custom_objects() -> dict[str, Any]:
-    """The global dict of custom objects; what is added can be named in configs."""
+    """Return the global dict of custom objects, which configs may name."""
     return _registered
 
 
 def get_registered_name(obj: Any) -> str:
-    """The name that a class or function was registered under, else its own name."""
+    """Return the registered name of a class or function, or else its `__name__`."""
     return _registered_names.get(obj) or obj.__name__
 
 
@@ -96,9 +96,9 @@ def get_registered_object(
     custom_objects: Mapping[str, Any] | None = None,
     module_objects: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The custom object of this name, or None.
+    """Return the custom object with this name, or None.
 
-    The innermost scope is asked first, then what is registered, `custom_objects` and
+    The innermost scope is searched first, then the registry, `custom_objects` and
     `module_objects`.
     """
     for source in (_scoped.objects, _registered, custom_objects, module_objects):

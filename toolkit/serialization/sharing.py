@@ -1,4 +1,4 @@
-"""Objects that appear more than once in a config: described twice, made once."""
+"""Objects that occur more than once in a config: written twice, created once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MARK = "shared_object_id"
 
 
 class _Shared(ThreadState):
-    """The objects that the scope of this thread has seen; None outside of scopes."""
+    """Objects of the current scope of this thread; None outside of scopes."""
 
     configs: dict[int, tuple[Any, dict[str, Any]]] | None = None
-    described: dict[int, dict[str, Any]] | None = None  # noted configs by their id
+    described: dict[int, dict[str, Any]] | None = None  # recorded configs by id
     marks = 0
     marks_all = False
     objects: dict[tuple[str, str], Any] | None = None
@@ -24,12 +24,12 @@ _shared = _Shared()
 
 
 class ObjectSharingScope:
-    """A context in which an object that is met again is known to be the same.
+    """A context in which a repeated object is recognized.
 
     Args:
-        marks_all: whether the first config of an object gets a mark, too. Else only
-            objects that are described twice have one. It is for configs that are read
-            before the last one is written.
+        marks_all: whether the first config of an object also has a mark. Otherwise only
+            objects that occur twice have one. True is for configs that are read before
+            the last one is written.
     """
 
     def __init__(self, marks_all: bool = False) -> None:
@@ -48,17 +48,17 @@ class ObjectSharingScope:
 def only_reading() -> AbstractContextManager[None]:
     """Return a context in which no config is marked.
 
-    A constructor may describe its arguments to copy them. Marks of such configs would
-    be taken for the marks of the file.
+    A constructor may serialize its arguments to copy them. Marks in such configs would
+    be mistaken for marks of the file.
     """
     return _shared.inside(configs=None)
 
 
 def note_config(obj: Any, config: dict[str, Any]) -> None:
-    """Mark the configs of an object that is described a second time."""
+    """Mark the configs of an object that is serialized a second time."""
     if _shared.configs is None or _shared.described is None:
         return
-    # The object is held too, as its id must not be given to another one.
+    # The object is also stored, so that its id is not reused.
     _, first = _shared.configs.setdefault(id(obj), (obj, config))
     _shared.described[id(config)] = config
     if first is config and not _shared.marks_all:
@@ -70,7 +70,7 @@ def note_config(obj: Any, config: dict[str, Any]) -> None:
 
 
 def without_foreign_mark(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without a mark that another scope has given to it."""
+    """Return a config without a mark of another scope."""
     described = _shared.described if _shared.configs is not None else None
     if MARK not in config or id(config) in (described or ()):
         return config
@@ -78,17 +78,17 @@ def without_foreign_mark(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared_object(config: dict[str, Any]) -> Any:
-    """Return the object that an earlier config of this mark and class made, or None."""
+    """Return the object of an earlier config with the same mark and class, or None."""
     if _shared.objects is None or MARK not in config:
         return None
     return _shared.objects.get(_key(config))
 
 
 def note_object(obj: Any, config: dict[str, Any]) -> None:
-    """Remember the object that a marked config has made."""
+    """Store the object of a marked config."""
     if _shared.objects is not None and MARK in config:
         _shared.objects[_key(config)] = obj
 
 
 def _key(config: dict[str, Any]) -> tuple[str, str]:
-    return repr(config[MARK]), config["class_name"]  # a file may hold any mark
+    return repr(config[MARK]), config["class_name"]  # a file may contain any mark

@@ -1,4 +1,4 @@
-"""Objects to configs."""
+"""Conversion of objects to configs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _DESCRIBED = {"module", "class_name", "config", "registered_name"}
 
 
 def serialize_keras_object(obj: Any) -> Any:
-    """An object as a dict of plain values that `deserialize_keras_object` reads.
+    """Return an object as a dict of plain values that `deserialize_keras_object` reads.
 
     Args:
-        obj: an object with `get_config`, a named function, a plain value, an array,
-            or lists, tuples and dicts of them. Of a lambda only that there is one is
-            told, with a warning.
+        obj: an object with `get_config`, a named function, a plain value, an array, or
+            lists, tuples and dicts of them. A lambda is only recorded as a lambda, with
+            a warning.
 
     Raises:
-        ArgumentError: for what cannot be described.
+        ArgumentError: if the object cannot be serialized.
 
     Example:
         >>> from toolkit import regularizers, serialization
@@ -43,7 +43,7 @@ def serialize_keras_object(obj: Any) -> Any:
         values = [serialize_keras_object(x) for x in obj]
         return tuple(values) if isinstance(obj, tuple) else values
     if isinstance(obj, dict):
-        if obj.keys() >= _DESCRIBED:  # what `get_config` has described itself
+        if obj.keys() >= _DESCRIBED:  # already serialized by `get_config`
             return without_foreign_mark(obj)
         return {key: serialize_keras_object(value) for key, value in obj.items()}
     special = _serialize_special(obj)
@@ -96,7 +96,7 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
 
 
 def _serialize_special(obj: Any) -> Any:
-    """Values that JSON lacks, tagged; None for anything else."""
+    """Return values that JSON lacks as tagged dicts; None for all other values."""
     if isinstance(obj, np.generic) or (isinstance(obj, np.ndarray) and obj.ndim == 0):
         return obj.item()
     if isinstance(obj, np.dtype):
@@ -115,7 +115,7 @@ def _serialize_special(obj: Any) -> Any:
             "__keras_tensor__", shape=obj.shape, dtype=obj.dtype, keras_history=history
         )
     if isinstance(obj, bytes):
-        # Escaped, bytes that are no text survive too.
+        # The escapes preserve bytes that are not valid text.
         return _tagged("__bytes__", value=obj.decode("utf-8", "surrogateescape"))
     if isinstance(obj, slice):
         parts = {part: getattr(obj, part) for part in ("start", "stop", "step")}

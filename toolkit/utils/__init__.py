@@ -1,4 +1,4 @@
-"""Helpers around models: files from the network, labels, batches, seeds, configs."""
+"""Utilities for models: downloads, labels, batches, seeds, configs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.utils.config import Config
 from toolkit.utils.files import get_file
 from toolkit.utils.numerical import normalize, to_categorical
 
-# Loaded on first use: data sets need none of the core.
+# Imported on first use: data sets do not need the core.
 _LATE = {
     "toolkit.backend": ("clear_session", "is_keras_tensor", "standardize_dtype"),
     "toolkit.models.training.data_adapters": (

@@ -1,4 +1,4 @@
-"""Unpacking of tar and zip archives that nobody has to trust."""
+"""Extraction of untrusted tar and zip archives."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from toolkit.files.staging import is_listed
 from toolkit.reading.packed import Unpacked, budget_of, too_much
 
 FORMATS = ("tar", "zip")
-_MEMBER = 512  # bytes that one takes at least
-_HEADER = 1 << 24  # bytes of a name, or of what else is said of a member
+_MEMBER = 512  # minimum bytes of a member
+_HEADER = 1 << 24  # bytes of a name, or of other metadata of a member
 _DAMAGED = (
     *(EOFError, OSError, RuntimeError, ValueError, LookupError, TypeError),
     *(OverflowError, MemoryError, NotImplementedError, struct.error),
@@ -29,10 +29,10 @@ _DAMAGED = (
 
 
 def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None:
-    """Unpack `archive` into a folder that is empty; if this fails, it may hold a part.
+    """Extract `archive` into an empty folder; an error may leave it incomplete.
 
-    Only files and folders are unpacked: an archive with links, devices or paths that
-    leave it is refused as a whole.
+    Only files and folders are extracted: an archive with links, devices or paths
+    outside the folder is rejected as a whole.
     """
     try:
         _extract(archive, folder, formats)
@@ -43,7 +43,7 @@ def extract_archive(archive: Path, folder: Path, formats: Sequence[str]) -> None
 
 
 def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
-    """Unpack by the first of `formats` that the file has."""
+    """Extract the archive with the first of `formats` that matches."""
     if "tar" in formats and _is_tar(archive):
         _extract_tar(archive, folder)
     elif "zip" in formats and zipfile.is_zipfile(archive):
@@ -56,7 +56,7 @@ def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
 
 
 def _extract_tar(path: Path, folder: Path) -> None:
-    """Unpack a tar archive that holds nothing but files and folders."""
+    """Extract a tar archive that contains only files and folders."""
     with _opened_tar(path) as archive:
         left = budget_of(path)
         for member in archive:
@@ -66,7 +66,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
             if not (member.isfile() or member.isdir()):
                 raise _unsafe_member(path, member.name, "is neither file nor folder")
             _check_inside(path, folder, member.name)
-        # Python 3.11.0 to 3.11.3 lack the filter; the checks above do without it.
+        # Python 3.11.0 to 3.11.3 lack the filter; the checks above do not need it.
         options: dict[str, Any] = {}
         if hasattr(tarfile, "data_filter"):
             options["filter"] = "data"
@@ -76,7 +76,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
 
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
-    """A tar archive, whose headers too may unpack to a limited number of bytes."""
+    """Yield a tar archive, with a limit on the unpacked bytes of its headers too."""
     with Unpacked(path, budget_of(path), _HEADER) as unpacked:
         with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
             yield archive
@@ -93,7 +93,7 @@ def _is_tar(path: Path) -> bool:
 
 
 def _extract_zip(path: Path, folder: Path) -> None:
-    """Unpack a zip archive; a link in it would come out as a plain file."""
+    """Extract a zip archive; a link in it would become a plain file."""
     with zipfile.ZipFile(path) as archive:
         left = budget_of(path)
         for info in archive.infolist():
@@ -106,7 +106,7 @@ def _extract_zip(path: Path, folder: Path) -> None:
 
 
 def _check_inside(archive: Path, folder: Path, name: str) -> None:
-    """Refuse a member whose path leaves the folder that it is unpacked to."""
+    """Raise if the path of a member is outside the folder."""
     root = Path(os.path.realpath(folder))
     inside = Path(os.path.realpath(root / name))
     parts = name.replace("\\", "/").split("/")
@@ -115,10 +115,9 @@ def _check_inside(archive: Path, folder: Path, name: str) -> None:
 
 
 def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
-    """Refuse an archive that is unpacked, where two of its paths became one file.
+    """Raise if two paths of an extracted archive became one file.
 
-    File systems may take names for the same that differ in case, or in how letters are
-    composed.
+    File systems may ignore case, or the composition of letters, in names.
     """
     alike: dict[str, set[PurePosixPath]] = {}
     paths = {PurePosixPath(name) for name in names}
@@ -135,7 +134,7 @@ def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
 
 
 def _unsafe_member(archive: Path, name: str, reason: str) -> DatasetError:
-    """The error for an archive that must not be unpacked."""
+    """Return the error for an archive that must not be extracted."""
     return DatasetError(
         f"get_file: nothing of {archive} was unpacked: its member {name!r} {reason}"
     )

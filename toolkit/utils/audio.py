@@ -1,4 +1,4 @@
-"""Sound files: WAV as arrays, and data sets of folders of them."""
+"""Sound files: WAV as arrays, and data sets of folders of sounds."""
 
 from __future__ import annotations
 
@@ -23,31 +23,34 @@ _DAMAGES = (
     *(wave.Error, EOFError, OSError, ValueError, ArithmeticError, MemoryError),
     RuntimeError,
 )
-_LONGEST = 1 << 24  # samples that a file may be stretched to, however short it is
+_LONGEST = 1 << 24  # limit on the samples after resampling of a short file
 
 
 def read_wav(path: str) -> tuple[Array, int]:
-    """(float32 (samples, channels) in [-1, 1), samples per second) of a WAV file.
+    """Read a WAV file: (float32 (samples, channels) in [-1, 1), samples per second).
 
     Args:
-        path: of a file with whole numbers of 8, 16, 24 or 32 bits (PCM).
+        path: path of a file with integers of 8, 16, 24 or 32 bits (PCM).
     """
     check_plain(path, DatasetError, MissingDataError)
     return wav_samples(path, os.path.getsize(path), repr(path))
 
 
 def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
-    """(float32 (samples, channels) in [-1, 1), samples per second) of a WAV file.
+    """Read an open WAV file:
+
+    (float32 (samples, channels) in [-1, 1), samples per second).
 
     Args:
         file: its path, or an open file.
-        size: how many bytes it has.
-        name: what errors call it.
+        size: its size in bytes.
+        name: its name in errors.
     """
     try:
         with wave.open(file, "rb") as opened:
             width, channels = opened.getsampwidth(), opened.getnchannels()
-            # Memory is taken for as many as the file declares.
+            # The header's number of frames would determine the memory, so the file size
+            # limits it.
             count = min(opened.getnframes(), size // (width * channels))
             data = np.frombuffer(opened.readframes(count), np.uint8)
             rate = opened.getframerate()
@@ -59,10 +62,10 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
         raise MalformedDataError(
             f"{name}: expected a WAV file (PCM): {error}"
         ) from error
-    if width == 1:  # these alone have no sign
+    if width == 1:  # only these are unsigned
         data = data ^ np.uint8(0x80)
     frames = data.reshape(-1, width)
-    # The bytes of a sample become the highest ones of an int32.
+    # The bytes of a sample become the high bytes of an int32.
     wide = np.zeros((len(frames), 4), np.uint8)
     wide[:, 4 - width :] = frames
     samples = wide.view("<i4").reshape(-1, channels)
@@ -70,9 +73,9 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
 
 
 def resample(sound: Array, rate: int, wanted: int) -> Array:
-    """A sound (samples, channels) at another number of samples per second.
+    """Resample a sound (samples, channels) to another number of samples per second.
 
-    Its spectrum is cut or filled with zeros, as if the sound repeated itself.
+    Its spectrum is truncated or padded with zeros, as if the sound were periodic.
     """
     count = round(len(sound) * wanted / rate)
     if count > max(_LONGEST, 64 * len(sound)):
@@ -85,7 +88,7 @@ def resample(sound: Array, rate: int, wanted: int) -> Array:
 
 
 def _padded(sounds: list[Array], length: int | None) -> Array:
-    """Sounds of one length, that asked for or the longest one's; of most channels."""
+    """Pad sounds to the given or maximum length, and to equal channels."""
     length = max(map(len, sounds)) if length is None else length
     channels = max(sound.shape[1] for sound in sounds)
     result = np.zeros((len(sounds), length, channels), "float32")
@@ -110,33 +113,34 @@ def audio_dataset_from_directory(
     follow_links: bool = False,
     verbose: bool = True,
 ) -> Any:
-    """Batches of the sounds in a folder of `.wav` files, read when they are needed.
+    """Return batches of the sounds in a folder of `.wav` files, read on demand.
 
-    A sound with fewer channels than others of its batch has zeros for those it lacks.
+    Missing channels of a sound, relative to the batch, are zeros.
 
     Args:
-        directory: the folder; with inferred labels, of a folder for each class.
-        labels: "inferred" from the folders, None for sounds alone, or an integer for
-            each file in the alphabetical order of paths.
+        directory: the folder; with inferred labels, it contains a folder for each
+            class.
+        labels: "inferred" from the folders, None for sounds without labels, or an
+            integer for each file in the alphabetical order of paths.
         label_mode: "int"; "binary": 0.0 or 1.0, (batch, 1); "categorical": (batch,
-            classes), 1.0 at the label; None: sounds alone.
-        class_names: the folders that count, in the order of their labels.
-        batch_size: sounds per batch; None: they come one by one.
-        sampling_rate: samples per second that sounds are brought to; None: they stay.
-        output_sequence_length: samples that longer sounds are cut to and shorter ones
-            filled up to with 0; None: the longest sound of the batch.
+            classes), 1.0 at the label; None: sounds without labels.
+        class_names: the folders to use, in the order of their labels.
+        batch_size: sounds per batch; None: elements without a batch axis.
+        sampling_rate: samples per second after resampling; None: no resampling.
+        output_sequence_length: length to which sounds are truncated, or padded with 0;
+            None: the longest sound of the batch.
         ragged: must be False; there are no ragged tensors.
-        shuffle: whether they come in random order, otherwise alphabetically.
-        seed: of the order.
-        validation_split: the part of files for validation, in (0, 1).
+        shuffle: whether the order is random, otherwise alphabetical.
+        seed: seed of the order.
+        validation_split: the fraction of files for validation, in (0, 1).
         subset: "training", "validation" or "both", if there is a split.
         follow_links: whether to visit folders that are links.
-        verbose: whether to print how many files there are.
+        verbose: whether to print the number of files.
 
     Returns:
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of float32 (batch,
-        samples, channels) in [-1, 1), or pairs of these and labels. For subset "both"
-        a list of two.
+        samples, channels) in [-1, 1), or pairs of these and labels. For subset "both" a
+        list of two.
     """
     common = common_arguments({**locals(), "format": "tf"})
     caller = "audio_dataset_from_directory"

@@ -1,4 +1,4 @@
-"""Boxes around objects in images, with the names of `keras.utils.bounding_boxes`."""
+"""Bounding boxes in images, with the names of `keras.utils.bounding_boxes`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def crop(
     width: Any,
     bounding_box_format: str = "xyxy",
 ) -> Any:
-    """Boxes as seen in a window of the image, without what lies outside.
+    """Return boxes relative to a window of the image, clipped to it.
 
     Args:
         boxes: (..., 4).
@@ -74,13 +74,13 @@ def pad(
     width: Any = None,
     bounding_box_format: str = "xyxy",
 ) -> Any:
-    """Boxes in an image that got `top` more rows and `left` more columns.
+    """Return boxes in an image with `top` more rows and `left` more columns.
 
     Args:
         boxes: (..., 4).
         top: rows before the image.
         left: columns before the image.
-        height, width: of the image; have no effect on boxes in pixels.
+        height, width: size of the image; no effect on boxes in pixels.
         bounding_box_format: only "xyxy".
 
     Example:
@@ -106,20 +106,20 @@ def affine_transform(
     center_y: Any = None,
     bounding_box_format: str = "xyxy",
 ) -> Any:
-    """The smallest upright boxes around boxes that were turned, moved and sheared.
+    """Return the smallest upright boxes around rotated, translated and sheared boxes.
 
     Args:
         boxes: (batch, n, 4).
         angle: (batch,), in degrees.
-        translate_x: (batch,), in parts of the width.
-        translate_y: (batch,), in parts of the height.
+        translate_x: (batch,), as fractions of the width.
+        translate_y: (batch,), as fractions of the height.
         scale: (batch,), a factor.
         shear_x: (batch,), in degrees.
         shear_y: (batch,), in degrees.
-        height: of the image.
-        width: of the image.
-        center_x: what stays in place, in parts of the width; the middle if None.
-        center_y: the same, of the height.
+        height: height of the image.
+        width: width of the image.
+        center_x: fixed point, as a fraction of the width; the middle if None.
+        center_y: fixed point, as a fraction of the height; the middle if None.
         bounding_box_format: only "xyxy".
     """
     _need_corners("affine_transform", bounding_box_format)
@@ -146,18 +146,18 @@ def affine_transform(
 
 
 def _corners(boxes: Any) -> tuple[Any, Any]:
-    """Columns and rows of the four corners of boxes, (..., 4) each."""
+    """Return columns and rows of the four corners of boxes, (..., 4) each."""
     left, top, right, bottom = coordinates(boxes)
     return joined((left, right, right, left)), joined((top, top, bottom, bottom))
 
 
 def _size(image_shape: Any) -> tuple[Any, Any]:
-    """(height, width) of an image of this shape."""
+    """Return (height, width) of an image with this shape."""
     return (None, None) if image_shape is None else tuple(image_shape)[:2]
 
 
 def _overlap(first: Any, second: Any) -> Any:
-    """The area that boxes "xyxy" share."""
+    """Return the intersection area of boxes "xyxy"."""
     left, top, right, bottom = (
         f(a, b)
         for f, a, b in zip(
@@ -183,13 +183,13 @@ def compute_iou(
     mask_val: float = -1,
     image_shape: Any = None,
 ) -> Any:
-    """The part of their union that two boxes share, for each pair.
+    """Compute the intersection over union (IoU) of each pair of boxes.
 
     Args:
         boxes1: (m, 4) or (batch, m, 4).
         boxes2: (n, 4) or (batch, n, 4).
-        bounding_box_format: of both, see `convert_format`.
-        use_masking: whether boxes with negative numbers only are padding.
+        bounding_box_format: format of both, see `convert_format`.
+        use_masking: whether boxes with only negative numbers are padding.
         mask_val: the result for padding.
         image_shape: (height, width, channels); needed if the format is relative.
 
@@ -226,15 +226,15 @@ def compute_iou(
 def compute_ciou(
     boxes1: Any, boxes2: Any, bounding_box_format: str, image_shape: Any = None
 ) -> Any:
-    """Complete IoU of boxes: less for distant centers and other aspect ratios.
+    """Compute the complete IoU, which penalizes center distance and aspect ratio.
 
     `iou - d**2 / diagonal**2 - v**2 / (v - iou + 1)`, where d is the distance of the
-    centers, the diagonal that of the box around both, and v compares aspect ratios.
+    centers, diagonal belongs to the box around both, and v compares aspect ratios.
 
     Args:
         boxes1: (..., 4).
         boxes2: (..., 4).
-        bounding_box_format: of both, see `convert_format`.
+        bounding_box_format: format of both, see `convert_format`.
         image_shape: (height, width, channels); needed if the format is relative.
 
     Returns:
@@ -286,21 +286,21 @@ def encode_box_to_deltas(
     variance: Any = None,
     image_shape: Any = None,
 ) -> Any:
-    """Where boxes are as seen from anchors: offsets of centers, and logs of sizes.
+    """Encode boxes relative to anchors: offsets of centers, and logs of sizes.
 
     `(center - anchor center) / anchor size` and `log(size / anchor size)`.
 
     Args:
         anchors: (n, 4).
         boxes: (n, 4) or (batch, n, 4).
-        anchor_format: of the anchors, see `convert_format`.
-        box_format: of the boxes.
+        anchor_format: format of the anchors, see `convert_format`.
+        box_format: format of the boxes.
         encoding_format: "center_yxhw" or "center_xywh": the order of the result.
-        variance: four numbers that the result is divided by.
+        variance: four divisors of the result.
         image_shape: (height, width, channels); needed if a format is relative.
 
     Returns:
-        Deltas of the shape of `boxes`.
+        Deltas with the shape of `boxes`.
     """
     factors = _variance("encode_box_to_deltas", variance, encoding_format)
     size = _size(image_shape)
@@ -321,19 +321,19 @@ def decode_deltas_to_boxes(
     variance: Any = None,
     image_shape: Any = None,
 ) -> Any:
-    """The boxes that `encode_box_to_deltas` described.
+    """Decode the boxes from the result of `encode_box_to_deltas`.
 
     Args:
-        anchors: (n, 4), or a dict of these.
+        anchors: (n, 4), or a dict of such arrays.
         boxes_delta: (n, 4) or (batch, n, 4), or a dict with the same keys.
-        anchor_format: of the anchors, see `convert_format`.
-        box_format: of the result.
+        anchor_format: format of the anchors, see `convert_format`.
+        box_format: format of the result.
         encoded_format: "center_yxhw" or "center_xywh": the order of the deltas.
-        variance: four numbers that the deltas are multiplied by.
+        variance: four factors of the deltas.
         image_shape: (height, width, channels); needed if a format is relative.
 
     Returns:
-        Boxes of the shape of `boxes_delta`.
+        Boxes with the shape of `boxes_delta`.
     """
     if isinstance(anchors, dict) and isinstance(boxes_delta, dict):
         options = (anchor_format, box_format, encoded_format, variance, image_shape)

@@ -1,4 +1,4 @@
-"""Config: named settings that can be frozen."""
+"""Config: named settings with an optional freeze."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Config:
     """Named settings, as attributes and as items; they can be frozen.
 
     Args:
-        **kwargs: the first settings.
+        **kwargs: the initial settings.
 
     Example:
         >>> from toolkit.utils import Config
@@ -36,15 +36,15 @@ class Config:
 
     @property
     def frozen(self) -> bool:
-        """Whether settings may not change."""
+        """Return whether settings are read-only."""
         return self._frozen
 
     def freeze(self) -> None:
-        """Let no setting change from now on."""
+        """Make the settings read-only."""
         object.__setattr__(self, "_frozen", True)
 
     def unfreeze(self) -> None:
-        """Let settings change again."""
+        """Make the settings writable."""
         object.__setattr__(self, "_frozen", False)
 
     def _changeable(self) -> dict[str, Any]:
@@ -53,27 +53,27 @@ class Config:
         return self._config
 
     def as_dict(self) -> dict[str, Any]:
-        """A copy of the settings."""
+        """Return a copy of the settings."""
         return dict(self._config)
 
     def to_json(self) -> str:
-        """The settings as text."""
+        """Return the settings as text."""
         return json.dumps(self._config)
 
     def keys(self) -> Any:
-        """The names."""
+        """Return the names."""
         return self._config.keys()
 
     def values(self) -> Any:
-        """The values."""
+        """Return the values."""
         return self._config.values()
 
     def items(self) -> Any:
-        """Pairs of names and values."""
+        """Return pairs of names and values."""
         return self._config.items()
 
     def get(self, keyname: str, value: Any = None) -> Any:
-        """The setting of this name, or `value`."""
+        """Return the setting with this name, or `value`."""
         return self._config.get(keyname, value)
 
     def pop(self, *args: Any) -> Any:

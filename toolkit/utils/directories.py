@@ -43,7 +43,7 @@ _ENCODERS: dict[str, Callable[[Any, int], Any]] = {
 def _check_split(
     caller: str, split: float | None, subset: str | None, shuffle: bool, seed: Any
 ) -> None:
-    """Raise unless the arguments about a split go together."""
+    """Raise if the arguments of a split contradict each other."""
     if split and not 0 < split < 1:
         raise ArgumentError(
             f"{caller}: `validation_split` must be between 0 and 1, received: {split}"
@@ -66,7 +66,7 @@ def _check_split(
 
 
 def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[str]:
-    """The paths of files in a folder and those below, in alphabetical order."""
+    """Return the paths of files in a folder and its subfolders, sorted."""
     walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda found: found[0])
     return [
         os.path.join(root, name)
@@ -77,7 +77,7 @@ def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[st
 
 
 def _classes(caller: str, directory: str, class_names: Any) -> list[str]:
-    """The names of the folders that stand for classes."""
+    """Return the names of the class folders."""
     found = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     found = [name for name in found if not name.startswith(".")]
     if class_names is None:
@@ -98,7 +98,7 @@ def _indexed(
     formats: tuple[str, ...],
     follow_links: bool,
 ) -> tuple[list[str], Any, list[str] | None]:
-    """(paths, labels, names of the classes); no labels: None for the last two."""
+    """Return (paths, labels, class names); without labels, the last two are None."""
     directory = os.fspath(directory)
     if not os.path.isdir(directory):
         kind = DatasetError if os.path.lexists(directory) else MissingDataError
@@ -131,7 +131,7 @@ def _indexed(
 
 
 def common_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that every kind of folder takes."""
+    """Return the arguments that every kind of folder accepts."""
     names = set(signature(from_directory).parameters) & set(given)
     return {name: given[name] for name in names}
 
@@ -142,7 +142,7 @@ def _say(verbose: bool, text: str) -> None:
 
 
 def _split(paths: Any, labels: Any, split: Any, subset: Any, verbose: bool) -> Any:
-    """[(name, paths, labels), ...] of the parts that were asked for."""
+    """Return [(name, paths, labels), ...] of the requested subsets."""
     if not split:
         return [("", paths, labels)]
     count = int(split * len(paths))
@@ -179,7 +179,7 @@ def from_directory(
     format: str,
     verbose: bool,
 ) -> Any:
-    """The data sets, where `read` makes the inputs of a batch from files' paths."""
+    """Return the data sets; `read` returns the inputs of a batch from file paths."""
     formats = _ENDINGS[what]
     check_format(caller, format)
     if label_mode not in (*_ENCODERS, None):
@@ -221,7 +221,7 @@ def from_directory(
 
 
 def _maker(read: Any, paths: Any, labels: Any, label_mode: Any, names: Any) -> Any:
-    """What makes the batch of some of the files."""
+    """Return the function that computes a batch from some of the files."""
 
     def make(rows: Any) -> Any:
         x = read([paths[i] for i in rows])
@@ -234,7 +234,7 @@ def _maker(read: Any, paths: Any, labels: Any, label_mode: Any, names: Any) -> A
 
 
 def _image(path: str, color_mode: str) -> Any:
-    """The picture in a file, in 8 bits: of 16 the upper ones count."""
+    """Return the image in a file, in 8 bits; 16-bit images keep the high bits."""
     label = f"image_dataset_from_directory: {path}"
     image, mode = open_image(path, label), MODES[color_mode][0]
     if image.mode.startswith("I"):
@@ -243,7 +243,7 @@ def _image(path: str, color_mode: str) -> Any:
 
 
 def _image_reader(color_mode: str, **resizing: Any) -> Callable[[list[str]], Any]:
-    """What reads images and brings them to one size."""
+    """Return the function that reads images and resizes them."""
     data_format = resizing["data_format"]
 
     def read(paths: list[str]) -> Any:
@@ -276,30 +276,31 @@ def image_dataset_from_directory(
     format: str = "tf",
     verbose: bool = True,
 ) -> Any:
-    """Batches of the images in a folder, read when they are needed.
+    """Return batches of the images in a folder, read on demand.
 
     Args:
-        directory: the folder; with inferred labels, of a folder for each class.
-        labels: "inferred" from the folders, None for images alone, or an integer for
-            each file in the alphabetical order of paths.
+        directory: the folder; with inferred labels, it contains a folder for each
+            class.
+        labels: "inferred" from the folders, None for images without labels, or an
+            integer for each file in the alphabetical order of paths.
         label_mode: "int"; "binary": 0.0 or 1.0, (batch, 1); "categorical": (batch,
-            classes), 1.0 at the label; None: images alone.
-        class_names: the folders that count, in the order of their labels.
+            classes), 1.0 at the label; None: images without labels.
+        class_names: the folders to use, in the order of their labels.
         color_mode: "grayscale", "rgb" or "rgba".
-        batch_size: images per batch; None: they come one by one.
-        image_size: (height, width) that images are brought to.
-        shuffle: whether they come in random order, otherwise alphabetically.
-        seed: of the order.
-        validation_split: the part of files for validation, in (0, 1).
+        batch_size: images per batch; None: elements without a batch axis.
+        image_size: (height, width) of the resized images.
+        shuffle: whether the order is random, otherwise alphabetical.
+        seed: seed of the order.
+        validation_split: the fraction of files for validation, in (0, 1).
         subset: "training", "validation" or "both", if there is a split.
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5",
-            "gaussian", "mitchellcubic"; or "area", the mean of what a pixel covers.
+            "gaussian", "mitchellcubic"; or "area", the mean of the area of a pixel.
         follow_links: whether to visit folders that are links.
-        crop_to_aspect_ratio: whether to cut sides instead of stretching.
+        crop_to_aspect_ratio: whether to crop sides instead of stretching.
         pad_to_aspect_ratio: whether to add zeros to sides instead of stretching.
         data_format: "channels_last", "channels_first", or None for the global default.
-        format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
-        verbose: whether to print how many files there are.
+        format: "tf" or "grain"; no effect: toolkit has one kind of data set.
+        verbose: whether to print the number of files.
 
     Returns:
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of
@@ -352,27 +353,28 @@ def text_dataset_from_directory(
     format: str = "tf",
     verbose: bool = True,
 ) -> Any:
-    """Batches of the texts in a folder of `.txt` files, read when they are needed.
+    """Return batches of the texts in a folder of `.txt` files, read on demand.
 
-    Files are read as UTF-8; bytes that are none are carried along, and are again what
-    they were in tensors of strings.
+    Files are read as UTF-8. Invalid bytes are preserved, and are restored in tensors of
+    strings.
 
     Args:
-        directory: the folder; with inferred labels, of a folder for each class.
-        labels: "inferred" from the folders, None for texts alone, or an integer for
-            each file in the alphabetical order of paths.
+        directory: the folder; with inferred labels, it contains a folder for each
+            class.
+        labels: "inferred" from the folders, None for texts without labels, or an
+            integer for each file in the alphabetical order of paths.
         label_mode: "int"; "binary": 0.0 or 1.0, (batch, 1); "categorical": (batch,
-            classes), 1.0 at the label; None: texts alone.
-        class_names: the folders that count, in the order of their labels.
-        batch_size: texts per batch; None: they come one by one.
-        max_length: bytes of a text that are kept; None: all.
-        shuffle: whether they come in random order, otherwise alphabetically.
-        seed: of the order.
-        validation_split: the part of files for validation, in (0, 1).
+            classes), 1.0 at the label; None: texts without labels.
+        class_names: the folders to use, in the order of their labels.
+        batch_size: texts per batch; None: elements without a batch axis.
+        max_length: maximum bytes of a text; None: no limit.
+        shuffle: whether the order is random, otherwise alphabetical.
+        seed: seed of the order.
+        validation_split: the fraction of files for validation, in (0, 1).
         subset: "training", "validation" or "both", if there is a split.
         follow_links: whether to visit folders that are links.
-        format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
-        verbose: whether to print how many files there are.
+        format: "tf" or "grain"; no effect: toolkit has one kind of data set.
+        verbose: whether to print the number of files.
 
     Returns:
         A `toolkit.data.Dataset` with `class_names` and `file_paths`: of tensors of

@@ -1,4 +1,4 @@
-"""FeatureSpace: the columns of structured data, each with its preprocessing."""
+"""FeatureSpace: the columns of structured data, with preprocessing for each column."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from toolkit.utils.features import (
 
 
 class FeatureSpace(FeatureMakers, layers.Layer):
-    """The columns of a table, each prepared by a layer, joined to one tensor.
+    """The columns of a table, preprocessed by layers, concatenated to one tensor.
 
     Args:
         features: name -> "float", "float_rescaled", "float_normalized",
             "float_discretized", "integer_categorical", "string_categorical",
-            "integer_hashed" or "string_hashed"; or what the methods of these names
-            return, or `feature` for a layer of your own.
+            "integer_hashed" or "string_hashed"; or the result of the method with this
+            name, or of `feature` for a custom layer.
         output_mode: "concat": one tensor (batch, all); "dict": name -> tensor.
-        crosses: features to combine: tuples of names, or what `cross` returns.
-        crossing_dim: how many bins combinations have.
-        hashing_dim: how many bins hashed features have.
-        num_discretization_bins: how many bins discretized features have.
+        crosses: features to combine: tuples of names, or results of `cross`.
+        crossing_dim: number of bins of combinations.
+        hashing_dim: number of bins of hashed features.
+        num_discretization_bins: number of bins of discretized features.
 
     Call arguments:
         inputs: name -> array, (batch,) or (batch, 1), or one value.
@@ -133,10 +133,11 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         return [name for name, x in self.preprocessors.items() if _is_adaptable(x)]
 
     def adapt(self, dataset: Any) -> None:
-        """Let the layers that need it learn from data.
+        """Adapt the layers that need it to data.
 
         Args:
-            dataset: name -> array, or an iterable of batches or samples of that form.
+            dataset: name -> array, or an iterable of batches or samples with this
+                structure.
         """
         if not isinstance(dataset, dict) and not hasattr(dataset, "__iter__"):
             raise ArgumentError(
@@ -161,12 +162,12 @@ class FeatureSpace(FeatureMakers, layers.Layer):
     # --- calls ------------------------------------------------------------------------
 
     def get_inputs(self) -> dict[str, Any]:
-        """The symbols of the columns, for a model that takes raw data."""
+        """Return the symbols of the columns, for a model that takes raw data."""
         self.get_encoded_features()
         return self.inputs
 
     def get_encoded_features(self) -> Any:
-        """The symbols of what is made of `get_inputs()`."""
+        """Return the symbols of the encoded `get_inputs()`."""
         if not self._is_adapted:
             raise NotBuiltError(
                 "FeatureSpace: You need to call `.adapt(dataset)` first"
@@ -188,7 +189,7 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         }
 
     def _prepared(self, name: str, x: Any) -> Any:
-        """What a feature's layer makes of it."""
+        """Return the output of a feature's layer."""
         feature, y = self.features[name], self.preprocessors[name](x)
         if feature.output_mode == "float" and not dtypes.is_float(y.dtype):
             return ops.cast(y, feature.dtype)
@@ -267,14 +268,14 @@ class FeatureSpace(FeatureMakers, layers.Layer):
         self._is_adapted = True
 
     def save(self, filepath: Any) -> None:
-        """Write the space, with what it has learned, to a `.keras` file."""
+        """Write the space, with its adapted state, to a `.keras` file."""
         save_model(self, filepath)
 
     def save_own_variables(self, store: Any) -> None:
-        """Nothing: the layers inside hold what was learned."""
+        """Save nothing: the layers inside save their adapted state."""
 
     def load_own_variables(self, store: Any) -> None:
-        """Nothing: the layers inside hold what was learned."""
+        """Load nothing: the layers inside load their adapted state."""
 
 
 _KINDS = (
@@ -294,11 +295,11 @@ def _is_adaptable(layer: Any) -> bool:
 
 
 def _size(name: str, layer: Any) -> int:
-    """The number of categories that a layer maps to."""
+    """Return the number of categories that a layer maps to."""
     if isinstance(layer, (layers.IntegerLookup, layers.StringLookup)):
         return layer.vocabulary_size()
     if isinstance(layer, layers.Discretization):
-        # As many as were asked for, even if the data have fewer distinct values.
+        # The requested number, even if the data have fewer distinct values.
         return layer.num_bins or len(layer.bin_boundaries) + 1
     size = getattr(layer, "num_tokens", None) or getattr(layer, "num_bins", None)
     if size is None:

@@ -1,4 +1,4 @@
-"""The features of a FeatureSpace: how each column of a table is prepared."""
+"""The features of a FeatureSpace: preprocessing of each column of a table."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from toolkit.core.naming import auto_name
 from toolkit.errors import ArgumentError
 from toolkit.serialization import deserialize_keras_object, serialize_keras_object
 
-# Where Keras has the two descriptions below.
+# The Keras module of the two classes below.
 _KERAS_MODULE = "keras.src.layers.preprocessing.feature_space"
 
 
 def config_of(description: Any) -> dict[str, Any]:
-    """What stands for a Feature or Cross in a config."""
+    """Return the config of a Feature or Cross."""
     name = type(description).__name__
     return {
         "module": _KERAS_MODULE,
@@ -25,10 +25,10 @@ def config_of(description: Any) -> dict[str, Any]:
 
 
 class Cross:
-    """A feature made of the combination of others, by its hash.
+    """A feature that hashes a combination of other features.
 
     Args:
-        feature_names: of the features that are combined.
+        feature_names: names of the combined features.
         crossing_dim: the number of bins.
         output_mode: "one_hot" or "int".
     """
@@ -43,11 +43,11 @@ class Cross:
 
     @property
     def name(self) -> str:
-        """The names of the features, joined."""
+        """Return the names of the features, joined."""
         return "_X_".join(self.feature_names)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal cross."""
+        """Return the arguments that create an equal cross."""
         return {
             "feature_names": list(self.feature_names),
             "crossing_dim": self.crossing_dim,
@@ -56,12 +56,12 @@ class Cross:
 
 
 class Feature:
-    """How one column is prepared.
+    """Preprocessing of one column.
 
     Args:
-        dtype: of the column: "string", "int32", "float32", ...
+        dtype: dtype of the column: "string", "int32", "float32", ...
         preprocessor: a layer.
-        output_mode: "one_hot", "int" or "float": what is made of the layer's outputs.
+        output_mode: "one_hot", "int" or "float": encoding of the layer's outputs.
     """
 
     def __init__(self, dtype: str, preprocessor: Any, output_mode: str) -> None:
@@ -73,7 +73,7 @@ class Feature:
         self.output_mode = output_mode
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that make an equal feature."""
+        """Return the arguments that create an equal feature."""
         return {
             "dtype": self.dtype,
             "preprocessor": serialize_keras_object(self.preprocessor),
@@ -91,14 +91,14 @@ def check_mode(what: str, mode: str, choices: tuple[str, ...]) -> None:
 
 
 def _preprocessor_of(config: dict[str, Any]) -> Any:
-    if config.get("class_name") == "TFDIdentity":  # Keras's name for it here
+    if config.get("class_name") == "TFDIdentity":  # the name in Keras
         config = {**config, "class_name": "Identity", "module": "keras.layers"}
         config["registered_name"] = None
     return deserialize_keras_object(config)
 
 
 def described(cls: type, value: Any) -> Any:
-    """A Feature or Cross from its config; anything else as it is."""
+    """Return a Feature or Cross from its config; any other value unchanged."""
     if isinstance(value, dict) and value.get("class_name") == cls.__name__:
         return cls(**value["config"])
     return value
@@ -117,37 +117,37 @@ def _made(
 
 
 class FeatureMakers:
-    """The usual features, made by class methods of FeatureSpace."""
+    """Class methods of FeatureSpace that create the standard features."""
 
     @classmethod
     def cross(
         cls, feature_names: Any, crossing_dim: int, output_mode: str = "one_hot"
     ) -> Cross:
-        """A combination of features, for `crosses`."""
+        """Return a combination of features, for `crosses`."""
         return Cross(feature_names, crossing_dim, output_mode)
 
     @classmethod
     def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
-        """A feature that is prepared by a layer of your own."""
+        """Return a feature with a custom preprocessing layer."""
         return Feature(dtype, preprocessor, output_mode)
 
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
-        """Numbers as they are."""
+        """Return a feature of unchanged numbers."""
         return _made("float", name, "float32", layers.Identity, "float")
 
     @classmethod
     def float_rescaled(
         cls, scale: Any = 1.0, offset: Any = 0.0, name: str | None = None
     ) -> Feature:
-        """Numbers as `x * scale + offset`."""
+        """Return a feature of numbers as `x * scale + offset`."""
         kind = "float_rescaled"
         arguments = {"scale": scale, "offset": offset}
         return _made(kind, name, "float32", layers.Rescaling, "float", **arguments)
 
     @classmethod
     def float_normalized(cls, name: str | None = None) -> Feature:
-        """Numbers with mean 0 and variance 1."""
+        """Return a feature of numbers scaled to mean 0 and variance 1."""
         kind = "float_normalized"
         return _made(kind, name, "float32", layers.Normalization, "float", axis=-1)
 
@@ -159,7 +159,7 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Numbers as the bins that they fall into."""
+        """Return a feature of numbers as bin indices."""
         kind = "float_discretized"
         limits = {"num_bins": num_bins, "bin_boundaries": bin_boundaries}
         return _made(
@@ -174,7 +174,7 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Integers that stand for categories."""
+        """Return a feature of integer categories."""
         kind = "integer_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
         return _made(kind, name, "int32", layers.IntegerLookup, output_mode, **limits)
@@ -187,7 +187,7 @@ class FeatureMakers:
         output_mode: str = "one_hot",
         name: str | None = None,
     ) -> Feature:
-        """Strings that stand for categories."""
+        """Return a feature of string categories."""
         kind = "string_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
         return _made(kind, name, "string", layers.StringLookup, output_mode, **limits)
@@ -196,7 +196,7 @@ class FeatureMakers:
     def string_hashed(
         cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
     ) -> Feature:
-        """Strings in the bins of their hashes."""
+        """Return a feature of strings, hashed to bins."""
         kind = "string_hashed"
         bins = {"num_bins": num_bins}
         return _made(kind, name, "string", layers.Hashing, output_mode, **bins)
@@ -205,7 +205,7 @@ class FeatureMakers:
     def integer_hashed(
         cls, num_bins: int, output_mode: str = "one_hot", name: str | None = None
     ) -> Feature:
-        """Integers in the bins of their hashes."""
+        """Return a feature of integers, hashed to bins."""
         kind = "integer_hashed"
         bins = {"num_bins": num_bins}
         return _made(kind, name, "int32", layers.Hashing, output_mode, **bins)

@@ -1,4 +1,4 @@
-"""Files from the network: downloaded once, checked before use, moved in one step."""
+"""Downloads: fetched once, verified before use, moved to the cache atomically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolkit.utils.archives import FORMATS
 from toolkit.utils.unpacked import check_own, unpack
 
 _CHUNK = 1 << 18  # bytes
-_TIMEOUT = 30.0  # seconds without a byte
+_TIMEOUT = 30.0  # seconds without data
 _HASH_LENGTHS = {"md5": 32, "sha256": 64}
 _SCHEMES = ("file", "http", "https")
 
@@ -49,28 +49,28 @@ def get_file(
 ) -> str:
     """Download a file unless the cache has it, and return its path.
 
-    The file is checked against `file_hash` before it is moved into the cache in one
-    step, so a file in the cache is whole, and processes that ask for the same file at
-    the same time download it once. Until a new file is there and unpacked, older ones
-    stay; a folder with files that were not unpacked there is never replaced.
+    The file is checked against `file_hash` before it is moved into the cache
+    atomically. So a file in the cache is complete, and processes that request the same
+    file at the same time download it once. Old files stay until a new file is available
+    and unpacked. A folder with files that were not unpacked there is never replaced.
 
     With a hash, a file that Keras has downloaded to `~/.keras` (or `KERAS_HOME`) is not
     downloaded again. An archive from there is unpacked into the cache. Nothing is
     written to the folder of Keras.
 
     Args:
-        fname: The file's name in the cache; None takes the last part of `origin`.
-            With `extract`, a name without an extension is that of the folder.
+        fname: The file's name in the cache; None uses the last part of `origin`. With
+            `extract`, a name without an extension is the name of the folder.
         origin: The URL: https, http or file.
-        untar: Old spelling of `extract=True, archive_format="tar"`.
-        md5_hash: Old spelling of `file_hash` with an MD5.
+        untar: Deprecated form of `extract=True, archive_format="tar"`.
+        md5_hash: Deprecated form of `file_hash` with an MD5.
         file_hash: The expected hash, in hexadecimal digits.
-        cache_subdir: Folder inside the cache; an absolute path stands alone.
-        hash_algorithm: "sha256", "md5", or "auto", which goes by the hash's length.
-        extract: Unpack the archive and return the folder. Only files and folders
-            are unpacked; an archive with links or paths that leave it is refused.
+        cache_subdir: Folder inside the cache; an absolute path is used as it is.
+        hash_algorithm: "sha256", "md5", or "auto", which depends on the hash's length.
+        extract: Unpack the archive and return the folder. Only files and folders are
+            unpacked; an archive with links or paths outside the folder is rejected.
         archive_format: "tar", "zip", a list of them, or "auto" for both.
-        cache_dir: The cache; None is `toolkit.config.home()`. With another one, the
+        cache_dir: The cache; None is `toolkit.config.home()`. With another cache, the
             folder of Keras is not read.
         force_download: Download even if the cache has the file.
 
@@ -79,7 +79,8 @@ def get_file(
 
     Raises:
         DatasetError: the file cannot be fetched, has another hash, or is an archive
-            that cannot be unpacked; the message says where to put it by hand.
+            that cannot be unpacked; the message contains the path for a manual
+            download.
     """
     if not isinstance(origin, str) or urlsplit(origin).scheme not in _SCHEMES:
         raise ArgumentError(
@@ -109,14 +110,14 @@ def _in_keras_cache(name: Path, check: tuple[str, str] | None) -> Path | None:
         return None
     try:
         return folder / name if _is_valid(folder / name, check) else None
-    except OSError:  # it cannot be read
+    except OSError:  # not readable
         return None
 
 
 def _expected_hash(
     file_hash: str | None, md5_hash: str | None, algorithm: str
 ) -> tuple[str, str] | None:
-    """(algorithm, hash) to check against, or None."""
+    """Return (algorithm, hash) to check against, or None."""
     if algorithm not in ("auto", *_HASH_LENGTHS):
         raise unknown_choice(
             "get_file: hash_algorithm", algorithm, ("auto", *_HASH_LENGTHS)
@@ -139,7 +140,7 @@ def _expected_hash(
 def _archive_formats(
     archive_format: str | Iterable[str] | None, untar: bool
 ) -> tuple[str, ...]:
-    """The archive formats to try, in order."""
+    """Return the archive formats to try, in order."""
     if untar:
         return ("tar",)
     if archive_format == "auto":
@@ -161,7 +162,7 @@ def _archive_formats(
 def _cache_paths(
     folder: Path, fname: str | os.PathLike[str] | None, origin: str, extract: bool
 ) -> tuple[Path, Path | None]:
-    """Where the download goes and, for an archive, the folder it is unpacked to."""
+    """Return the path of the download and, for an archive, its folder."""
     name = os.fspath(fname) if fname else Path(urlsplit(origin).path).name
     if not name or name in (".", "..") or Path(name).name != name or "\\" in name:
         raise ArgumentError(
@@ -183,11 +184,11 @@ def _fill_cache(
     formats: tuple[str, ...],
     force_download: bool,
 ) -> None:
-    """Bring `target` and `unpacked` into the cache, whatever other processes do."""
+    """Add `target` and `unpacked` to the cache, safely with concurrent processes."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(f".{target.name}.lock")):
-            # Another process may have brought the file while this one waited.
+            # Another process may have added the file while this one waited.
             sweep(target.parent, target.name)
             if force_download or not _is_valid(target, check):
                 _renew(target, unpacked, origin, check, formats)
@@ -207,10 +208,9 @@ def _renew(
     check: tuple[str, str] | None,
     formats: tuple[str, ...],
 ) -> None:
-    """Download `target` anew, and then unpack it; until all is well, the old ones stay.
+    """Download `target` again, then unpack it; on an error, the old files stay.
 
-    A first archive that cannot be unpacked stays, too: whoever reads the error may want
-    to look at it.
+    A first archive that cannot be unpacked also stays, so that the user can examine it.
     """
     if unpacked is not None:
         check_own(unpacked)
@@ -236,14 +236,14 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_valid(path: Path, check: tuple[str, str] | None) -> bool:
-    """Whether `path` is a file and, where a hash is known, has it."""
+    """Return whether `path` is a file with the expected hash, if there is one."""
     if not path.is_file():
         return False
     return check is None or hash_file(path, check[0]) == check[1]
 
 
 def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
-    """The "sha256" or "md5" of a file, in hexadecimal digits."""
+    """Return the "sha256" or "md5" of a file, in hexadecimal digits."""
     check_plain(path, DatasetError, MissingDataError)
     digest = hashlib.new(algorithm, usedforsecurity=False)
     with open(path, "rb") as file:
@@ -255,7 +255,7 @@ def hash_file(path: str | os.PathLike[str], algorithm: str = "sha256") -> str:
 def _download(
     origin: str, new: Path, target: Path, check: tuple[str, str] | None
 ) -> None:
-    """Fetch `origin` into a new file, which is to become `target`, and check it."""
+    """Download `origin` to the new file `new` for `target`, and check it."""
     print_message(f"Downloading {origin}", errors=True)
     with open(new, "xb") as file:
         _copy_from_url(origin, file, target, check)
@@ -271,7 +271,7 @@ def _download(
 def _copy_from_url(
     origin: str, file: IO[bytes], target: Path, check: tuple[str, str] | None
 ) -> None:
-    """Write what `origin` sends to `file`, with a progress bar on a terminal."""
+    """Write the content of `origin` to `file`, with a progress bar on a terminal."""
     from tqdm import tqdm
 
     received = 0
@@ -295,7 +295,7 @@ def _copy_from_url(
 
 
 class _WebRedirects(HTTPRedirectHandler):
-    """Follows redirects to web addresses alone: urllib would follow one to FTP."""
+    """Handler of redirects to web addresses only: urllib would also follow FTP."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -309,7 +309,7 @@ class _WebRedirects(HTTPRedirectHandler):
 
 
 def _opened(origin: str) -> Any:
-    """Open an address; a file of this machine must be a plain file."""
+    """Open an address; a local file must be a plain file."""
     parts = urlsplit(origin)
     if parts.scheme == "file":
         check_plain(url2pathname(parts.path), DatasetError, MissingDataError)
@@ -331,7 +331,7 @@ def _length_of(text: str | None, origin: str) -> int | None:
 def _fetch_error(
     origin: str, target: Path, check: tuple[str, str] | None, reason: object
 ) -> DatasetError:
-    """The error for a download that failed: what to fetch, and where to put it."""
+    """Return the error for a failed download: what to fetch, and the path for it."""
     expected = f" ({check[0]} {check[1]})" if check else ""
     found = " (the file that is there now has another hash)" if target.exists() else ""
     return DatasetError(

@@ -1,4 +1,4 @@
-"""How the images of files come to one size, as in Keras's data sets of folders."""
+"""Resizing of images from files to one size, as in Keras's data sets of folders."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def fitted(
     pad_to_aspect_ratio: bool,
     data_format: str,
 ) -> Any:
-    """An image (height, width, channels), or channels first, of another size.
+    """Resize an image (height, width, channels), or channels first.
 
-    Unlike `ops.image.resize`, an image is padded after it is resized: what is added is
-    0, and its border is sharp.
+    Unlike `ops.image.resize`, it pads after resizing: the padding is 0, with a sharp
+    border.
     """
     x, restore = batched("image_dataset_from_directory", image, data_format)
     if not pad_to_aspect_ratio:
@@ -37,8 +37,8 @@ def fitted(
 
 
 def _place(of_image: Size, size: Size) -> tuple[Size, Size]:
-    """The largest size of the same aspect ratio within another, and its offsets."""
-    # In float32 as TensorFlow computes it: what is rounded down depends on it.
+    """Return the largest size with an aspect ratio inside another, and its offsets."""
+    # In float32 as in TensorFlow: it affects the rounding.
     extents, targets = np.array(of_image, "float32"), np.array(size, "float32")
     exact = extents / (extents / targets).max()
     inner = np.maximum(exact, 1).astype(int).tolist()

@@ -1,4 +1,4 @@
-"""Images as files, as Pillow's objects and as arrays, as in `keras.utils`."""
+"""Images as files, as Pillow images and as arrays, as in `keras.utils`."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def load_img(
     interpolation: str = "nearest",
     keep_aspect_ratio: bool = False,
 ) -> Any:
-    """The image in a file, as a Pillow image.
+    """Return the image in a file, as a Pillow image.
 
-    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP, whatever the file is called.
+    Formats are BMP, GIF, JPEG, PNG, PPM, TIFF and WebP, independent of the file name.
 
     Args:
-        path: of a file; or a file that is open for reading bytes.
+        path: path of a file, or a file that is open for reading bytes.
         color_mode: "grayscale", "rgb" or "rgba".
-        target_size: (height, width) to bring it to; None: as it is.
+        target_size: (height, width) to resize to; None: no resizing.
         interpolation: "nearest", "bilinear", "bicubic", "hamming", "box" or "lanczos".
-        keep_aspect_ratio: whether to cut the sides that do not fit the aspect ratio of
-            `target_size`, instead of stretching.
+        keep_aspect_ratio: whether to crop to the aspect ratio of `target_size` instead
+            of stretching.
 
     Returns:
         A PIL.Image.Image.
 
     Raises:
-        ImageFileError: the file is of another format, is damaged, or has more pixels
-            than `PIL.Image.MAX_IMAGE_PIXELS`.
+        ImageFileError: the file has another format, is corrupt, or has more pixels than
+            `PIL.Image.MAX_IMAGE_PIXELS`.
     """
     resampling = pillow("load_img").Resampling
     if color_mode not in MODES:
@@ -92,12 +92,12 @@ def load_img(
 
 
 def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArray[Any]:
-    """A Pillow image as an array.
+    """Convert a Pillow image to an array.
 
     Args:
         img: a PIL.Image.Image, or anything else with 2 or 3 axes.
         data_format: "channels_last", "channels_first", or None for the global default.
-        dtype: of the result; floatx if None.
+        dtype: dtype of the result; floatx if None.
 
     Returns:
         (height, width, channels), or (channels, height, width) if channels first.
@@ -117,16 +117,16 @@ def img_to_array(img: Any, data_format: Any = None, dtype: Any = None) -> NDArra
 def array_to_img(
     x: Any, data_format: Any = None, scale: bool = True, dtype: Any = None
 ) -> Any:
-    """An array as a Pillow image.
+    """Convert an array to a Pillow image.
 
     Args:
         x: (height, width, channels) with 1, 3 or 4 channels.
         data_format: "channels_last", "channels_first", or None for the global default.
-        scale: whether to bring the least value to 0 and the largest to 255.
-        dtype: in which to compute; floatx if None.
+        scale: whether to map the minimum to 0 and the maximum to 255.
+        dtype: dtype of the computation; floatx if None.
 
     Returns:
-        A PIL.Image.Image of mode "L" ("I" where values exceed 255), "RGB" or "RGBA".
+        A PIL.Image.Image of mode "L" ("I" if values exceed 255), "RGB" or "RGBA".
     """
     return pillow("array_to_img").fromarray(_pixels(x, data_format, scale, dtype))
 
@@ -134,7 +134,7 @@ def array_to_img(
 def _pixels(
     x: Any, data_format: Any, scale: bool, dtype: Any = None
 ) -> NDArray[np.integer[Any]]:
-    """(height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
+    """Return (height, width) or (height, width, 3 or 4): uint8, or int32 beyond 255."""
     array = np.asarray(x, dtype=dtype or floatx())
     if array.ndim != 3:
         raise ShapeError(
@@ -145,7 +145,8 @@ def _pixels(
         array = array.transpose(1, 2, 0)
     if scale:
         array = array - array.min()
-        array = array / (array.max() or 1) * 255  # in this order, 255 is the most
+        # in this order, the result is at most 255
+        array = array / (array.max() or 1) * 255
     channels = array.shape[2]
     if channels not in (1, 3, 4):
         raise ArgumentError(
@@ -166,15 +167,15 @@ def save_img(
     scale: bool = True,
     **kwargs: Any,
 ) -> None:
-    """Write an array as an image file; PNG files of 8 bits need no Pillow.
+    """Write an array as an image file; 8-bit PNG files do not need Pillow.
 
     Args:
-        path: of the file; or a file that is open for writing bytes.
+        path: path of the file, or a file that is open for writing bytes.
         x: (height, width, channels) with 1, 3 or 4 channels.
         data_format: "channels_last", "channels_first", or None for the global default.
-        file_format: such as "png"; None: what the file's name ends in.
-        scale: whether to bring the least value to 0 and the largest to 255.
-        **kwargs: for `PIL.Image.Image.save`.
+        file_format: for example "png"; None: the extension of the file name.
+        scale: whether to map the minimum to 0 and the maximum to 255.
+        **kwargs: arguments of `PIL.Image.Image.save`.
     """
     if file_format is None and isinstance(path, (str, os.PathLike)):
         file_format = os.path.splitext(path)[1][1:]
@@ -207,7 +208,7 @@ def _write_png(path: Any, pixels: NDArray[Any]) -> None:
     """
     height, width = pixels.shape[:2]
     color = {(): 0, (3,): 2, (4,): 6}[pixels.shape[2:]]
-    # A byte before each row says how it was filtered: 0, not at all.
+    # The byte before each row is its filter: 0, none.
     rows = np.insert(pixels.reshape(height, -1), 0, 0, axis=1)
     content = b"\x89PNG\r\n\x1a\n"
     for name, data in (
@@ -230,16 +231,16 @@ def smart_resize(
     interpolation: str = "bilinear",
     data_format: str = "channels_last",
 ) -> Any:
-    """Images of another size, cut at both sides so that nothing is stretched.
+    """Resize images, cropped at both sides so that nothing is stretched.
 
     Args:
-        x: (height, width, channels), or a batch of these.
+        x: (height, width, channels), or a batch of images.
         size: (height, width) of the result.
         interpolation: "nearest", "bilinear", "bicubic", "lanczos3" or "lanczos5".
         data_format: "channels_last" or "channels_first".
 
     Returns:
-        A NumPy array if x is one, or a tensor; integers become floatx, except by
+        A NumPy array if x is one, or a tensor; integers become floatx, except with
         "nearest".
 
     Example:
@@ -260,7 +261,8 @@ def smart_resize(
         )
     pixels = ops.convert_to_tensor(x)
     if interpolation != "nearest" and not is_float(pixels.dtype):
-        pixels = ops.cast(pixels, floatx())  # not to round what is between two pixels
+        # so that interpolated pixels are not rounded
+        pixels = ops.cast(pixels, floatx())
     y = ops.image.resize(
         pixels,
         tuple(size),

@@ -23,7 +23,7 @@ def serialize_keras_object(instance: Any) -> Any:
     """Return a class name and a config, or the name of a function; None for None.
 
     Objects and functions among the values of the config are serialized too. All other
-    values, lists too, stay the same objects as in `get_config()`.
+    values, including lists, stay the same objects as in `get_config()`.
 
     Raises:
         ArgumentError: the object has neither `get_config` nor a name.
@@ -73,12 +73,12 @@ def deserialize_keras_object(
 
     Args:
         identifier: {"class_name": ..., "config": ...}, a name, a function, or None.
-        module_objects: what names may stand for, after custom objects.
+        module_objects: name -> object, searched after custom objects.
         custom_objects: name -> class or function.
-        printable_module_name: what the error calls the object.
+        printable_module_name: the kind of the object in errors.
 
     Raises:
-        ArgumentError: nothing has this name, or `identifier` is something else.
+        ArgumentError: no object has this name, or `identifier` is something else.
     """
     if identifier is None:
         return None

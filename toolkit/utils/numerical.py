@@ -1,4 +1,4 @@
-"""Small NumPy helpers for labels and arrays, as in `keras.utils`."""
+"""Small NumPy functions for labels and arrays, as in `keras.utils`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.errors import ArgumentError, DTypeError, OutOfRangeError
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
-    """One row per label, 1 at the label's place and 0 elsewhere.
+    """Return one row per label, with 1 at the label's index and 0 elsewhere.
 
     Args:
         x: Whole numbers from 0 to num_classes - 1: (...) or (..., 1).
@@ -52,7 +52,7 @@ def to_categorical(x: Any, num_classes: int | None = None) -> Any:
 
 
 def _is_tensor(x: Any) -> bool:
-    """Whether x is a tensor or a symbol; there are none before the core is loaded."""
+    """Return whether x is a tensor or a symbol; it does not import the core."""
     modules = map(sys.modules.get, ("toolkit.core.tensor", "toolkit.ops.symbolic"))
     names = ("Tensor", "KerasTensor")
     return any(
@@ -72,7 +72,7 @@ def _one_hot(x: Any, num_classes: int | None) -> Any:
 
 
 def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
-    """`x` as int64, if that loses nothing."""
+    """Return `x` as int64, if this is exact."""
     if x.dtype.kind not in "biuf":
         raise DTypeError(f"to_categorical: expected numbers; received dtype {x.dtype}")
     if x.dtype.kind == "f" and not np.array_equal(x, np.trunc(x)):
@@ -83,7 +83,7 @@ def _whole_numbers(x: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def normalize(x: Any, axis: int = -1, order: float = 2) -> Any:
-    """`x` divided by its norm along `axis`; where the norm is 0, left as it is.
+    """Divide `x` by its norm along `axis`; where the norm is 0, x is unchanged.
 
     Args:
         x: Numbers: (...).

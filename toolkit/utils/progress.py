@@ -1,4 +1,4 @@
-"""Progbar: a line that tells how far a loop has come."""
+"""Progbar: a line that shows the progress of a loop."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.progress import duration, is_interactive
 from toolkit.settings import is_interactive_logging_enabled
 
-# What terminals of Windows set that know the codes: its own, VS Code's, Git's, ConEmu.
+# Set by terminals of Windows with ANSI support: Windows Terminal, VS Code, Git, ConEmu.
 _TERMINALS = {"WT_SESSION", "TERM_PROGRAM", "TERM", "ConEmuANSI"}
 _BOLD, _DONE, _TO_DO, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[37m", "\x1b[0m"
 
 
 class Progbar:
-    """A bar of the steps done, with the time left and values such as the loss.
+    """A bar of the completed steps, with the time left and values such as the loss.
 
     Args:
         target: the number of steps; None if it is unknown.
-        width: of the bar, in characters.
+        width: width of the bar, in characters.
         verbose: 0 silent, 1 a bar that is redrawn, 2 one line at the end.
-        interval: seconds that pass at least between two drawings.
-        stateful_metrics: names of values that are shown as they are; the others are
+        interval: minimum seconds between two updates of the screen.
+        stateful_metrics: names of values that are shown unchanged; all other values are
             averaged over the steps.
-        stateless_metrics: instead of these, names of the values that are averaged; the
-            others are shown as they are.
-        unit_name: what a step is called.
+        stateless_metrics: alternatively, names of the values to average; all other
+            values are shown unchanged.
+        unit_name: name of a step.
 
     Example:
         >>> from toolkit.utils import Progbar
@@ -71,9 +71,9 @@ class Progbar:
         self._values: dict[str, tuple[Any, float]] = {}  # name -> sum, number of steps
         self._seen = 0
         self._start = perf_counter()
-        self._first_step: float | None = None  # when it was done
+        self._first_step: float | None = None  # time of its completion
         self._drawn = -float("inf")
-        self._length = 0  # of the line on the screen
+        self._length = 0  # length of the line on the screen
 
     def update(
         self,
@@ -81,12 +81,12 @@ class Progbar:
         values: Iterable[tuple[str, Any]] | None = None,
         finalize: bool | None = None,
     ) -> None:
-        """Show that `current` steps are done.
+        """Show that `current` steps are complete.
 
         Args:
-            current: the number of steps done so far.
+            current: the number of completed steps.
             values: pairs of names and the values of the last step.
-            finalize: whether this is the last; None where `current` is the target.
+            finalize: whether this is the last update; None: if `current` is the target.
         """
         if finalize is None:
             finalize = self.target is not None and current >= self.target
@@ -103,7 +103,7 @@ class Progbar:
             print_message(" - ".join([*parts, *self._shown()]))
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
-        """Show that `n` more steps are done."""
+        """Show that `n` more steps are complete."""
         self.update(self._seen + n, values)
 
     def _take(self, name: str, value: Any, steps: int, finalize: bool) -> None:
@@ -111,14 +111,14 @@ class Progbar:
             averaged = name in self.stateless_metrics
         else:
             averaged = name not in (self.stateful_metrics or ())
-        if not averaged or finalize:  # what is said at the end is an average already
+        if not averaged or finalize:  # the final values are already averages
             self._values[name] = value, 1
             return
         total, count = self._values.get(name, (0.0, 0))
         self._values[name] = total + np.asarray(value) * steps, count + steps
 
     def _pace(self, current: int, now: float) -> str:
-        """The time of a step; the first, which may compile, counts only alone."""
+        """Return the time per step, without the first one unless it is the only one."""
         if not current:
             return f"0s/{self.unit_name}"
         since, steps = self._start, current
@@ -129,7 +129,7 @@ class Progbar:
         self._seconds = (now - since) / steps
         return f"{duration(self._seconds)}/{self.unit_name}"
 
-    _seconds = 0.0  # a step takes
+    _seconds = 0.0  # time of a step
 
     def _shown(self) -> list[str]:
         return [f"{name}: {_mean(*pair)}" for name, pair in self._values.items()]
@@ -161,7 +161,7 @@ class Progbar:
 
 
 def _has_colors() -> bool:
-    """Whether the terminal draws colours: Windows' old console shows their codes."""
+    """Return whether the terminal has colors; old Windows consoles have none."""
     return sys.platform != "win32" or not _TERMINALS.isdisjoint(os.environ)
 
 
@@ -171,7 +171,7 @@ def _mean(total: Any, count: float) -> str:
 
 
 def _clock(seconds: float) -> str:
-    """Time left: `7s`, `2:05` or `1:02:05`."""
+    """Format the time left: `7s`, `2:05` or `1:02:05`."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,4 +1,4 @@
-"""Sequences of one length, and windows of a long one, as in `keras.utils`."""
+"""Padding of sequences, and windows of a long sequence, as in `keras.utils`."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ def pad_sequences(
     truncating: str = "pre",
     value: Any = 0.0,
 ) -> NDArray[Any]:
-    """Sequences of different lengths as one array.
+    """Pad sequences of different lengths to one array.
 
     Args:
         sequences: lists of numbers or strings, or arrays (length, ...).
-        maxlen: the length that all are brought to; None: that of the longest.
-        dtype: of the result; object for strings of any length.
-        padding: "pre" or "post": where shorter ones get `value`.
-        truncating: "pre" or "post": where longer ones lose elements.
-        value: what is filled in.
+        maxlen: the length of the result; None: the maximum length.
+        dtype: dtype of the result; object for strings of any length.
+        padding: "pre" or "post": the end at which `value` is added.
+        truncating: "pre" or "post": the end at which elements are removed.
+        value: value of the padding.
 
     Returns:
         (len(sequences), maxlen, ...).
 
     Raises:
-        ArgumentError: if `sequences` are none, or the dtype cannot hold the value.
+        ArgumentError: if `sequences` are not sequences, or the dtype cannot represent
+            the value.
         ShapeError: if elements differ in shape.
 
     Example:
@@ -92,23 +93,23 @@ def timeseries_dataset_from_array(
     end_index: int | None = None,
     format: str = "tf",
 ) -> Any:
-    """Windows of a time series in batches.
+    """Return batches of windows of a time series.
 
-    Window i starts at step `start_index + i * sequence_stride`, and takes every
+    Window i starts at step `start_index + i * sequence_stride`, and contains every
     `sampling_rate`-th step.
 
     Args:
         data: (steps, ...).
-        targets: (steps, ...): that at a window's first step goes with it; or None.
+        targets: (steps, ...): the target of a window is at its first step; or None.
         sequence_length: steps in a window.
         sequence_stride: steps between the starts of two windows.
-        sampling_rate: steps between two that a window takes.
-        batch_size: windows per batch; None: they come one by one.
-        shuffle: whether they come in random order.
-        seed: of the order.
-        start_index: the first step that is used.
-        end_index: the step after the last that is used.
-        format: "tf" or "grain"; toolkit has one kind of data set, and returns it.
+        sampling_rate: steps between two elements of a window.
+        batch_size: windows per batch; None: elements without a batch axis.
+        shuffle: whether the order is random.
+        seed: seed of the order.
+        start_index: the first step to use.
+        end_index: the step after the last one to use.
+        format: "tf" or "grain"; no effect: toolkit has one kind of data set.
 
     Returns:
         A `toolkit.data.Dataset` of tensors (batch, sequence_length, ...), or of pairs
@@ -147,7 +148,7 @@ def timeseries_dataset_from_array(
 
 
 def _as_array(data: Any) -> NDArray[Any]:
-    """Data as an array; of Python's numbers one of float32 or int32."""
+    """Return data as an array; Python numbers become float32 or int32."""
     if isinstance(data, (list, tuple)):
         data = convert(data)
     return np.asarray(data)

@@ -1,4 +1,4 @@
-"""What a loop over a data set of `utils` gets: tensors, as in Keras."""
+"""Tensors for loops over data sets of `utils`, as in Keras."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from toolkit.core.strings import StringTensor, is_string
 
 
 def tensor_of(value: Any) -> Any:
-    """An array of a data set as a tensor."""
+    """Return an array of a data set as a tensor."""
     return StringTensor(value) if is_string(value) else convert(value)

@@ -1,4 +1,4 @@
-"""split_dataset: the samples of a data set in two parts."""
+"""split_dataset: split the samples of a data set into two parts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from toolkit.utils.shown import tensor_of
 
 
 class Samples(FromRows):
-    """Some of the samples of a data set: a Dataset that has indices too.
+    """Some of the samples of a data set: a Dataset that also supports indexing.
 
     Args:
-        get: from the number of a sample to the sample.
-        numbers: which samples there are.
-        shown: what a loop over the samples, in any later stage, gets of each value.
+        get: returns the sample with an index.
+        numbers: the indices of the samples.
+        shown: converts each value for a loop over the samples, also in later stages.
     """
 
     _name = "samples"
@@ -56,23 +56,23 @@ def split_dataset(
     seed: int | None = None,
     preferred_backend: str | None = None,
 ) -> tuple[Dataset, Dataset]:
-    """The first and the last samples of a data set.
+    """Return the first and the last samples of a data set.
 
     Args:
-        dataset: an array; a list, tuple or dict of arrays; an object with `__len__`
-            and `__getitem__`; batches as from `image_dataset_from_directory`, whose
-            samples are split; or an iterable of samples.
-        left_size: the number of samples of the first part, or the part of all of them,
-            in (0, 1); None: what the other leaves.
+        dataset: an array; a list, tuple or dict of arrays; an object with `__len__` and
+            `__getitem__`; batches as from `image_dataset_from_directory`, whose samples
+            are split; or an iterable of samples.
+        left_size: the number of samples of the first part, or their fraction, in (0,
+            1); None: the complement of `right_size`.
         right_size: the same for the last part.
-        shuffle: whether to mix the samples before.
-        seed: of their order.
-        preferred_backend: "tensorflow" or "torch" in Keras; of no effect.
+        shuffle: whether to shuffle the samples before the split.
+        seed: seed of the order.
+        preferred_backend: "tensorflow" or "torch" in Keras; no effect.
 
     Returns:
-        Two Datasets of samples, which can be had by their index too; of batches, where
-        the last stage of `dataset` is `batch` or `padded_batch`: of as many samples.
-        They are of tensors, but of arrays if `dataset` is a Dataset of arrays.
+        Two Datasets of samples, which also support indexing. If the last stage of
+        `dataset` is `batch` or `padded_batch`, they contain batches of the same size.
+        The elements are tensors, or arrays if `dataset` is a Dataset of arrays.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,7 @@ def split_dataset(
         raise unknown_choice("split_dataset: backend", preferred_backend, choices)
     batch_size = None
     shown: Callable[[Any], Any] | None = tensor_of
-    if hasattr(dataset, "of_tensors"):  # tf.data's, around one of ours
+    if hasattr(dataset, "of_tensors"):  # a data set of tf.data, around one of toolkit
         dataset = dataset._parents[0]
     elif isinstance(dataset, Dataset):
         shown = dataset._shown
@@ -106,7 +106,7 @@ def split_dataset(
 
 
 def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
-    """What gets a sample by its number, and how many there are."""
+    """Return a function from an index to a sample, and the number of samples."""
     if isinstance(dataset, (np.ndarray, list, tuple, dict)):
         leaves = tree.flatten(dataset)
         if not all(np.ndim(leaf) for leaf in leaves):
@@ -130,13 +130,13 @@ def _samples(dataset: Any) -> tuple[Callable[[int], Any], int]:
         )
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return dataset.__getitem__, len(dataset)
-    passed = isinstance(dataset, Dataset)  # what a loop shows is made from samples
+    passed = isinstance(dataset, Dataset)  # the loop converts the samples
     samples = list(dataset.as_numpy_iterator() if passed else dataset)
     return samples.__getitem__, len(samples)
 
 
 def _sizes(left: Any, right: Any, total: int) -> tuple[int, int]:
-    """The number of samples in each part, checked."""
+    """Return the checked number of samples in each part."""
     if left is None and right is None:
         raise ArgumentError(
             "split_dataset: at least one of the `left_size` or `right_size` must be "

@@ -1,7 +1,7 @@
-"""Folders of unpacked archives: replaced in one step, and only if they are ours.
+"""Folders of unpacked archives: replaced atomically, and only if toolkit unpacked them.
 
-Beside such a folder lies a list of what was unpacked. Where a folder holds anything
-else, or a file was changed since, it is left as it is.
+Next to such a folder is a list of the unpacked files. A folder with any other file, or
+with a file that changed since, is not modified.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from toolkit.files.staging import (
 )
 from toolkit.utils.archives import extract_archive
 
-Files = dict[str, list[int]]  # path -> what is known of a file
+Files = dict[str, list[int]]  # path -> recorded metadata of a file
 
 
 def check_own(folder: Path) -> None:
-    """Raise if a folder is there and holds anything that was not unpacked there."""
+    """Raise if a folder exists and contains anything that was not unpacked there."""
     if not os.path.lexists(folder):
         return
     if not is_folder(folder):
@@ -43,12 +43,12 @@ def check_own(folder: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path, formats: Sequence[str]) -> None:
-    """Have a folder hold what an archive does; if this fails, an older one stays."""
+    """Replace the content of a folder by an archive; an error leaves it unchanged."""
     with Stage(folder.parent, folder.name) as stage:
         extract_archive(archive, stage.files, formats)
         check_own(folder)
         new = _files(stage.files)
-        # A kill between the two steps must not make our own folder a foreign one.
+        # A kill between the two steps must not make an own folder look foreign.
         _note(folder, [*_known(folder), new])
         _swap(stage, folder)
         _note(folder, [new])
@@ -68,12 +68,12 @@ def _swap(stage: Stage, folder: Path) -> None:
 
 
 def _others(found: Files, known: Files) -> list[str]:
-    """The files that are not among those that are known."""
+    """Return the files that are not in the record."""
     return sorted(name for name, facts in found.items() if known.get(name) != facts)
 
 
 def _files(folder: Path) -> Files:
-    """All in a folder that is no folder itself, with size and time of change."""
+    """Return all non-folders in a folder, with size and modification time."""
     found: Files = {}
     for place, folders, names in os.walk(folder, onerror=fail):
         links = take_links(place, folders)
@@ -89,7 +89,7 @@ def _list(folder: Path) -> Path:
 
 
 def _known(folder: Path) -> list[Files]:
-    """What was unpacked there; during a swap, what was before, too."""
+    """Return the record of unpacked files; during a swap, also the old files."""
     try:
         found: Any = json.loads(_list(folder).read_text("utf-8"))
         return [dict(files) for files in found]

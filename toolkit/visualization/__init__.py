@@ -1,6 +1,6 @@
-"""Pictures of what models see: boxes and masks drawn on images, galleries of them.
+"""Visualization of model data: boxes and masks drawn on images, image galleries.
 
-Drawing is NumPy alone; galleries need matplotlib.
+Drawing needs only NumPy; galleries need Matplotlib.
 """
 
 from toolkit.visualization.drawing import draw_bounding_boxes, draw_segmentation_masks

@@ -22,7 +22,7 @@ _FORMATS = ("channels_last", "channels_first")
 
 
 def is_channels_first(function: str, data_format: str | None) -> bool:
-    """Whether the second axis of images is that of colours."""
+    """Return whether the second axis of images is the color axis."""
     data_format = data_format or settings.image_data_format()
     if data_format not in _FORMATS:
         raise unknown_choice(f"{function}: data_format", data_format, _FORMATS)
@@ -30,7 +30,7 @@ def is_channels_first(function: str, data_format: str | None) -> bool:
 
 
 def batch_of_images(function: str, images: Any, channels_first: bool = False) -> Any:
-    """Images as an array (n, height, width, channels)."""
+    """Return images as an array (n, height, width, channels)."""
     images = np.asarray(images)
     if images.ndim != 4:
         raise ShapeError(
@@ -41,7 +41,7 @@ def batch_of_images(function: str, images: Any, channels_first: bool = False) ->
 
 
 def _as_bytes(images: Any) -> Pixels:
-    """A copy as uint8; floats are from 0 to 1 if none is larger, else to 255."""
+    """Return a copy as uint8; floats are in [0, 1] or, if any is larger, [0, 255]."""
     if images.dtype.kind not in "bui" and images.size:
         images = images.astype("float64")
         images = np.clip(images, 0, 255) if images.max() > 1 else images * 255
@@ -59,19 +59,19 @@ def draw_bounding_boxes(
     font_scale: float = 1.0,
     data_format: str | None = None,
 ) -> Pixels:
-    """Draw boxes, with the names of what is in them, on images.
+    """Draw boxes on images, with the names of their classes.
 
     Args:
         images: (n, height, width, channels), from 0 to 255, or floats from 0 to 1.
         bounding_boxes: a dict of "boxes" (n, boxes, 4), "labels" (n, boxes), where -1
-            is no box, and perhaps "confidences" (n, boxes).
+            means no box, and optionally "confidences" (n, boxes).
         bounding_box_format: such as "xyxy"; see `utils.bounding_boxes.convert_format`.
-        class_mapping: label -> the name to write; none is written without it.
+        class_mapping: label -> the name to draw; None: no names.
         color: one number from 0 to 255 for each channel.
-        line_thickness: of the boxes, in pixels; negative for filled ones.
-        text_thickness: of the letters, in pixels.
-        font_scale: 1 for capitals 19 pixels high.
-        data_format: "channels_last" or "channels_first", as the images are.
+        line_thickness: thickness of the lines, in pixels; negative for filled boxes.
+        text_thickness: thickness of the letters, in pixels.
+        font_scale: 1 for capital letters 19 pixels high.
+        data_format: "channels_last" or "channels_first": the layout of the images.
 
     Returns:
         uint8, shaped like `images`.
@@ -114,7 +114,7 @@ def draw_bounding_boxes(
 
 
 def _corners(bounding_boxes: Any, source: str, height: int, width: int) -> Any:
-    """The boxes as left, top, right, bottom in pixels."""
+    """Return the boxes as left, top, right, bottom in pixels."""
     if not isinstance(bounding_boxes, dict):
         raise ArgumentTypeError(
             "draw_bounding_boxes: `bounding_boxes` should be a dict; received "
@@ -132,7 +132,7 @@ def _corners(bounding_boxes: Any, source: str, height: int, width: int) -> Any:
 def _frame(
     image: Pixels, x1: int, y1: int, x2: int, y2: int, thickness: int, color: Any
 ) -> None:
-    """The four sides of a box around the lines through its corners."""
+    """Draw the four sides of a box, centered on the lines through its corners."""
     if thickness < 0:
         return fill(image, x1, y1, x2 + 1, y2 + 1, color)
     low, high = thickness // 2, thickness - thickness // 2
@@ -143,7 +143,7 @@ def _frame(
 
 
 def _foot(x: int, y: int, size: int, thickness: int) -> tuple[int, int]:
-    """Where a text begins: above the box, or inside if there is no place."""
+    """Return the origin of a text: above the box, or inside if there is no room."""
     if y - 8 - 7 * size >= 0:
         return x, y - 8
     return x + 3 + thickness, y + 3 + thickness + 7 * size
@@ -159,19 +159,19 @@ def draw_segmentation_masks(
     ignore_index: int = -1,
     data_format: str | None = None,
 ) -> Pixels:
-    """Colour the pixels of images by their classes.
+    """Color the pixels of images by their classes.
 
     Args:
         images: (n, height, width, channels), from 0 to 255, or floats from 0 to 1.
-        segmentation_masks: integers (n, height, width), or with an axis of 1 where the
-            images have that of colours. Class 0 is the background.
-        num_classes: colours are made up for classes 1 to this; the largest in
-            `segmentation_masks` if None.
-        color_mapping: class -> its colour, for the classes that are to be coloured.
-        alpha: how opaque colours are, from 0 to 1.
-        blend: whether images are seen through them; False acts as an alpha of 1.
+        segmentation_masks: integers (n, height, width), or with an extra axis of extent
+            1 at the color axis of the images. Class 0 is the background.
+        num_classes: default colors are used for classes 1 to this number; the largest
+            class in `segmentation_masks` if None.
+        color_mapping: class -> color, for the classes to color.
+        alpha: opacity of the colors, from 0 to 1.
+        blend: whether to blend with the images; False means an alpha of 1.
         ignore_index: a class that is not coloured.
-        data_format: "channels_last" or "channels_first", as the images are.
+        data_format: "channels_last" or "channels_first": the layout of the images.
 
     Returns:
         uint8, shaped like `images`.

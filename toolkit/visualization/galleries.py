@@ -1,4 +1,4 @@
-"""Galleries of images, shown or saved with matplotlib."""
+"""Galleries of images, shown or saved with Matplotlib."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _matplotlib(function: str) -> Any:
 
 
 def _prepared(function: str, images: Any, value_range: Any, data_format: Any) -> Any:
-    """Images as uint8 (n, height, width, channels)."""
+    """Return images as uint8 (n, height, width, channels)."""
     first = is_channels_first(function, data_format)
     images = batch_of_images(function, images, first).astype("float64")
     low, high = value_range
@@ -52,26 +52,26 @@ def plot_image_gallery(
     legend_handles: Any = None,
     data_format: str | None = None,
 ) -> None:
-    """Show images in rows and columns, or save the picture of them.
+    """Show images in rows and columns, or save the picture.
 
     Args:
         images: (n, height, width, channels).
-        y_true: labels (n,), written above the images.
-        y_pred: predicted labels (n,), likewise.
+        y_true: labels (n,), shown above the images.
+        y_pred: predicted labels (n,), shown like `y_true`.
         label_map: label -> its name; needed for labels.
-        rows: how many; about as many as columns if None.
-        cols: how many; enough for all images if None.
+        rows: number of rows; about equal to the columns if None.
+        cols: number of columns; enough for all images if None.
         value_range: the values of black and white.
         scale: width and height of an image, in inches.
         path: the file to save to.
-        show: whether to show the gallery; by default if there is no `path`.
-        transparent: whether the file's background is.
-        dpi: pixels of the file for each inch.
-        legend_handles: matplotlib's handles for a legend.
-        data_format: "channels_last" or "channels_first", as the images are.
+        show: whether to show the gallery; default: if there is no `path`.
+        transparent: whether the background of the file is transparent.
+        dpi: pixels of the file per inch.
+        legend_handles: Matplotlib handles for a legend.
+        data_format: "channels_last" or "channels_first": the layout of the images.
 
     Raises:
-        ImportError: without matplotlib.
+        ImportError: if Matplotlib is missing.
 
     Example:
         >>> from toolkit.visualization import plot_image_gallery
@@ -116,7 +116,7 @@ def plot_image_gallery(
 
 
 def _grid(count: int, rows: int | None, cols: int | None) -> tuple[int, int]:
-    """Rows and columns for so many images; more images than places are left out."""
+    """Return the rows and columns for a number of images; the rest is not shown."""
     if rows is None:
         rows = math.ceil(count / cols) if cols else math.ceil(math.sqrt(count))
     return max(rows, 1), max(cols or math.ceil(count / max(rows, 1)), 1)
@@ -156,24 +156,24 @@ def plot_bounding_box_gallery(
 
     Args:
         images: (n, height, width, channels).
-        bounding_box_format: such as "xyxy".
-        y_true: the true boxes, as `draw_bounding_boxes` takes them.
-        y_pred: the predicted ones, likewise.
+        bounding_box_format: for example "xyxy".
+        y_true: the true boxes, in the format of `draw_bounding_boxes`.
+        y_pred: the predicted boxes, in the same format.
         value_range: the values of black and white.
-        true_color: of the true boxes, from 0 to 255.
-        pred_color: of the predicted ones.
-        line_thickness: of the boxes, in pixels.
-        font_scale: 1 for capitals 19 pixels high.
-        text_thickness: of the letters, in pixels; that of the boxes if None.
-        class_mapping: label -> the name to write.
-        ground_truth_mapping: the same for true boxes alone.
-        prediction_mapping: the same for predicted boxes alone.
-        legend: whether to say which colour is which.
-        legend_handles: matplotlib's handles for another legend.
-        rows: as for `plot_image_gallery`, like `cols` and the further arguments.
+        true_color: color of the true boxes, from 0 to 255.
+        pred_color: color of the predicted boxes.
+        line_thickness: thickness of the lines, in pixels.
+        font_scale: 1 for capital letters 19 pixels high.
+        text_thickness: thickness of the letters, in pixels; None: `line_thickness`.
+        class_mapping: label -> the name to draw.
+        ground_truth_mapping: the same for true boxes only.
+        prediction_mapping: the same for predicted boxes only.
+        legend: whether to show a legend of the two colors.
+        legend_handles: Matplotlib handles for another legend.
+        rows: as for `plot_image_gallery`, and so are `cols` and the further arguments.
 
     Raises:
-        ImportError: without matplotlib.
+        ImportError: if Matplotlib is missing.
 
     Example:
         >>> from toolkit.visualization import plot_bounding_box_gallery
@@ -231,18 +231,18 @@ def plot_segmentation_mask_gallery(
     data_format: str | None = None,
     **kwargs: Any,
 ) -> None:
-    """Show each image beside the same with its true and its predicted mask.
+    """Show each image next to copies with its true and its predicted mask.
 
     Args:
         images: (n, height, width, channels).
-        num_classes: see `draw_segmentation_masks`, which has the other arguments too.
+        num_classes: see `draw_segmentation_masks`, also for the other arguments.
         value_range: the values of black and white.
         y_true: the true masks (n, height, width) or (n, height, width, 1).
-        y_pred: the predicted ones, likewise.
+        y_pred: the predicted masks, with the same shape.
         **kwargs: further arguments of `plot_image_gallery`.
 
     Raises:
-        ImportError: without matplotlib.
+        ImportError: if Matplotlib is missing.
 
     Example:
         >>> from toolkit.visualization import plot_segmentation_mask_gallery

@@ -1,4 +1,4 @@
-"""Short texts on images, in strokes of any width."""
+"""Short texts on images, drawn as strokes of any width."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 
-# The signs from " " to "~", 5 columns of 7 dots each; the lowest bit is the top.
+# The glyphs from " " to "~", 5 columns of 7 dots each; the lowest bit is the top.
 _DOTS = bytes.fromhex(
     "0000000000 00005f0000 0007000700 147f147f14 242a7f2a12 2313086462 3649552250"
     "0000070300 001c224100 0041221c00 082a1c2a08 08083e0808 0000503000 0808080808"
@@ -32,7 +32,7 @@ _STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))
 
 @cache
 def _strokes(sign: str) -> list[tuple[int, int, int, int]]:
-    """The lines (row, column, row step, column step) between dots of a sign."""
+    """Return the lines (row, column, row step, column step) between dots of a glyph."""
     place = ord(sign) - 32
     if not 0 <= place < len(_DOTS) // 5:
         place = ord("?") - 32
@@ -42,7 +42,7 @@ def _strokes(sign: str) -> list[tuple[int, int, int, int]]:
     for row, column in dots:
         for down, right in _STEPS:
             corner = {(row + down, column), (row, column + right)} & dots
-            is_cut = down and right and corner  # the way around is drawn already
+            is_cut = down and right and corner  # the path around is already drawn
             if (row + down, column + right) in dots and not is_cut:
                 lines.append((row, column, down, right))
         lines.append((row, column, 0, 0))
@@ -52,11 +52,11 @@ def _strokes(sign: str) -> list[tuple[int, int, int, int]]:
 def draw_text(
     image: Pixels, text: str, x: int, y: int, size: int, width: int, color: Any
 ) -> None:
-    """Write `text` on an image (height, width, channels), its foot at (x, y).
+    """Draw `text` on an image (height, width, channels), with its baseline at (x, y).
 
     Args:
-        size: the distance of two dots, in pixels; a letter is 6 dots high.
-        width: that of the strokes, in pixels.
+        size: the distance between dots, in pixels; a letter is 6 dots high.
+        width: width of the strokes, in pixels.
     """
     for place, sign in enumerate(text):
         left = x + place * 6 * size
@@ -68,5 +68,5 @@ def draw_text(
 
 
 def fill(image: Pixels, x1: int, y1: int, x2: int, y2: int, color: Any) -> None:
-    """Colour the pixels from (x1, y1) to before (x2, y2) that the image has."""
+    """Color the pixels of the image from (x1, y1) to (x2, y2), exclusive."""
     image[max(y1, 0) : max(y2, 0), max(x1, 0) : max(x2, 0)] = color
