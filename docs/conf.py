@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: `sphinx-build -W docs build/docs`."""
+"""Configuration of the Sphinx site: `sphinx-build -W docs build/docs`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ default_role = "code"
 nitpicky = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-autodoc_typehints = "none"  # signatures have them already, and Args say what they mean
+autodoc_typehints = "none"  # signatures show them, and Args describe them
 autodoc_member_order = "bysource"
-autodoc_inherit_docstrings = False  # what a base says is on the base's page
+autodoc_inherit_docstrings = False  # the page of the base class shows them
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 napoleon_custom_sections = [("Call arguments", "params_style")]
 
-# The pages of the reference: a namespace, and what it is for.
+# The pages of the reference: a namespace and its title.
 NAMESPACES = {
     "toolkit": "Tensors, gradients and graphs",
     "toolkit.ops": "Operations, as in `keras.ops`",
@@ -41,36 +41,36 @@ NAMESPACES = {
     "toolkit.losses": "Losses",
     "toolkit.metrics": "Metrics",
     "toolkit.optimizers": "Optimizers",
-    "toolkit.optimizers.schedules": "Learning rates over time",
+    "toolkit.optimizers.schedules": "Learning rate schedules",
     "toolkit.callbacks": "Callbacks of `fit`",
     "toolkit.data": "Input pipelines",
     "toolkit.datasets": "Data sets",
     "toolkit.activations": "Activations",
-    "toolkit.initializers": "Initial values of weights",
-    "toolkit.regularizers": "Penalties on weights",
-    "toolkit.constraints": "Constraints on weights",
+    "toolkit.initializers": "Initializers",
+    "toolkit.regularizers": "Regularizers",
+    "toolkit.constraints": "Constraints",
     "toolkit.random": "Random numbers",
-    "toolkit.saving": "Files of models and weights",
+    "toolkit.saving": "Saving and loading",
     "toolkit.utils": "Helpers, as in `keras.utils`",
     "toolkit.preprocessing": "Images, texts and sequences",
-    "toolkit.visualization": "Pictures",
-    "toolkit.applications": "Well-known architectures",
+    "toolkit.visualization": "Visualization",
+    "toolkit.applications": "Applications",
     "toolkit.wrappers": "Estimators for scikit-learn",
-    "toolkit.dtype_policies": "Dtypes in which layers compute",
-    "toolkit.distribution": "Devices and how work is shared",
+    "toolkit.dtype_policies": "Dtype policies",
+    "toolkit.distribution": "Distributed training",
     "toolkit.config": "Settings",
-    "toolkit.tree": "Nests of lists, tuples and dicts",
+    "toolkit.tree": "Nested structures",
     "toolkit.errors": "Errors",
 }
 
 
 def public_names(namespace: str) -> dict[str, Any]:
-    """The classes and functions of a namespace, by name."""
+    """Return the classes and functions of a namespace, by name."""
     module = import_module(namespace)
     listed = getattr(module, "__all__", None)
     names = [n for n in sorted(listed or dir(module)) if not n.startswith("_")]
     found = {name: getattr(module, name, None) for name in names}
-    home = "toolkit" if listed else namespace  # without a list, only what is at home
+    home = "toolkit" if listed else namespace  # without `__all__`, only names that the module defines
     return {
         name: value
         for name, value in found.items()
@@ -80,10 +80,10 @@ def public_names(namespace: str) -> dict[str, Any]:
 
 
 def reference_pages() -> dict[str, str]:
-    """The text of each namespace's page; what has two names is on one of them."""
+    """Return the page of each namespace; an object is only on one page."""
     pages: dict[str, str] = {}
     seen: set[int] = set()
-    for namespace in [*list(NAMESPACES)[1:], "toolkit"]:  # the narrower one has it
+    for namespace in [*list(NAMESPACES)[1:], "toolkit"]:  # specific namespaces have priority
         names = public_names(namespace)
         new = {name: value for name, value in names.items() if id(value) not in seen}
         seen.update(map(id, new.values()))
@@ -92,7 +92,7 @@ def reference_pages() -> dict[str, str]:
 
 
 def reference_page(namespace: str, names: dict[str, Any]) -> str:
-    """The page of a namespace: its names, by the file that defines them."""
+    """Return the page of a namespace: its names, by the file that defines them."""
     title = NAMESPACES[namespace].replace("`", "``")
     lines = [title, "=" * len(title), "", f".. currentmodule:: {namespace}", ""]
     homes = {name: getattr(value, "__module__", "") for name, value in names.items()}
@@ -108,14 +108,14 @@ def reference_page(namespace: str, names: dict[str, Any]) -> str:
 
 
 def section(module: str) -> list[str]:
-    """The heading of a file's names: the first words of the file."""
+    """Return the heading for the names of a file: the start of its docstring."""
     words = (inspect.getdoc(import_module(module)) or module).splitlines()[0]
     words = re.split(r"[.:;](?:\s|$)", words)[0].replace("`", "``")
     return [words, "-" * len(words)]
 
 
 def write_reference(app: Any) -> None:
-    """Write the reference's pages; they are made anew in each build."""
+    """Write the pages of the reference, which each build creates again."""
     folder = HERE / "reference"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -131,7 +131,7 @@ def write_reference(app: Any) -> None:
 def literal_operators(
     app: Any, what: str, name: str, object: Any, options: Any, lines: list[str]
 ) -> None:
-    """Keep `*` and `|` in sentences from being read as emphasis or substitution."""
+    """Escape `*` and `|` in sentences, which are not emphasis or substitution."""
     inside_example = False
     for i, line in enumerate(lines):
         inside_example = line.lstrip().startswith((">>>", "...")) or (
@@ -152,7 +152,7 @@ def signature_of_class(
     signature: str,
     value: str,
 ) -> tuple[str, str] | None:
-    """The constructor's arguments, also of classes that record them in `__new__`."""
+    """Return the arguments of a constructor, also of classes with `__new__`."""
     if what != "class":
         return None
     try:
@@ -166,13 +166,13 @@ def signature_of_class(
 def skip_of_others(
     app: Any, what: str, name: str, object: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out what scikit-learn puts into estimators: it refers to its own site."""
+    """Skip the methods that scikit-learn adds, which refer to its site."""
     home = getattr(object, "__module__", None) or ""
     return True if home.startswith("sklearn.") else None
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
+    """Register the functions of this file with Sphinx."""
     app.connect("builder-inited", write_reference)
     app.connect("autodoc-process-signature", signature_of_class)
     app.connect("autodoc-skip-member", skip_of_others)
