@@ -70,7 +70,8 @@ def public_names(namespace: str) -> dict[str, Any]:
     listed = getattr(module, "__all__", None)
     names = [n for n in sorted(listed or dir(module)) if not n.startswith("_")]
     found = {name: getattr(module, name, None) for name in names}
-    home = "toolkit" if listed else namespace  # without `__all__`, only names that the module defines
+    # Without `__all__`, a namespace exports only the names that it defines.
+    home = "toolkit" if listed else namespace
     return {
         name: value
         for name, value in found.items()
@@ -83,7 +84,8 @@ def reference_pages() -> dict[str, str]:
     """Return the page of each namespace; an object is only on one page."""
     pages: dict[str, str] = {}
     seen: set[int] = set()
-    for namespace in [*list(NAMESPACES)[1:], "toolkit"]:  # specific namespaces have priority
+    # Specific namespaces have priority over `toolkit`.
+    for namespace in [*list(NAMESPACES)[1:], "toolkit"]:
         names = public_names(namespace)
         new = {name: value for name, value in names.items() if id(value) not in seen}
         seen.update(map(id, new.values()))
