@@ -270,7 +270,7 @@ def test_whole_fits(network, options):
 def test_each_part_is_computed_once_whatever_the_number_of_threads():
     for threads in (1, 2, 3, 7, 100):
         done: list[int] = []
-        tiled_matmul.run([partial(done.append, i) for i in range(20)], threads)
+        tiled_matmul.run_tasks([partial(done.append, i) for i in range(20)], threads)
         assert sorted(done) == list(range(20))
 
 
@@ -280,17 +280,17 @@ def test_an_error_in_a_part_is_raised():
 
     for threads in (1, 3):
         with pytest.raises(ZeroDivisionError):
-            tiled_matmul.run([fail] * 8, threads)
+            tiled_matmul.run_tasks([fail] * 8, threads)
 
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 700, 30_000])
 @pytest.mark.parametrize("columns", [1, 65, 700, 4096])
 @pytest.mark.parametrize("depth", [1, 100, 900])
 def test_parts_cover_a_product_exactly_once(rows, columns, depth):
-    down, across = tiled_matmul._sides(rows, columns, depth)
-    assert down * across <= tiled_matmul._MOST_PARTS
+    down, across = tiled_matmul._tile_grid(rows, columns, depth)
+    assert down * across <= tiled_matmul._MAX_TILES
     for extent, count in ((rows, down), (columns, across)):
-        spans = list(tiled_matmul._spans(extent, count))
+        spans = list(tiled_matmul._tile_ranges(extent, count))
         assert [i for s in spans for i in range(extent)[s]] == list(range(extent))
 
 

@@ -45,13 +45,13 @@ CASES = {
 def taken(monkeypatch):
     """The programs of one node that ran, in order."""
     ran = []
-    called = eager._Program.__call__
+    called = eager._EagerProgram.__call__
 
     def noted(self, *arrays):
         ran.append(self)
         return called(self, *arrays)
 
-    monkeypatch.setattr(eager._Program, "__call__", noted)
+    monkeypatch.setattr(eager._EagerProgram, "__call__", noted)
     return ran
 
 
@@ -268,13 +268,13 @@ def test_other_rules_and_processors_generate_no_code(taken):
 
 def test_few_shapes_have_programs(monkeypatch, taken):
     """NumPy computes those that come later, now and whenever they come again."""
-    monkeypatch.setattr(eager, "_MOST", 2)
-    kernel = eager.Programs(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
+    monkeypatch.setattr(eager, "_MAX_PROGRAMS", 2)
+    kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in (200, 201, 202, 200, 202):
         x, y = arrays_of((rows, 120), (120, 130))
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
     assert len(taken) == 3
-    kernel = eager.Programs(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
+    kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in range(3):  # of no elements there is no program
         kernel(*arrays_of((rows, 0), (0, 130)))
     assert len(kernel._refused) == 1

@@ -43,7 +43,7 @@ def test_an_unknown_blas_is_refused():
 
 
 def test_mkl_that_is_not_installed_is_refused(monkeypatch):
-    monkeypatch.setattr(mkl, "_path", lambda: None)
+    monkeypatch.setattr(mkl, "_library_path", lambda: None)
     with pytest.raises(ArgumentError, match="mkl.*pip install"):
         NumPyBackend("mkl")
     assert NumPyBackend("auto").kernels["exp"] is np.exp

@@ -11,7 +11,7 @@ import toolkit
 from tests.compiler.graphs import op_names, target, trace_of
 from tests.helpers import assert_close, check_grads
 from toolkit import ops
-from toolkit.backends.numpy.fourier import generated_transforms
+from toolkit.backends.numpy.fourier import rewrite_transforms
 from toolkit.compiler.pipeline import optimize
 
 # Generated, by themselves and of two factors; products of one and two prime numbers,
@@ -71,7 +71,7 @@ def test_gradients():
 
 def names_of(function, *shapes):
     graph = optimize(trace_of(function, *shapes), target())
-    graph = generated_transforms(graph, target())
+    graph = rewrite_transforms(graph, target())
     graph.verify()
     return op_names(graph)
 

@@ -40,13 +40,13 @@ def small():
 def watched(monkeypatch):
     """The graphs with narrow values that were compiled."""
     found = []
-    stored = narrow_storage._Storing.stored
+    stored = narrow_storage._NarrowStorage.rewrite_graph
 
     def watching(self):
         found.append(stored(self))
         return found[-1]
 
-    monkeypatch.setattr(narrow_storage._Storing, "stored", watching)
+    monkeypatch.setattr(narrow_storage._NarrowStorage, "rewrite_graph", watching)
     return found
 
 

@@ -49,11 +49,11 @@ class Phase:
 
     steps: list[int] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
-    reads_back: list[int] = field(default_factory=list)
+    reloads: list[int] = field(default_factory=list)
     reductions: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
-    keeps: list[int] = field(default_factory=list)
-    after: list[int] = field(default_factory=list)
+    buffered: list[int] = field(default_factory=list)
+    row_steps_after: list[int] = field(default_factory=list)
 
 
 class Phases:
@@ -70,17 +70,17 @@ class Phases:
         for step in plan.steps:
             level = max((self._level(a) for a in step.arguments), default=0)
             self.levels.append(level + (step.role == ROW and step.reduces != ""))
-        self.before: list[int] = []
+        self.row_steps_before: list[int] = []
         self.phases: list[Phase] = [Phase() for _ in range(1 + self._last_level())]
-        self.kept: list[int] = []
-        self._place_rows()
-        self._place_writes()
+        self.buffered_steps: list[int] = []
+        self._assign_row_steps()
+        self._assign_writes()
         self._stored = {
             w.source[1]: self.levels[w.source[1]] for w in plan.writes if w.role == FULL
         }
         self._computed: dict[int, int] = {}
         for number in range(len(self.phases)):
-            self._fill(number)
+            self._fill_phase(number)
 
     def _level(self, source: Source) -> int:
         return self.levels[source[1]] if source[0] == "step" else 0
@@ -92,30 +92,30 @@ class Phases:
             if step.role == FULL:
                 levels.append(level)
             elif step.reduces == FULL:
-                levels.append(self._reduced_in(step))
+                levels.append(self._reduction_phase(step))
         return max(levels)
 
-    def _reduced_in(self, step: Step) -> int:
+    def _reduction_phase(self, step: Step) -> int:
         return self._level(step.arguments[0])
 
-    def _place_rows(self) -> None:
+    def _assign_row_steps(self) -> None:
         for i, step in enumerate(self.plan.steps):
             if step.role != ROW:
                 continue
             if step.reduces == FULL:
-                self.phases[self._reduced_in(step)].reductions.append(i)
+                self.phases[self._reduction_phase(step)].reductions.append(i)
             elif self.levels[i] == 0:
-                self.before.append(i)
+                self.row_steps_before.append(i)
             else:
-                self.phases[self.levels[i] - 1].after.append(i)
+                self.phases[self.levels[i] - 1].row_steps_after.append(i)
 
-    def _place_writes(self) -> None:
+    def _assign_writes(self) -> None:
         for k, write in enumerate(self.plan.writes):
             step = self.plan.steps[write.source[1]]
             if write.role == FULL:
                 self.phases[self.levels[write.source[1]]].writes.append(k)
             elif write.role != ROW and step.reduces == FULL:
-                self.phases[self._reduced_in(step)].writes.append(k)
+                self.phases[self._reduction_phase(step)].writes.append(k)
 
     def _roots(self, phase: Phase) -> Iterator[Source]:
         """Yield the sources of the values that a pass stores and accumulates."""
@@ -126,7 +126,7 @@ class Phases:
             sources.append(write.source if write.role == FULL else step.arguments[0])
         yield from sources
 
-    def _fill(self, number: int) -> None:
+    def _fill_phase(self, number: int) -> None:
         phase = self.phases[number]
         stack, visited = list(self._roots(phase)), set()
         while stack:
@@ -139,8 +139,8 @@ class Phases:
             if not self._is_full(source):
                 continue
             i = source[1]
-            if self._reads_back(i, number):
-                phase.reads_back.append(i)
+            if self._is_reloaded(i, number):
+                phase.reloads.append(i)
                 continue
             phase.steps.append(i)
             self._computed.setdefault(i, number)
@@ -151,21 +151,23 @@ class Phases:
     def _is_full(self, source: Source) -> bool:
         return source[0] == "step" and self.plan.steps[source[1]].role == FULL
 
-    def _reads_back(self, step: int, number: int) -> bool:
+    def _is_reloaded(self, step: int, number: int) -> bool:
         """Return whether a pass loads a value instead of computing it."""
-        return self._stored.get(step, number) < number or self._keeps(step, number)
+        return self._stored.get(step, number) < number or self._is_buffered(
+            step, number
+        )
 
-    def _keeps(self, step: int, number: int) -> bool:
+    def _is_buffered(self, step: int, number: int) -> bool:
         """Return whether a pass takes a value from a buffer of an earlier pass."""
         earlier = self._computed.get(step, number)
-        if earlier == number or self._cost(step, number) < _BUFFER_COST:
+        if earlier == number or self._recompute_cost(step, number) < _BUFFER_COST:
             return False
-        if step not in self.kept:
-            self.kept.append(step)
-            self.phases[earlier].keeps.append(step)
+        if step not in self.buffered_steps:
+            self.buffered_steps.append(step)
+            self.phases[earlier].buffered.append(step)
         return True
 
-    def _cost(self, step: int, number: int) -> int:
+    def _recompute_cost(self, step: int, number: int) -> int:
         """Return the cost of recomputing a full value in this pass."""
         total = step_cost(self.plan.steps[step].op)
         for source in self.plan.steps[step].arguments:
@@ -173,6 +175,8 @@ class Phases:
                 break
             if self._is_full(source):
                 i = source[1]
-                is_stored = i in self.kept or self._stored.get(i, number) < number
-                total += 1 if is_stored else self._cost(i, number)
+                is_stored = (
+                    i in self.buffered_steps or self._stored.get(i, number) < number
+                )
+                total += 1 if is_stored else self._recompute_cost(i, number)
         return total

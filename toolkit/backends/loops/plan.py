@@ -61,7 +61,7 @@ class Read:
     inner: int | None
     by_row: bool
     by_column: bool
-    turned: bool = False
+    is_transposed: bool = False
 
 
 @record
@@ -106,27 +106,27 @@ class LoopNest:
     writes: tuple[Write, ...]
     row_loops: int
     column_loops: int
-    one_row: bool = False
-    held: int = 0
-    ragged: bool = False
-    formulas: tuple[str, ...] = ()
-    even: bool = False
-    turn: int = -1
+    is_single_row: bool = False
+    register_vectors: int = 0
+    is_ragged: bool = False
+    rule_digests: tuple[str, ...] = ()
+    has_fixed_order: bool = False
+    transposed_loop: int = -1
 
     @cached_property
-    def picks(self) -> bool:
+    def accesses_elements(self) -> bool:
         """Whether a step reads or updates elements of rows by index."""
         return any(step.op == CHECK_INDEX for step in self.steps)
 
     @cached_property
-    def adds_rows(self) -> bool:
+    def combines_tasks(self) -> bool:
         """Whether partial results of several tasks are combined."""
         return any(write.role in (COLUMN, ONE) for write in self.writes)
 
     @cached_property
     def is_flat(self) -> bool:
         """Whether rows are ranges of one loop over elements."""
-        return self.row_loops == 0 and not self.one_row
+        return self.row_loops == 0 and not self.is_single_row
 
 
 @record

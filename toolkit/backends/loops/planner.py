@@ -96,7 +96,7 @@ class NestPlanner:
             self.sources[result] = self._source(x, x.spec.shape)
             return
         if accesses_row_element(node):
-            self._pick(node)
+            self._add_element_access(node)
             return
         frame = result.spec.shape
         reduces, role = "", self._role_of(frame)
@@ -110,10 +110,10 @@ class NestPlanner:
             Step(node.op.name, arguments, attrs, result.spec.dtype, role, reduces)
         )
 
-    def _pick(self, node: Node) -> None:
+    def _add_element_access(self, node: Node) -> None:
         """Add a step that reads or updates one element of each row."""
         x, indices, *updates = node.inputs
-        index = self._place(self._source(indices, indices.spec.shape))
+        index = self._index_check(self._source(indices, indices.spec.shape))
         row = self._source(x, x.spec.shape)
         dtype = node.outputs[0].spec.dtype
         if updates:
@@ -125,7 +125,7 @@ class NestPlanner:
         self.sources[node.outputs[0]] = ("step", len(self.steps))
         self.steps.append(step)
 
-    def _place(self, index: Source) -> Source:
+    def _index_check(self, index: Source) -> Source:
         """Return the step that checks an index; add it if it is new."""
         step = Step(CHECK_INDEX, (index,), (), "int32", ROW)
         if step not in self.steps:
@@ -168,7 +168,7 @@ class NestPlanner:
         rows = len(self.row_steps) - 1 if split else 0
         writes = [self._write(y) for y in self.body.outputs]
         strides = [row for _, row in self.reads]
-        strides += [self._contiguous(w.role, w.dtype) for w in writes]
+        strides += [self._contiguous_strides(w.role, w.dtype) for w in writes]
         loops, strides = collapse_loops(extents, strides, rows)
         if not loops.extents:
             loops = Loops((1,), 0)
@@ -176,10 +176,10 @@ class NestPlanner:
         if loops.rows == len(loops.extents):  # each row has one element
             loops = Loops((*loops.extents, 1), loops.rows)
             strides = [(*row, 0) for row in strides]
-        loops, strides, ragged = self._in_blocks(loops, strides, writes)
+        loops, strides, ragged = self._split_in_blocks(loops, strides, writes)
         if not split and not ragged:
             loops = Loops(loops.extents, len(loops.extents) - 1)
-        across = self._across(loops, strides, lanes)
+        across = self._find_transposed_loops(loops, strides, lanes)
         votes = Counter(chain.from_iterable(across))
         transposed_loop = max(votes, key=votes.__getitem__, default=-1)
         plan = LoopNest(
@@ -193,16 +193,17 @@ class NestPlanner:
             writes=tuple(writes),
             row_loops=loops.rows,
             column_loops=len(loops.extents) - loops.rows,
-            one_row=split and not loops.rows,
-            held=self._held(loops, lanes)
+            is_single_row=split and not loops.rows,
+            register_vectors=self._count_register_vectors(loops, lanes)
             if (split or loops.rows) and transposed_loop < 0
             else 0,
-            ragged=ragged,
-            formulas=tuple(map(_digest_of_step, self.steps)),
-            even=rules.rows_independent and any(step.reduces for step in self.steps),
-            turn=transposed_loop,
+            is_ragged=ragged,
+            rule_digests=tuple(map(_digest_of_step, self.steps)),
+            has_fixed_order=rules.rows_independent
+            and any(step.reduces for step in self.steps),
+            transposed_loop=transposed_loop,
         )
-        leading = self._leading(loops, plan)
+        leading = self._leading_extent(loops, plan)
         return SizedNest(plan, self.space, loops, strides, leading)
 
     def _write(self, value: Any) -> Write:
@@ -215,7 +216,7 @@ class NestPlanner:
         step = self.steps[source[1]]
         return Write(source, step.dtype, step.role)
 
-    def _contiguous(self, role: str, dtype: str) -> tuple[int, ...]:
+    def _contiguous_strides(self, role: str, dtype: str) -> tuple[int, ...]:
         """Return the strides of a contiguous array of this role."""
         size, rank = dtypes.itemsize(dtype), len(self.loop_steps) - 1
         if role == FULL:
@@ -231,7 +232,7 @@ class NestPlanner:
             )
         return (0,) * rank
 
-    def _in_blocks(
+    def _split_in_blocks(
         self, loops: Loops, strides: list[tuple[int, ...]], writes: list[Write]
     ) -> tuple[Loops, list[tuple[int, ...]], bool]:
         """Split a sum of all elements into blocks; the last can be shorter."""
@@ -242,7 +243,7 @@ class NestPlanner:
         cut: list[tuple[int, ...]] = [(SUM_BLOCK * n, n) for (n,) in strides]
         return Loops((-(-count // SUM_BLOCK), SUM_BLOCK), 1), cut, True
 
-    def _across(
+    def _find_transposed_loops(
         self, loops: Loops, strides: list[tuple[int, ...]], lanes: int
     ) -> list[list[int]]:
         """Return, for each read, the row loops along which it is contiguous."""
@@ -266,18 +267,18 @@ class NestPlanner:
     def _itemsize(self, key: int) -> int:
         return dtypes.itemsize(self.body.inputs[key].spec.dtype)
 
-    def _held(self, loops: Loops, lanes: int) -> int:
+    def _count_register_vectors(self, loops: Loops, lanes: int) -> int:
         """Return the number of vectors in a short row; 0 if rows are long."""
         columns = loops.extents[loops.rows :]
         if len(columns) > 1 or columns[0] > MAX_REGISTER_VECTORS * lanes:
             return 0
         return -(-columns[0] // lanes)
 
-    def _leading(self, loops: Loops, plan: LoopNest) -> int:
+    def _leading_extent(self, loops: Loops, plan: LoopNest) -> int:
         """Return the extent to divide into tasks: the leading extent of the values."""
         first = loops.extents[0]
-        if plan.even and plan.adds_rows:
-            if plan.ragged:
+        if plan.has_fixed_order and plan.combines_tasks:
+            if plan.is_ragged:
                 return first
             # Only summed values count, so fusion does not change the order of sums.
             summed_shapes = [

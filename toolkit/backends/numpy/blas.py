@@ -16,8 +16,8 @@ from toolkit.errors import unknown_choice
 
 # Up to these sizes OpenBLAS uses one thread: multiply-adds of matrix products, and
 # elements of matrix-vector products.
-_MOST_ALONE = 1 << 18
-_MOST_OF_VECTORS = 9000
+_MAX_SINGLE_THREAD_PRODUCT = 1 << 18
+_MAX_SINGLE_THREAD_VECTOR = 9000
 
 
 class Blas:
@@ -29,12 +29,16 @@ class Blas:
     def gemm(self, a: Any, b: Any, out: Any = None) -> Any:
         """Compute np.matmul for two or more axes, in tiles if matrices are large."""
         rows, columns = a.shape[-2], b.shape[-1]
-        small = _MOST_OF_VECTORS if rows == 1 or columns == 1 else _MOST_ALONE
+        small = (
+            _MAX_SINGLE_THREAD_VECTOR
+            if rows == 1 or columns == 1
+            else _MAX_SINGLE_THREAD_PRODUCT
+        )
         if a.size * columns <= small:
             return np.matmul(a, b, out)
         with alone:
-            if tiled_matmul.is_large(a, b):
-                return tiled_matmul.product(a, b, out, self._count)
+            if tiled_matmul.needs_tiles(a, b):
+                return tiled_matmul.multiply_tiled(a, b, out, self._count)
             return np.matmul(a, b, out)
 
     @property

@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 # The kinds of primitives with generated code, and the element counts from which it
 # runs. NumPy is fast for primitives that cost few additions.
-_KINDS = frozenset(
+_GENERATED_KINDS = frozenset(
     {
         *(Kind.ELEMENTWISE, Kind.REDUCE, Kind.POOL, Kind.COMPOSITE),
         *(Kind.MOVE, Kind.INDEX, Kind.SORT, Kind.RANDOM),
     }
 )
-_ELEMENTS, _COSTLY_ELEMENTS, _COSTLY = 1 << 16, 1 << 15, 12
+_MIN_ELEMENTS, _MIN_COSTLY_ELEMENTS, _MIN_COST = 1 << 16, 1 << 15, 12
 # A compiled program converts these dtypes to float32 in a separate pass.
 _NARROW = ("float16", "bfloat16")
 # The limit of programs for each operation. Further shapes run on NumPy. Programs for
 # windows are specific to a shape, and programs are never dropped.
-_MOST = 256
+_MAX_PROGRAMS = 256
 # Kinds with equal results in NumPy: the first call of a shape runs on NumPy.
-_SAME = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
-_MOVED = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
-_NOTHING = ("stop_gradient",)  # returns its operand unchanged
+_BITWISE_EQUAL_KINDS = (Kind.MOVE, Kind.SORT, Kind.RANDOM)
+_BITWISE_EQUAL = ("gather", "take_along_axis", "dynamic_slice", "dynamic_update_slice")
+_IDENTITIES = ("stop_gradient",)  # returns its operand unchanged
 # Free scratch buffers for later calls: one for each calling thread, of at most this
 # number of bytes.
-_spare: list[Any] = []
-_MOST_KEPT = 1 << 26
+_free_scratch: list[Any] = []
+_MAX_FREE_BYTES = 1 << 26
 
 
 def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kernel:
@@ -59,23 +59,25 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
         kernel: the kernel for calls without generated code.
     """
     size_of, minimum_size = _BY_NAME.get(primitive.name, (None, 0))
-    is_left = primitive.kind not in _KINDS or primitive.name in _NOTHING
-    if size_of is None and is_left:
+    has_no_code = (
+        primitive.kind not in _GENERATED_KINDS or primitive.name in _IDENTITIES
+    )
+    if size_of is None and has_no_code:
         return kernel
-    programs = Programs(backend, primitive, kernel)
+    programs = EagerPrograms(backend, primitive, kernel)
     if size_of is not None:
 
-        def named(*arrays: Any, **attrs: Any) -> Any:
+        def run_by_name(*arrays: Any, **attrs: Any) -> Any:
             if size_of(*arrays, **attrs) < minimum_size:
                 return kernel(*arrays, **attrs)
             return programs(*arrays, **attrs)
 
-        return named
-    is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _COSTLY
-    elements = _COSTLY_ELEMENTS if is_costly else _ELEMENTS
-    by_kind = _broadcast if primitive.kind is Kind.ELEMENTWISE else _largest
+        return run_by_name
+    is_costly = primitive.kind is Kind.COMPOSITE or primitive.cost >= _MIN_COST
+    elements = _MIN_COSTLY_ELEMENTS if is_costly else _MIN_ELEMENTS
+    by_kind = _result_size if primitive.kind is Kind.ELEMENTWISE else _largest_size
 
-    def other(first: Any, *operands: Any, **attrs: Any) -> Any:
+    def run_by_kind(first: Any, *operands: Any, **attrs: Any) -> Any:
         size_limit = first.size
         for x in operands:
             size_limit *= x.size
@@ -83,33 +85,33 @@ def eager_kernel(backend: Backend, primitive: Primitive, kernel: Kernel) -> Kern
             return kernel(first, *operands, **attrs)
         return programs(first, *operands, **attrs)
 
-    return other
+    return run_by_kind
 
 
-def _largest(*arrays: Any) -> int:
+def _largest_size(*arrays: Any) -> int:
     """Return the size of the largest operand."""
     size: int = max(x.size for x in arrays)
     return size
 
 
-def _broadcast(*arrays: Any) -> int:
+def _result_size(*arrays: Any) -> int:
     """Return the size of an elementwise result."""
     return np.broadcast(*arrays).size
 
 
-def _multiplied(first: Any, second: Any, **attrs: Any) -> int:
+def _count_multiplications(first: Any, second: Any, **attrs: Any) -> int:
     """Return the multiplications of a product: elements times columns or filters."""
     size: int = first.size * second.shape[-1]
     return size
 
 
-def _gathered(x: Any, indices: Any, *, axis: int) -> int:
+def _gathered_size(x: Any, indices: Any, *, axis: int) -> int:
     """Return the number of gathered elements."""
     size: int = indices.size * (x.size // max(1, x.shape[axis]))
     return size
 
 
-def _transformed(
+def _transform_size(
     first: Any, *operands: Any, axis: int = -1, length: int = 0, **attrs: Any
 ) -> int:
     """Return the size of an operand if code for its length is likely to be reused.
@@ -121,7 +123,7 @@ def _transformed(
     return first.size if n & (n - 1) == 0 else 0
 
 
-def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
+def _drawn_size(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
     """Return the number of drawn elements."""
     return prod(shape)
 
@@ -129,24 +131,24 @@ def _drawn(key: Any, *, shape: Sequence[int], **attrs: Any) -> int:
 # The work of a call by primitive, and the work from which generated code runs. NumPy
 # computes matrix products with BLAS, and copies windows before it reduces them.
 _BY_NAME: dict[str, tuple[Callable[..., int], int]] = {
-    "matmul": (_multiplied, 1 << 21),
-    "conv": (_multiplied, 1 << 16),
-    "conv_input_grad": (_multiplied, 1 << 16),
-    "conv_kernel_grad": (_multiplied, 1 << 16),
-    "dft": (_transformed, 1 << 14),
-    "rdft": (_transformed, 1 << 14),
-    "irdft": (_transformed, 1 << 13),
-    "gather": (_gathered, _ELEMENTS),
-    "random_uniform": (_drawn, _ELEMENTS),
+    "matmul": (_count_multiplications, 1 << 21),
+    "conv": (_count_multiplications, 1 << 16),
+    "conv_input_grad": (_count_multiplications, 1 << 16),
+    "conv_kernel_grad": (_count_multiplications, 1 << 16),
+    "dft": (_transform_size, 1 << 14),
+    "rdft": (_transform_size, 1 << 14),
+    "irdft": (_transform_size, 1 << 13),
+    "gather": (_gathered_size, _MIN_ELEMENTS),
+    "random_uniform": (_drawn_size, _MIN_ELEMENTS),
 }
 
 
-def _exact(value: Any) -> Hashable:
+def _attribute_key(value: Any) -> Hashable:
     """Return a key for an attribute that separates 0.0 from -0.0 and equates NaNs."""
     return value.hex() if type(value) is float else value
 
 
-class Programs:
+class EagerPrograms:
     """Programs of one node for calls of one primitive, by the shapes of their arrays.
 
     Args:
@@ -157,47 +159,51 @@ class Programs:
 
     def __init__(self, backend: Backend, primitive: Primitive, kernel: Kernel) -> None:
         self._backend, self._primitive, self._kernel = backend, primitive, kernel
-        self._found: dict[Hashable, _Program] = {}
-        self._refused: set[Hashable] = set()  # keys without a program
+        self._programs: dict[Hashable, _EagerProgram] = {}
+        self._unsupported: set[Hashable] = set()  # keys without a program
         # Keys of the first calls of primitives with equal results in NumPy.
-        self._once: set[Hashable] = set()
-        self._is_same = primitive.kind in _SAME or primitive.name in _MOVED
+        self._first_calls: set[Hashable] = set()
+        self._is_bitwise_equal = (
+            primitive.kind in _BITWISE_EQUAL_KINDS or primitive.name in _BITWISE_EQUAL
+        )
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
         if rules.plain or rules.rows_independent or rules.processor is not None:
             return self._kernel(*arrays, **attrs)
         signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
-        key = settings.placement(), signature, *map(_exact, attrs.values())
-        program = self._found.get(key)
-        if program is None and self._is_wanted(key):
+        key = settings.placement(), signature, *map(_attribute_key, attrs.values())
+        program = self._programs.get(key)
+        if program is None and self._needs_program(key):
             # A reentrant call, for example in a signal handler, runs on NumPy.
             with rules.inside(plain=True):
-                program = self._remember(key, self._made(signature, attrs))
+                program = self._remember(key, self._build(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
-    def _is_wanted(self, key: Hashable) -> bool:
+    def _needs_program(self, key: Hashable) -> bool:
         """Return whether to build a program for a key."""
-        if key in self._refused or len(self._found) >= _MOST:
+        if key in self._unsupported or len(self._programs) >= _MAX_PROGRAMS:
             return False
-        if self._is_same and key not in self._once:
-            if len(self._once) >= _MOST:
-                self._once.clear()
-            self._once.add(key)
+        if self._is_bitwise_equal and key not in self._first_calls:
+            if len(self._first_calls) >= _MAX_PROGRAMS:
+                self._first_calls.clear()
+            self._first_calls.add(key)
             return False
         return True
 
-    def _remember(self, key: Hashable, program: _Program | None) -> _Program | None:
+    def _remember(
+        self, key: Hashable, program: _EagerProgram | None
+    ) -> _EagerProgram | None:
         if program is not None:
-            self._found[key] = program
+            self._programs[key] = program
         else:
-            if len(self._refused) >= _MOST:
-                self._refused.clear()
-            self._refused.add(key)
+            if len(self._unsupported) >= _MAX_PROGRAMS:
+                self._unsupported.clear()
+            self._unsupported.add(key)
         return program
 
-    def _made(
+    def _build(
         self, signature: tuple[Any, ...], attrs: dict[str, Any]
-    ) -> _Program | None:
+    ) -> _EagerProgram | None:
         """Build the program for arrays of these types, shapes, strides and dtypes."""
         inputs = []
         for kind, shape, strides, dtype in signature:
@@ -205,12 +211,12 @@ class Programs:
             if kind is not np.ndarray or not dtype.isnative:
                 return None
             inputs.append(Operand(Spec(shape, dtypes.name_of(dtype)), strides))
-        return _program(self._backend, self._primitive, inputs, attrs)
+        return _build_program(self._backend, self._primitive, inputs, attrs)
 
 
-def _program(
+def _build_program(
     backend: Backend, primitive: Primitive, inputs: list[Operand], attrs: dict[str, Any]
-) -> _Program | None:
+) -> _EagerProgram | None:
     """Return a program of one node, or None without generated code or elements."""
     specs = [x.spec for x in inputs]
     result = primitive.spec(*specs, **attrs)
@@ -220,13 +226,13 @@ def _program(
     if any(x.spec.dtype in _NARROW or not x.spec.size for x in (*inputs, *outputs)):
         return None
     values = [[Value(x.spec) for x in operands] for operands in (inputs, outputs)]
-    lowered = _lowered(
+    lowered = _lower_node(
         backend, Node(primitive, values[0], attrs, values[1]), inputs, outputs
     )
-    return None if lowered is None else _Program(backend, lowered, inputs, outputs)
+    return None if lowered is None else _EagerProgram(backend, lowered, inputs, outputs)
 
 
-def _lowered(
+def _lower_node(
     backend: Backend, node: Node, inputs: list[Operand], outputs: list[Operand]
 ) -> Lowered | None:
     lowered: Lowered | None = None
@@ -242,7 +248,7 @@ def _lowered(
     return lowered
 
 
-class _Program:
+class _EagerProgram:
     """The code of one node, and idle runners: one for each concurrent thread."""
 
     def __init__(
@@ -263,7 +269,7 @@ class _Program:
         ]
         arrays = [Location(i, 0) for i in range(len(shares) + 1)]
         count = len(inputs)
-        self._places = Places(
+        self._locations = Places(
             [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
         work = Share("work", lowered.work, False)
@@ -276,29 +282,29 @@ class _Program:
         try:
             runner = self._idle.pop()
         except IndexError:
-            runner = self._bound()
+            runner = self._bind_runner()
         results = [RESULTS.empty(*result) for result in self._results]
-        work = self._take() if self._work else None
+        work = self._take_scratch() if self._work else None
         runner.objects[:] = [*map(id, arrays), *map(id, results), id(work)]
         runner.run()
         self._idle.append(runner)
-        if 0 < self._work <= _MOST_KEPT:
-            _spare.append(work)
+        if 0 < self._work <= _MAX_FREE_BYTES:
+            _free_scratch.append(work)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _take(self) -> Any:
+    def _take_scratch(self) -> Any:
         """Return scratch memory that no concurrent call uses."""
         try:
-            block = _spare.pop()
+            block = _free_scratch.pop()
         except IndexError:
             block = None
         if block is None or block.nbytes < self._work:
             block = self._backend.arena(self._work)
         return block
 
-    def _bound(self) -> Runner:
+    def _bind_runner(self) -> Runner:
         runner: Runner = self._code.bind(
-            self._places,
+            self._locations,
             self._backend.call_table([*self._specs, Spec((self._work,), "uint8")], ()),
         )
         return runner

@@ -30,32 +30,32 @@ from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 
 # A transform of up to `_AT_ONCE` elements is one matrix product, and one of a prime
 # length up to `_PRIME`. NumPy computes longer transforms of a prime length.
-_AT_ONCE, _PRIME = 64, 512
+_MAX_PRODUCT_LENGTH, _MAX_PRIME_LENGTH = 64, 512
 # For up to this number of real elements a product is faster than generated code.
-_FEW_REAL = 16
+_MAX_REAL_PRODUCT_LENGTH = 16
 
 # The real and the imaginary part; None: the imaginary part is 0.
 Pair = tuple[Any, Any]
 # Twiddle factors of one graph, by their parameters.
-Turns = dict[tuple[int, int, int, int, str], tuple[Constant, Constant]]
+Twiddles = dict[tuple[int, int, int, int, str], tuple[Constant, Constant]]
 
 
-def generated_transforms(graph: Graph, target: Target) -> Graph:
+def rewrite_transforms(graph: Graph, target: Target) -> Graph:
     """Rewrite transforms of a graph in terms of transforms with generated code."""
     if all(node.op.name not in _REWRITTEN for node in graph.nodes):
         return graph
-    twiddles: Turns = {}
+    twiddles: Twiddles = {}
     owned = set(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.op.name in _REWRITTEN and _is_rewritten(node):
-            nodes += _REWRITTEN[node.op.name](node, twiddles).results(owned)
+        if node.op.name in _REWRITTEN and _needs_rewrite(node):
+            nodes += _REWRITTEN[node.op.name](node, twiddles).build_nodes(owned)
         else:
             nodes.append(node)
     return graph.replace(nodes)
 
 
-def _is_rewritten(node: Node) -> bool:
+def _needs_rewrite(node: Node) -> bool:
     """Return whether only the components of a transform have generated code."""
     spec = node.inputs[0].spec
     if spec.dtype not in DTYPES or not spec.size:
@@ -65,19 +65,19 @@ def _is_rewritten(node: Node) -> bool:
     if node.op.name == "dft":
         is_generated = fits_along(spec.shape, axis)
     else:
-        is_generated = n > _FEW_REAL and fits_real(n)
+        is_generated = n > _MAX_REAL_PRODUCT_LENGTH and fits_real(n)
     return not is_generated and n > 0 and _is_smooth(n)
 
 
 def _is_smooth(n: int) -> bool:
     """Return whether n has generated code, or no prime factor above `_PRIME`."""
-    if n <= _AT_ONCE or fits(n):
+    if n <= _MAX_PRODUCT_LENGTH or fits(n):
         return True
-    a = _divisor(n)
-    return n <= _PRIME if a == 1 else _is_smooth(a) and _is_smooth(n // a)
+    a = _largest_divisor(n)
+    return n <= _MAX_PRIME_LENGTH if a == 1 else _is_smooth(a) and _is_smooth(n // a)
 
 
-def _divisor(n: int) -> int:
+def _largest_divisor(n: int) -> int:
     """Return the largest divisor up to the square root."""
     return next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
 
@@ -90,20 +90,20 @@ class _Transform:
         twiddles: the twiddle factors of the graph; new factors are added.
     """
 
-    def __init__(self, node: Node, twiddles: Turns) -> None:
+    def __init__(self, node: Node, twiddles: Twiddles) -> None:
         self.node = node
-        self.turns = twiddles
+        self.twiddles = twiddles
         self.nodes: list[Node] = []
         self.dtype: str = node.inputs[0].spec.dtype
         self.inverse: bool = node.attrs.get("inverse", False)
 
-    def results(self, owned: set[Value]) -> list[Node]:
+    def build_nodes(self, owned: set[Value]) -> list[Node]:
         """Return the nodes; the last nodes compute the outputs of the transform.
 
         Args:
             owned: values that must own their memory: outputs of the graph.
         """
-        results = self.transformed()
+        results = self.build_results()
         makers = {y: node for node in self.nodes for y in node.outputs}
         if owned.intersection(self.node.outputs):
             results = [
@@ -116,14 +116,14 @@ class _Transform:
             for n in self.nodes
         ]
 
-    def transformed(self) -> list[Value]:
+    def build_results(self) -> list[Value]:
         """Return the results of the transform."""
         real, imag = self.node.inputs
         axis, last = self.node.attrs["axis"], real.spec.ndim - 1
         zero = uniform_value(imag)
         pair = real, None if zero is not None and zero == 0 else imag
-        transformed = self._along_last(self._swapped(pair, axis, last))
-        return list(self._swapped(transformed, axis, last))
+        transformed = self._transform_last_axis(self._swap_axes(pair, axis, last))
+        return list(self._swap_axes(transformed, axis, last))
 
     def _bind(self, name: str, *inputs: Any, **attrs: Any) -> Value:
         (y,) = self._bind_all(name, *inputs, **attrs)
@@ -134,28 +134,33 @@ class _Transform:
         self.nodes.append(node)
         return node.outputs
 
-    def _each(self, name: str, pair: Pair, **attrs: Any) -> Pair:
+    def _bind_pair(self, name: str, pair: Pair, **attrs: Any) -> Pair:
         real, imag = pair
         new_real = self._bind(name, real, **attrs)
         return new_real, None if imag is None else self._bind(name, imag, **attrs)
 
-    def _swapped(self, pair: Pair, a: int, b: int) -> Pair:
+    def _swap_axes(self, pair: Pair, a: int, b: int) -> Pair:
         axes = list(range(pair[0].spec.ndim))
         axes[a], axes[b] = b, a
-        return self._each("transpose", pair, axes=tuple(axes)) if a != b else pair
+        return self._bind_pair("transpose", pair, axes=tuple(axes)) if a != b else pair
 
-    def _turns(self, a: int, b: int, n: int) -> tuple[Constant, Constant]:
+    def _twiddle_factors(self, a: int, b: int, n: int) -> tuple[Constant, Constant]:
         """Return cos and sin of ±2 pi j k / n for j < a and k < b."""
         sign = 1 if self.inverse else -1
         key = a, b, n, sign, self.dtype
-        if key not in self.turns:
+        if key not in self.twiddles:
             steps = np.outer(np.arange(a), np.arange(b)) % n
             cos, sin = unit_circle(sign * steps / n)
             dtype = dtypes.numpy_dtype(self.dtype)
-            self.turns[key] = Constant(cos.astype(dtype)), Constant(sin.astype(dtype))
-        return self.turns[key]
+            self.twiddles[key] = (
+                Constant(cos.astype(dtype)),
+                Constant(sin.astype(dtype)),
+            )
+        return self.twiddles[key]
 
-    def _times(self, name: str, pair: Pair, factor: tuple[Constant, Constant]) -> Pair:
+    def _multiply_complex(
+        self, name: str, pair: Pair, factor: tuple[Constant, Constant]
+    ) -> Pair:
         """Return the product with complex constants, matrix or elementwise."""
         (real, imag), (cos, sin) = pair, factor
         product = [self._bind(name, real, constant) for constant in (cos, sin)]
@@ -165,24 +170,24 @@ class _Transform:
             product[1] = self._bind("add", self._bind(name, imag, cos), product[1])
         return product[0], product[1]
 
-    def _along_last(self, pair: Pair) -> Pair:
+    def _transform_last_axis(self, pair: Pair) -> Pair:
         """Return the transform along the last axis."""
         *batch, n = pair[0].spec.shape
-        if fits(n) and (n > _AT_ONCE or pair[1] is not None):
-            return self._generated(pair, len(batch))
-        a = 1 if n <= _AT_ONCE else _divisor(n)
+        if fits(n) and (n > _MAX_PRODUCT_LENGTH or pair[1] is not None):
+            return self._bind_generated(pair, len(batch))
+        a = 1 if n <= _MAX_PRODUCT_LENGTH else _largest_divisor(n)
         if a == 1:
-            return self._product(pair, self._turns(n, n, n))
+            return self._multiply_matrix(pair, self._twiddle_factors(n, n, n))
         b, axis = n // a, len(batch)
         # (j1, j2) -> (j2, k1) -> (k1, k2) -> (k2, k1)
-        pair = self._each("reshape", pair, shape=(*batch, a, b))
-        pair = self._along_last(self._swapped(pair, axis, axis + 1))
-        pair = self._times("multiply", pair, self._turns(b, a, n))
-        pair = self._along_last(self._swapped(pair, axis, axis + 1))
-        pair = self._swapped(pair, axis, axis + 1)
-        return self._each("reshape", pair, shape=(*batch, n))
+        pair = self._bind_pair("reshape", pair, shape=(*batch, a, b))
+        pair = self._transform_last_axis(self._swap_axes(pair, axis, axis + 1))
+        pair = self._multiply_complex("multiply", pair, self._twiddle_factors(b, a, n))
+        pair = self._transform_last_axis(self._swap_axes(pair, axis, axis + 1))
+        pair = self._swap_axes(pair, axis, axis + 1)
+        return self._bind_pair("reshape", pair, shape=(*batch, n))
 
-    def _generated(self, pair: Pair, axis: int) -> Pair:
+    def _bind_generated(self, pair: Pair, axis: int) -> Pair:
         """Return the transform along an axis of a length with generated code."""
         real, imag = pair
         if imag is None:
@@ -192,47 +197,51 @@ class _Transform:
         real, imag = self._bind_all("dft", real, imag, **attrs)
         return real, imag
 
-    def _product(self, pair: Pair, twiddles: tuple[Constant, Constant]) -> Pair:
+    def _multiply_matrix(self, pair: Pair, twiddles: tuple[Constant, Constant]) -> Pair:
         """Return the product of rows with a matrix."""
         *batch, n = pair[0].spec.shape
         if not batch:
-            pair = self._each("reshape", pair, shape=(1, n))
-        product = self._times("matmul", pair, twiddles)
+            pair = self._bind_pair("reshape", pair, shape=(1, n))
+        product = self._multiply_complex("matmul", pair, twiddles)
         if batch:
             return product
-        return self._each("reshape", product, shape=product[0].spec.shape[1:])
+        return self._bind_pair("reshape", product, shape=product[0].spec.shape[1:])
 
 
-class _OfReal(_Transform):
+class _RealTransform(_Transform):
     """The transform of real numbers along the last axis."""
 
-    def transformed(self) -> list[Value]:
+    def build_results(self) -> list[Value]:
         """Return the first half of the results."""
         (x,) = self.node.inputs
         shape = self.node.outputs[0].spec.shape
         n = x.spec.shape[-1]
-        if n <= _AT_ONCE:
-            return list(self._product((x, None), self._turns(n, shape[-1], n)))
+        if n <= _MAX_PRODUCT_LENGTH:
+            return list(
+                self._multiply_matrix((x, None), self._twiddle_factors(n, shape[-1], n))
+            )
         start, step = (0,) * len(shape), (1,) * len(shape)
-        transformed = self._along_last((x, None))
+        transformed = self._transform_last_axis((x, None))
         return list(
-            self._each("slice", transformed, start=start, stop=shape, step=step)
+            self._bind_pair("slice", transformed, start=start, stop=shape, step=step)
         )
 
 
-class _ToReal(_Transform):
+class _InverseRealTransform(_Transform):
     """The inverse transform of the first half of the frequencies to real numbers."""
 
-    def transformed(self) -> list[Value]:
+    def build_results(self) -> list[Value]:
         """Return the real part of the results."""
         self.inverse = True
         n, shape = self.node.attrs["length"], self.node.inputs[0].spec.shape
         pair: Pair = tuple(self.node.inputs)
-        if n <= _AT_ONCE:
-            return [self._product(pair, self._turns(shape[-1], n, n))[0]]
+        if n <= _MAX_PRODUCT_LENGTH:
+            return [
+                self._multiply_matrix(pair, self._twiddle_factors(shape[-1], n, n))[0]
+            ]
         widths = ((0, 0),) * (len(shape) - 1) + ((0, n - shape[-1]),)
-        pair = self._each("pad", pair, widths=widths, value=0)
-        return [self._along_last(pair)[0]]
+        pair = self._bind_pair("pad", pair, widths=widths, value=0)
+        return [self._transform_last_axis(pair)[0]]
 
 
-_REWRITTEN = {"dft": _Transform, "rdft": _OfReal, "irdft": _ToReal}
+_REWRITTEN = {"dft": _Transform, "rdft": _RealTransform, "irdft": _InverseRealTransform}

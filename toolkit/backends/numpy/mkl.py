@@ -26,20 +26,20 @@ Array = Any
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _HIGH_ACCURACY, _KEEP_SUBNORMALS, _IGNORE_ERRORS = 0x2, 0x140000, 0x100
 _MODE = _HIGH_ACCURACY | _KEEP_SUBNORMALS | _IGNORE_ERRORS
-_SAME_BITS_EACH_RUN = 2  # MKL_CBWR_AUTO
+_REPRODUCIBLE_RUNS = 2  # MKL_CBWR_AUTO
 _LARGEST_INT = 2**31 - 1
 
 # Below these sizes the overhead of ctypes exceeds the gain.
-_LEAST_PRODUCT = 1 << 18
-_LEAST_VECTOR = 2048
+_MIN_PRODUCT_SIZE = 1 << 18
+_MIN_VECTOR_SIZE = 2048
 # Elements of one task.
-_PART = 1 << 18
+_TASK_ELEMENTS = 1 << 18
 
 _PREFIXES = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 
 
 @lru_cache(maxsize=1)
-def _path() -> Path | None:
+def _library_path() -> Path | None:
     """Return the library that the `mkl` package installed, or None."""
     roots = [Path(root) for root in (sys.prefix, site.getuserbase())]
     for pattern in ("lib/libmkl_rt.*", "Library/bin/mkl_rt*.dll"):
@@ -51,7 +51,7 @@ def _path() -> Path | None:
 
 def is_installed() -> bool:
     """Return whether the `mkl` package is installed."""
-    return _path() is not None
+    return _library_path() is not None
 
 
 class Mkl:
@@ -64,7 +64,7 @@ class Mkl:
     """
 
     def __init__(self, numpy: Any) -> None:
-        path = _path()
+        path = _library_path()
         if path is None:
             raise ArgumentError(
                 "blas: expected an installed `mkl` package for 'mkl'; received none "
@@ -74,7 +74,7 @@ class Mkl:
         self._library = ctypes.CDLL(str(path))
         self._use_threads = self._library.MKL_Set_Num_Threads_Local
         self._count = int(self._library.MKL_Get_Max_Threads())
-        self._library.MKL_CBWR_Set(_SAME_BITS_EACH_RUN)
+        self._library.MKL_CBWR_Set(_REPRODUCIBLE_RUNS)
         self._gemm = {p: self._declare_gemm(p) for p in _PREFIXES.values()}
         self._batch = {p: self._declare_batch(p) for p in _PREFIXES.values()}
 
@@ -97,7 +97,7 @@ class Mkl:
         self._numpy.threads = self._count = count
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _single_thread(self) -> Iterator[None]:
         """Set MKL to one thread for this thread; 0 restores the global setting."""
         before = self._use_threads(1)
         try:
@@ -117,10 +117,10 @@ class Mkl:
     def gemm(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """Compute np.matmul for operands of two or more axes."""
         rows, depth, columns = a.shape[-2], a.shape[-1], b.shape[-1]
-        if a.dtype not in _PREFIXES or rows * depth * columns < _LEAST_PRODUCT:
+        if a.dtype not in _PREFIXES or rows * depth * columns < _MIN_PRODUCT_SIZE:
             return self._numpy.gemm(a, b, out)
-        if tiled_matmul.is_large(a, b):
-            return tiled_matmul.product(a, b, out, self._count, self._multiply)
+        if tiled_matmul.needs_tiles(a, b):
+            return tiled_matmul.multiply_tiled(a, b, out, self._count, self._multiply)
         return self._multiply(a, b, out)
 
     def _multiply(self, a: Array, b: Array, out: Array | None = None) -> Array:
@@ -134,7 +134,7 @@ class Mkl:
         if None in layouts or None in strides or not _is_stack(out):
             with openblas.alone:
                 return np.matmul(a, b, out=out)
-        with self._alone():
+        with self._single_thread():
             self._call(arrays, layouts, strides)
         return out
 
@@ -189,7 +189,7 @@ class Mkl:
 
         def kernel(x: Array, *, out: Array | None = None, **work: Array) -> Array:
             function = functions.get(x.dtype)
-            fits = _LEAST_VECTOR <= x.size <= _LARGEST_INT and x.flags.c_contiguous
+            fits = _MIN_VECTOR_SIZE <= x.size <= _LARGEST_INT and x.flags.c_contiguous
             if function is None or not fits:
                 return fallback(x, out=out, **work)
             if out is None:
@@ -209,12 +209,14 @@ class Mkl:
         source, target = (a.__array_interface__["data"][0] for a in (x, out))
 
         def apply_range(start: int) -> None:
-            size, offset = min(_PART, x.size - start), start * x.itemsize
-            with self._alone():
+            size, offset = min(_TASK_ELEMENTS, x.size - start), start * x.itemsize
+            with self._single_thread():
                 function(size, source + offset, target + offset, _MODE)
 
-        tasks = [partial(apply_range, start) for start in range(0, x.size, _PART)]
-        tiled_matmul.run(tasks, self._count)
+        tasks = [
+            partial(apply_range, start) for start in range(0, x.size, _TASK_ELEMENTS)
+        ]
+        tiled_matmul.run_tasks(tasks, self._count)
 
 
 def _layout(x: Array) -> tuple[int, int] | None:

@@ -13,9 +13,9 @@ from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Spec, Value
 
 # A joined row is a multiple of this number of bytes: the width of the widest vectors.
-_VECTOR = 64
+_VECTOR_BYTES = 64
 # The element count from which rows are joined.
-_LEAST = 4096
+_MIN_ELEMENTS = 4096
 
 
 def join_narrow_rows(graph: Graph, target: Target) -> Graph:
@@ -26,13 +26,13 @@ def join_narrow_rows(graph: Graph, target: Target) -> Graph:
     """
     if target.inputs is not None:  # inputs can be views, which a reshape copies
         return graph
-    joining = _Joining(graph)
+    joining = _RowJoiner(graph)
     for node in graph.nodes:
         joining.add(node)
-    return graph.replace(joining.finished())
+    return graph.replace(joining.finish())
 
 
-class _Joining:
+class _RowJoiner:
     """Collector of the rewritten nodes."""
 
     def __init__(self, graph: Graph) -> None:
@@ -40,30 +40,30 @@ class _Joining:
         self.outputs = set(graph.outputs)
         self.nodes: list[Node] = []
         # Values that are elementwise functions of inputs only.
-        self.plain: set[Value] = set(graph.inputs)
+        self.input_functions: set[Value] = set(graph.inputs)
         self.joined: dict[Value, Value] = {}  # the same elements in longer rows
         self.repeated: dict[Value, Value] = {}
-        self.made: set[Value] = set(graph.inputs)
+        self.computed: set[Value] = set(graph.inputs)
 
     def add(self, node: Node) -> None:
         """Add a node, on longer rows if that is faster."""
         shape = self._joined_shape(node)
-        if node.op.kind is Kind.ELEMENTWISE and self.plain.issuperset(
+        if node.op.kind is Kind.ELEMENTWISE and self.input_functions.issuperset(
             x for x in node.inputs if x.spec.size > 1 and not _is_row(x, node)
         ):
-            self.plain.update(node.outputs)
+            self.input_functions.update(node.outputs)
         if shape is None:
             for x in node.inputs:
                 self._restore(x)
             self.nodes.append(node)
-            self.made.update(node.outputs)
+            self.computed.update(node.outputs)
             return
         inputs = [self._input(x, node, shape) for x in node.inputs]
         outputs = [Value(Spec(shape, y.spec.dtype)) for y in node.outputs]
         self.nodes.append(Node(node.op, inputs, node.attrs, outputs, node.device))
         self.joined.update(zip(node.outputs, outputs, strict=True))
 
-    def finished(self) -> list[Node]:
+    def finish(self) -> list[Node]:
         """Return all nodes, with the original outputs of the graph."""
         for y in self.graph.outputs:
             self._restore(y)
@@ -72,7 +72,11 @@ class _Joining:
     def _joined_shape(self, node: Node) -> tuple[int, int] | None:
         """Return the joined shape of a node; None: its original shape."""
         spec = node.outputs[0].spec
-        if node.op.kind is not Kind.ELEMENTWISE or spec.size < _LEAST or spec.ndim < 2:
+        if (
+            node.op.kind is not Kind.ELEMENTWISE
+            or spec.size < _MIN_ELEMENTS
+            or spec.ndim < 2
+        ):
             return None
         wide = [x for x in node.inputs if x.spec.shape == spec.shape]
         rows = [x for x in node.inputs if _is_row(x, node)]
@@ -80,10 +84,12 @@ class _Joining:
         if len(wide) + len(rows) + len(numbers) < len(node.inputs):
             return None
         is_worth_it = rows or any(x in self.joined for x in wide)
-        if not is_worth_it or not self.plain.issuperset(wide):
+        if not is_worth_it or not self.input_functions.issuperset(wide):
             return None
         columns = spec.shape[-1]
-        vector = _VECTOR // max(dtypes.itemsize(y.spec.dtype) for y in node.outputs)
+        vector = _VECTOR_BYTES // max(
+            dtypes.itemsize(y.spec.dtype) for y in node.outputs
+        )
         times = vector // gcd(columns, vector)
         count = prod(spec.shape[:-1])
         if columns >= vector or count % times:
@@ -118,9 +124,9 @@ class _Joining:
 
     def _restore(self, x: Value) -> None:
         """Add a value in its original shape."""
-        if x not in self.joined or x in self.made:
+        if x not in self.joined or x in self.computed:
             return
-        self.made.add(x)
+        self.computed.add(x)
         if x not in self.outputs:
             self._reshaped(self.joined[x], x.spec.shape, x)
             return

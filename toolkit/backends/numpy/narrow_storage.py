@@ -31,14 +31,14 @@ def store_narrow(graph: Graph, target: Target) -> Graph:
     processor = current()
     if not processor.rounds_factors or rules.rows_independent:
         return graph
-    return _Storing(graph, processor.cache_bytes).stored()
+    return _NarrowStorage(graph, processor.cache_bytes).rewrite_graph()
 
 
-class _Storing:
+class _NarrowStorage:
     """Selection of the values, and rewriting of the nodes that use them."""
 
     def __init__(self, graph: Graph, minimum_bytes: int) -> None:
-        self.graph, self.least = graph, minimum_bytes
+        self.graph, self.minimum_bytes = graph, minimum_bytes
         self.returned: set[Value] = set(graph.outputs)
         self.readers: defaultdict[Value, list[Node]] = defaultdict(list)
         self.transposed: set[Value] = set()
@@ -49,12 +49,12 @@ class _Storing:
                 self.transposed.update(node.outputs)
         self.narrow: dict[Value, Value] = {}
 
-    def stored(self) -> Graph:
+    def rewrite_graph(self) -> Graph:
         """Return the graph with narrow values."""
-        nodes = [self._changed(node) for node in self.graph.nodes]
+        nodes = [self._rewrite_node(node) for node in self.graph.nodes]
         return self.graph.replace(nodes) if self.narrow else self.graph
 
-    def _changed(self, node: Node) -> Node:
+    def _rewrite_node(self, node: Node) -> Node:
         """Return a node that reads and writes the narrow values chosen before."""
         narrow_inputs = {x: self.narrow[x] for x in node.inputs if x in self.narrow}
         if node.op.name in _VIEWS and narrow_inputs:
@@ -62,23 +62,23 @@ class _Storing:
             self.narrow[y] = _narrow(y)
             return Node(node.op, (narrow_inputs[x],), node.attrs, (self.narrow[y],))
         narrow_outputs = {
-            y: _narrow(y) for y in node.outputs if self._is_chosen(node, y)
+            y: _narrow(y) for y in node.outputs if self._is_stored_narrow(node, y)
         }
         self.narrow.update(narrow_outputs)
         if node.op is fused_p or narrow_outputs:
             return (
-                _with_casts(node, narrow_inputs, narrow_outputs)
+                _add_casts(node, narrow_inputs, narrow_outputs)
                 if narrow_inputs or narrow_outputs
                 else node
             )
         return node.with_inputs([narrow_inputs.get(x, x) for x in node.inputs])
 
-    def _is_chosen(self, node: Node, value: Value) -> bool:
+    def _is_stored_narrow(self, node: Node, value: Value) -> bool:
         """Return whether to store an output of a node as bfloat16."""
-        if not value.is_narrow or value.spec.nbytes < self.least:
+        if not value.is_narrow or value.spec.nbytes < self.minimum_bytes:
             return False
-        return self._may_write(node, value) and all(
-            reader is not None and _may_read(reader, read)
+        return self._can_write(node, value) and all(
+            reader is not None and _can_read(reader, read)
             for reader, read in self._reads(value)
         )
 
@@ -92,12 +92,12 @@ class _Storing:
             else:
                 yield node, value
 
-    def _may_write(self, node: Node, value: Value) -> bool:
+    def _can_write(self, node: Node, value: Value) -> bool:
         """Return whether a node can round its output when it stores it."""
         product = _product(node)
         if product is None:
-            return node.op is fused_p and _fills(value, node)
-        if product.op.name not in ANCHORS or not _fills(value, node):
+            return node.op is fused_p and _is_full_value(value, node)
+        if product.op.name not in ANCHORS or not _is_full_value(value, node):
             return False
         # The gradient of weights sums over a batch, whose rows are matrix columns.
         return not any(x in self.transposed for x in product.inputs[:1])
@@ -113,7 +113,7 @@ def _product(node: Node) -> Node | None:
     return first if first.op.name in PRODUCTS else None
 
 
-def _fills(value: Value, node: Node) -> bool:
+def _is_full_value(value: Value, node: Node) -> bool:
     """Return whether a value is full in the iteration space of a node."""
     product = _product(node)
     if product is not None:
@@ -121,12 +121,12 @@ def _fills(value: Value, node: Node) -> bool:
     return bool(value.spec.size == iteration_space_of(node.attrs["body"].nodes).size)
 
 
-def _may_read(node: Node, value: Value) -> bool:
+def _can_read(node: Node, value: Value) -> bool:
     """Return whether a node can widen a value on load, or rounds it anyway."""
     product = _product(node)
     if product is not None and any(x is value for x in product.inputs):
         return can_round_factors(product)
-    if node.op is not fused_p or not _fills(value, node):
+    if node.op is not fused_p or not _is_full_value(value, node):
         return False
     # Other nodes, for example a gather of row elements, read the array in memory.
     members = {
@@ -135,7 +135,7 @@ def _may_read(node: Node, value: Value) -> bool:
     return members <= {Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW}
 
 
-def _with_casts(
+def _add_casts(
     node: Node, narrow_inputs: dict[Value, Value], narrow_outputs: dict[Value, Value]
 ) -> Node:
     """Return a fused node with casts, placed before all nodes except a product.

@@ -13,7 +13,7 @@ from toolkit.ir import PRIMITIVES, Graph, Node, Spec, Value
 
 # Kernels of up to this number of elements stay in a cache for all pixels. The
 # convolution kernel then reads each pixel in its original layout.
-_SMALL = 1 << 14
+_MAX_CACHED_KERNEL = 1 << 14
 
 
 def pointwise_gradients_as_products(graph: Graph, target: Target) -> Graph:
@@ -29,7 +29,7 @@ def _is_pointwise(node: Node) -> bool:
         return False
     if prod(node.attrs["kernel"]) > 1 or any(map(any, node.attrs["padding"])):
         return False
-    return bool(node.outputs[0].spec.size > _SMALL)
+    return bool(node.outputs[0].spec.size > _MAX_CACHED_KERNEL)
 
 
 def _as_product(node: Node) -> list[Node]:

@@ -12,10 +12,10 @@ from toolkit.backends.numpy.jit.math.bfloat16 import NARROW, WIDE
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Narrow, Node, Value, cast_node
 
-_OF_BITS = ("bitcast",)  # depends on the representation of a number
+_BIT_OPERATIONS = ("bitcast",)  # depends on the representation of a number
 # Operations whose outputs are unchanged elements of their operands.
-_MOVES = (Kind.VIEW, Kind.MOVE)
-_MOVING = {
+_MOVING_KINDS = (Kind.VIEW, Kind.MOVE)
+_MOVING_OPERATIONS = {
     *("gather", "take_along_axis", "put_along_axis", "where", "stop_gradient"),
     *("dynamic_slice", "dynamic_update_slice"),
 }
@@ -29,7 +29,7 @@ def widen(graph: Graph, target: Target) -> Graph:
     value with casts in both directions is rounded. `narrow_storage` chooses further
     values to round.
     """
-    return _widened(graph, _cast) if _has_narrow(graph) else graph
+    return _widen_graph(graph, _cast) if _has_narrow(graph) else graph
 
 
 # Declares an input, given its float32 replacement: returns the input and nodes.
@@ -49,7 +49,7 @@ def _has_narrow(graph: Graph) -> bool:
     return any(v.spec.dtype == NARROW for v in (*values, *graph.inputs))
 
 
-def _widened(graph: Graph, enter: Entry) -> Graph:
+def _widen_graph(graph: Graph, enter: Entry) -> Graph:
     """Return the graph in float32; inputs and outputs are cast, or float32 too."""
     stand_ins: dict[Value, Value] = {}
     inputs, nodes = [], []
@@ -67,17 +67,17 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
             stand_ins[x] = Constant(x.constant.astype(np.float32))
         return stand_ins.get(x, x)
 
-    rounded, there_and_back = (
-        _only_rounded(graph),
-        _cast_there_and_back(graph, enter is _replace),
+    rounded, rounding_casts = (
+        _find_rounded_values(graph),
+        _find_rounding_casts(graph, enter is _replace),
     )
     for node in graph.nodes:
         inputs_of_node = [value(x) for x in node.inputs]
-        if node.op.name in _OF_BITS:
+        if node.op.name in _BIT_OPERATIONS:
             nodes += _narrow_nodes(node, inputs_of_node, stand_ins)
             continue
         nodes.append(_wide_node(node, inputs_of_node, stand_ins, rounded))
-        for y in there_and_back.intersection(node.outputs):
+        for y in rounding_casts.intersection(node.outputs):
             narrow, wide = Value(y.spec), Narrow(y.spec.with_dtype(WIDE))
             nodes += [cast_node(stand_ins[y], narrow), cast_node(narrow, wide)]
             stand_ins[y] = wide
@@ -91,7 +91,7 @@ def _widened(graph: Graph, enter: Entry) -> Graph:
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)
 
 
-def _only_rounded(graph: Graph) -> set[Value]:
+def _find_rounded_values(graph: Graph) -> set[Value]:
     """Return the float32 values that only casts to bfloat16 read."""
     rounded: set[Any] = set()
     uses: set[Any] = set(graph.outputs)
@@ -101,7 +101,7 @@ def _only_rounded(graph: Graph) -> set[Value]:
     return {x for x in rounded - uses if x.spec.dtype == WIDE}
 
 
-def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
+def _find_rounding_casts(graph: Graph, is_inner: bool) -> set[Value]:
     """Return the results of casts to bfloat16 that another cast reads.
 
     The author of such a pair of casts wants the rounded value, or the rounding error.
@@ -125,7 +125,9 @@ def _cast_there_and_back(graph: Graph, is_inner: bool) -> set[Value]:
                 read |= casts
         elif node.op.kind is Kind.CONTROL:
             read |= casts
-        elif casts and (node.op.kind in _MOVES or node.op.name in _MOVING):
+        elif casts and (
+            node.op.kind in _MOVING_KINDS or node.op.name in _MOVING_OPERATIONS
+        ):
             casts_of |= dict.fromkeys(node.outputs, casts)
     if is_inner:
         read = read.union(*(casts_of.get(y, none) for y in graph.outputs))
@@ -184,5 +186,5 @@ def _narrow_nodes(
 
 def _wide_attribute(value: Any) -> Any:
     if isinstance(value, Graph):
-        return _widened(value, _replace)
+        return _widen_graph(value, _replace)
     return WIDE if isinstance(value, str) and value == NARROW else value

@@ -18,7 +18,7 @@ from toolkit.ir import PRIMITIVES, Graph, Node, Value
 # From this number of elements on, trailing axes are reduced first, fused with their
 # producer. With fewer elements a vector would hold many rows. Leading axes are then
 # reduced first, with vectors along the trailing axes.
-_LONG = 32
+_MIN_TRAILING_SIZE = 32
 
 
 def separate_reductions(graph: Graph, target: Target) -> Graph:
@@ -27,31 +27,37 @@ def separate_reductions(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         is_apart = node.op.name in MERGES and classify_reduction(node) == "other"
-        nodes += _separated(node, layouts, target) if is_apart else [node]
+        nodes += _separate_reduction(node, layouts, target) if is_apart else [node]
     return graph.replace(nodes)
 
 
-def _separated(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
+def _separate_reduction(node: Node, layouts: Layouts, target: Target) -> Iterator[Node]:
     value, keepdims = node.inputs[0], node.attrs["keepdims"]
     if target.rows_independent and not layouts.operand(value).is_contiguous:
         # The summation order must be the order of a contiguous array.
         value, source = Value(value.spec), value
         yield Node(PRIMITIVES["stop_gradient"], [source], {}, [value])
-    runs = _runs(node.attrs["axis"])
+    runs = _group_adjacent_axes(node.attrs["axis"])
     last = prod(value.spec.shape[a] for a in runs[-1])
-    if runs[-1][-1] != value.spec.ndim - 1 or last >= _LONG:
+    if runs[-1][-1] != value.spec.ndim - 1 or last >= _MIN_TRAILING_SIZE:
         runs.reverse()
     reduced_axes: list[int] = []
     for axes in runs[:-1]:
-        attrs = {"axis": _left(axes, reduced_axes, keepdims), "keepdims": keepdims}
+        attrs = {
+            "axis": _renumber_axes(axes, reduced_axes, keepdims),
+            "keepdims": keepdims,
+        }
         reduced_axes += axes
         value, source = Value(node.op.spec(value.spec, **attrs)), value
         yield Node(node.op, [source], attrs, [value])
-    attrs = {"axis": _left(runs[-1], reduced_axes, keepdims), "keepdims": keepdims}
+    attrs = {
+        "axis": _renumber_axes(runs[-1], reduced_axes, keepdims),
+        "keepdims": keepdims,
+    }
     yield Node(node.op, [value], attrs, node.outputs, node.device)
 
 
-def _left(
+def _renumber_axes(
     axes: tuple[int, ...], reduced_axes: list[int], keepdims: bool
 ) -> tuple[int, ...]:
     """Renumber axes after the reduction of other axes."""
@@ -60,7 +66,7 @@ def _left(
     return tuple(a - sum(b < a for b in reduced_axes) for a in axes)
 
 
-def _runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _group_adjacent_axes(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Group adjacent axes."""
     runs = [[axes[0]]]
     for before, axis in pairwise(axes):

@@ -344,7 +344,7 @@ class Body:
             (f"const {STORED[dtype]}*", f"p{k}", Buffer(k))
             for k, dtype in sorted(operands.items())
         ]
-        if self.plan.picks:
+        if self.plan.accesses_elements:
             found.append(("i64*", "problem", Problem()))
         return found
 

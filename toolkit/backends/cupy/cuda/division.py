@@ -30,15 +30,15 @@ LEAST_ROWS, FEW_GROUPS = 4, 32
 class Recomputed(Phases):
     """Passes that each recompute their inputs."""
 
-    def _reads_back(self, step: int, number: int) -> bool:
+    def _is_reloaded(self, step: int, number: int) -> bool:
         return False
 
 
 class Held(Phases):
     """Passes that keep values that are expensive to recompute."""
 
-    def _reads_back(self, step: int, number: int) -> bool:
-        return self._keeps(step, number)
+    def _is_reloaded(self, step: int, number: int) -> bool:
+        return self._is_buffered(step, number)
 
 
 @record
@@ -115,7 +115,7 @@ def _words(body: Body, phases: Phases) -> int:
     for k in read_again(phases):
         nbytes = dtypes.itemsize(plan.reads[k].dtype)
         words += max(body.lanes * nbytes, 4) if body.is_wide(k) else 4 * body.lanes
-    values = [plan.steps[i].dtype for i in phases.kept]
+    values = [plan.steps[i].dtype for i in phases.buffered_steps]
     values += [w.dtype for w in plan.writes if w.role == COLUMN]
     words += sum(body.lanes * max(4, dtypes.itemsize(dtype)) for dtype in values)
     return max(1, words // 4)
@@ -142,7 +142,7 @@ def only_reduces_rows(plan: LoopNest) -> bool:
     """Return whether rows only produce reductions that are mutually independent."""
     reductions = [i for i, s in enumerate(plan.steps) if s.role == ROW and s.reduces]
     return (
-        not plan.picks
+        not plan.accesses_elements
         and sorted(w.source[1] for w in plan.writes) == reductions
         and not any(plan.steps[i].op.startswith("arg") for i in reductions)
         and max(Recomputed(plan).levels) == 1
@@ -151,7 +151,9 @@ def only_reduces_rows(plan: LoopNest) -> bool:
 
 def _is_along_rows(plan: LoopNest) -> bool:
     """Return whether a step needs a complete row."""
-    return plan.picks or any(s.role == ROW and s.reduces for s in plan.steps)
+    return plan.accesses_elements or any(
+        s.role == ROW and s.reduces for s in plan.steps
+    )
 
 
 def read_again(phases: Phases) -> list[int]:

@@ -132,9 +132,9 @@ def generate_body(
         return None
     body = Body(graph, inputs, outputs, aligned)
     plan = body.plan
-    if plan.picks and plan.column_loops > 1:
+    if plan.accesses_elements and plan.column_loops > 1:
         return None
-    if all(step.role == FULL for step in plan.steps) and not plan.picks:
+    if all(step.role == FULL for step in plan.steps) and not plan.accesses_elements:
         return [emit_flat(body)]
     picks = [node for node in graph.nodes if accesses_row_element(node)]
     problem = index_problem(picks[0].op.name, picks[0].attrs["axis"]) if picks else ""

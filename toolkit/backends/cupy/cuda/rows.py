@@ -189,10 +189,10 @@ class _Rows:
         if body.shift is not None:
             place = body.offset(body.shift, 0, indices)
             w(f"const int shift = ({place}) % {body.lanes};")
-        self._compute_rows(self.phases.before)
+        self._compute_rows(self.phases.row_steps_before)
         for phase in self.phases.phases:
             self._pass(phase)
-            self._compute_rows(phase.after)
+            self._compute_rows(phase.row_steps_after)
         self._end_row()
 
     def _compute_rows(self, steps: list[int]) -> None:
@@ -230,14 +230,14 @@ class _Rows:
 
     def _pass(self, phase: Phase) -> None:
         w, shape, body = self.w, self.shape, self.body
-        if not (phase.reductions or phase.writes or phase.keeps):
+        if not (phase.reductions or phase.writes or phase.buffered):
             return
         reducers = [
             Reducer(s.op, body_dtype(body, i), w)
             for i, s in ((i, self.plan.steps[i]) for i in phase.reductions)
         ]
         states = [r.declare() for r in reducers]
-        for i in phase.keeps:
+        for i in phase.buffered:
             ctype = COMPUTED[self.plan.steps[i].dtype]
             w(f"{ctype} step{i}[{shape.items * body.lanes}];")
         first = [k for k in phase.reads if self._is_first(k)]
@@ -389,7 +389,7 @@ class _Rows:
         known[COLUMN_NUMBER] = Value("(int)column", "int32")
         for k, text in wide.items():
             known["read", k] = body.w.let(self.plan.reads[k].dtype, text)
-        for i in phase.reads_back:
+        for i in phase.reloads:
             known["step", i] = Value(f"step{i}[held]", self.plan.steps[i].dtype)
         for i in phase.steps:
             known["step", i] = body.compute(i, known)
@@ -397,5 +397,5 @@ class _Rows:
 
     def _keep(self, phase: Phase, known: Known) -> None:
         """Store values that later passes need in the thread's variables."""
-        for i in phase.keeps:
+        for i in phase.buffered:
             self.w(f"step{i}[held] = {known['step', i].text};")

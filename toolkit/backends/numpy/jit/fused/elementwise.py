@@ -95,7 +95,7 @@ def _lower(
     if not can_share_loop(body.nodes):
         return None
     planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
-    if planned.plan.picks and planned.plan.column_loops > 1:
+    if planned.plan.accesses_elements and planned.plan.column_loops > 1:
         return None
     crossing = _crossing(planned)
     nbytes = sum(inputs[i].spec.nbytes for i in crossing)
@@ -110,7 +110,7 @@ def _crossing(planned: SizedNest) -> list[int]:
     operands = [
         read.operand
         for read, strides in zip(planned.plan.reads, planned.strides, strict=False)
-        if not read.turned
+        if not read.is_transposed
         and contiguous_row_loops(
             planned.loops,
             strides,
@@ -142,14 +142,14 @@ class _Lowering:
         self.plan = self.planned.plan
         extents = self.planned.loops.extents
         self.nbytes = sum(x.spec.nbytes for x in (*self.inputs, *self.outputs))
-        self.first = 1 if self.plan.one_row else extents[0]
-        self.rows = 1 if self.plan.one_row else self.planned.leading
+        self.first = 1 if self.plan.is_single_row else extents[0]
+        self.rows = 1 if self.plan.is_single_row else self.planned.leading
         self.grain = self._grain()
         self.tasks = -(-self.rows // self.grain)
         self.work = 0
 
     def _grain(self) -> int:
-        if self.plan.even and self.plan.adds_rows:
+        if self.plan.has_fixed_order and self.plan.combines_tasks:
             return partition(self.rows)
         if self.nbytes <= LEAST_BYTES:
             return self.rows
@@ -181,14 +181,14 @@ class _Lowering:
         for n in loops.extents[loops.rows :]:
             columns *= n
         buffer = align_up(8 * columns)
-        buffered_steps = [] if plan.held else Phases(plan).kept
+        buffered_steps = [] if plan.register_vectors else Phases(plan).buffered_steps
         buffers = (
             self._take(buffer * len(buffered_steps) * self.tasks)
             if buffered_steps
             else None
         )
         operands.append(buffers or operands[0])
-        if plan.picks:
+        if plan.accesses_elements:
             operands.append(ERROR)
         call = Call(
             Code(emit_plan, plan),
@@ -227,7 +227,7 @@ class _Lowering:
     def _row_operands(self, operands: Sequence[Reference]) -> frozenset[Reference]:
         """Return the operands that divide along the rows of the call."""
         plan, row_operands = self.plan, []
-        if plan.one_row or plan.ragged:
+        if plan.is_single_row or plan.is_ragged:
             return frozenset()
         arrays = [self.inputs[read.operand] for read in plan.reads]
         arrays += [self.outputs[k] for k in range(len(plan.writes))]

@@ -39,12 +39,14 @@ class _Nest:
         values, bases = self.values, self.values.bases
         unit = values.entry(values.numbers.unit)
         low, high = b.low * unit, b.high * unit
-        row = (RegisterRow if plan.held else StreamedRow)(values, self.partials)
-        if isinstance(row, StreamedRow) and plan.turn >= 0:
+        row = (RegisterRow if plan.register_vectors else StreamedRow)(
+            values, self.partials
+        )
+        if isinstance(row, StreamedRow) and plan.transposed_loop >= 0:
             TransposedTiles(row).write(low, high)
         elif plan.is_flat:
             row.part(bases, low, high)
-        elif plan.one_row:
+        elif plan.is_single_row:
             self.partials.load(row.parts)
             row.whole(bases, 0)
             self.partials.store(row.parts)
@@ -67,8 +69,8 @@ class _Nest:
         with self.b.accumulate(
             low, high, 1, self.partials.load(row.parts)
         ) as iteration:
-            self.partials.hold(iteration.values)
+            self.partials.set_registers(iteration.values)
             row.whole(self.values.moved(bases, loop, iteration.index), iteration.index)
             iteration.next(self.partials.values)
-        self.partials.hold(iteration.values)
+        self.partials.set_registers(iteration.values)
         self.partials.store(row.parts)

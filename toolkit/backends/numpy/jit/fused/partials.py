@@ -39,11 +39,11 @@ class Partials:
             k: values.reducer_of(write.source[1]) for k, write in self.writes.items()
         }
         # The values in registers, in the order of the parts of a row.
-        self.held: dict[int, list[Value]] = {}
+        self.registers: dict[int, list[Value]] = {}
         if self.writes:
-            self._find()
+            self._locate_partials()
 
-    def _find(self) -> None:
+    def _locate_partials(self) -> None:
         v = self.v
         for k in self.writes:
             offset = self.b.slot * v.entry(v.numbers.partials + k)
@@ -52,12 +52,12 @@ class Partials:
         start = self.b.slot * v.entry(v.numbers.grain)
         with self.b.when(self.b.compare("eq", self.b.low, start)):
             for k in self.writes:
-                self._empty(k)
+                self._initialize(k)
 
     def _address(self, write: int) -> Pointer:
         return self.bases[self.v.first_write + write]
 
-    def _empty(self, write: int) -> None:
+    def _initialize(self, write: int) -> None:
         (identity,) = self.reducers[write].initial()
         if self.writes[write].role == ONE:
             self.b.put_first(identity, self._address(write))
@@ -78,9 +78,9 @@ class Partials:
         for k, write in self.writes.items():
             dtype = write.dtype
             if write.role == ONE:
-                self.held[k] = [self.v.splat(self._address(k), dtype)]
+                self.registers[k] = [self.v.splat(self._address(k), dtype)]
             elif vectors:
-                self.held[k] = [
+                self.registers[k] = [
                     b.load(self._address(k), start, dtype, mask)
                     for start, mask in vectors
                 ]
@@ -89,7 +89,7 @@ class Partials:
     def store(self, vectors: Sequence[tuple[Number, Mask]]) -> None:
         """Store the partial results that are in registers."""
         b = self.b
-        for k, values in self.held.items():
+        for k, values in self.registers.items():
             if self.writes[k].role == ONE:
                 b.put_first(values[0], self._address(k))
                 continue
@@ -99,17 +99,17 @@ class Partials:
     @property
     def values(self) -> list[Value]:
         """The values in registers, in order."""
-        return list(chain.from_iterable(self.held.values()))
+        return list(chain.from_iterable(self.registers.values()))
 
-    def hold(self, values: Sequence[Value]) -> None:
+    def set_registers(self, values: Sequence[Value]) -> None:
         """Replace the values in registers."""
         remaining = list(values)
-        for k, old in self.held.items():
-            self.held[k], remaining = remaining[: len(old)], remaining[len(old) :]
+        for k, old in self.registers.items():
+            self.registers[k], remaining = remaining[: len(old)], remaining[len(old) :]
 
     def add(self, write: int, value: Value, vector: int = 0) -> None:
         """Merge a value into a partial result in a register."""
-        registers = self.held[write]
+        registers = self.registers[write]
         (registers[vector],) = self.reducers[write].merge([registers[vector]], [value])
 
     def add_in_memory(

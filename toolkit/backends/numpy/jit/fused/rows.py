@@ -45,7 +45,7 @@ class StreamedRow:
         self.phases: Phases = Phases(values.plan)
         self.buffers: list[Pointer] = []
         self.parts: list[tuple[Number, Mask]] = []  # no row values are in registers
-        if self.phases.kept:
+        if self.phases.buffered_steps:
             self._find_buffers()
 
     def _find_buffers(self) -> None:
@@ -53,7 +53,7 @@ class StreamedRow:
         offset = self.b.slot * v.entry(numbers.task_buffers)
         base = self.b.address(numbers.buffer) + offset
         step = v.entry(numbers.next_buffer)
-        for i in range(len(self.phases.kept)):
+        for i in range(len(self.phases.buffered_steps)):
             self.buffers.append(base + i * step)
 
     def part(self, bases: Bases, low: Number, high: Number) -> None:
@@ -62,11 +62,11 @@ class StreamedRow:
 
     def whole(self, bases: Bases, index: Number) -> None:
         """Emit the row with this index."""
-        self.v.begin_row(bases, self.phases.before)
+        self.v.begin_row(bases, self.phases.row_steps_before)
         extent = self.v.row_extent(index)
         for phase in self.phases.phases:
             self._pass(phase, bases, 0, extent)
-            self.v.compute_rows(phase.after)
+            self.v.compute_rows(phase.row_steps_after)
         _end_row(self.v, self.partials, bases)
 
     def _pass(self, phase: Phase, bases: Bases, low: Number, high: Number) -> None:
@@ -106,19 +106,19 @@ class StreamedRow:
         """
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
         unroll = 1 if not reduced or cost > _DEAR else _CHAINS
-        return (_CHAINS if reduced and self.plan.even else unroll), unroll
+        return (_CHAINS if reduced and self.plan.has_fixed_order else unroll), unroll
 
     def _values(
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
     ) -> Known:
         """Return the values that a pass loads and computes for one vector."""
         v, values = self.v, Known()
-        if self.plan.picks:
+        if self.plan.accesses_elements:
             values[COLUMNS] = v.columns(column)
         for k in phase.reads:
             if self.plan.reads[k].by_column:
                 values["read", k] = v.load(k, bases[k], index, mask)
-        for i in phase.reads_back:
+        for i in phase.reloads:
             base, at = self._kept(i, bases, index, column)
             dtype = self.plan.steps[i].dtype
             values["step", i] = v.b.load(base, at, dtype, mask)
@@ -133,7 +133,7 @@ class StreamedRow:
         for k, write in enumerate(self.plan.writes):
             if write.source == ("step", step):
                 return bases[self.v.first_write + k], index
-        return self.buffers[self.phases.kept.index(step)], column
+        return self.buffers[self.phases.buffered_steps.index(step)], column
 
     def _store(
         self,
@@ -145,8 +145,8 @@ class StreamedRow:
         values: Known,
     ) -> None:
         v, b = self.v, self.b
-        for i in phase.keeps:
-            buffer = self.buffers[self.phases.kept.index(i)]
+        for i in phase.buffered:
+            buffer = self.buffers[self.phases.buffered_steps.index(i)]
             b.store(values["step", i], buffer, column, mask)
         for k in phase.writes:
             write, base = self.plan.writes[k], bases[v.first_write + k]
@@ -293,9 +293,9 @@ class RegisterRow:
         self.plan: LoopNest = values.plan
         self.partials = partials
         lanes, extent = self.b.lanes, values.extents[-1]
-        self.starts: list[int] = [i * lanes for i in range(self.plan.held)]
+        self.starts: list[int] = [i * lanes for i in range(self.plan.register_vectors)]
         remainder = extent - self.starts[-1]
-        self.masks: list[Mask] = [None] * (self.plan.held - 1)
+        self.masks: list[Mask] = [None] * (self.plan.register_vectors - 1)
         self.masks.append(self.b.first_lanes(remainder))
         self.parts: list[tuple[int, Mask]] = list(
             zip(self.starts, self.masks, strict=True)
@@ -318,7 +318,7 @@ class RegisterRow:
         v = self.v
         v.begin_row(bases, ())
         vectors = dict(self.fixed)
-        if self.plan.picks:
+        if self.plan.accesses_elements:
             vectors[COLUMNS] = [v.columns(start) for start in self.starts]
         for k, read in enumerate(self.plan.reads):
             if read.by_column and read.by_row:
@@ -329,7 +329,7 @@ class RegisterRow:
                     v.compute(
                         i, {s: registers[vector] for s, registers in vectors.items()}
                     )
-                    for vector in range(self.plan.held)
+                    for vector in range(self.plan.register_vectors)
                 ]
             elif step.role == ROW and not step.reduces:
                 v.compute_rows([i])
@@ -343,7 +343,7 @@ class RegisterRow:
     ) -> list[Value]:
         if source in available:
             return available[source]
-        return [self.v.value(source, {})] * self.plan.held
+        return [self.v.value(source, {})] * self.plan.register_vectors
 
     def _reduce(self, step: int, available: dict[Source, list[Value]]) -> Value:
         r = self.v.reducer_of(step)

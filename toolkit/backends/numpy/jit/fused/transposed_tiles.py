@@ -35,8 +35,8 @@ class TransposedTiles:
         self.v = row.v
         self.b = row.b
         self.plan = row.plan
-        self.turn: int = row.plan.turn
-        reads = [k for k, read in enumerate(self.plan.reads) if read.turned]
+        self.transposed_loop: int = row.plan.transposed_loop
+        reads = [k for k, read in enumerate(self.plan.reads) if read.is_transposed]
         self.sizes = {k: dtypes.itemsize(self.plan.reads[k].dtype) for k in reads}
         # All tiles have the same number of rows and of columns.
         self.rows: int = CACHE_LINE // min(self.sizes.values())
@@ -50,7 +50,7 @@ class TransposedTiles:
     def write(self, low: Number, high: Number) -> None:
         """Emit all loops, with these bounds of the outermost loop."""
         self.low, self.high = low, high
-        row_loops = [i for i in range(self.plan.row_loops) if i != self.turn]
+        row_loops = [i for i in range(self.plan.row_loops) if i != self.transposed_loop]
         self._loops(row_loops, self.v.bases)
 
     def _range(self, loop: int) -> tuple[Number, Number]:
@@ -63,7 +63,7 @@ class TransposedTiles:
                 self._loops(loops[1:], self.v.moved(bases, loops[0], index))
             return
         extent = self.v.extents[-1]
-        low, high = self._range(self.turn)
+        low, high = self._range(self.transposed_loop)
         with self.b.loop(0, extent, self.columns) as column:
             end = self.b.least(column + self.columns, extent)
             with self.b.loop(low, high, self.rows) as first:
@@ -76,15 +76,17 @@ class TransposedTiles:
         """Emit parts of several rows, after their transposed tiles."""
         b, (first, last) = self.b, rows
         # At the end of an array, a tile starts before its rows, so blocks are whole.
-        start = b.most(b.least(first, self.v.extents[self.turn] - self.rows), 0)
+        start = b.most(
+            b.least(first, self.v.extents[self.transposed_loop] - self.rows), 0
+        )
         for k in self.tiles:
             self._fill(k, bases[k], (start, last), columns)
         with b.loop(first, last) as index:
-            moved = self.v.moved(bases, self.turn, index)
+            moved = self.v.moved(bases, self.transposed_loop, index)
             for k, tile in self.tiles.items():
                 offset = (index - start) * self.columns - columns[0]
                 moved[k] = tile + offset * self.sizes[k]
-            self.v.begin_row(moved, self.row.phases.before)
+            self.v.begin_row(moved, self.row.phases.row_steps_before)
             self.row.part(moved, *columns)
 
     def _fill(
@@ -105,7 +107,7 @@ class TransposedTiles:
             lines = [base + number * stride for number in numbers]
             with b.loop(start, last, side) as row:
                 # The last block can overlap the previous block, with equal results.
-                begin = b.least(row, self.v.extents[self.turn] - side)
+                begin = b.least(row, self.v.extents[self.transposed_loop] - side)
                 block = [b.load(line, begin, kind, None) for line in lines]
                 offset = (begin - start) * self.columns + (index - column)
                 for i, vector in enumerate(b.transposed(block)):

@@ -43,7 +43,7 @@ class Numbers:
         self.rank: int = plan.row_loops + plan.column_loops
         self.buffer = arrays
         self.error: int = arrays + 1
-        self.unit: int = arrays + 1 + plan.picks
+        self.unit: int = arrays + 1 + plan.accesses_elements
         self.grain, self.count, self.task_buffers, self.next_buffer = (
             self.unit + i for i in range(1, 5)
         )
@@ -87,7 +87,7 @@ class Values:
         self.extents: list[Index] = [
             self.entry(numbers.extents + i) for i in range(numbers.rank)
         ]
-        self.count: Number = self.entry(numbers.count) if plan.ragged else 0
+        self.count: Number = self.entry(numbers.count) if plan.is_ragged else 0
         last = numbers.rank - 1
         for array in range(arrays):
             for loop in range(numbers.rank):
@@ -160,7 +160,7 @@ class Values:
         read = self.plan.reads[k]
         if read.inner == 0:
             return self.splat(base, read.dtype)
-        if read.inner == 1 or read.turned:
+        if read.inner == 1 or read.is_transposed:
             return self.b.load(base, index, read.dtype, mask)
         if read.inner is not None:
             return self.b.chosen(base, read.inner, index, read.dtype, mask)
@@ -185,7 +185,7 @@ class Values:
     def row_extent(self, index: Number) -> Number:
         """Return the extent of the outermost loop within a row."""
         extent = self.extents[self.plan.row_loops]
-        if not self.plan.ragged:
+        if not self.plan.is_ragged:
             return extent
         start = index * extent
         return self.b.least(self.count - start, extent)
