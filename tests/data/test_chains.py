@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from toolkit.data import AUTOTUNE, Dataset
-from toolkit.data.randomness import LAST, Draws, generator, key_of
+from toolkit.data.randomness import LAST_CHUNK, Draws, generator, key_of
 
 
 def plus(x):
@@ -30,7 +30,9 @@ def shuffled(items, size, seed):
     for place, item in enumerate(items[size:]):
         out.append(buffer[draws[place]])
         buffer[draws[place]] = item
-    return out + [buffer[i] for i in generator(key, LAST).permutation(len(buffer))]
+    return out + [
+        buffer[i] for i in generator(key, LAST_CHUNK).permutation(len(buffer))
+    ]
 
 
 def by_turns(lists, cycle, block):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from toolkit.data import Dataset
-from toolkit.data.profiling import Watch
-from toolkit.data.streams import ClosedError, Pass, Run
+from toolkit.data.profiling import PassProfile
+from toolkit.data.streams import ClosedError, PassContext, Run
 
 COUNT = 24
 
@@ -156,8 +156,8 @@ def test_position_after_closing_is_the_one_before(name):
 @pytest.mark.parametrize("name", PARALLEL)
 def test_closed_streams_do_not_look_exhausted(name):
     dataset = PARALLEL[name]().prefetch(2)
-    run = Run(Watch(), dataset.options())
-    elements = iter(Pass(run, (0,)).open(dataset))
+    run = Run(PassProfile(), dataset.options())
+    elements = iter(PassContext(run, (0,)).open(dataset))
     taken = [next(elements)]
     run.close()
     try:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from toolkit.data import Dataset, TensorSpec
-from toolkit.data.structure import leaves, stacked
+from toolkit.data.structure import leaves, stack_elements
 
 INT, FLOAT = TensorSpec((), "int64"), TensorSpec((), "float32")
 IMAGE = TensorSpec((2, 3), "uint8")
@@ -92,7 +92,7 @@ def test_batches_are_those_of_elements_one_by_one(name):
     ones = list(dataset)
     for drops in (False, True):
         batches = list(dataset.batch(3, drop_remainder=drops))
-        expected = [stacked(ones[at : at + 3]) for at in (0, 3, 6)]
+        expected = [stack_elements(ones[at : at + 3]) for at in (0, 3, 6)]
         assert len(batches) == 3 - drops
         for ours, theirs in zip(batches, expected, strict=False):
             assert_same(ours, theirs)

@@ -8,7 +8,7 @@ import pytest
 from tests.distribution.jobs import needs_mpi, run
 from toolkit import distribution
 from toolkit.data import Dataset
-from toolkit.data.shares import Share
+from toolkit.data.batch_shards import BatchShard
 from toolkit.distribution import DataParallel
 from toolkit.errors import ArgumentError
 
@@ -200,7 +200,7 @@ def test_own_rows_of_batches_that_others_make():
     again = iter(mine)
     again.set_state(iterator.get_state())
     assert next(again)[0].tolist() == [5, 6]
-    assert not any(type(batch) is Share for batch in mine)
+    assert not any(type(batch) is BatchShard for batch in mine)
 
 
 def test_shards_that_are_not_those_of_the_parts(monkeypatch):

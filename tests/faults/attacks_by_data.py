@@ -22,8 +22,8 @@ from tests.faults.formats import (
 )
 from toolkit.compat import tensorflow as tf
 from toolkit.data import Dataset, TextLineDataset, TFRecordDataset, make_example
+from toolkit.data.element_files import FIRST_LINE, HEAD, MARK, TAIL
 from toolkit.data.records import masked_crc32c, write_record
-from toolkit.data.store import FIRST_LINE, HEAD, MARK, TAIL
 from toolkit.datasets.cifar import load_batch
 from toolkit.datasets.pickles import load_lists
 

@@ -19,9 +19,9 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from toolkit.cli.own import make
+from toolkit.data.element_files import FIRST_LINE, StoredRows
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
-from toolkit.data.store import FIRST_LINE, StoredRows
 from toolkit.definitions.records import record
 from toolkit.errors import DatasetError, MissingFileError, ModelFileError, nearest
 from toolkit.models.saving.archives import (

@@ -10,30 +10,35 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.ahead import AheadStream
+from toolkit.data.batch_shards import (
+    RowSelector,
+    Selection,
+    rows_to_read,
+    shard_of_batch,
+)
 from toolkit.data.dataset import UNKNOWN_CARDINALITY, Dataset, transformation
 from toolkit.data.padding import Ragged, as_ragged, pad
-from toolkit.data.randomness import elements_of
+from toolkit.data.parallel_stream import ParallelStream
+from toolkit.data.randomness import pass_draws
 from toolkit.data.rows import BatchedRows, RangeRows, Rows
-from toolkit.data.shares import RowsOf, Selection, share, taken
-from toolkit.data.specs import batched, known_spec, padded_spec
-from toolkit.data.streams import Pass, RowStream, Stream
+from toolkit.data.specs import batch_spec, change_spec, padded_spec
+from toolkit.data.streams import PassContext, RowStream, Stream
 from toolkit.data.structure import (
     TensorSpec,
+    flatten_argument,
     leaves,
-    like,
     map_leaves,
     merge,
     numpy_dtype,
-    parts_like,
-    stack,
-    stacked,
+    rebuild_structure,
+    stack_elements,
+    stack_values,
 )
 from toolkit.data.tuning import Knob, check_workers
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
 
-def check_size(stage: str, size: int) -> int:
+def check_batch_size(stage: str, size: int) -> int:
     """Return a valid batch size or raise an error."""
     if size < 1:
         raise ArgumentError(f"{stage}: expected batch_size >= 1; received {size}")
@@ -45,7 +50,7 @@ class _Batched(Dataset):
 
     def __init__(self, dataset: Dataset, batch_size: int, drop_remainder: bool) -> None:
         super().__init__(dataset)
-        self._size = check_size(self._name, batch_size)
+        self._size = check_batch_size(self._name, batch_size)
         self._drops = drop_remainder
 
     def _detail(self) -> str:
@@ -60,8 +65,8 @@ class _Batched(Dataset):
     def _merged(self, elements: list[Any]) -> Any:
         raise NotImplementedError
 
-    def _stream(self, here: Pass) -> Stream:
-        return _BatchStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _BatchStream(self, context, context.open(self._parents[0]))
 
     def _leading(self) -> int | None:
         return self._size if self._drops else None
@@ -71,11 +76,11 @@ class _BatchStream(Stream):
     def __init__(
         self,
         dataset: _Batched,
-        here: Pass,
+        context: PassContext,
         parent: Stream,
         merged: Callable[[list[Any]], Any] | None = None,
     ) -> None:
-        super().__init__(dataset, here, parent)
+        super().__init__(dataset, context, parent)
         self._merged = merged or dataset._merged
         self._size, self._drops = dataset._size, dataset._drops
 
@@ -89,8 +94,8 @@ class _BatchStream(Stream):
 class _StackStream(Stream):
     """Stream of batches; the parent stream can have a faster way to stack them."""
 
-    def __init__(self, dataset: _Batched, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: _Batched, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self._size, self._drops = dataset._size, dataset._drops
 
     def elements(self) -> Iterator[Any]:
@@ -131,64 +136,66 @@ class Batch(_Batched):
         check_workers("batch", num_parallel_calls)
         self._workers, self._deterministic = num_parallel_calls, deterministic
 
-    def _rows(self, here: Pass) -> Rows | None:
-        return None if self._workers is not None else self._batches(here)
+    def _rows(self, context: PassContext) -> Rows | None:
+        return None if self._workers is not None else self._batches(context)
 
-    def _batches(self, here: Pass) -> BatchedRows | None:
-        rows = here.rows(self._parents[0])
+    def _batches(self, context: PassContext) -> BatchedRows | None:
+        rows = context.rows(self._parents[0])
         if rows is None:
             return None
         count = len(rows) // self._size if self._drops else -(-len(rows) // self._size)
-        return BatchedRows(rows, self._size, count, here.run.shares.get(self))
+        return BatchedRows(rows, self._size, count, context.run.shares.get(self))
 
     def _merged(self, elements: list[Any]) -> Any:
-        return stacked(elements)
+        return stack_elements(elements)
 
-    def _merging(self, here: Pass) -> Callable[[list[Any]], Any]:
+    def _merging(self, context: PassContext) -> Callable[[list[Any]], Any]:
         """Return a function that merges elements: all rows, or the local shard."""
-        rows = here.run.shares.get(self)
+        rows = context.run.shares.get(self)
         return self._merged if rows is None else partial(self._shared, rows)
 
-    def _shared(self, rows: RowsOf, elements: list[Any]) -> Any:
+    def _shared(self, rows: RowSelector, elements: list[Any]) -> Any:
         mine = rows(len(elements))
-        read = taken(mine)
+        read = rows_to_read(mine)
         merged = self._merged(elements[read.start : read.stop])
-        return share(len(elements), mine, merged)
+        return shard_of_batch(len(elements), mine, merged)
 
-    def _open(self, here: Pass) -> Stream:
+    def _open(self, context: PassContext) -> Stream:
         """Open the elements; elements outside the local shard can be skipped."""
-        rows, before = here.run.shares.get(self), self._parents[0]
+        rows, before = context.run.shares.get(self), self._parents[0]
         first: Dataset | None = before
-        if rows is not None and here.on_error is None:
-            while first is not None and here.rows(first) is None:
-                first = first._made_of(here)
+        if rows is not None and context.on_error is None:
+            while first is not None and context.rows(first) is None:
+                first = first._made_of(context)
             if first is not None:
                 count = before._cardinality()
-                here = here._replace(selection=Selection(self._size, count, rows))
-        return here.open(before)
+                context = context._replace(selection=Selection(self._size, count, rows))
+        return context.open(before)
 
-    def _stream(self, here: Pass) -> Stream:
-        merged = self._merging(here)
-        if self._workers is None and self not in here.run.shares:
-            return _StackStream(self, here, self._open(here))
+    def _stream(self, context: PassContext) -> Stream:
+        merged = self._merging(context)
+        if self._workers is None and self not in context.run.shares:
+            return _StackStream(self, context, self._open(context))
         if self._workers is None:
-            return _BatchStream(self, here, self._open(here), merged)
-        options, given = here.run.options, self._deterministic
+            return _BatchStream(self, context, self._open(context), merged)
+        options, given = context.run.options, self._deterministic
         workers = Knob.of(self._workers, options)
         is_ordered = options.is_ordered if given is None else given
-        batches, inside = self._batches(here), here._replace(within=self)
+        batches, inside = self._batches(context), context._replace(within=self)
         if batches is not None:
             numbers = RowStream(self, inside, RangeRows(range(len(batches))))
-            return AheadStream(
-                *(self, here, numbers, batches.__getitem__, workers),
+            return ParallelStream(
+                *(self, context, numbers, batches.__getitem__, workers),
                 ordered=is_ordered,
-                elements=elements_of(here.epoch),
+                elements=pass_draws(context.epoch),
             )
-        lists = _BatchStream(self, inside, self._open(here), list)
-        return AheadStream(self, here, lists, merged, workers, ordered=is_ordered)
+        lists = _BatchStream(self, inside, self._open(context), list)
+        return ParallelStream(self, context, lists, merged, workers, ordered=is_ordered)
 
     def _spec(self) -> Any:
-        return known_spec(self._parents[0], lambda spec: batched(spec, self._leading()))
+        return change_spec(
+            self._parents[0], lambda spec: batch_spec(spec, self._leading())
+        )
 
 
 @transformation("padded_batch")
@@ -227,24 +234,24 @@ class PaddedBatch(_Batched):
         self._shapes, self._fill = padded_shapes, padding_values
 
     def _merged(self, elements: list[Any]) -> Any:
-        return padded(elements, self._shapes, self._fill)
+        return merge_padded(elements, self._shapes, self._fill)
 
     def _spec(self) -> Any:
         return padded_spec(self._parents[0]._spec(), self._shapes, self._leading())
 
 
-def padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
+def merge_padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
     """Return elements merged into one, padded to a structure of shapes."""
     first = elements[0]
     if not isinstance(first, (tuple, dict)):
         return pad(elements, shapes, fill)
-    given = parts_like(first, shapes, "padded_batch: padded_shapes")
+    given = flatten_argument(first, shapes, "padded_batch: padded_shapes")
     fills = [fill] * len(first)
     if isinstance(fill, (tuple, list, dict)):
-        fills = parts_like(first, fill, "padded_batch: padding_values")
+        fills = flatten_argument(first, fill, "padded_batch: padding_values")
     keys = first if isinstance(first, dict) else range(len(first))
     columns = [[element[key] for element in elements] for key in keys]
-    return like(first, list(map(padded, columns, given, fills)))
+    return rebuild_structure(first, list(map(merge_padded, columns, given, fills)))
 
 
 @transformation("ragged_batch")
@@ -283,9 +290,9 @@ class RaggedBatch(_Batched):
     def _spec(self) -> Any:
         def ragged(spec: TensorSpec) -> TensorSpec:
             rows = (None, *spec.shape[1:]) if spec.shape else spec.shape
-            return batched(replace(spec, shape=rows), self._leading())
+            return batch_spec(replace(spec, shape=rows), self._leading())
 
-        return known_spec(self._parents[0], ragged)
+        return change_spec(self._parents[0], ragged)
 
 
 @transformation("unbatch")
@@ -309,17 +316,17 @@ class Unbatch(Dataset):
         count = batches._parents[0]._cardinality()
         return count - count % batches._size if batches._drops and count > 0 else count
 
-    def _stream(self, here: Pass) -> Stream:
-        return _UnbatchStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _UnbatchStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         def row(spec: TensorSpec) -> TensorSpec:
             return replace(spec, shape=spec.shape and spec.shape[1:])
 
-        return known_spec(self._parents[0], row)
+        return change_spec(self._parents[0], row)
 
 
-def _row(number: int, value: Any) -> Any:
+def _row_at(number: int, value: Any) -> Any:
     return None if value is None else value[number]
 
 
@@ -328,8 +335,8 @@ class _UnbatchStream(Stream):
 
     fields = ("position", "batch")
 
-    def __init__(self, dataset: Unbatch, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Unbatch, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self.position = 0
         self.batch: Any = None
 
@@ -353,7 +360,7 @@ class _UnbatchStream(Stream):
             )
         for row in range(self.position, lengths.pop()):
             self.position = row + 1
-            yield map_leaves(partial(_row, row), self.batch)
+            yield map_leaves(partial(_row_at, row), self.batch)
         self.batch = None
 
 
@@ -379,23 +386,23 @@ class Rebatch(Dataset):
     ) -> None:
         super().__init__(dataset.unbatch())
         sizes = list(batch_size) if isinstance(batch_size, Sequence) else [batch_size]
-        self._sizes = [check_size("rebatch", size) for size in sizes]
+        self._sizes = [check_batch_size("rebatch", size) for size in sizes]
         self._drops = drop_remainder
 
-    def _stream(self, here: Pass) -> Stream:
-        return _RebatchStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _RebatchStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         is_known = self._drops and len(set(self._sizes)) == 1
         first = self._sizes[0] if is_known else None
-        return known_spec(self._parents[0], lambda spec: batched(spec, first))
+        return change_spec(self._parents[0], lambda spec: batch_spec(spec, first))
 
 
 class _RebatchStream(Stream):
     fields = ("turn",)
 
-    def __init__(self, dataset: Rebatch, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Rebatch, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self._sizes, self._drops = dataset._sizes, dataset._drops
         self.turn = 0
 
@@ -407,4 +414,4 @@ class _RebatchStream(Stream):
             if not rows or (len(rows) < size and self._drops):
                 return
             self.turn = (self.turn + 1) % len(self._sizes)
-            yield merge(stack, rows, "rebatch")
+            yield merge(stack_values, rows, "rebatch")

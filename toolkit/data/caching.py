@@ -10,15 +10,22 @@ from typing import Any
 
 from toolkit.console.progress import Stage, Work, stage, working
 from toolkit.data.dataset import Dataset, source, transformation
+from toolkit.data.element_files import COMPRESSIONS, ElementWriter, StoredRows
 from toolkit.data.fingerprints import fingerprint
-from toolkit.data.rows import ArrayRows, ItemRows, Numbers, RangeRows, Rows, as_array
-from toolkit.data.specs import joined
-from toolkit.data.store import COMPRESSIONS, StoredRows, Writer
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.rows import (
+    ArrayRows,
+    Indices,
+    ItemRows,
+    RangeRows,
+    Rows,
+    as_index_array,
+)
+from toolkit.data.specs import join_specs
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import spec_of
 from toolkit.errors import DatasetError, UnsupportedError, unknown_choice
 
-ELEMENTS = "elements.data"  # in the folder of a saved data set
+ELEMENTS_FILE = "elements.data"  # in the folder of a saved data set
 
 
 @transformation("cache")
@@ -60,17 +67,17 @@ class Cache(Dataset):
     def _spec(self) -> Any:
         return self._parents[0]._spec()
 
-    def _rows(self, here: Pass) -> Rows | None:
+    def _rows(self, context: PassContext) -> Rows | None:
         if not self._path:
-            rows = self._first(here).rows(self._parents[0])
+            rows = self._first(context).rows(self._parents[0])
             if isinstance(rows, (ArrayRows, RangeRows)):
                 return rows
             if rows is not None:
-                return _KeptRows(rows, self._values)
-        if not here.run.kept.setdefault(self, self.kept() is not None):
+                return _CachedRows(rows, self._values)
+        if not context.run.kept.setdefault(self, self.kept() is not None):
             return None
         if self.kept() is None:  # the position is from a pass with a full cache
-            for _ in self._stream(here):
+            for _ in self._stream(context):
                 pass
         return self.kept()
 
@@ -93,18 +100,20 @@ class Cache(Dataset):
 
     def sink(self) -> Any:
         """Return a sink for the elements of a full pass."""
-        return _File(self, self._path) if self._path else _Memory(self)
+        return _FileSink(self, self._path) if self._path else _MemorySink(self)
 
     @staticmethod
-    def _first(here: Pass) -> Pass:
+    def _first(context: PassContext) -> PassContext:
         """Return the pass to cache; later passes repeat the order of the first."""
-        return here._replace(epoch=(0,))
+        return context._replace(epoch=(0,))
 
-    def _stream(self, here: Pass) -> Stream:
-        return _CachingStream(self, here, self._first(here).open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _CachingStream(
+            self, context, self._first(context).open(self._parents[0])
+        )
 
 
-class _File(Writer):
+class _FileSink(ElementWriter):
     """Sink that writes a file cache and shows its progress."""
 
     def __init__(self, cache: Cache, path: str) -> None:
@@ -120,7 +129,7 @@ class _File(Writer):
         super().abandon()
 
 
-class _Memory:
+class _MemorySink:
     """Sink that fills a memory cache."""
 
     def __init__(self, cache: Cache) -> None:
@@ -138,7 +147,7 @@ class _Memory:
         pass
 
 
-class _KeptRows(Rows):
+class _CachedRows(Rows):
     """Rows that are computed once and cached."""
 
     def __init__(self, rows: Rows, values: dict[int, Any]) -> None:
@@ -150,8 +159,8 @@ class _KeptRows(Rows):
             self._values[number] = self._rows[number]
         return self._values[number]
 
-    def many(self, numbers: Numbers) -> list[Any]:
-        wanted = as_array(numbers).tolist()
+    def many(self, numbers: Indices) -> list[Any]:
+        wanted = as_index_array(numbers).tolist()
         return [self[number] for number in wanted]
 
     def origin(self, number: int) -> str | None:
@@ -165,8 +174,8 @@ class _CachingStream(Stream):
     Positions in such a pass do so too, although later repetitions read the cache.
     """
 
-    def __init__(self, dataset: Cache, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Cache, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self._of = dataset
         self.position = 0
         self._is_beside = False  # whether the parent is at our position
@@ -197,7 +206,7 @@ class _CachingStream(Stream):
 
     def _keeping(self) -> Iterator[Any]:
         sink, passed = self._of.sink(), self.position
-        self.here.run.at_close(sink.abandon)
+        self.context.run.at_close(sink.abandon)
         try:
             for number, element in enumerate(self.parent):
                 sink.write(element)
@@ -208,7 +217,7 @@ class _CachingStream(Stream):
             sink.finish()
         finally:
             sink.abandon()
-            self.here.run.has_ended(sink.abandon)
+            self.context.run.has_ended(sink.abandon)
 
 
 @transformation("snapshot")
@@ -239,7 +248,7 @@ class Snapshot(Cache):
         reader_func: None = None,
         shard_func: None = None,
     ) -> None:
-        refuse("snapshot", reader_func=reader_func, shard_func=shard_func)
+        refuse_sharding("snapshot", reader_func=reader_func, shard_func=shard_func)
         # A custom stage name can contain path separators or invalid characters.
         name = re.sub(r"[^\w.-]", "-", dataset._name)
         file = f"{name}-{fingerprint(dataset):016x}.data"
@@ -251,7 +260,7 @@ def _label(dataset: Dataset) -> str:
     return f"{dataset!r} {fingerprint(dataset):016x}"
 
 
-def refuse(stage: str, **arguments: Any) -> None:
+def refuse_sharding(stage: str, **arguments: Any) -> None:
     """Raise an error if a sharding argument is given: elements are in one file."""
     for name, value in arguments.items():
         if value:
@@ -284,8 +293,8 @@ def save(
         ...     [int(x) for x in Dataset.load(folder)]
         [0, 1, 2]
     """
-    refuse("save", shard_func=shard_func, checkpoint_args=checkpoint_args)
-    writer = Writer(Path(path) / ELEMENTS, repr(self), compression)
+    refuse_sharding("save", shard_func=shard_func, checkpoint_args=checkpoint_args)
+    writer = ElementWriter(Path(path) / ELEMENTS_FILE, repr(self), compression)
     count = self._cardinality()
     try:
         with working(f"saving in {path}"), stage("", max(count, 0) or None) as saved:
@@ -323,20 +332,20 @@ class Load(Dataset):
         wait: bool = False,
     ) -> None:
         super().__init__()
-        refuse("load", reader_func=reader_func, wait=wait)
+        refuse_sharding("load", reader_func=reader_func, wait=wait)
         if compression not in COMPRESSIONS:
             raise unknown_choice("compression", compression, COMPRESSIONS)
-        self._stored = StoredRows(Path(path) / ELEMENTS)
+        self._stored = StoredRows(Path(path) / ELEMENTS_FILE)
         self._given_spec = element_spec
 
     def _spec(self) -> Any:
         if self._given_spec is not None:
             return self._given_spec
         last = len(self._stored) - 1  # can be a partial batch
-        return joined([super()._spec(), spec_of(self._stored[last])])
+        return join_specs([super()._spec(), spec_of(self._stored[last])])
 
     def _cardinality(self) -> int:
         return len(self._stored)
 
-    def _rows(self, here: Pass) -> Rows:
+    def _rows(self, context: PassContext) -> Rows:
         return self._stored

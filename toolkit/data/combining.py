@@ -15,12 +15,12 @@ from toolkit.data.dataset import (
     source,
     transformation,
 )
-from toolkit.data.errors import name_of, note, place
+from toolkit.data.errors import add_location_note, describe_location, name_of
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
-from toolkit.data.rows import JoinedRows, Rows, ZippedRows
-from toolkit.data.specs import joined_of
-from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import leaves, like
+from toolkit.data.rows import ConcatenatedRows, Rows, ZippedRows
+from toolkit.data.specs import join_element_specs
+from toolkit.data.streams import PassContext, Stream
+from toolkit.data.structure import leaves, rebuild_structure
 from toolkit.errors import ArgumentError, ArgumentTypeError, DatasetError
 
 
@@ -63,7 +63,7 @@ class Zip(Dataset):
     def _pack(self, parts: Sequence[Any]) -> Any:
         if self._is_flat:
             return tuple(parts)
-        return _filled(self._nest, iter(parts))
+        return _fill_structure(self._nest, iter(parts))
 
     def _cardinality(self) -> int:
         counts = [parent._cardinality() for parent in self._parents]
@@ -72,24 +72,24 @@ class Zip(Dataset):
             return INFINITE_CARDINALITY
         return UNKNOWN_CARDINALITY if min(finite) < 0 else min(finite)
 
-    def _rows(self, here: Pass) -> Rows | None:
-        several = [here.rows(parent) for parent in self._parents]
+    def _rows(self, context: PassContext) -> Rows | None:
+        several = [context.rows(parent) for parent in self._parents]
         found = [rows for rows in several if rows is not None]
         return ZippedRows(found, self._pack) if len(found) == len(several) else None
 
-    def _stream(self, here: Pass) -> Stream:
-        return _ZipStream(self, here, *map(here.open, self._parents))
+    def _stream(self, context: PassContext) -> Stream:
+        return _ZipStream(self, context, *map(context.open, self._parents))
 
     def _spec(self) -> Any:
         return self._pack([parent._spec() for parent in self._parents])
 
 
-def _filled(nest: Any, parts: Iterator[Any]) -> Any:
+def _fill_structure(nest: Any, parts: Iterator[Any]) -> Any:
     """Return a structure with its leaves replaced by consecutive items of a list."""
     if isinstance(nest, tuple):
-        return like(nest, [_filled(item, parts) for item in nest])
+        return rebuild_structure(nest, [_fill_structure(item, parts) for item in nest])
     if isinstance(nest, dict):
-        return {key: _filled(item, parts) for key, item in nest.items()}
+        return {key: _fill_structure(item, parts) for key, item in nest.items()}
     return next(parts)
 
 
@@ -123,16 +123,16 @@ class Concatenate(Dataset):
             return INFINITE_CARDINALITY
         return UNKNOWN_CARDINALITY if min(counts) < 0 else sum(counts)
 
-    def _rows(self, here: Pass) -> Rows | None:
-        several = [here.rows(parent) for parent in self._parents]
+    def _rows(self, context: PassContext) -> Rows | None:
+        several = [context.rows(parent) for parent in self._parents]
         found = [rows for rows in several if rows is not None]
-        return JoinedRows(found) if len(found) == len(several) else None
+        return ConcatenatedRows(found) if len(found) == len(several) else None
 
-    def _stream(self, here: Pass) -> Stream:
-        return _ConcatenateStream(self, here, *map(here.open, self._parents))
+    def _stream(self, context: PassContext) -> Stream:
+        return _ConcatenateStream(self, context, *map(context.open, self._parents))
 
     def _spec(self) -> Any:
-        return joined_of(self._parents)
+        return join_element_specs(self._parents)
 
 
 class _ConcatenateStream(Stream):
@@ -155,22 +155,24 @@ class _Chosen(Dataset):
         self._count, self._stops = len(datasets), stops
         self._never: list[int] = []  # data sets that are never selected
 
-    def _choices(self, here: Pass, position: int) -> Iterator[int]:
+    def _choices(self, context: PassContext, position: int) -> Iterator[int]:
         """Return the selected data set indices from a position on."""
         raise NotImplementedError
 
-    def _stream(self, here: Pass) -> Stream:
-        return _ChosenStream(self, here, *map(here.open, self._parents))
+    def _stream(self, context: PassContext) -> Stream:
+        return _ChosenStream(self, context, *map(context.open, self._parents))
 
     def _spec(self) -> Any:
-        return joined_of(self._parents[: self._count])
+        return join_element_specs(self._parents[: self._count])
 
 
 class _ChosenStream(Stream):
     fields = ("position", "ended")
 
-    def __init__(self, dataset: _Chosen, here: Pass, *parents: Stream) -> None:
-        super().__init__(dataset, here, *parents)
+    def __init__(
+        self, dataset: _Chosen, context: PassContext, *parents: Stream
+    ) -> None:
+        super().__init__(dataset, context, *parents)
         self._of = dataset
         self.position = 0  # index among the choices
         self.ended = list(dataset._never)  # whether each data set is exhausted
@@ -199,7 +201,7 @@ class _ChosenStream(Stream):
         of = self._of
         if len(sources) > of._count:  # the last stream supplies the choices
             return map(self._checked, sources[-1])
-        return of._choices(self.here, self.position)
+        return of._choices(self.context, self.position)
 
     def _checked(self, choice: Any) -> int:
         if not 0 <= choice < self._of._count:
@@ -252,8 +254,8 @@ class SampleFromDatasets(_Chosen):
         self._seed = new_seed() if seed is None else int(seed)
         self._is_new_each_time = bool(rerandomize_each_iteration)
 
-    def _choices(self, here: Pass, position: int) -> Iterator[int]:
-        key = key_of(self._seed, here.epoch if self._is_new_each_time else (), 1)
+    def _choices(self, context: PassContext, position: int) -> Iterator[int]:
+        key = key_of(self._seed, context.epoch if self._is_new_each_time else (), 1)
         ends = np.cumsum(self._weights)
         ends[-1] = 1
         chunk, inside = divmod(position, CHUNK)
@@ -315,7 +317,9 @@ def reduce(
             try:
                 state = reduce_func(state, element)
             except Exception as error:
-                note(error, place(stage, number, None, name_of(reduce_func)))
+                add_location_note(
+                    error, describe_location(stage, number, None, name_of(reduce_func))
+                )
                 raise
     return state
 

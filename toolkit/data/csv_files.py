@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit.console.frames import warn
 from toolkit.data.dataset import Dataset
-from toolkit.data.files import Paths, Records, lines_of
+from toolkit.data.files import Paths, Records, read_lines
 from toolkit.data.records import RecordError
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError, ShapeError
@@ -99,7 +99,7 @@ class CsvDataset(Records):
         return size
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        lines, skipped = _Counted(lines_of(file, path, self._compression)), 0
+        lines, skipped = _LineCounter(read_lines(file, path, self._compression)), 0
         for fields in csv.reader(lines, **self._format):  # type: ignore[arg-type]
             try:
                 row = self._converted(fields)
@@ -135,7 +135,7 @@ class CsvDataset(Records):
         return tuple(TensorSpec((), column.dtype) for column in self._columns)
 
 
-class _Counted:
+class _LineCounter:
     """Lines of a file, with a count of the bytes read since the last row."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
@@ -151,7 +151,7 @@ class _Counted:
 
 
 # Python numbers have no fixed width: map them to the default column dtypes.
-_NARROW = {
+_DEFAULT_DTYPES = {
     np.dtype("float64"): np.dtype("float32"),
     np.dtype("int64"): np.dtype("int32"),
 }
@@ -176,7 +176,7 @@ class _Column:
             is_text = isinstance(self._default, str)
             self.dtype = TensorSpec((), str).dtype if is_text else self._default.dtype
             if not isinstance(default, (np.ndarray, np.generic)):
-                self.dtype = _NARROW.get(self.dtype, self.dtype)
+                self.dtype = _DEFAULT_DTYPES.get(self.dtype, self.dtype)
 
     def value(self, field: str, na_value: str) -> Any:
         """Return the value of a field."""
@@ -189,11 +189,11 @@ class _Column:
         if not isinstance(field, str):
             return self.dtype.type(field)
         if self.dtype == bool:
-            return np.bool_(_boolean(field))
+            return np.bool_(_parse_boolean(field))
         return parse_number(self.dtype.type, field)
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     """Return the value of a boolean field."""
     found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
     if found is None:

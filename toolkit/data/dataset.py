@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit import pictures
 from toolkit.arguments import check_given, checked, taken_by
+from toolkit.data.batch_shards import RowSelector
 from toolkit.data.encoding import decode, encode
 from toolkit.data.methods import Methods
 from toolkit.data.options import Options
-from toolkit.data.profiling import Watch
+from toolkit.data.profiling import PassProfile
 from toolkit.data.rows import Rows
-from toolkit.data.shares import RowsOf
-from toolkit.data.specs import examples, looked, spec_of_examples
+from toolkit.data.specs import examples, first_elements, spec_of_examples
 from toolkit.data.stats import Stats
-from toolkit.data.streams import ClosedError, Pass, Run, Stream
+from toolkit.data.streams import ClosedError, PassContext, Run, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.data.tuning import AUTOTUNE
 from toolkit.errors import ArgumentError, ArgumentTypeError, UnsupportedError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
-SHARED = 0.0002  # s between polls while another thread takes an element
+POLL_SECONDS = 0.0002  # s between polls while another thread takes an element
 _COUNTS = {
     INFINITE_CARDINALITY: "without end",
     UNKNOWN_CARDINALITY: "of unknown length",
@@ -70,7 +70,7 @@ class Dataset(Methods):
         import_module("toolkit.data.pipeline")  # adds all methods to the class
         self._parents = parents
         self._passes = 0
-        self._watch: Watch | None = None
+        self._watch: PassProfile | None = None
         # Converts each value for loops over the elements. `fit`, `map` and other stages
         # use the arrays without conversion.
         given = (parent._shown for parent in parents if isinstance(parent, Dataset))
@@ -86,21 +86,21 @@ class Dataset(Methods):
         """Return the number of elements, `INFINITE_` or `UNKNOWN_CARDINALITY`."""
         return UNKNOWN_CARDINALITY
 
-    def _rows(self, here: Pass) -> Rows | None:
+    def _rows(self, context: PassContext) -> Rows | None:
         """Return random access to the elements, or None if not supported."""
         return None
 
-    def _stream(self, here: Pass) -> Stream:
+    def _stream(self, context: PassContext) -> Stream:
         """Return a stream of the elements."""
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
 
-    def _made_of(self, here: Pass) -> Dataset | None:
+    def _made_of(self, context: PassContext) -> Dataset | None:
         """Return the data set with the input of each element at the same index."""
         return None
 
     def _spec(self) -> Any:
         """Return the TensorSpecs of an element; by default, from the first elements."""
-        return spec_of_examples(looked(self))
+        return spec_of_examples(first_elements(self))
 
     def _examples(self) -> list[Any]:
         """Return example elements, from which later stages infer their specs."""
@@ -145,10 +145,10 @@ class Dataset(Methods):
 
     def __iter__(self) -> DatasetIterator:
         epoch, self._passes = self._passes, self._passes + 1
-        kind = DatasetIterator if self._shown is None else _ShownIterator
+        kind = DatasetIterator if self._shown is None else _ConvertingIterator
         return kind(self, (epoch,))
 
-    def prefetched(self, rows: RowsOf | None = None) -> DatasetIterator:
+    def prefetched(self, rows: RowSelector | None = None) -> DatasetIterator:
         """Return an iterator over a prefetched pass, for `fit`.
 
         Args:
@@ -158,13 +158,15 @@ class Dataset(Methods):
         epoch, self._passes = self._passes, self._passes + 1
         return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
 
-    def _own_rows(self, rows: RowsOf, makes_all: bool = False) -> Dataset:
+    def _own_rows(self, rows: RowSelector, makes_all: bool = False) -> Dataset:
         """Return a data set of the selected rows of each batch."""
-        return import_module("toolkit.data.own_rows").OwnRows(self, rows, makes_all)
+        return import_module("toolkit.data.local_shard").LocalShard(
+            self, rows, makes_all
+        )
 
     def _first_row(self) -> Any:
         """Return the first row of a batch, computed separately, and its functions."""
-        return import_module("toolkit.data.own_rows").FirstRow(self)
+        return import_module("toolkit.data.local_shard").FirstRow(self)
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that later passes depend on, as a JSON-serializable dict."""
@@ -264,14 +266,14 @@ class Dataset(Methods):
             yield from parent._ancestors()
 
 
-def last_batches(dataset: Dataset) -> Dataset:
+def last_batch_stage(dataset: Dataset) -> Dataset:
     """Return the stage whose elements a data set forwards unchanged."""
     while dataset._hands_on:
         dataset = dataset._parents[0]
     return dataset
 
 
-def _method(stage: Stage) -> Callable[..., Dataset]:
+def _stage_method(stage: Stage) -> Callable[..., Dataset]:
     """Return a function that creates a stage, with its signature and docstring.
 
     Its argument `name` is added to the stage name in tables, errors and `repr`.
@@ -298,7 +300,7 @@ def transformation(name: str) -> Callable[[Stage], Stage]:
     """Add a stage to Data set as a method; its first argument is the data set."""
 
     def add(stage: Stage) -> Stage:
-        method = _method(stage)
+        method = _stage_method(stage)
         method.__name__ = stage._name = name
         method.__qualname__ = f"Dataset.{name}"
         setattr(Dataset, name, method)
@@ -311,7 +313,7 @@ def source(name: str) -> Callable[[Stage], Stage]:
     """Add a stage to Data set as a static method."""
 
     def add(stage: Stage) -> Stage:
-        method = _method(stage)
+        method = _stage_method(stage)
         method.__name__ = stage._name = name
         method.__qualname__ = f"Dataset.{name}"
         setattr(Dataset, name, staticmethod(method))
@@ -340,7 +342,7 @@ class DatasetIterator:
     """
 
     def __init__(
-        self, dataset: Dataset, epoch: tuple[int, ...], rows: RowsOf | None = None
+        self, dataset: Dataset, epoch: tuple[int, ...], rows: RowSelector | None = None
     ) -> None:
         self._dataset = dataset
         self._shares = rows
@@ -351,13 +353,13 @@ class DatasetIterator:
 
     def _open(self, state: Any, kept: Sequence[int] = ()) -> None:
         dataset = self._dataset
-        run = Run(Watch(), dataset.options())
+        run = Run(PassProfile(), dataset.options())
         if state is not None:
             stages = enumerate(dataset._ancestors())
             run.kept.update((stage, number in kept) for number, stage in stages)
         if self._shares is not None:
-            run.shares[last_batches(dataset)] = self._shares
-        stream = Pass(run, self._epoch).open(dataset._worked_ahead())
+            run.shares[last_batch_stage(dataset)] = self._shares
+        stream = PassContext(run, self._epoch).open(dataset._worked_ahead())
         if state is not None:
             stream.restore(state)
         for stage in dataset._ancestors():
@@ -376,10 +378,10 @@ class DatasetIterator:
             except ClosedError:  # closed by another thread: the loop ends
                 raise StopIteration from None
             except BaseException as error:
-                if not _is_taken(error):  # the end is final for all threads
+                if not _is_in_other_thread(error):  # the end is final for all threads
                     self._close()
                     raise
-            sleep(SHARED)
+            sleep(POLL_SECONDS)
 
     def get_next(self) -> Any:
         """Return the next element; raise StopIteration at the end."""
@@ -432,7 +434,7 @@ class DatasetIterator:
         self.close()
 
 
-class _ShownIterator(DatasetIterator):
+class _ConvertingIterator(DatasetIterator):
     """Iterator that converts the values of elements for the user."""
 
     def __next__(self) -> Any:
@@ -440,7 +442,7 @@ class _ShownIterator(DatasetIterator):
         return element if shown is None else map_leaves(shown, element)
 
 
-def _is_taken(error: BaseException) -> bool:
+def _is_in_other_thread(error: BaseException) -> bool:
     """Return whether the error means that another thread is taking an element.
 
     A generator detects this itself. A lock for each element would cost as much as a

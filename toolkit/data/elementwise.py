@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.ahead import AheadStream
+from toolkit.data.batch_shards import skip_absent
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, no_answer, spread
+from toolkit.data.errors import missing_result_error, name_of, unpack_arguments
 from toolkit.data.options import Options
-from toolkit.data.randomness import elements_of, new_seed
+from toolkit.data.parallel_stream import ParallelStream
+from toolkit.data.randomness import new_seed, pass_draws
 from toolkit.data.rows import MappedRows, RangeRows, Rows, ZippedRows
-from toolkit.data.shares import but_absent
-from toolkit.data.specs import applied, looked, spec_of_examples
-from toolkit.data.streams import SKIPPED, Pass, Stream
+from toolkit.data.specs import apply_to_examples, first_elements, spec_of_examples
+from toolkit.data.streams import SKIPPED, PassContext, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.data.tuning import AUTOTUNE, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
@@ -94,58 +94,62 @@ class Map(Dataset):
         given = self._deterministic
         return options.is_ordered if given is None else given
 
-    def _made_of(self, here: Pass) -> Dataset | None:
-        return self._parents[0] if self.is_ordered(here.run.options) else None
+    def _made_of(self, context: PassContext) -> Dataset | None:
+        return self._parents[0] if self.is_ordered(context.run.options) else None
 
-    def _rows(self, here: Pass) -> Rows | None:
+    def _rows(self, context: PassContext) -> Rows | None:
         # If errors are skipped, an index does not identify an element.
-        if self._workers is not None or here.on_error is not None:
+        if self._workers is not None or context.on_error is not None:
             return None
-        rows = here.rows(self._parents[0])
-        return rows and MappedRows(rows, spread(self._function), self._detail())
+        rows = context.rows(self._parents[0])
+        return rows and MappedRows(
+            rows, unpack_arguments(self._function), self._detail()
+        )
 
     def _spec(self) -> Any:
         return spec_of_examples(self._examples())
 
     def _examples(self) -> list[Any]:
         try:
-            return applied(spread(self._function), self._parents[0]._examples())
+            return apply_to_examples(
+                unpack_arguments(self._function), self._parents[0]._examples()
+            )
         except Exception:
-            return looked(self)  # reports the origin of an error
+            return first_elements(self)  # reports the origin of an error
 
-    def _stream(self, here: Pass) -> Stream:
-        parent = here.open(self._parents[0])
+    def _stream(self, context: PassContext) -> Stream:
+        parent = context.open(self._parents[0])
         if self._workers is None:
-            return _MapStream(self, here, parent)
-        ordered = self.is_ordered(here.run.options)
-        workers = Knob.of(self._workers, here.run.options, self._is_unbounded)
+            return _MapStream(self, context, parent)
+        ordered = self.is_ordered(context.run.options)
+        workers = Knob.of(self._workers, context.run.options, self._is_unbounded)
         if self._kind == "process":
             # Imported late: pipes and subprocesses would slow down each start.
             from toolkit.data.processes import ProcessStream
 
-            words = [self._salt, *here.epoch]
+            words = [self._salt, *context.epoch]
             return ProcessStream(
-                self, here, parent, self._function, words, workers, ordered
+                self, context, parent, self._function, words, workers, ordered
             )
-        function = _passing_over(spread(self._function), here, self)
-        elements = elements_of(here.epoch)
-        return AheadStream(
-            self, here, parent, function, workers, ordered=ordered, elements=elements
+        function = _skip_errors(unpack_arguments(self._function), context, self)
+        elements = pass_draws(context.epoch)
+        return ParallelStream(
+            self, context, parent, function, workers, ordered=ordered, elements=elements
         )
 
 
-def _passing_over(
-    function: Callable[[Any], Any], here: Pass, dataset: Dataset
+def _skip_errors(
+    function: Callable[[Any], Any], context: PassContext, dataset: Dataset
 ) -> Callable[[Any], Any]:
     """Return a function that returns SKIPPED for elements with ignored errors.
 
     Elements that another process computes stay ABSENT.
     """
-    if here.selection is not None:
-        function = but_absent(function)
-    if here.on_error is None:
+    if context.selection is not None:
+        function = skip_absent(function)
+    if context.on_error is None:
         return function
-    on_error = here.on_error
+    on_error = context.on_error
 
     def call(element: Any) -> Any:
         try:
@@ -160,9 +164,11 @@ def _passing_over(
 class _MapStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: Map, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._function = _passing_over(spread(dataset._function), here, dataset)
+    def __init__(self, dataset: Map, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
+        self._function = _skip_errors(
+            unpack_arguments(dataset._function), context, dataset
+        )
         self.position = 0
 
     def elements(self) -> Iterator[Any]:
@@ -181,7 +187,7 @@ class _MapStream(Stream):
                 yield made
 
     def skip(self, count: int) -> Iterator[Any]:
-        if self.here.on_error is not None:
+        if self.context.on_error is not None:
             return super().skip(count)
         self.position += count
         return self.stage.timed(self._made(self.parent.skip(count)))
@@ -207,8 +213,8 @@ class Filter(Dataset):
     def _detail(self) -> str:
         return name_of(self._predicate)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _FilterStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _FilterStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
@@ -217,18 +223,18 @@ class Filter(Dataset):
 class _FilterStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: Filter, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._predicate = spread(dataset._predicate)
+    def __init__(self, dataset: Filter, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
+        self._predicate = unpack_arguments(dataset._predicate)
         self.position = 0  # index among all elements
 
     def elements(self) -> Iterator[Any]:
-        predicate, on_error = self._predicate, self.here.on_error
+        predicate, on_error = self._predicate, self.context.on_error
         for element in self.parent:
             try:
                 is_chosen = predicate(element)
                 if is_chosen is None:
-                    raise no_answer(self.dataset._predicate)
+                    raise missing_result_error(self.dataset._predicate)
             except Exception as error:
                 if on_error is None:
                     self.failed(error, self.position)
@@ -260,15 +266,15 @@ class Enumerate(Dataset):
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 
-    def _rows(self, here: Pass) -> Rows | None:
-        rows = here.rows(self._parents[0])
+    def _rows(self, context: PassContext) -> Rows | None:
+        rows = context.rows(self._parents[0])
         if rows is None:
             return None
         numbers = RangeRows(range(self._start, self._start + len(rows)))
         return ZippedRows([numbers, rows], tuple)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _EnumerateStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _EnumerateStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return TensorSpec((), "int64"), self._parents[0]._spec()
@@ -277,8 +283,10 @@ class Enumerate(Dataset):
 class _EnumerateStream(Stream):
     fields = ("number",)
 
-    def __init__(self, dataset: Enumerate, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(
+        self, dataset: Enumerate, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
         self.number = dataset._start
 
     def elements(self) -> Iterator[Any]:
@@ -308,8 +316,8 @@ class TakeWhile(Dataset):
     def _detail(self) -> str:
         return name_of(self._predicate)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _TakeWhileStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _TakeWhileStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
@@ -318,9 +326,11 @@ class TakeWhile(Dataset):
 class _TakeWhileStream(Stream):
     fields = ("is_over", "position")
 
-    def __init__(self, dataset: TakeWhile, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._predicate = spread(dataset._predicate)
+    def __init__(
+        self, dataset: TakeWhile, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
+        self._predicate = unpack_arguments(dataset._predicate)
         self.is_over = False
         self.position = 0
 
@@ -331,7 +341,7 @@ class _TakeWhileStream(Stream):
             try:
                 is_before = self._predicate(element)
                 if is_before is None:
-                    raise no_answer(self.dataset._predicate)
+                    raise missing_result_error(self.dataset._predicate)
             except Exception as error:
                 self.failed(error, self.position)
                 raise
@@ -369,8 +379,8 @@ class Scan(Dataset):
     def _detail(self) -> str:
         return name_of(self._function)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _ScanStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _ScanStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return spec_of_examples(self._examples())
@@ -380,17 +390,17 @@ class Scan(Dataset):
             return self._function(self._initial, element)[1]
 
         try:
-            made = applied(given_out, self._parents[0]._examples())
+            made = apply_to_examples(given_out, self._parents[0]._examples())
         except Exception:
             made = []
-        return [*looked(self), *made]  # adds the specs of later states
+        return [*first_elements(self), *made]  # adds the specs of later states
 
 
 class _ScanStream(Stream):
     fields = ("carried", "position")
 
-    def __init__(self, dataset: Scan, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Scan, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self._function = dataset._function
         self.carried = dataset._initial
         self.position = 0
@@ -419,8 +429,8 @@ class Unique(Dataset):
     def __init__(self, dataset: Dataset) -> None:
         super().__init__(dataset)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _UniqueStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _UniqueStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
@@ -429,8 +439,8 @@ class Unique(Dataset):
 class _UniqueStream(Stream):
     fields = ("seen",)
 
-    def __init__(self, dataset: Unique, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Unique, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self.seen: list[Any] = []
 
     def elements(self) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from toolkit.console.frames import warn
 from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, transformation
 from toolkit.data.options import Options
 from toolkit.data.rows import Rows
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.errors import ArgumentError, DatasetError
 
 
@@ -48,9 +48,9 @@ class IgnoreErrors(Dataset):
         super().__init__(dataset)
         self._log = warn if log is None else log
 
-    def _stream(self, here: Pass) -> Stream:
-        parent = here._replace(on_error=self._note).open(self._parents[0])
-        return _SameStream(self, here, parent)
+    def _stream(self, context: PassContext) -> Stream:
+        parent = context._replace(on_error=self._note).open(self._parents[0])
+        return _SameStream(self, context, parent)
 
     def _spec(self) -> Any:
         try:
@@ -92,8 +92,8 @@ class AssertCardinality(Dataset):
     def _cardinality(self) -> int:
         return self._count
 
-    def _stream(self, here: Pass) -> Stream:
-        return _CountedStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _CountedStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
@@ -102,8 +102,10 @@ class AssertCardinality(Dataset):
 class _CountedStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: AssertCardinality, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(
+        self, dataset: AssertCardinality, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
         self._count = dataset._count
         self.position = 0
 
@@ -140,7 +142,7 @@ class WithOptions(Dataset):
 
     _hands_on = True
 
-    def _made_of(self, here: Pass) -> Dataset | None:
+    def _made_of(self, context: PassContext) -> Dataset | None:
         return self._parents[0]
 
     def options(self) -> Options:
@@ -149,11 +151,11 @@ class WithOptions(Dataset):
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 
-    def _rows(self, here: Pass) -> Rows | None:
-        return here.rows(self._parents[0])
+    def _rows(self, context: PassContext) -> Rows | None:
+        return context.rows(self._parents[0])
 
-    def _stream(self, here: Pass) -> Stream:
-        return _SameStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _SameStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()

@@ -10,13 +10,15 @@ from toolkit.errors import ArgumentTypeError
 MARK = "data set: "
 
 
-def place(stage: str, index: int, origin: str | None, detail: str = "") -> str:
+def describe_location(
+    stage: str, index: int, origin: str | None, detail: str = ""
+) -> str:
     """Return the text for a stage and an element; `detail` describes the arguments."""
     where = f", from {origin}" if origin else ""
     return f"stage {stage}, element {index:,}{where}" + (detail and f", in {detail}")
 
 
-def note(error: BaseException, where: str) -> None:
+def add_location_note(error: BaseException, where: str) -> None:
     """Add a note with the location to an error; only the innermost one is kept."""
     if not any(text.startswith(MARK) for text in getattr(error, "__notes__", ())):
         error.add_note(MARK + where)
@@ -27,7 +29,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-def no_answer(predicate: Callable[..., Any]) -> ArgumentTypeError:
+def missing_result_error(predicate: Callable[..., Any]) -> ArgumentTypeError:
     """Return the error for a predicate that returned None."""
     return ArgumentTypeError(
         f"{name_of(predicate)}: expected a boolean; received None, which a function "
@@ -35,7 +37,7 @@ def no_answer(predicate: Callable[..., Any]) -> ArgumentTypeError:
     )
 
 
-def spread(function: Callable[..., Any]) -> Callable[[Any], Any]:
+def unpack_arguments(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """Return a function of an element that unpacks a tuple into arguments.
 
     A named tuple or a dict is one argument.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from toolkit.data.padding import as_ragged, pad
-from toolkit.data.structure import Array, numpy_dtype, object_array, stack
+from toolkit.data.structure import Array, numpy_dtype, object_array, stack_values
 from toolkit.errors import (
     ArgumentError,
     DTypeError,
@@ -229,7 +229,7 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
         if isinstance(feature, VarLenFeature):
             return np.zeros(0, dtype)
         if isinstance(feature, FixedLenSequenceFeature):
-            _need_allow_missing(name, feature)
+            _require_allow_missing(name, feature)
             return np.zeros((0, *feature.shape), dtype)
         if feature.default_value is None:
             raise MalformedDataError(
@@ -245,7 +245,7 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
         return values
     part = int(np.prod(feature.shape))
     if isinstance(feature, FixedLenSequenceFeature):
-        _need_allow_missing(name, feature)
+        _require_allow_missing(name, feature)
         if not part or values.size % part:
             raise ShapeError(
                 f"parse_example: expected {name!r} to be parts of shape "
@@ -260,7 +260,7 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
     return values.reshape(feature.shape)[()]
 
 
-def _need_allow_missing(name: str, feature: FixedLenSequenceFeature) -> None:
+def _require_allow_missing(name: str, feature: FixedLenSequenceFeature) -> None:
     if not feature.allow_missing:
         raise UnsupportedError(
             f"parse_example: expected allow_missing=True for {name!r}: an Example has "
@@ -294,7 +294,7 @@ def stack_features(feature: Any, values: list[Any]) -> Any:
         return as_ragged(values)
     if isinstance(feature, FixedLenSequenceFeature):
         return pad(values, None, feature.default_value)
-    return stack(values)
+    return stack_values(values)
 
 
 def make_example(features: Mapping[str, Any]) -> bytes:
@@ -308,22 +308,22 @@ def make_example(features: Mapping[str, Any]) -> bytes:
         >>> len(make_example({"x": [1, 2, 3]}))
         16
     """
-    return encoded_field(1, encoded_features(features))
+    return encode_field(1, encode_features(features))
 
 
-def encoded_features(features: Mapping[str, Any]) -> bytes:
+def encode_features(features: Mapping[str, Any]) -> bytes:
     """Return a Features message for a dict of names and values."""
     return b"".join(
-        encoded_field(
+        encode_field(
             1,
-            encoded_field(1, name.encode())
-            + encoded_field(2, encoded_feature(name, values)),
+            encode_field(1, name.encode())
+            + encode_field(2, encode_feature(name, values)),
         )
         for name, values in features.items()
     )
 
 
-def encoded_feature(name: str, values: Any) -> bytes:
+def encode_feature(name: str, values: Any) -> bytes:
     """Return a Feature message of values; errors include its name."""
     if isinstance(values, (str, bytes)):
         values = [values]
@@ -334,24 +334,22 @@ def encoded_feature(name: str, values: Any) -> bytes:
     if array.dtype.kind in "OUS":
         items = array.ravel().tolist()
         encoded = [v.encode() if isinstance(v, str) else bytes(v) for v in items]
-        return encoded_field(
-            BYTES_LIST, b"".join(encoded_field(1, item) for item in encoded)
+        return encode_field(
+            BYTES_LIST, b"".join(encode_field(1, item) for item in encoded)
         )
     array = array.ravel()
     if array.dtype.kind == "f":
-        return encoded_field(
-            FLOAT_LIST, encoded_field(1, array.astype("<f4").tobytes())
-        )
+        return encode_field(FLOAT_LIST, encode_field(1, array.astype("<f4").tobytes()))
     if array.dtype.kind in "iub":
-        packed = b"".join(encoded_number(int(value)) for value in array)
-        return encoded_field(INT64_LIST, encoded_field(1, packed))
+        packed = b"".join(encode_number(int(value)) for value in array)
+        return encode_field(INT64_LIST, encode_field(1, packed))
     raise ArgumentError(
         f"make_example: expected bytes, floats or integers as {name!r}; received "
         f"{array.dtype}"
     )
 
 
-def encoded_number(value: int) -> bytes:
+def encode_number(value: int) -> bytes:
     """Return an integer as a varint."""
     value &= (1 << 64) - 1
     out = bytearray()
@@ -362,6 +360,6 @@ def encoded_number(value: int) -> bytes:
     return bytes(out)
 
 
-def encoded_field(number: int, data: bytes) -> bytes:
+def encode_field(number: int, data: bytes) -> bytes:
     """Return a length-delimited field of bytes or of a nested message."""
-    return encoded_number(number << 3 | BYTES) + encoded_number(len(data)) + data
+    return encode_number(number << 3 | BYTES) + encode_number(len(data)) + data

@@ -14,7 +14,7 @@ from typing import IO, Any
 from toolkit.data.dataset import Dataset
 from toolkit.data.records import RecordError, read_record
 from toolkit.data.sources import from_elements
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.data.tuning import AUTOTUNE
 from toolkit.errors import (
@@ -28,8 +28,8 @@ from toolkit.reading.clear import check_plain
 from toolkit.reading.packed import budget_of, decompressed, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
-BLOCK = 1 << 18  # read buffer size in bytes
-DAMAGES = (  # errors when a file is corrupt; a RecordError is a ValueError
+BLOCK_SIZE = 1 << 18  # read buffer size in bytes
+CORRUPT_FILE_ERRORS = (  # errors when a file is corrupt; a RecordError is a ValueError
     *(OSError, EOFError, ValueError, ArithmeticError, IndexError),
     *(csv.Error, zlib.error),
 )
@@ -44,7 +44,7 @@ def as_paths(files: Paths) -> list[str]:
     return [os.fsdecode(file) for file in files]
 
 
-def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[bytes]:
+def open_file(path: str, compression: str | None, block: int = BLOCK_SIZE) -> IO[bytes]:
     """Open a file with a large read buffer, decompressed on the fly."""
     check_plain(path, DatasetError, MissingDataError)
     try:
@@ -59,7 +59,7 @@ def open_file(path: str, compression: str | None, block: int = BLOCK) -> IO[byte
         raise DatasetError(f"{path}: cannot be read: {error}") from error
 
 
-def lines_of(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
+def read_lines(file: IO[bytes], path: str, compression: str | None) -> Iterable[bytes]:
     """Return the lines of a file; lines of a compressed file have a maximum length."""
     return limited_lines(file, budget_of(path)) if compression else file
 
@@ -90,7 +90,7 @@ class Records(Dataset):
             raise ArgumentError(
                 f"{self._name}: expected buffer_size >= 1; received {buffer_size}"
             )
-        self._block = buffer_size or BLOCK
+        self._block = buffer_size or BLOCK_SIZE
         if compression_type not in COMPRESSIONS:
             raise unknown_choice("compression_type", compression_type, COMPRESSIONS)
         self._files = [] if isinstance(filenames, Dataset) else as_paths(filenames)
@@ -126,8 +126,8 @@ class Records(Dataset):
     def _detail(self) -> str:
         return self._files[0] if len(self._files) == 1 else f"{len(self._files)} files"
 
-    def _stream(self, here: Pass) -> Stream:
-        return here.open(self._turns) if self._turns else _FileStream(self, here)
+    def _stream(self, context: PassContext) -> Stream:
+        return context.open(self._turns) if self._turns else _FileStream(self, context)
 
 
 class _FileStream(Stream):
@@ -135,8 +135,8 @@ class _FileStream(Stream):
 
     fields = ("turn", "offset", "record")
 
-    def __init__(self, dataset: Records, here: Pass) -> None:
-        super().__init__(dataset, here)
+    def __init__(self, dataset: Records, context: PassContext) -> None:
+        super().__init__(dataset, context)
         self._of = dataset
         self.turn = self.offset = self.record = 0
 
@@ -158,7 +158,7 @@ class _FileStream(Stream):
                 self.offset += size
                 self.record += 1
                 yield element
-        except DAMAGES as error:
+        except CORRUPT_FILE_ERRORS as error:
             raise DamagedFileError(
                 f"{path}: byte {self.offset:,}, record {self.record:,}: {error}"
             ) from error
@@ -213,7 +213,7 @@ class TextLineDataset(Records):
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
         encoding = self._encoding
-        for line in lines_of(file, path, self._compression):
+        for line in read_lines(file, path, self._compression):
             text = line.rstrip(b"\r\n")
             yield text.decode(encoding) if encoding else text, len(line)
 

@@ -16,8 +16,16 @@ from toolkit.data.randomness import DrawnSeed
 from toolkit.data.structure import TensorSpec
 
 # Attributes that are runtime state, or that follow from the arguments.
-PASSING = {"_before", "_file", "_kept", "_parents", "_passes", "_sets", "_stored"}
-PASSING |= {"_turns", "_values", "_watch"}
+RUNTIME_ATTRIBUTES = {
+    "_before",
+    "_file",
+    "_kept",
+    "_parents",
+    "_passes",
+    "_sets",
+    "_stored",
+}
+RUNTIME_ATTRIBUTES |= {"_turns", "_values", "_watch"}
 PLAIN = (str, bytes, int, float, complex, range, slice, TensorSpec, type(None))
 MUTABLE = (list, dict, set)  # in a closure: possibly runtime state, such as a counter
 
@@ -38,7 +46,7 @@ def fingerprint(self: Dataset) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for stage in self._ancestors():
-        for part in _parts(stage, ()):
+        for part in _hashed_parts(stage, ()):
             digest.update(part + b"\0")
     return int.from_bytes(digest.digest(), "little")
 
@@ -46,7 +54,7 @@ def fingerprint(self: Dataset) -> int:
 Dataset.fingerprint = fingerprint  # type: ignore[attr-defined]
 
 
-def _parts(value: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+def _hashed_parts(value: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
     """Yield the hashed parts of a value; `above` holds the enclosing values."""
     yield type(value).__qualname__.encode()
     if any(value is other for other in above):  # a reference cycle
@@ -57,48 +65,50 @@ def _parts(value: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
     if isinstance(value, PLAIN):
         yield repr(value).encode()
     elif isinstance(value, (np.ndarray, np.generic, np.dtype)):
-        yield from _of_array(value, above)
+        yield from _hash_array(value, above)
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _parts(item, above)
+            yield from _hashed_parts(item, above)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from (*_parts(key, above), *_parts(item, above))
+            yield from (*_hashed_parts(key, above), *_hashed_parts(item, above))
     elif isinstance(value, (set, frozenset)):
-        yield from sorted(b"".join(_parts(item, above)) for item in value)
+        yield from sorted(b"".join(_hashed_parts(item, above)) for item in value)
     elif isinstance(value, (FunctionType, CodeType, MethodType, partial)):
-        yield from _of_function(value, above)
+        yield from _hash_function(value, above)
     elif isinstance(value, os.PathLike):
         yield os.fsencode(value)
     else:
         yield getattr(value, "__qualname__", "").encode()
         for name, item in sorted(getattr(value, "__dict__", {}).items()):
-            if name not in PASSING and not isinstance(value, type):
+            if name not in RUNTIME_ATTRIBUTES and not isinstance(value, type):
                 yield name.encode()
-                yield from _parts(item, above)
+                yield from _hashed_parts(item, above)
 
 
-def _of_array(array: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+def _hash_array(array: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
     if isinstance(array, np.dtype):
         yield str(array).encode()
         return
     yield f"{array.dtype} {array.shape}".encode()
     if array.dtype.hasobject:
-        yield from _parts(array.ravel().tolist(), above)
+        yield from _hashed_parts(array.ravel().tolist(), above)
     else:
         yield np.ascontiguousarray(array).tobytes()
 
 
-def _of_function(function: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
+def _hash_function(function: Any, above: tuple[Any, ...]) -> Iterator[bytes]:
     if isinstance(function, CodeType):
         yield function.co_code
-        yield from _parts((function.co_consts, function.co_names), above)
+        yield from _hashed_parts((function.co_consts, function.co_names), above)
     elif isinstance(function, FunctionType):
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         cells = [value for value in cells if not isinstance(value, MUTABLE)]
         defaults = function.__defaults__, function.__kwdefaults__
-        yield from _parts((function.__code__, defaults, cells), above)
+        yield from _hashed_parts((function.__code__, defaults, cells), above)
     elif isinstance(function, MethodType):
-        yield from _parts((function.__func__, function.__self__), above)
+        yield from _hashed_parts((function.__func__, function.__self__), above)
     else:
-        yield from _parts((function.func, function.args, function.keywords), above)
+        yield from _hashed_parts(
+            (function.func, function.args, function.keywords), above
+        )

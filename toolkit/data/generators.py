@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.dataset import Dataset, source
-from toolkit.data.errors import note, place
-from toolkit.data.signatures import fitter, keeping
-from toolkit.data.specs import opened
-from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import Empty, TensorSpec, map_leaves, stacked
+from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.signatures import make_batch_buffer, make_converter
+from toolkit.data.specs import relax_extents
+from toolkit.data.streams import PassContext, Stream
+from toolkit.data.structure import Empty, TensorSpec, map_leaves, stack_elements
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.spares import Spares
 
@@ -71,14 +71,14 @@ class FromGenerator(Dataset):
         self._args = tuple(np.asarray(arg)[()] for arg in args or ())
         self._signature = map_leaves(_core_spec, output_signature)
         if output_types is not None:
-            self._signature = _signature(output_types, output_shapes)
+            self._signature = _signature_of(output_types, output_shapes)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _GeneratorStream(self, here)
+    def _stream(self, context: PassContext) -> Stream:
+        return _GeneratorStream(self, context)
 
     def _spec(self) -> Any:
         if self._signature is None:  # the variable extents are unknown
-            return map_leaves(opened, super()._spec())
+            return map_leaves(relax_extents, super()._spec())
         return self._signature
 
 
@@ -89,24 +89,26 @@ def _core_spec(spec: Any) -> Any:
     return spec
 
 
-def _signature(types: Any, shapes: Any) -> Any:
+def _signature_of(types: Any, shapes: Any) -> Any:
     """Return the TensorSpecs for types and shapes with the same structure."""
     if isinstance(types, (tuple, list)):
         given = [None] * len(types) if shapes is None else shapes
-        return tuple(map(_signature, types, given))
+        return tuple(map(_signature_of, types, given))
     if isinstance(types, dict):
-        return {k: _signature(types[k], shapes and shapes[k]) for k in types}
+        return {k: _signature_of(types[k], shapes and shapes[k]) for k in types}
     return TensorSpec(shapes, types)
 
 
 class _GeneratorStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: FromGenerator, here: Pass) -> None:
-        super().__init__(dataset, here)
+    def __init__(self, dataset: FromGenerator, context: PassContext) -> None:
+        super().__init__(dataset, context)
         self._from = dataset
         self._signature = dataset._signature
-        self._keeping = None if self._signature is None else keeping(self._signature)
+        self._keeping = (
+            None if self._signature is None else make_batch_buffer(self._signature)
+        )
         self.position = 0
 
     def _yielded(self) -> Iterator[Any]:
@@ -115,7 +117,7 @@ class _GeneratorStream(Stream):
         return islice(made, self.position, None)
 
     def elements(self) -> Iterator[Any]:
-        fit = None if self._signature is None else fitter(self._signature)
+        fit = None if self._signature is None else make_converter(self._signature)
         try:
             for element in self._yielded():
                 fitted = element if fit is None else fit(element)
@@ -180,7 +182,9 @@ class _GeneratorStream(Stream):
         if self._keeping is not None:
             with suppress(Exception):  # a single element causes any error
                 return self._keeping.stacked(elements, empty)
-        return stacked(self._fitted(elements), empty)
+        return stack_elements(self._fitted(elements), empty)
 
     def _note(self, error: Exception) -> None:
-        note(error, place("from_generator", self.position, None))
+        add_location_note(
+            error, describe_location("from_generator", self.position, None)
+        )

@@ -10,13 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.batching import padded
+from toolkit.data.batching import merge_padded
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, spread
+from toolkit.data.errors import name_of, unpack_arguments
 from toolkit.data.sources import from_elements
-from toolkit.data.specs import ANYTHING, known_spec, looked, padded_spec, spec_inside
-from toolkit.data.streams import Pass, Stream
-from toolkit.data.structure import TensorSpec, map_leaves, merge, stack
+from toolkit.data.specs import (
+    UNKNOWN_ELEMENT,
+    change_spec,
+    first_elements,
+    nested_spec,
+    padded_spec,
+)
+from toolkit.data.streams import PassContext, Stream
+from toolkit.data.structure import TensorSpec, map_leaves, merge, stack_values
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
@@ -65,21 +71,21 @@ class Window(Dataset):
         span = (self._size - 1) * self._stride + 1 if self._drops else 1
         return max(0, (count - span) // self._shift + 1)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _WindowStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _WindowStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
-        return known_spec(self._parents[0], lambda spec: spec)
+        return change_spec(self._parents[0], lambda spec: spec)
 
     def _examples(self) -> list[Any]:
         spec = self._spec()
         return [
-            merge(lambda pair: _specified(*pair), [window, spec], "window")
-            for window in looked(self)
+            merge(lambda pair: _with_spec(*pair), [window, spec], "window")
+            for window in first_elements(self)
         ]
 
 
-def _specified(window: Any, spec: TensorSpec) -> Any:
+def _with_spec(window: Any, spec: TensorSpec) -> Any:
     """Return a window with the element spec of the whole data set."""
     return from_elements(window._elements, spec)
 
@@ -87,8 +93,8 @@ def _specified(window: Any, spec: TensorSpec) -> Any:
 class _WindowStream(Stream):
     fields = ("waiting", "to_skip")
 
-    def __init__(self, dataset: Window, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(self, dataset: Window, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
         self._of = dataset
         self.waiting: list[Any] = []
         self.to_skip = 0
@@ -146,17 +152,19 @@ class GroupByWindow(Dataset):
     def _detail(self) -> str:
         return name_of(self._reduce)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _GroupStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _GroupStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         parent = self._parents[0]
         spec = parent._spec()
-        some = [element for element in parent._examples() if element is not ANYTHING]
+        some = [
+            element for element in parent._examples() if element is not UNKNOWN_ELEMENT
+        ]
         groups = [some[:1], some[:1] * 2, *([element] for element in some[1:])]
         try:
-            key = np.int64(int(spread(self._key)(some[0])))
-            return spec_inside(
+            key = np.int64(int(unpack_arguments(self._key)(some[0])))
+            return nested_spec(
                 lambda group: self._reduce(key, from_elements(group, spec)), groups
             )
         except Exception:  # the group is smaller than the function expects
@@ -166,9 +174,11 @@ class GroupByWindow(Dataset):
 class _GroupStream(Stream):
     fields = ("groups", "ready", "position")
 
-    def __init__(self, dataset: GroupByWindow, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._of, self._key = dataset, spread(dataset._key)
+    def __init__(
+        self, dataset: GroupByWindow, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
+        self._of, self._key = dataset, unpack_arguments(dataset._key)
         self.position = 0
         self.groups: dict[int, list[Any]] = {}
         self.ready: list[Any] = []  # reversed: the next one is the last
@@ -255,7 +265,7 @@ class BucketBySequenceLength(Dataset):
         self._sizes = bucket_batch_sizes
         self._drops, self._is_even = drop_remainder, no_padding
         self._to_boundary = pad_to_bucket_boundary
-        self._pad = partial(padded, shapes=padded_shapes, fill=padding_values)
+        self._pad = partial(merge_padded, shapes=padded_shapes, fill=padding_values)
         self._shapes = padded_shapes
         self._fill = padding_values
         groups = dataset.group_by_window(
@@ -272,7 +282,7 @@ class BucketBySequenceLength(Dataset):
         if self._drops and len(elements) < self._sizes[key]:
             return from_elements([])
         if self._is_even:
-            return from_elements([merge(stack, elements, self._name)])
+            return from_elements([merge(stack_values, elements, self._name)])
         if self._to_boundary:
             return from_elements([self._padded_to(int(key), elements)])
         return from_elements([self._pad(elements)])
@@ -286,17 +296,21 @@ class BucketBySequenceLength(Dataset):
         longest = self._boundaries[key] - 1
 
         def shape(value: Any) -> list[int]:
-            return [longest if n is None else n for n in _varying(np.shape(value))]
+            return [
+                longest if n is None else n
+                for n in _with_variable_length(np.shape(value))
+            ]
 
-        return padded(elements, map_leaves(shape, elements[0]), self._fill)
+        return merge_padded(elements, map_leaves(shape, elements[0]), self._fill)
 
-    def _stream(self, here: Pass) -> Stream:
-        return here.open(self._parents[0])
+    def _stream(self, context: PassContext) -> Stream:
+        return context.open(self._parents[0])
 
     def _spec(self) -> Any:
         elements = self._parents[0]._parents[0]  # the input of the groups
-        rows = known_spec(
-            elements, lambda s: replace(s, shape=s.shape and _varying(s.shape))
+        rows = change_spec(
+            elements,
+            lambda s: replace(s, shape=s.shape and _with_variable_length(s.shape)),
         )
         sizes = set(self._sizes) if self._drops else set()
         is_plain = self._is_even or self._to_boundary
@@ -304,6 +318,6 @@ class BucketBySequenceLength(Dataset):
         return padded_spec(rows, shapes, sizes.pop() if len(sizes) == 1 else None)
 
 
-def _varying(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+def _with_variable_length(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
     """Return a shape whose first extent, the length, can vary."""
     return (None, *shape[1:]) if shape else ()

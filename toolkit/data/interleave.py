@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, note, place, spread
-from toolkit.data.specs import ANYTHING, spec_inside
-from toolkit.data.streams import Pass, Stream
-from toolkit.data.tuning import AUTOTUNE, WIDE, Knob, check_workers
+from toolkit.data.errors import (
+    add_location_note,
+    describe_location,
+    name_of,
+    unpack_arguments,
+)
+from toolkit.data.parallel_stream import ParallelStream
+from toolkit.data.specs import UNKNOWN_ELEMENT, nested_spec
+from toolkit.data.streams import PassContext, Stream
+from toolkit.data.tuning import AUTOTUNE, INITIAL_THREADS, Knob, check_workers
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
-CYCLE = 16  # default number of open data sets; it does not depend on the CPU count
+DEFAULT_CYCLE_LENGTH = (
+    16  # default number of open data sets; it does not depend on the CPU count
+)
 
 
 @transformation("interleave")
@@ -53,7 +60,9 @@ class Interleave(Dataset):
     ) -> None:
         super().__init__(dataset)
         check_workers(self._name, num_parallel_calls)
-        cycle = CYCLE if cycle_length in (None, AUTOTUNE) else cycle_length
+        cycle = (
+            DEFAULT_CYCLE_LENGTH if cycle_length in (None, AUTOTUNE) else cycle_length
+        )
         block = 1 if block_length is None else block_length
         for name, value in (("cycle_length", cycle), ("block_length", block)):
             if value < 1:
@@ -66,14 +75,16 @@ class Interleave(Dataset):
     def _detail(self) -> str:
         return name_of(self._function)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _InterleaveStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _InterleaveStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         some = self._parents[0]._examples()
         try:
-            function = spread(self._function)
-            return spec_inside(function, [one for one in some if one is not ANYTHING])
+            function = unpack_arguments(self._function)
+            return nested_spec(
+                function, [one for one in some if one is not UNKNOWN_ELEMENT]
+            )
         except Exception:  # the data set is empty or fails
             return super()._spec()
 
@@ -112,26 +123,28 @@ class _Child:
 class _InterleaveStream(Stream):
     """Stream of the open data sets; the first one is current."""
 
-    def __init__(self, dataset: Interleave, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(
+        self, dataset: Interleave, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
         self._of = dataset
-        self._function = spread(dataset._function)
+        self._function = unpack_arguments(dataset._function)
         self._children: deque[_Child] = deque()  # the first one is current
         self._given = 0  # elements taken from the current block
         self._opened = 0
         self._is_over = False
-        options = here.run.options
+        options = context.run.options
         self._ordered = (
             options.is_ordered
             if dataset._deterministic is None
             else dataset._deterministic
         )
-        wide = WIDE if dataset._workers == AUTOTUNE else dataset._workers
+        wide = INITIAL_THREADS if dataset._workers == AUTOTUNE else dataset._workers
         self._ahead = min(dataset._cycle, wide or 0, options.most_threads)
         self._gate = threading.Semaphore(self._ahead)
         self._news = threading.Event()
         if self._ahead and not self._ordered:
-            here.run.unordered.append(dataset._name)
+            context.run.unordered.append(dataset._name)
 
     def elements(self) -> Iterator[Any]:
         source = iter(self.parent)
@@ -184,12 +197,12 @@ class _InterleaveStream(Stream):
         dataset = self._made(number, element)
         if dataset is None:
             return None
-        here = self.here.inside(number)._replace(within=self._of)
-        stream = here.open(dataset)
+        context = self.context.inside(number)._replace(within=self._of)
+        stream = context.open(dataset)
         if self._ahead:
             buffer = Knob(max(2, self._of._block))
-            ahead = AheadStream(
-                *(self._of, here, stream, None, Knob(1), buffer),
+            ahead = ParallelStream(
+                *(self._of, context, stream, None, Knob(1), buffer),
                 gate=self._gate,
                 news=self._news,
             )
@@ -202,15 +215,18 @@ class _InterleaveStream(Stream):
 
     def _made(self, number: int, element: Any) -> Dataset | None:
         """Return the data set for an element, or None if its error is ignored."""
-        origin = self.parent.origin() or _in_words(element)
+        origin = self.parent.origin() or _describe_name(element)
         try:
             dataset = self._function(element)
         except Exception as error:
-            if self.here.on_error is None:
+            if self.context.on_error is None:
                 stage = self._of
-                note(error, place(stage._name, number, origin, stage._detail()))
+                add_location_note(
+                    error,
+                    describe_location(stage._name, number, origin, stage._detail()),
+                )
                 raise
-            self.here.on_error(error, self._of._name)
+            self.context.on_error(error, self._of._name)
             return None
         if not isinstance(dataset, Dataset):
             raise ArgumentTypeError(
@@ -237,9 +253,9 @@ class _InterleaveStream(Stream):
         if not self._children:
             return None
         child = self._children[0]
-        return child.stream.origin() or _in_words(child.element)
+        return child.stream.origin() or _describe_name(child.element)
 
 
-def _in_words(element: Any) -> str | None:
+def _describe_name(element: Any) -> str | None:
     """Return an element as text if it is a name such as a path, else None."""
     return str(element) if isinstance(element, (str, bytes)) else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.sources import from_elements
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.errors import DatasetError
 
 
@@ -58,8 +58,8 @@ class ListFiles(Dataset):
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 
-    def _rows(self, here: Pass) -> Any:
-        return here.rows(self._parents[0])
+    def _rows(self, context: PassContext) -> Any:
+        return context.rows(self._parents[0])
 
-    def _stream(self, here: Pass) -> Stream:
-        return here.open(self._parents[0])
+    def _stream(self, context: PassContext) -> Stream:
+        return context.open(self._parents[0])

@@ -3,9 +3,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from toolkit.data.array_sources import Path_
 from toolkit.data.dataset import Dataset
 from toolkit.data.options import Options
-from toolkit.data.stored import Path_
 
 class Methods:
     def assert_cardinality(

@@ -11,7 +11,7 @@ from toolkit.arguments import is_int
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.machine import available_cores
 
-WHY_NOT = {  # TensorFlow options without an effect in this package
+UNSUPPORTED_OPTIONS = {  # TensorFlow options without an effect in this package
     "autotune_algorithm": "there is one way of tuning",
     "dataset_name": "stages have names, map(..., name=...)",
     "experimental_distribute": "data sets are divided by Dataset.shard",
@@ -46,11 +46,11 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-class _Checked:
+class _CheckedOptions:
     """Base class of options that rejects unknown attributes and invalid values."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in WHY_NOT:
+        if name in UNSUPPORTED_OPTIONS:
             raise self._unsupported(name)
         if name not in self.__annotations__:
             raise AttributeError(
@@ -65,25 +65,27 @@ class _Checked:
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name in WHY_NOT:
+        if name in UNSUPPORTED_OPTIONS:
             raise self._unsupported(name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @staticmethod
     def _unsupported(name: str) -> UnsupportedError:
-        return UnsupportedError(f"Options: {name} is not supported: {WHY_NOT[name]}")
+        return UnsupportedError(
+            f"Options: {name} is not supported: {UNSUPPORTED_OPTIONS[name]}"
+        )
 
     def updated(self: Any, other: Any) -> Any:
         """Return these options, updated with the other's values that are not None."""
         given = {k: v for k, v in vars(other).items() if v is not None}
         for name, value in given.items():
-            if isinstance(value, _Checked):
+            if isinstance(value, _CheckedOptions):
                 given[name] = getattr(self, name).updated(value)
         return replace(self, **given)
 
 
 @dataclass
-class ThreadingOptions(_Checked):
+class ThreadingOptions(_CheckedOptions):
     """Options for the number of threads.
 
     Args:
@@ -94,7 +96,7 @@ class ThreadingOptions(_Checked):
 
 
 @dataclass
-class AutotuneOptions(_Checked):
+class AutotuneOptions(_CheckedOptions):
     """Options for AUTOTUNE.
 
     Args:
@@ -114,7 +116,7 @@ class AutotuneOptions(_Checked):
 
 
 @dataclass
-class _Options(_Checked):
+class _Options(_CheckedOptions):
     deterministic: bool | None
     threading: ThreadingOptions
     autotune: AutotuneOptions

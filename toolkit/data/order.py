@@ -15,26 +15,26 @@ from toolkit.data.dataset import (
 )
 from toolkit.data.elementwise import Map
 from toolkit.data.randomness import (
-    LAST,
+    LAST_CHUNK,
     Draws,
     Permutation,
     generator,
     key_of,
     new_seed,
 )
-from toolkit.data.rows import BufferedOrder, PickedRows, Rows, SomeRows
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.rows import ReorderedRows, Rows, ShuffleBufferOrder, SlicedRows
+from toolkit.data.streams import PassContext, Stream
 from toolkit.errors import ArgumentError
 
 
-class _Alike(Dataset):
+class _SameSpecStage(Dataset):
     """Base class of stages whose elements have the spec of their input."""
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()
 
 
-class _Choice(_Alike):
+class _IndexSelectionStage(_SameSpecStage):
     """Base class of stages that select elements by index.
 
     If a parallel map computes the elements, the selection applies to its input indices.
@@ -47,20 +47,22 @@ class _Choice(_Alike):
         super()._reseed(seed)
         self._before = None
 
-    def _made_of(self, here: Pass) -> Dataset | None:
-        return self._before_map(here)
+    def _made_of(self, context: PassContext) -> Dataset | None:
+        return self._before_map(context)
 
-    def _before_map(self, here: Pass) -> Dataset | None:
+    def _before_map(self, context: PassContext) -> Dataset | None:
         """Return the same selection before a parallel map, or None if not possible."""
         parallel: Dataset | None = self._parents[0]
-        if isinstance(parallel, _Choice):
-            parallel = parallel._before_map(here)
-        if not isinstance(parallel, Map) or not parallel.is_ordered(here.run.options):
+        if isinstance(parallel, _IndexSelectionStage):
+            parallel = parallel._before_map(context)
+        if not isinstance(parallel, Map) or not parallel.is_ordered(
+            context.run.options
+        ):
             return None
-        if here.on_error is not None:  # the selection would include skipped elements
+        if context.on_error is not None:  # the selection would include skipped elements
             return None
         first = parallel._parents[0]
-        if not isinstance(first, Map) and here.rows(first) is None:
+        if not isinstance(first, Map) and context.rows(first) is None:
             return None
         if self._before is None:  # cached, because state keys are stage objects
             again = copy(self)
@@ -70,7 +72,7 @@ class _Choice(_Alike):
 
 
 @transformation("shuffle")
-class Shuffle(_Choice):
+class Shuffle(_IndexSelectionStage):
     """The elements in a random order.
 
     The stage fills a buffer with the first elements. Then it repeatedly outputs a
@@ -111,32 +113,34 @@ class Shuffle(_Choice):
     def _detail(self) -> str:
         return "all" if self._size is None else f"{self._size:,}"
 
-    def key(self, here: Pass) -> Any:
+    def key(self, context: PassContext) -> Any:
         """Return the random key for the order of a pass."""
-        return key_of(self._seed, here.epoch if self._is_new_each_time else ())
+        return key_of(self._seed, context.epoch if self._is_new_each_time else ())
 
-    def _rows(self, here: Pass) -> Rows | None:
-        rows = here.rows(self._parents[0])
+    def _rows(self, context: PassContext) -> Rows | None:
+        rows = context.rows(self._parents[0])
         if rows is None:
             return None
-        key, n = self.key(here), len(rows)
+        key, n = self.key(context), len(rows)
         if self._size is None or self._size >= n:
-            return PickedRows(rows, n, Permutation(key, n).__getitem__)
-        return PickedRows(rows, n, BufferedOrder(key, n, self._size).__getitem__)
+            return ReorderedRows(rows, n, Permutation(key, n).__getitem__)
+        return ReorderedRows(
+            rows, n, ShuffleBufferOrder(key, n, self._size).__getitem__
+        )
 
-    def _stream(self, here: Pass) -> Stream:
-        before = self._before_map(here)
+    def _stream(self, context: PassContext) -> Stream:
+        before = self._before_map(context)
         if before is not None:
-            return here.open(before)
-        return _ShuffleStream(self, here, here.open(self._parents[0]))
+            return context.open(before)
+        return _ShuffleStream(self, context, context.open(self._parents[0]))
 
 
 class _ShuffleStream(Stream):
     fields = ("position", "buffer", "is_full", "is_last")
 
-    def __init__(self, dataset: Shuffle, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._size, self._key = dataset._size, dataset.key(here)
+    def __init__(self, dataset: Shuffle, context: PassContext, parent: Stream) -> None:
+        super().__init__(dataset, context, parent)
+        self._size, self._key = dataset._size, dataset.key(context)
         self.position = 0
         self.buffer: list[Any] = []
         self.is_full = self.is_last = False
@@ -150,7 +154,7 @@ class _ShuffleStream(Stream):
                 buffer.extend(islice(source, self._size))
                 self.is_full = True
             yield from self._exchanged(source)
-            order = generator(self._key, LAST).permutation(len(buffer))
+            order = generator(self._key, LAST_CHUNK).permutation(len(buffer))
             buffer[:] = [buffer[i] for i in reversed(order)]
             self.is_last = True
         while buffer:
@@ -169,7 +173,7 @@ class _ShuffleStream(Stream):
 
 
 @transformation("repeat")
-class Repeat(_Alike):
+class Repeat(_SameSpecStage):
     """The elements, repeated; earlier shuffle stages reshuffle for each repetition.
 
     Args:
@@ -200,16 +204,16 @@ class Repeat(_Alike):
             return INFINITE_CARDINALITY
         return count * self._count if count > 0 else UNKNOWN_CARDINALITY
 
-    def _stream(self, here: Pass) -> Stream:
-        return _RepeatStream(self, here)
+    def _stream(self, context: PassContext) -> Stream:
+        return _RepeatStream(self, context)
 
 
 class _RepeatStream(Stream):
-    def __init__(self, dataset: Repeat, here: Pass) -> None:
+    def __init__(self, dataset: Repeat, context: PassContext) -> None:
         self.repetition = 0
         self._count = dataset._count
-        first = here.inside(0).open(dataset._parents[0])
-        super().__init__(dataset, here, first)
+        first = context.inside(0).open(dataset._parents[0])
+        super().__init__(dataset, context, first)
         self._is_empty = True  # so far; an empty data set would loop indefinitely
 
     def elements(self) -> Iterator[Any]:
@@ -223,8 +227,8 @@ class _RepeatStream(Stream):
             self._open()
 
     def _open(self) -> None:
-        here = self.here.inside(self.repetition)
-        self.parents = (here.open(self.dataset._parents[0]),)
+        context = self.context.inside(self.repetition)
+        self.parents = (context.open(self.dataset._parents[0]),)
 
     def state(self) -> Any:
         return [self.repetition, self._is_empty, self.parent.state()]
@@ -235,7 +239,7 @@ class _RepeatStream(Stream):
         self.parent.restore(inner)
 
 
-class _Some(_Choice):
+class _SubsetStage(_IndexSelectionStage):
     """Base class of stages that select a subset of the elements by index."""
 
     _hands_on = True
@@ -248,24 +252,26 @@ class _Some(_Choice):
         count = self._parents[0]._cardinality()
         return len(self._kept(count)) if count >= 0 else count
 
-    def _rows(self, here: Pass) -> Rows | None:
-        rows = here.rows(self._parents[0])
-        return rows and SomeRows(rows, self._kept(len(rows)))
+    def _rows(self, context: PassContext) -> Rows | None:
+        rows = context.rows(self._parents[0])
+        return rows and SlicedRows(rows, self._kept(len(rows)))
 
-    def _stream(self, here: Pass) -> Stream:
-        before = self._before_map(here)
+    def _stream(self, context: PassContext) -> Stream:
+        before = self._before_map(context)
         if before is not None:
-            return here.open(before)
-        return _SomeStream(self, here, here.open(self._parents[0]))
+            return context.open(before)
+        return _SubsetStream(self, context, context.open(self._parents[0]))
 
 
-class _SomeStream(Stream):
+class _SubsetStream(Stream):
     """Stream of the selected elements when the cardinality is unknown."""
 
     fields = ("position",)
 
-    def __init__(self, dataset: _Some, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+    def __init__(
+        self, dataset: _SubsetStage, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
         self._kept = dataset._kept(1 << 62)
         self.position = 0  # index among all elements
 
@@ -288,7 +294,7 @@ class _SomeStream(Stream):
 
 
 @transformation("take")
-class Take(_Some):
+class Take(_SubsetStage):
     """The first elements.
 
     Args:
@@ -317,7 +323,7 @@ class Take(_Some):
 
 
 @transformation("skip")
-class Skip(_Some):
+class Skip(_SubsetStage):
     """The elements after the first ones.
 
     Args:
@@ -341,7 +347,7 @@ class Skip(_Some):
 
 
 @transformation("shard")
-class Shard(_Some):
+class Shard(_SubsetStage):
     """Every n-th element, for one of n workers.
 
     Args:

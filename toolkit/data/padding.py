@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.encoding import encodes
-from toolkit.data.structure import Array, TensorSpec, are_all, object_array
+from toolkit.data.structure import Array, TensorSpec, all_instances, object_array
 from toolkit.errors import ArgumentError, OutOfRangeError, ShapeError
 
 
@@ -20,7 +20,7 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
             as the whole shape does this for all extents.
         fill: the padding value. None pads with 0 or the empty string.
     """
-    if are_all(type(None), values):
+    if all_instances(type(None), values):
         return None
     arrays = [np.asarray(value) for value in values]
     if isinstance(values[0], bytes):
@@ -50,7 +50,7 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     dtype = np.result_type(*arrays)
     if fill is None:
         fill = "" if dtype.kind in "US" else (b"" if dtype.kind == "O" else 0)
-    dtype = _filled_dtype(dtype, fill)
+    dtype = _padded_dtype(dtype, fill)
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in enumerate(arrays):
         place: Any = (row, *map(slice, array.shape))
@@ -58,7 +58,7 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     return out
 
 
-def _filled_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
+def _padded_dtype(dtype: np.dtype[Any], fill: Any) -> np.dtype[Any]:
     """Return the dtype of padded values, wide enough for a text fill value."""
     value = np.asarray(fill)
     is_text = dtype.kind in "USO"
@@ -140,7 +140,7 @@ def as_ragged(values: Sequence[Any], splits: Any = "int64") -> Any:
     Args:
         splits: the dtype of the row splits.
     """
-    if are_all(type(None), values):
+    if all_instances(type(None), values):
         return None
     arrays = [np.asarray(value) for value in values]
     if isinstance(values[0], (str, bytes)):

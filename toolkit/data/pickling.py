@@ -47,7 +47,7 @@ def dumps(value: Any, buffers: list[pickle.PickleBuffer] | None = None) -> bytes
     return bytes(cloudpickle.dumps(value, 5, buffer_callback=call))
 
 
-def packed(function: Callable[..., Any], stage: str) -> bytes:
+def pickle_function(function: Callable[..., Any], stage: str) -> bytes:
     """Serialize a function of a stage for another process.
 
     Raises:
@@ -63,10 +63,10 @@ def packed(function: Callable[..., Any], stage: str) -> bytes:
         ) from error
 
 
-def sendable(error: Exception) -> Any:
+def picklable_error(error: Exception) -> Any:
     """Return an error that another process can load, with its traceback as a note."""
     error.add_note("".join(traceback.format_exception(error)).rstrip())
-    for candidate in (error, _Rebuilt(error)):
+    for candidate in (error, _RebuiltError(error)):
         try:
             if type(pickle.loads(dumps(candidate))) is type(error):
                 return candidate
@@ -75,7 +75,7 @@ def sendable(error: Exception) -> Any:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-class _Rebuilt:
+class _RebuiltError:
     """Proxy for an error whose class needs more arguments than it stores."""
 
     def __init__(self, error: Exception) -> None:
@@ -83,10 +83,12 @@ class _Rebuilt:
 
     def __reduce__(self) -> Any:
         error = self._error
-        return rebuilt, (type(error), error.args, error.__dict__)
+        return rebuild_error, (type(error), error.args, error.__dict__)
 
 
-def rebuilt(kind: type[Exception], args: tuple[Any, ...], attributes: Any) -> Exception:
+def rebuild_error(
+    kind: type[Exception], args: tuple[Any, ...], attributes: Any
+) -> Exception:
     """Reconstruct an error without a call of its constructor."""
     error = kind.__new__(kind, *args)
     error.args = args

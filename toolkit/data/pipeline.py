@@ -1,6 +1,7 @@
 """Registration of all stages of data sets."""
 
 from toolkit.data import (
+    array_sources,
     batching,
     caching,
     combining,
@@ -14,7 +15,6 @@ from toolkit.data import (
     prefetch,
     resampling,
     sources,
-    stored,
 )
 from toolkit.data.csv_files import CsvDataset
 from toolkit.data.dataset import (
@@ -65,7 +65,7 @@ STAGES = (
     prefetch,
     resampling,
     sources,
-    stored,
+    array_sources,
 )
 
 __all__ = [

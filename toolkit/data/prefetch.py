@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from toolkit.data.ahead import AheadStream
 from toolkit.data.dataset import Dataset, DatasetIterator, transformation
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.parallel_stream import ParallelStream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.tuning import AUTOTUNE, Knob
 from toolkit.errors import ArgumentError
 
@@ -54,7 +54,7 @@ class Prefetch(Dataset):
 
     _hands_on = True
 
-    def _made_of(self, here: Pass) -> Dataset | None:
+    def _made_of(self, context: PassContext) -> Dataset | None:
         return self._parents[0]
 
     def _worked_ahead(self, always: bool = False) -> Dataset:
@@ -66,9 +66,9 @@ class Prefetch(Dataset):
     def _spec(self) -> Any:
         return self._parents[0]._spec()
 
-    def _stream(self, here: Pass) -> Stream:
-        parent = here.open(self._parents[0])
+    def _stream(self, context: PassContext) -> Stream:
+        parent = context.open(self._parents[0])
         if self._size == 0:
             return parent
         capacity = Knob(self._size) if self._size > 0 else Knob(2, 1, 512)
-        return AheadStream(self, here, parent, None, Knob(1), capacity)
+        return ParallelStream(self, context, parent, None, Knob(1), capacity)

@@ -19,22 +19,22 @@ from multiprocessing.connection import Connection, Pipe, wait
 from time import perf_counter, perf_counter_ns
 from typing import Any, NamedTuple
 
+from toolkit.data.batch_shards import ABSENT
 from toolkit.data.dataset import Dataset
-from toolkit.data.errors import note, place
-from toolkit.data.pickling import packed
+from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.pickling import pickle_function
 from toolkit.data.shared_memory import Exchange
-from toolkit.data.shares import ABSENT
-from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
+from toolkit.data.streams import SKIPPED, ClosedError, PassContext, Stream
 from toolkit.data.tuning import Knob
 from toolkit.errors import DatasetError, UnsupportedError
 from toolkit.processes import clean_environment, python_command
 
-DEATHS = 3  # maximum number of worker deaths at one element
-STARTS = 10  # maximum number of consecutive worker deaths at startup
+MAX_DEATHS = 3  # maximum number of worker deaths at one element
+MAX_START_DEATHS = 10  # maximum number of consecutive worker deaths at startup
 
 
-BETWEEN_NOTES = 0.05  # s: minimum time between recorded positions
-STARTING = -1  # key for worker deaths at startup
+POSITION_INTERVAL = 0.05  # s: minimum time between recorded positions
+START_KEY = -1  # key for worker deaths at startup
 
 
 class Task(NamedTuple):
@@ -144,22 +144,22 @@ class ProcessStream(Stream):
     def __init__(
         self,
         dataset: Dataset,
-        here: Pass,
+        context: PassContext,
         parent: Stream,
         function: Callable[..., Any],
         words: Sequence[int],
         workers: Knob,
         ordered: bool,
     ) -> None:
-        super().__init__(dataset, here, parent)
+        super().__init__(dataset, context, parent)
         if sys.platform == "win32":
             raise UnsupportedError('map: workers="process" needs Linux or macOS')
-        self._function, self._words = packed(function, dataset._name), words
-        free = here.run.options.processors
+        self._function, self._words = pickle_function(function, dataset._name), words
+        free = context.run.options.processors
         self._most = min(workers.value, free) if workers.is_free else workers.value
         self._ordered = ordered
         if not ordered:
-            here.run.unordered.append(dataset._name)
+            context.run.unordered.append(dataset._name)
         self._base: Any = None  # a position of the source
         self._since = 0  # number of elements delivered since then
         self._given = 0  # total number of elements delivered
@@ -188,7 +188,7 @@ class ProcessStream(Stream):
         now = perf_counter()
         if self._ordered and now >= self._next_note:
             self._noted.append((taken, self.parent.state()))
-            self._next_note = now + BETWEEN_NOTES + 100 * (perf_counter() - now)
+            self._next_note = now + POSITION_INTERVAL + 100 * (perf_counter() - now)
 
     def _count(self) -> None:
         """Count a delivered element."""
@@ -202,7 +202,7 @@ class ProcessStream(Stream):
         if self._base is None:
             self._base = self.parent.state()
         source = self.parent.skip(self._since) if self._since else iter(self.parent)
-        self.here.run.at_close(self._end)
+        self.context.run.at_close(self._end)
         try:
             yield from self._made(source)
         finally:
@@ -217,7 +217,7 @@ class ProcessStream(Stream):
         with self._using:
             while self._workers:
                 self._workers.pop().end()
-        self.here.run.has_ended(self._end)
+        self.context.run.has_ended(self._end)
 
     def _made(self, source: Iterator[Any]) -> Iterator[Any]:
         taken = self._given  # number of elements taken from the source
@@ -255,10 +255,13 @@ class ProcessStream(Stream):
         if is_made:
             return value
         stage = self.dataset
-        if self.here.on_error is not None:
-            self.here.on_error(value, stage._name)
+        if self.context.on_error is not None:
+            self.context.on_error(value, stage._name)
             return SKIPPED
-        note(value, place(stage._name, task.number, task.origin, stage._detail()))
+        add_location_note(
+            value,
+            describe_location(stage._name, task.number, task.origin, stage._detail()),
+        )
         raise value
 
     def _is_free(self, slot: int) -> bool:
@@ -276,7 +279,10 @@ class ProcessStream(Stream):
                 except Exception as error:
                     stage = self.dataset
                     number, _, origin = task
-                    note(error, place(stage._name, number, origin, stage._detail()))
+                    add_location_note(
+                        error,
+                        describe_location(stage._name, number, origin, stage._detail()),
+                    )
                     raise
 
     def _collect(self, made: dict[int, tuple[bool, Any]]) -> None:
@@ -305,7 +311,7 @@ class ProcessStream(Stream):
                     self._send(slot, task)
                     continue
                 if result is None:
-                    self._deaths.pop(STARTING, None)
+                    self._deaths.pop(START_KEY, None)
                 else:
                     made[task.number] = result
 
@@ -315,11 +321,15 @@ class ProcessStream(Stream):
         task = dead.task
         assert task is not None
         dead.end()
-        key, most = (task.number, DEATHS) if dead.has_begun else (STARTING, STARTS)
+        key, most = (
+            (task.number, MAX_DEATHS)
+            if dead.has_begun
+            else (START_KEY, MAX_START_DEATHS)
+        )
         deaths = self._deaths[key] = self._deaths.get(key, 0) + 1
         if deaths >= most:
             detail = self.dataset._detail()
-            where = place(self.dataset._name, task.number, task.origin)
+            where = describe_location(self.dataset._name, task.number, task.origin)
             when = f"while {detail} made it" if dead.has_begun else "before they began"
             raise DatasetError(
                 f"{where}: {deaths} worker processes ended {when}; the last was "

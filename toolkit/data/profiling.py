@@ -13,13 +13,13 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit.data.errors import note
+from toolkit.data.errors import add_location_note
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
-OFTEN = 25_000  # ns: all elements that take at least this are measured
-EVENTS = 20_000  # number of latest events kept for each stage
+ALWAYS_TIMED_NS = 25_000  # ns: all elements that take at least this are measured
+MAX_EVENTS = 20_000  # number of latest events kept for each stage
 
 
 class Event(NamedTuple):
@@ -30,7 +30,7 @@ class Event(NamedTuple):
     thread: int
 
 
-class Stage:
+class StageProfile:
     """Measurements of one stage.
 
     Attributes:
@@ -47,10 +47,10 @@ class Stage:
         events: the latest elements.
     """
 
-    def __init__(self, name: str, detail: str, parents: list[Stage]) -> None:
+    def __init__(self, name: str, detail: str, parents: list[StageProfile]) -> None:
         self.name: str = name
         self.detail: str = detail
-        self.parents: list[Stage] = parents
+        self.parents: list[StageProfile] = parents
         self.elements: int = 0
         self.spent: int = 0
         self.waited: int = 0
@@ -61,7 +61,7 @@ class Stage:
         self.makes = True  # whether it computes elements, not only forwards them
         self.alone = False  # whether its times exclude earlier stages
         self.choices: list[str] = []
-        self.events: deque[Event] = deque(maxlen=EVENTS)
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def timed(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """Yield the same elements, and measure the time of some."""
@@ -77,16 +77,18 @@ class Stage:
                 self.record(start, end)
                 yield element
                 took = end - start
-                if took < OFTEN:
+                if took < ALWAYS_TIMED_NS:
                     before = self.elements
-                    for element in islice(iterator, OFTEN // (took + 1)):
+                    for element in islice(iterator, ALWAYS_TIMED_NS // (took + 1)):
                         self.elements += 1
                         yield element
                     # The unmeasured elements count the same. The first one counts only
                     # itself, because it fills the buffer of a shuffle.
                     self.spent += took * (self.elements - before)
         except Exception as error:  # for stages without a more exact note
-            note(error, f"stage {self.name}, after {self.elements:,} elements")
+            add_location_note(
+                error, f"stage {self.name}, after {self.elements:,} elements"
+            )
             raise
 
     def record(self, start: int, end: int, count: int = 1) -> None:
@@ -101,14 +103,14 @@ class Stage:
         return self.spent * 1e-9
 
 
-class Watch:
+class PassProfile:
     """Measurements of the stages of one pass."""
 
     def __init__(self) -> None:
-        self.stages: list[Stage] = []
+        self.stages: list[StageProfile] = []
         self.began: int = perf_counter_ns()
         self.ended: int | None = None
-        self._by_key: dict[Any, Stage] = {}
+        self._by_key: dict[Any, StageProfile] = {}
 
     def timed(self, elements: Iterator[Any]) -> Iterator[Any]:
         """Yield the same elements, between the start and the end of the pass."""
@@ -119,11 +121,11 @@ class Watch:
             self.ended = perf_counter_ns()
 
     def stage(
-        self, key: Any, name: str, dataset: Dataset, parents: list[Stage]
-    ) -> Stage:
+        self, key: Any, name: str, dataset: Dataset, parents: list[StageProfile]
+    ) -> StageProfile:
         """Return the record of a stage; all openings of a stage share one."""
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = Stage(name, dataset._detail(), parents)
+            found = self._by_key[key] = StageProfile(name, dataset._detail(), parents)
             self.stages.append(found)
         return found

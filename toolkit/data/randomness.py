@@ -16,8 +16,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 CHUNK = 8192  # positions drawn together, to amortize the cost of NumPy calls
-LAST = (1 << 62) - 1  # the chunk of draws for the rest of a buffer at the end
-SMALL = 1 << 16  # maximum size of an order drawn as a full permutation
+LAST_CHUNK = (1 << 62) - 1  # the chunk of draws for the rest of a buffer at the end
+MAX_DRAWN_SIZE = 1 << 16  # maximum size of an order drawn as a full permutation
 ROUNDS = 4  # rounds of a strong pseudorandom permutation (Luby and Rackoff 1988)
 
 
@@ -28,7 +28,7 @@ class ElementDraws(Protocol):
         """Return a context in which key generators draw for an element."""
 
 
-class Elements(Protocol):
+class PassDraws(Protocol):
     """Random state for the elements of a stage in one pass."""
 
     def draws(self) -> ElementDraws:
@@ -36,18 +36,18 @@ class Elements(Protocol):
 
 
 # Factory from the numbers that identify a pass; set if generators exist.
-_make_elements: Callable[[Sequence[int]], Elements] | None = None
+_draws_factory: Callable[[Sequence[int]], PassDraws] | None = None
 
 
-def set_elements(make: Callable[[Sequence[int]], Elements]) -> None:
+def set_draws_factory(make: Callable[[Sequence[int]], PassDraws]) -> None:
     """Set the factory of the random state for parallel elements."""
-    global _make_elements
-    _make_elements = make
+    global _draws_factory
+    _draws_factory = make
 
 
-def elements_of(words: Sequence[int]) -> Elements | None:
+def pass_draws(words: Sequence[int]) -> PassDraws | None:
     """Return the random state for a pass, or None if no generator draws keys."""
-    return None if _make_elements is None else _make_elements(words)
+    return None if _draws_factory is None else _draws_factory(words)
 
 
 class DrawnSeed(int):
@@ -119,11 +119,11 @@ class Permutation:
 
     @cached_property
     def _order(self) -> Array:
-        return generator(self._key, LAST).permutation(self._n)
+        return generator(self._key, LAST_CHUNK).permutation(self._n)
 
     def __getitem__(self, positions: Array) -> Array:
         """Return the values at these positions."""
-        if self._n <= SMALL:
+        if self._n <= MAX_DRAWN_SIZE:
             return self._order[positions]
         values = self._mix(positions.astype(np.uint64))
         outside = np.flatnonzero(values >= self._n)

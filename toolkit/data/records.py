@@ -20,7 +20,7 @@ from toolkit.reading.packed import read_exactly
 Array = np.ndarray[Any, Any]
 
 _POLYNOMIAL = 0x82F63B78  # of Castagnoli, reversed bit order
-_SHORT = 512  # bytes: a Python loop is faster for shorter data
+_MAX_LOOP_SIZE = 512  # bytes: a Python loop is faster for shorter data
 
 
 class RecordError(ValueError):
@@ -51,7 +51,7 @@ def crc32c(data: bytes) -> int:
         >>> hex(crc32c(b"123456789"))
         '0xe3069283'
     """
-    if len(data) >= _SHORT:
+    if len(data) >= _MAX_LOOP_SIZE:
         return _long_crc32c(data)
     crc, table = 0xFFFFFFFF, _table()
     for byte in data:
@@ -75,12 +75,12 @@ def _long_crc32c(data: bytes) -> int:
     for column in np.ascontiguousarray(padded.reshape(lanes, steps).T):
         crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
     while len(crc) > 1:
-        crc = _moved(_zeros(steps), crc[0::2]) ^ crc[1::2]
+        crc = _apply_linear_map(_zero_bytes_map(steps), crc[0::2]) ^ crc[1::2]
         steps *= 2
     return int(crc[0]) ^ 0xFFFFFFFF
 
 
-def _moved(columns: Array, crc: Array) -> Array:
+def _apply_linear_map(columns: Array, crc: Array) -> Array:
     """Apply a linear map of 32 bits, given by the image of each bit."""
     result = np.zeros_like(crc)
     for bit in range(32):
@@ -89,13 +89,13 @@ def _moved(columns: Array, crc: Array) -> Array:
 
 
 @lru_cache(256)
-def _zeros(count: int) -> Array:
+def _zero_bytes_map(count: int) -> Array:
     """Return the linear map of a CRC over this number of zero bytes."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if count == 0:
         return bits
-    half = _zeros(count // 2)
-    moved = _moved(half, half)
+    half = _zero_bytes_map(count // 2)
+    moved = _apply_linear_map(half, half)
     return _table_array()[moved & 0xFF] ^ moved >> 8 if count % 2 else moved
 
 
@@ -165,17 +165,17 @@ class _Deflated:
             self._file.close()
 
 
-def _opened(path: Any, compression: str | None, level: int) -> Any:
+def _open_for_writing(path: Any, compression: str | None, level: int) -> Any:
     """Open a file for records."""
     if compression == "GZIP":
         # Imported late: TensorBoard event files, which `fit` can write, need no gzip.
         import gzip
 
-        return gzip.open(path, "wb", _BEST if level < 0 else level)
+        return gzip.open(path, "wb", _DEFAULT_LEVEL if level < 0 else level)
     return _Deflated(path, level) if compression == "ZLIB" else open(path, "wb")
 
 
-_BEST = 9  # default compression level of gzip
+_DEFAULT_LEVEL = 9  # default compression level of gzip
 _COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 
 
@@ -205,7 +205,7 @@ class TFRecordWriter:
                 "TFRecordWriter: expected a compression_level from -1 to 9; received "
                 f"{compression_level}"
             )
-        self._file: Any = _opened(path, options, compression_level)
+        self._file: Any = _open_for_writing(path, options, compression_level)
 
     def write(self, record: bytes) -> None:
         """Append a record."""

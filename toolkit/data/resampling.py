@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, spread
+from toolkit.data.errors import name_of, unpack_arguments
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import TensorSpec
 from toolkit.errors import ArgumentError
 
@@ -63,8 +63,8 @@ class RejectionResample(Dataset):
     def _detail(self) -> str:
         return name_of(self._class)
 
-    def _stream(self, here: Pass) -> Stream:
-        return _ResampledStream(self, here, here.open(self._parents[0]))
+    def _stream(self, context: PassContext) -> Stream:
+        return _ResampledStream(self, context, context.open(self._parents[0]))
 
     def _spec(self) -> Any:
         return TensorSpec((), "int64"), self._parents[0]._spec()
@@ -82,10 +82,12 @@ def _shares(name: str, given: Any) -> Any:
 class _ResampledStream(Stream):
     fields = ("position", "counts")
 
-    def __init__(self, dataset: RejectionResample, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
-        self._of, self._class = dataset, spread(dataset._class)
-        self._key = key_of(dataset._seed, here.epoch)
+    def __init__(
+        self, dataset: RejectionResample, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
+        self._of, self._class = dataset, unpack_arguments(dataset._class)
+        self._key = key_of(dataset._seed, context.epoch)
         self.position = 0  # index among all elements
         self.counts = [1] * len(dataset._target)  # class counts, with a prior of one
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.errors import note, place
-from toolkit.data.randomness import CHUNK, LAST, Array, Draws, generator
-from toolkit.data.shares import RowsOf, share, taken
-from toolkit.data.structure import map_leaves, stacked
+from toolkit.data.batch_shards import RowSelector, rows_to_read, shard_of_batch
+from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.randomness import CHUNK, LAST_CHUNK, Array, Draws, generator
+from toolkit.data.structure import map_leaves, stack_elements
 
-Numbers = range | Array  # a range can avoid a copy
+Indices = range | Array  # a range can avoid a copy
 
 
-def as_array(numbers: Numbers) -> Array:
+def as_index_array(numbers: Indices) -> Array:
     """Return indices as an integer array."""
     if isinstance(numbers, range):
         return np.arange(numbers.start, numbers.stop, numbers.step)
@@ -41,13 +41,13 @@ class Rows:
         """Return one element; a subclass defines this method or `many`."""
         return self.many(range(number, number + 1))[0]
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         """Return several elements."""
         return [self[int(number)] for number in numbers]
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         """Return several elements stacked along a new first axis."""
-        return stacked(self.many(numbers))
+        return stack_elements(self.many(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
         """Yield the elements from an index on."""
@@ -63,14 +63,14 @@ class ArrayRows(Rows):
 
     def __init__(self, arrays: Any, length: int) -> None:
         super().__init__(length)
-        self._arrays = map_leaves(_rows_of, arrays)
+        self._arrays = map_leaves(_readonly_view, arrays)
         of_arrays = type(arrays) is tuple and all(type(a) is np.ndarray for a in arrays)
         self._is_flat = of_arrays  # the common case, with a fast path
 
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda array: array[number], self._arrays)
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         if isinstance(numbers, range):
             rows = slice(numbers.start, numbers.stop)
             if self._is_flat:
@@ -89,13 +89,13 @@ class ArrayRows(Rows):
         return super().iterate(start)
 
 
-class UnequalRows(ArrayRows):
+class VariableLengthRows(ArrayRows):
     """Arrays whose rows can differ in length; rows are stacked separately."""
 
     stacked = Rows.stacked
 
 
-class _NoArray:
+class _NoneArray:
     """Substitute for an array whose rows are all None."""
 
     def __getitem__(self, rows: int | slice) -> None:
@@ -105,10 +105,10 @@ class _NoArray:
         return None
 
 
-def _rows_of(array: Array | None) -> Array | _NoArray:
+def _readonly_view(array: Array | None) -> Array | _NoneArray:
     """Return a read-only view, which prevents accidental changes."""
     if array is None:
-        return _NoArray()
+        return _NoneArray()
     view = array.view()
     view.flags.writeable = False
     return view
@@ -124,11 +124,11 @@ class RangeRows(Rows):
     def __getitem__(self, number: int) -> Any:
         return np.int64(self._numbers[number])
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         return self.stacked(numbers)
 
-    def stacked(self, numbers: Numbers) -> Any:
-        return self._numbers.start + as_array(numbers) * self._numbers.step
+    def stacked(self, numbers: Indices) -> Any:
+        return self._numbers.start + as_index_array(numbers) * self._numbers.step
 
     def iterate(self, start: int) -> Iterator[Any]:
         chunks = range(start, len(self), CHUNK)
@@ -163,7 +163,7 @@ class MappedRows(Rows):
             self._note(error, number)
             raise
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         function = self._function
         made: list[Any] = []
         try:
@@ -181,11 +181,11 @@ class MappedRows(Rows):
         return self._rows.origin(number)
 
     def _note(self, error: Exception, number: int) -> None:
-        where = place("map", number, self._rows.origin(number))
-        note(error, f"{where}, in {self._name}")
+        where = describe_location("map", number, self._rows.origin(number))
+        add_location_note(error, f"{where}, in {self._name}")
 
 
-class PickedRows(Rows):
+class ReorderedRows(Rows):
     """Rows in another order, or a subset: `pick` maps indices to indices.
 
     Args:
@@ -199,7 +199,7 @@ class PickedRows(Rows):
         self._rows, self._pick = rows, pick
         self._chunk: tuple[int, Array] = 0, np.zeros(0, np.int64)
 
-    def _picked(self, numbers: Numbers) -> Array:
+    def _picked(self, numbers: Indices) -> Array:
         if not isinstance(numbers, range):
             return self._pick(numbers)
         # Access is usually sequential: map many indices at once.
@@ -213,10 +213,10 @@ class PickedRows(Rows):
     def __getitem__(self, number: int) -> Any:
         return self._rows[int(self._picked(range(number, number + 1))[0])]
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         return self._rows.many(self._picked(numbers))
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         return self._rows.stacked(self._picked(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
@@ -229,26 +229,26 @@ class PickedRows(Rows):
         return self._rows.origin(int(self._picked(range(number, number + 1))[0]))
 
 
-class SomeRows(Rows):
+class SlicedRows(Rows):
     """Every `step`-th row from `start` on, for take, skip and shard."""
 
     def __init__(self, rows: Rows, numbers: range) -> None:
         super().__init__(len(numbers))
         self._rows, self._numbers = rows, numbers
 
-    def _of(self, numbers: Numbers) -> Numbers:
+    def _of(self, numbers: Indices) -> Indices:
         if isinstance(numbers, range):
             chosen = self._numbers[numbers.start : numbers.stop]
-            return chosen if chosen.step == 1 else as_array(chosen)
+            return chosen if chosen.step == 1 else as_index_array(chosen)
         return self._numbers.start + numbers * self._numbers.step
 
     def __getitem__(self, number: int) -> Any:
         return self._rows[self._numbers[number]]
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         return self._rows.many(self._of(numbers))
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         return self._rows.stacked(self._of(numbers))
 
     def origin(self, number: int) -> str | None:
@@ -266,7 +266,7 @@ class BatchedRows(Rows):
     """
 
     def __init__(
-        self, rows: Rows, size: int, length: int, share: RowsOf | None = None
+        self, rows: Rows, size: int, length: int, share: RowSelector | None = None
     ) -> None:
         super().__init__(length)
         self._rows, self._size, self._share = rows, size, share
@@ -280,9 +280,9 @@ class BatchedRows(Rows):
         if self._share is None:
             return self._rows.stacked(numbers)
         rows = self._share(len(numbers))
-        read = taken(rows)
+        read = rows_to_read(rows)
         made = self._rows.stacked(numbers[read.start : read.stop])
-        return share(len(numbers), rows, made)
+        return shard_of_batch(len(numbers), rows, made)
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(number * self._size)
@@ -298,11 +298,11 @@ class ZippedRows(Rows):
     def __getitem__(self, number: int) -> Any:
         return self._pack([rows[number] for rows in self._several])
 
-    def many(self, numbers: Numbers) -> Sequence[Any]:
+    def many(self, numbers: Indices) -> Sequence[Any]:
         columns = [rows.many(numbers) for rows in self._several]
         return [self._pack(parts) for parts in zip(*columns, strict=True)]
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         return self._pack([rows.stacked(numbers) for rows in self._several])
 
     def origin(self, number: int) -> str | None:
@@ -310,7 +310,7 @@ class ZippedRows(Rows):
         return next((origin for origin in found if origin is not None), None)
 
 
-class JoinedRows(Rows):
+class ConcatenatedRows(Rows):
     """Concatenation of the rows of several data sets."""
 
     def __init__(self, several: list[Rows]) -> None:
@@ -337,7 +337,7 @@ class JoinedRows(Rows):
         return rows.origin(inside)
 
 
-class BufferedOrder:
+class ShuffleBufferOrder:
     """Order in which a shuffle buffer outputs 0 ... n - 1.
 
     Each step draws a slot of the buffer, outputs its index, and inserts the next index.
@@ -354,14 +354,14 @@ class BufferedOrder:
         draws = Draws(self._key, buffer).upto(full)
         left = np.arange(buffer)
         left[draws] = buffer + np.arange(full)  # the last of equal slots wins
-        last = left[generator(self._key, LAST).permutation(buffer)]
-        return np.concatenate([_inserted(draws, buffer), last])
+        last = left[generator(self._key, LAST_CHUNK).permutation(buffer)]
+        return np.concatenate([_inserted_indices(draws, buffer), last])
 
     def __getitem__(self, places: Array) -> Array:
         return self._order[places]
 
 
-def _inserted(draws: Array, buffer: int) -> Array:
+def _inserted_indices(draws: Array, buffer: int) -> Array:
     """Return for each step the index in the drawn slot."""
     narrow = draws.astype(np.uint16) if buffer <= 1 << 16 else draws  # sorts faster
     by_slot = np.argsort(narrow, kind="stable")

@@ -12,9 +12,9 @@ from toolkit.data.examples import (
     FixedLenSequenceFeature,
     VarLenFeature,
     check_feature,
-    encoded_feature,
-    encoded_features,
-    encoded_field,
+    encode_feature,
+    encode_features,
+    encode_field,
     message_fields,
     read_features,
     read_lists,
@@ -44,18 +44,18 @@ def make_sequence_example(
         [[1, 2], [3]]
     """
     lists = b"".join(
-        encoded_field(
+        encode_field(
             1,
-            encoded_field(1, name.encode())
-            + encoded_field(
+            encode_field(1, name.encode())
+            + encode_field(
                 2,
-                b"".join(encoded_field(1, encoded_feature(name, s)) for s in steps),
+                b"".join(encode_field(1, encode_feature(name, s)) for s in steps),
             ),
         )
         for name, steps in sequences.items()
     )
-    head = encoded_field(_CONTEXT, encoded_features(context))
-    return head + encoded_field(_LISTS, lists)
+    head = encode_field(_CONTEXT, encode_features(context))
+    return head + encode_field(_LISTS, lists)
 
 
 def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:

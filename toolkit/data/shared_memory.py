@@ -11,8 +11,8 @@ from typing import Any
 from toolkit.data.pickling import dumps
 
 ALIGN = 64
-FIRST = 1 << 20  # bytes; the initial size of a channel, which can grow
-SMALL = 1 << 14  # bytes: smaller elements use only the pipe
+INITIAL_SIZE = 1 << 20  # bytes; the initial size of a channel, which can grow
+MAX_INLINE_SIZE = 1 << 14  # bytes: smaller elements use only the pipe
 
 
 class Channel:
@@ -21,7 +21,7 @@ class Channel:
     def __init__(self, fd: int | None = None) -> None:
         if fd is None:
             fd = _nameless_file()
-            os.ftruncate(fd, FIRST)
+            os.ftruncate(fd, INITIAL_SIZE)
         self.fd: int = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
 
@@ -64,7 +64,7 @@ class Exchange:
         buffers: list[pickle.PickleBuffer] = []
         data = dumps(element, buffers)
         raws = [buffer.raw() for buffer in buffers]
-        if sum(raw.nbytes for raw in raws) < SMALL:
+        if sum(raw.nbytes for raw in raws) < MAX_INLINE_SIZE:
             return dumps(element) if raws else data, []
         places, at = [], 0
         for raw in raws:

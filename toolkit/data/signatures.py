@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.data.structure import Empty, TensorSpec, stack
+from toolkit.data.structure import Empty, TensorSpec, stack_values
 from toolkit.errors import ArgumentTypeError
 
 WHO = "from_generator"
@@ -19,12 +19,12 @@ SCALARS = PLAIN.union(np.dtype(code).type for code in "?bhilqBHILQefd")
 Function = Callable[[Any], Any]
 
 
-def fitter(signature: Any) -> Function:
+def make_converter(signature: Any) -> Function:
     """Return a function that converts an element to a signature, or raises an error."""
-    return _each(signature, _value_fitter)
+    return _map_signature(signature, _value_converter)
 
 
-class Keeping:
+class BatchBuffer:
     """Buffering of the elements of a batch for a signature.
 
     Plain numbers are not converted; `stacked` can find later that they do not match.
@@ -33,8 +33,8 @@ class Keeping:
 
     def __init__(self, signature: Any) -> None:
         self.signature = signature
-        self.fit = fitter(signature)
-        self._keep = _each(signature, _value_keeper)
+        self.fit = make_converter(signature)
+        self._keep = _map_signature(signature, _value_buffer)
 
     def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
         """Yield elements in buffered form; raise an error for the first mismatch."""
@@ -49,10 +49,10 @@ class Keeping:
             Exception: of any type, if elements do not match or cannot be stacked; `fit`
                 gives the exact reason.
         """
-        return _stacked(self.signature, kept, empty)
+        return _stack_buffers(self.signature, kept, empty)
 
 
-class _KeepingNumbers(Keeping):
+class _NumberBuffer(BatchBuffer):
     """Buffering of tuples and dicts of numbers as tuples, without a call per value."""
 
     def __init__(self, signature: Any) -> None:
@@ -78,7 +78,7 @@ class _KeepingNumbers(Keeping):
             try:
                 row = values_of(element)
             except KeyError:
-                raise _misfit(element, self.signature) from None
+                raise _mismatch_error(element, self.signature) from None
             for value in row:
                 if type(value) not in known:
                     row = values_of(self._keep(element))
@@ -86,43 +86,45 @@ class _KeepingNumbers(Keeping):
             yield row
 
     def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
-        columns = _stacked(self._specs, kept, empty)
+        columns = _stack_buffers(self._specs, kept, empty)
         return self._element(columns)
 
 
-def keeping(signature: Any) -> Keeping:
+def make_batch_buffer(signature: Any) -> BatchBuffer:
     """Return the buffering for a signature."""
     parts = signature.values() if isinstance(signature, dict) else signature
     several = isinstance(signature, (dict, tuple, list)) and len(signature) > 1
     if several and all(map(_is_number, parts)):
-        return _KeepingNumbers(signature)
-    return Keeping(signature)
+        return _NumberBuffer(signature)
+    return BatchBuffer(signature)
 
 
-def _each(signature: Any, of_value: Callable[[TensorSpec], Function]) -> Function:
+def _map_signature(
+    signature: Any, of_value: Callable[[TensorSpec], Function]
+) -> Function:
     """Return a function that applies the function of each spec to each value."""
     if isinstance(signature, TensorSpec):
         return of_value(signature)
     if isinstance(signature, dict):
-        items = {key: _each(part, of_value) for key, part in signature.items()}
+        items = {key: _map_signature(part, of_value) for key, part in signature.items()}
 
         def of_dict(element: Any) -> Any:
             if not isinstance(element, dict) or element.keys() != items.keys():
-                raise _misfit(element, signature)
+                raise _mismatch_error(element, signature)
             return {key: of_item(element[key]) for key, of_item in items.items()}
 
         return of_dict
-    parts = [_each(part, of_value) for part in signature]
+    parts = [_map_signature(part, of_value) for part in signature]
 
     def of_tuple(element: Any) -> Any:
         if not isinstance(element, (tuple, list)) or len(element) != len(parts):
-            raise _misfit(element, signature)
+            raise _mismatch_error(element, signature)
         return tuple(map(call, parts, element))
 
     return of_tuple
 
 
-def _value_fitter(spec: TensorSpec) -> Function:
+def _value_converter(spec: TensorSpec) -> Function:
     """Return a converter with fast paths for matching dtypes and plain numbers."""
     dtype, number, is_number = spec.dtype, spec.dtype.type, _is_number(spec)
     known = spec.shape or None  # an array of shape () becomes a number
@@ -145,8 +147,8 @@ def _value_fitter(spec: TensorSpec) -> Function:
     return fit
 
 
-def _value_keeper(spec: TensorSpec) -> Function:
-    fit = _value_fitter(spec)
+def _value_buffer(spec: TensorSpec) -> Function:
+    fit = _value_converter(spec)
     if not _is_number(spec):
         return fit
 
@@ -169,31 +171,31 @@ def _is_number(part: Any) -> bool:
     )
 
 
-def _misfit(element: Any, signature: Any) -> ArgumentTypeError:
+def _mismatch_error(element: Any, signature: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
         f"{WHO}: expected elements like {signature}; received {element!r:.80}"
     )
 
 
-class MisfitError(Exception):
+class MismatchError(Exception):
     """Error for elements that do not match."""
 
 
-def _stacked(signature: Any, elements: Sequence[Any], empty: Empty) -> Any:
+def _stack_buffers(signature: Any, elements: Sequence[Any], empty: Empty) -> Any:
     if isinstance(signature, TensorSpec):
         return _column(signature, elements, empty)
     if isinstance(signature, dict):
         if {*map(len, elements)} != {len(signature)}:
-            raise MisfitError
+            raise MismatchError
         return {
-            key: _stacked(part, [element[key] for element in elements], empty)
+            key: _stack_buffers(part, [element[key] for element in elements], empty)
             for key, part in signature.items()
         }
     parts = zip(signature, zip(*elements, strict=True), strict=True)
-    return tuple([_stacked(part, column, empty) for part, column in parts])
+    return tuple([_stack_buffers(part, column, empty) for part, column in parts])
 
 
 def _column(spec: TensorSpec, values: Sequence[Any], empty: Empty) -> Any:
     if spec.shape == () and spec.dtype.kind in NUMBERS:
         return np.array(values, spec.dtype)
-    return stack(values, empty=empty)
+    return stack_values(values, empty=empty)

@@ -11,8 +11,8 @@ from toolkit.data.dataset import INFINITE_CARDINALITY, Dataset, source
 from toolkit.data.encoding import encodes
 from toolkit.data.padding import Ragged, RaggedRow
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
-from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows, UnequalRows
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.rows import ArrayRows, ItemRows, RangeRows, Rows, VariableLengthRows
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import (
     TensorSpec,
     leaves,
@@ -44,7 +44,7 @@ class FromRows(Dataset):
     def _cardinality(self) -> int:
         return len(self._all())
 
-    def _rows(self, here: Pass) -> Rows:
+    def _rows(self, context: PassContext) -> Rows:
         return self._all()
 
 
@@ -87,7 +87,7 @@ class FromTensorSlices(FromRows):
             )
         self._length = lengths.pop()
         is_ragged = any(hasattr(value, "row_spec") for value in leaves(values))
-        self._kind = UnequalRows if is_ragged else ArrayRows
+        self._kind = VariableLengthRows if is_ragged else ArrayRows
 
     def _all(self) -> Rows:
         return self._kind(self._arrays, self._length)
@@ -192,8 +192,8 @@ class Counter(Dataset):
     def _cardinality(self) -> int:
         return INFINITE_CARDINALITY
 
-    def _stream(self, here: Pass) -> Stream:
-        return _CounterStream(self, here)
+    def _stream(self, context: PassContext) -> Stream:
+        return _CounterStream(self, context)
 
     def _spec(self) -> Any:
         return TensorSpec((), self._dtype)
@@ -202,8 +202,8 @@ class Counter(Dataset):
 class _CounterStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: Counter, here: Pass) -> None:
-        super().__init__(dataset, here)
+    def __init__(self, dataset: Counter, context: PassContext) -> None:
+        super().__init__(dataset, context)
         self._of = dataset
         self.position = 0
 
@@ -270,9 +270,9 @@ class Random(Dataset):
     def _cardinality(self) -> int:
         return INFINITE_CARDINALITY
 
-    def _stream(self, here: Pass) -> Stream:
-        epoch = here.epoch if self._is_new_each_time else ()
-        return _RandomStream(self, here, key_of(self._seed, epoch))
+    def _stream(self, context: PassContext) -> Stream:
+        epoch = context.epoch if self._is_new_each_time else ()
+        return _RandomStream(self, context, key_of(self._seed, epoch))
 
     def _spec(self) -> Any:
         return TensorSpec((), "int64")
@@ -281,8 +281,8 @@ class Random(Dataset):
 class _RandomStream(Stream):
     fields = ("position",)
 
-    def __init__(self, dataset: Dataset, here: Pass, key: Any) -> None:
-        super().__init__(dataset, here)
+    def __init__(self, dataset: Dataset, context: PassContext, key: Any) -> None:
+        super().__init__(dataset, context)
         self._key = key
         self.position = 0
 
@@ -313,7 +313,7 @@ class _Elements(Dataset):
     def _cardinality(self) -> int:
         return len(self._elements)
 
-    def _rows(self, here: Pass) -> Rows:
+    def _rows(self, context: PassContext) -> Rows:
         return ItemRows(self._elements)
 
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from toolkit.data.profiling import Watch
-from toolkit.data.streams import Pass, Run
+from toolkit.data.profiling import PassProfile
+from toolkit.data.streams import PassContext, Run
 from toolkit.data.structure import (
     NoneSpec,
     TensorSpec,
+    flatten_argument,
     leaves,
-    like,
     map_leaves,
     merge,
-    parts_like,
+    rebuild_structure,
     spec_of,
 )
 from toolkit.errors import ArgumentError, ShapeError
@@ -26,15 +26,15 @@ from toolkit.errors import ArgumentError, ShapeError
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
 
-FEW = 3  # number of example elements
-ANYTHING = object()  # represents an element with unknown extents
+EXAMPLE_COUNT = 3  # number of example elements
+UNKNOWN_ELEMENT = object()  # represents an element with unknown extents
 
 
-class EmptyError(ArgumentError):
+class EmptyDatasetError(ArgumentError):
     """Error for the element_spec of an empty data set."""
 
 
-def looked(dataset: Dataset) -> list[Any]:
+def first_elements(dataset: Dataset) -> list[Any]:
     """Return the first elements of the first pass that has any.
 
     This is a separate run, without effects on counters, caches and measurements.
@@ -44,9 +44,11 @@ def looked(dataset: Dataset) -> list[Any]:
     """
     for epoch in (0, dataset._passes):
         found: list[Any] = []
-        run = Run(Watch(), dataset.options())
+        run = Run(PassProfile(), dataset.options())
         try:
-            found.extend(islice(iter(Pass(run, (epoch,)).open(dataset)), FEW))
+            found.extend(
+                islice(iter(PassContext(run, (epoch,)).open(dataset)), EXAMPLE_COUNT)
+            )
         except Exception:
             if not found:
                 raise
@@ -54,14 +56,14 @@ def looked(dataset: Dataset) -> list[Any]:
             run.close()
         if found:
             return found
-    raise EmptyError(f"{dataset._name}: an empty data set has no element_spec")
+    raise EmptyDatasetError(f"{dataset._name}: an empty data set has no element_spec")
 
 
 def examples(dataset: Dataset) -> list[Any]:
     """Return examples of a data set, with one longer element if lengths vary."""
-    found, spec = looked(dataset), dataset._spec()
+    found, spec = first_elements(dataset), dataset._spec()
     if any(_varies(leaf) for leaf in leaves(spec)):
-        found.append(_stretched(found[0], spec))
+        found.append(_extend_element(found[0], spec))
     return found
 
 
@@ -69,7 +71,7 @@ def _varies(spec: TensorSpec) -> bool:
     return spec.shape is None or None in spec.shape
 
 
-def _stretched(element: Any, spec: Any) -> Any:
+def _extend_element(element: Any, spec: Any) -> Any:
     """Return an element with each variable extent of the specs extended by one.
 
     Equal extents stay equal, because functions can depend on this.
@@ -82,13 +84,13 @@ def _stretched(element: Any, spec: Any) -> Any:
         shape = known.shape or (None,) * np.ndim(value)
         for axis, extent in enumerate(shape):
             if extent is None:
-                value = _longer(value, axis)
+                value = _extend_axis(value, axis)
         return value
 
     return merge(longer, [element, spec], "element_spec")
 
 
-def _longer(value: Any, axis: int) -> Any:
+def _extend_axis(value: Any, axis: int) -> Any:
     """Return an array with its last slice along an axis repeated, or zeros if empty."""
     length = value.shape[axis]
     if length == 0:
@@ -97,7 +99,9 @@ def _longer(value: Any, axis: int) -> Any:
     return value.take([*range(length), length - 1], axis)
 
 
-def applied(function: Callable[[Any], Any], elements: Sequence[Any]) -> list[Any]:
+def apply_to_examples(
+    function: Callable[[Any], Any], elements: Sequence[Any]
+) -> list[Any]:
     """Return the results of a function for example elements.
 
     The function can fail for the extended example, which is longer than real elements.
@@ -106,26 +110,28 @@ def applied(function: Callable[[Any], Any], elements: Sequence[Any]) -> list[Any
     made = [function(elements[0])]
     for element in elements[1:]:
         try:
-            made.append(ANYTHING if element is ANYTHING else function(element))
+            made.append(
+                UNKNOWN_ELEMENT if element is UNKNOWN_ELEMENT else function(element)
+            )
         except Exception:
-            made.append(ANYTHING)
+            made.append(UNKNOWN_ELEMENT)
     return made
 
 
 def spec_of_examples(elements: Sequence[Any]) -> Any:
     """Return TensorSpecs that match all of these elements."""
-    spec = joined([spec_of(one) for one in elements if one is not ANYTHING])
-    if any(element is ANYTHING for element in elements):
-        return map_leaves(opened, spec)
+    spec = join_specs([spec_of(one) for one in elements if one is not UNKNOWN_ELEMENT])
+    if any(element is UNKNOWN_ELEMENT for element in elements):
+        return map_leaves(relax_extents, spec)
     return spec
 
 
-def opened(spec: TensorSpec) -> TensorSpec:
+def relax_extents(spec: TensorSpec) -> TensorSpec:
     """Return a spec with the same rank and dtype, and all extents None."""
     return replace(spec, shape=spec.shape and (None,) * len(spec.shape))
 
 
-def joined(specs: Sequence[Any]) -> Any:
+def join_specs(specs: Sequence[Any]) -> Any:
     """Return the union of several TensorSpecs: None where extents differ."""
 
     def common(several: Sequence[TensorSpec]) -> TensorSpec:
@@ -142,20 +148,20 @@ def joined(specs: Sequence[Any]) -> Any:
         return specs[0]
 
 
-def joined_of(datasets: Iterable[Dataset]) -> Any:
+def join_element_specs(datasets: Iterable[Dataset]) -> Any:
     """Return the union of the specs of data sets; some of them can be empty."""
     specs, empty = [], None
     for dataset in datasets:
         try:
             specs.append(dataset._spec())
-        except EmptyError as error:
+        except EmptyDatasetError as error:
             empty = error
     if not specs and empty is not None:
         raise empty
-    return joined(specs)
+    return join_specs(specs)
 
 
-def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> Any:
+def nested_spec(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> Any:
     """Return the TensorSpecs of the elements of data sets that a function returns.
 
     Args:
@@ -167,23 +173,23 @@ def spec_inside(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> 
     for element in elements:
         try:
             specs.append(function(element)._spec())
-        except EmptyError as found:
+        except EmptyDatasetError as found:
             error = error or found
         except Exception:
             if not specs:
                 raise
-            return map_leaves(opened, joined(specs))
+            return map_leaves(relax_extents, join_specs(specs))
     if not specs and error is not None:
         raise error
-    return joined(specs)
+    return join_specs(specs)
 
 
-def known_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
+def change_spec(dataset: Dataset, change: Callable[[TensorSpec], TensorSpec]) -> Any:
     """Return the element_spec of a data set with a change to each TensorSpec."""
     return map_leaves(change, dataset._spec())
 
 
-def batched(spec: TensorSpec, first: int | None) -> TensorSpec:
+def batch_spec(spec: TensorSpec, first: int | None) -> TensorSpec:
     """Return the spec of stacked values; `first` is the batch extent."""
     if isinstance(spec, NoneSpec):
         return spec
@@ -198,11 +204,11 @@ def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
         first: the batch extent; None if it varies.
     """
     if isinstance(spec, (tuple, dict)):
-        given = parts_like(spec, shapes, "padded_batch: padded_shapes")
+        given = flatten_argument(spec, shapes, "padded_batch: padded_shapes")
         parts = spec.values() if isinstance(spec, dict) else spec
         pairs = zip(parts, given, strict=True)
-        return like(spec, [padded_spec(*pair, first) for pair in pairs])
+        return rebuild_structure(spec, [padded_spec(*pair, first) for pair in pairs])
     if shapes is not None:
         extents = (None if n in (None, -1) else int(n) for n in shapes)
         spec = replace(spec, shape=tuple(extents))
-    return batched(spec, first)
+    return batch_spec(spec, first)

@@ -9,12 +9,12 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from toolkit import pictures
-from toolkit.data.profiling import Event, Stage, Watch
+from toolkit.data.profiling import Event, PassProfile, StageProfile
 
 if TYPE_CHECKING:
     from toolkit.pictures.picture import Picture
 
-READY = 0.1  # fraction of time: below it, the data is not the bottleneck
+MAX_WAIT_FRACTION = 0.1  # fraction of time: below it, the data is not the bottleneck
 COLUMNS = ("stage", "elements", "busy", "waited", "buffer", "workers")
 
 
@@ -36,7 +36,7 @@ class Stats:
         ('range > map > batch', 2)
     """
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: PassProfile) -> None:
         self._stages = watch.stages
         self._end = watch.ended or perf_counter_ns()
         self._began = watch.began
@@ -44,12 +44,12 @@ class Stats:
         self.rows: list[dict[str, Any]] = [self._row(stage) for stage in watch.stages]
         self.verdict: str = self._judge()
 
-    def _row(self, stage: Stage) -> dict[str, Any]:
+    def _row(self, stage: StageProfile) -> dict[str, Any]:
         return {
             "stage": stage.name,
             "detail": stage.detail,
             "elements": stage.elements,
-            "busy": busy(stage),
+            "busy": busy_seconds(stage),
             "waited": stage.waited * 1e-9,
             "buffered": stage.buffered,
             "capacity": stage.capacity,
@@ -64,13 +64,13 @@ class Stats:
         last = self._stages[-1]
         asked = last.waited * 1e-9 if last.workers else last.total
         share = asked / max(self.elapsed, 1e-9)
-        if share < READY:
+        if share < MAX_WAIT_FRACTION:
             return (
                 f"Data is ready when it is asked for: waiting for it takes {share:.0%} "
                 "of the time."
             )
         slowest = max(
-            self._stages, key=lambda stage: busy(stage) / max(1, stage.workers)
+            self._stages, key=lambda stage: busy_seconds(stage) / max(1, stage.workers)
         )
         return (
             f"Waiting for data takes {share:.0%} of the time. The slowest stage is "
@@ -119,7 +119,7 @@ class Stats:
         for stage in self._stages:
             for event in stage.events:
                 yield stage.name, event
-        for event in gaps(self._stages[-1]):
+        for event in consumer_times(self._stages[-1]):
             yield "consumer", event
 
     def timeline(self, path: str | Path) -> None:
@@ -146,7 +146,7 @@ class Stats:
 
         named: list[tuple[str, Iterable[Event]]]
         named = [(stage.name, stage.events) for stage in self._stages]
-        named.append(("consumer", gaps(self._stages[-1])))
+        named.append(("consumer", consumer_times(self._stages[-1])))
         rows = [pictures.spans.Row(name, spans(events)) for name, events in named]
         picture = pictures.spans.draw_spans(rows, "Data set", self.verdict)
         if to_file is not None:
@@ -154,7 +154,7 @@ class Stats:
         return picture
 
 
-def busy(stage: Stage) -> float:
+def busy_seconds(stage: StageProfile) -> float:
     """Return the seconds of work of a stage, summed over its threads."""
     if stage.alone:
         return stage.total
@@ -163,14 +163,14 @@ def busy(stage: Stage) -> float:
     return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
 
 
-def gaps(stage: Stage) -> Iterator[Event]:
+def consumer_times(stage: StageProfile) -> Iterator[Event]:
     """Yield the times between elements: the work of the consumer."""
     events = list(stage.events)
     for before, after in zip(events, events[1:], strict=False):
         yield Event(before.end, after.start, before.thread)
 
 
-def _advice(slowest: Stage, last: Stage) -> str:
+def _advice(slowest: StageProfile, last: StageProfile) -> str:
     if "map" in slowest.name and not slowest.workers:
         return (
             "run it in parallel, map(..., num_parallel_calls=AUTOTUNE), with "

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from toolkit.data.errors import note, place
-from toolkit.data.profiling import Stage, Watch
+from toolkit.data.batch_shards import ABSENT, RowSelector, Selection
+from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.profiling import PassProfile, StageProfile
 from toolkit.data.rows import Rows
-from toolkit.data.shares import ABSENT, RowsOf, Selection
-from toolkit.data.structure import stacked
+from toolkit.data.structure import stack_elements
 from toolkit.spares import Spares
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class Run:
         shares: the batch stage with a local shard, and its row selection.
     """
 
-    def __init__(self, watch: Watch, options: Any) -> None:
+    def __init__(self, watch: PassProfile, options: Any) -> None:
         self.watch = watch
         self.options = options
         self.unordered: list[str] = []
         self.kept: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
-        self.shares: dict[Dataset, RowsOf] = {}
+        self.shares: dict[Dataset, RowSelector] = {}
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed: bool = False
 
@@ -75,7 +75,7 @@ class Run:
                 self._closing.popitem()[0]()
 
 
-class Pass(NamedTuple):
+class PassContext(NamedTuple):
     """Context in which a stage opens its stream in a run.
 
     Attributes:
@@ -93,7 +93,7 @@ class Pass(NamedTuple):
     within: Dataset | None = None
     selection: Selection | None = None
 
-    def inside(self, repetition: int) -> Pass:
+    def inside(self, repetition: int) -> PassContext:
         """Return the context of a repetition in this pass."""
         return self._replace(epoch=(*self.epoch, repetition))
 
@@ -122,14 +122,16 @@ class Stream:
 
     fields: tuple[str, ...] = ()
 
-    def __init__(self, dataset: Dataset, here: Pass, *parents: Stream) -> None:
+    def __init__(
+        self, dataset: Dataset, context: PassContext, *parents: Stream
+    ) -> None:
         self.dataset = dataset
-        self.here = here
+        self.context = context
         self.parents = parents
-        stages: list[Stage] = [parent.stage for parent in parents]
+        stages: list[StageProfile] = [parent.stage for parent in parents]
         title = self.title()
-        key = id(dataset) if here.within is None else (id(here.within), title)
-        self.stage: Stage = here.run.watch.stage(key, title, dataset, stages)
+        key = id(dataset) if context.within is None else (id(context.within), title)
+        self.stage: StageProfile = context.run.watch.stage(key, title, dataset, stages)
 
     def title(self) -> str:
         """Return its name in tables of times."""
@@ -164,12 +166,12 @@ class Stream:
         for elements in self.lists(size):
             if drops and len(elements) < size:
                 return
-            yield stacked(elements, spares.empty)
+            yield stack_elements(elements, spares.empty)
 
     def state(self) -> Any:
         """Return the position, for `restore`; it can contain elements."""
         return [
-            [_kept(getattr(self, name)) for name in self.fields],
+            [_copy_list(getattr(self, name)) for name in self.fields],
             [parent.state() for parent in self.parents],
         ]
 
@@ -194,7 +196,12 @@ class Stream:
             index: the index of the element.
         """
         stage = self.dataset
-        note(error, place(stage._name, index, self.parent.origin(), stage._detail()))
+        add_location_note(
+            error,
+            describe_location(
+                stage._name, index, self.parent.origin(), stage._detail()
+            ),
+        )
 
     def origin(self) -> str | None:
         """Return the origin of the last element, such as a file and a line."""
@@ -202,7 +209,7 @@ class Stream:
         return next((origin for origin in found if origin is not None), None)
 
 
-def _kept(value: Any) -> Any:
+def _copy_list(value: Any) -> Any:
     """Return a value that does not change when the stream continues."""
     return list(value) if isinstance(value, list) else value
 
@@ -212,8 +219,8 @@ class RowStream(Stream):
 
     fields: tuple[str, ...] = ("position",)
 
-    def __init__(self, dataset: Dataset, here: Pass, rows: Rows) -> None:
-        super().__init__(dataset, here)
+    def __init__(self, dataset: Dataset, context: PassContext, rows: Rows) -> None:
+        super().__init__(dataset, context)
         self._rows = rows
         self.position: int = 0
 
@@ -221,9 +228,9 @@ class RowStream(Stream):
         return " > ".join(self.dataset._chain())
 
     def elements(self) -> Iterator[Any]:
-        if self.here.on_error is not None:
-            yield from self._without_errors(self.here.on_error)
-        selection = self.here.selection
+        if self.context.on_error is not None:
+            yield from self._without_errors(self.context.on_error)
+        selection = self.context.selection
         made = self._selected(selection) if selection else self._rows.iterate
         try:
             for element in made(self.position):
@@ -231,7 +238,9 @@ class RowStream(Stream):
                 yield element
         except Exception as error:
             origin = self._rows.origin(self.position)
-            note(error, place(self.title(), self.position, origin))
+            add_location_note(
+                error, describe_location(self.title(), self.position, origin)
+            )
             raise
 
     def _selected(self, selection: Selection) -> Callable[[int], Iterator[Any]]:

@@ -58,7 +58,7 @@ class TensorSpec:
             array = np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:
             raise self._misfit(value, who) from error
-        if not _keeps(value, self.dtype):
+        if not _keeps_kind(value, self.dtype):
             raise self._misfit(value, who)
         if not self.accepts(array.shape):
             raise ShapeError(
@@ -72,7 +72,7 @@ class TensorSpec:
         )
 
 
-def _keeps(value: Any, dtype: np.dtype[Any]) -> bool:
+def _keeps_kind(value: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a conversion keeps text as text and numbers as numbers."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
@@ -109,13 +109,17 @@ def numpy_dtype(dtype: Any) -> np.dtype[Any]:
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     """Return the element with `function` applied to each leaf."""
     if isinstance(element, tuple):
-        return like(element, [map_leaves(function, part) for part in element])
+        return rebuild_structure(
+            element, [map_leaves(function, part) for part in element]
+        )
     if isinstance(element, dict):
         return {key: map_leaves(function, part) for key, part in element.items()}
     return function(element)
 
 
-def like(element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]) -> Any:
+def rebuild_structure(
+    element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]
+) -> Any:
     """Return a tuple, named tuple or dict with the structure of `element`."""
     if isinstance(element, dict):
         return dict(zip(element, parts, strict=True))
@@ -123,7 +127,7 @@ def like(element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]) -> Any
     return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
 
 
-def parts_like(
+def flatten_argument(
     element: tuple[Any, ...] | dict[Any, Any], given: Any, what: str
 ) -> list[Any]:
     """Return the item for each part of an element, from a structured argument.
@@ -158,18 +162,20 @@ def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any
     """Merge several elements; `combine` receives the list of values of each leaf."""
     first = elements[0]
     if isinstance(first, tuple):
-        if not are_all(tuple, elements) or {*map(len, elements)} != {len(first)}:
-            raise _unlike(elements, who)
+        if not all_instances(tuple, elements) or {*map(len, elements)} != {len(first)}:
+            raise _structure_error(elements, who)
         columns = zip(*elements, strict=True)
-        return like(first, [merge(combine, column, who) for column in columns])
+        return rebuild_structure(
+            first, [merge(combine, column, who) for column in columns]
+        )
     if isinstance(first, dict):
-        if not are_all(dict, elements) or not _have(first.keys(), elements):
-            raise _unlike(elements, who)
+        if not all_instances(dict, elements) or not _have(first.keys(), elements):
+            raise _structure_error(elements, who)
         return {k: merge(combine, [e[k] for e in elements], who) for k in first}
     return combine(elements)
 
 
-def are_all(kinds: type | tuple[type, ...], elements: Sequence[Any]) -> bool:
+def all_instances(kinds: type | tuple[type, ...], elements: Sequence[Any]) -> bool:
     """Return whether all elements are instances of a type or types."""
     return all(issubclass(kind, kinds) for kind in {*map(type, elements)})
 
@@ -178,13 +184,13 @@ def _have(keys: Any, elements: Sequence[dict[Any, Any]]) -> bool:
     return all(map(keys.__eq__, map(dict.keys, elements)))
 
 
-def stacked(elements: Sequence[Any], empty: Empty = np.empty) -> Any:
+def stack_elements(elements: Sequence[Any], empty: Empty = np.empty) -> Any:
     """Return elements stacked into a batch, in arrays from `empty`."""
-    return merge(partial(stack, empty=empty), elements, "batch")
+    return merge(partial(stack_values, empty=empty), elements, "batch")
 
 
-def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
-    structures = [describe(element) for element in elements]
+def _structure_error(elements: Sequence[Any], who: str) -> ShapeError:
+    structures = [describe_structure(element) for element in elements]
     other = next((s for s in structures if s != structures[0]), structures[-1])
     return ShapeError(
         f"{who}: expected elements of one structure; received {structures[0]} and "
@@ -192,12 +198,14 @@ def _unlike(elements: Sequence[Any], who: str) -> ShapeError:
     )
 
 
-def describe(element: Any) -> Any:
+def describe_structure(element: Any) -> Any:
     """Return the structure of an element as text, with * for each leaf."""
     return map_leaves(lambda _: "*", element)
 
 
-def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) -> Any:
+def stack_values(
+    values: Sequence[Any], who: str = "batch", empty: Empty = np.empty
+) -> Any:
     """Stack values of equal shapes along a new first axis; None if all are None.
 
     Args:
@@ -206,7 +214,7 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
         empty: allocates an array of a shape and a dtype.
     """
     first = values[0]
-    if first is None and are_all(type(None), values):
+    if first is None and all_instances(type(None), values):
         return None
     if stacked := getattr(first, "stacked", None):  # a row of a Ragged
         return stacked(values)
@@ -217,7 +225,7 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:
         _check_shapes(values, who)
-        return _joined(values, np.result_type(*_dtypes(values)), empty)
+        return _concatenate(values, np.result_type(*_dtypes(values)), empty)
     try:
         return np.array(values)
     except ValueError:
@@ -225,10 +233,10 @@ def stack(values: Sequence[Any], who: str = "batch", empty: Empty = np.empty) ->
         return object_array(values)
 
 
-def _joined(values: Sequence[Any], dtype: np.dtype[Any], empty: Empty) -> Array:
+def _concatenate(values: Sequence[Any], dtype: np.dtype[Any], empty: Empty) -> Array:
     """Return arrays of one shape as one array, with one copy for each."""
     shape = np.shape(values[0])
-    if not shape or not are_all(np.ndarray, values):
+    if not shape or not all_instances(np.ndarray, values):
         return np.array(values, dtype)
     joined = empty((len(values), *shape), dtype)
     rows = (len(values) * shape[0], *shape[1:])
@@ -237,13 +245,13 @@ def _joined(values: Sequence[Any], dtype: np.dtype[Any], empty: Empty) -> Array:
 
 
 def _dtypes(values: Sequence[Any]) -> set[np.dtype[Any]]:
-    if are_all(np.ndarray, values):
+    if all_instances(np.ndarray, values):
         return {*map(_dtype_of, values)}
     return {np.asarray(value).dtype for value in values}
 
 
 def _check_shapes(values: Sequence[Any], who: str) -> None:
-    if are_all(np.ndarray, values) and len({*map(_shape_of, values)}) == 1:
+    if all_instances(np.ndarray, values) and len({*map(_shape_of, values)}) == 1:
         return
     shape = np.shape(values[0])
     for i, value in enumerate(values):

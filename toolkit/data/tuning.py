@@ -11,17 +11,17 @@ from collections.abc import Callable
 from time import perf_counter, process_time
 
 from toolkit.data.options import Options
-from toolkit.data.profiling import Stage
+from toolkit.data.profiling import StageProfile
 from toolkit.errors import ArgumentError
 
 AUTOTUNE = -1
-WIDE = 16  # initial threads: ten elements are too few for tuning
+INITIAL_THREADS = 16  # initial threads: ten elements are too few for tuning
 LONGEST = 64
 FASTER, HARDLY_SLOWER = 1.1, 0.95
-WINDOW = 0.02  # s: shorter measurements are too noisy
-PAUSE = 10  # windows before the next trial
-COMPUTES = 0.4  # processors in use per call; waiting calls use less
-WAITS_LITTLE = 0.05  # fraction of time: below it, the consumer limits
+WINDOW_SECONDS = 0.02  # s: shorter measurements are too noisy
+PAUSE_WINDOWS = 10  # windows before the next trial
+COMPUTING_CPUS = 0.4  # processors in use per call; waiting calls use less
+MAX_WAIT_FRACTION = 0.05  # fraction of time: below it, the consumer limits
 
 
 def check_workers(stage: str, workers: int | None) -> None:
@@ -56,7 +56,7 @@ class Knob:
         most = options.most_threads
         if given >= 0:
             return cls(given if is_unbounded else min(given, most))
-        first = options.autotune.initial_parallelism or WIDE
+        first = options.autotune.initial_parallelism or INITIAL_THREADS
         low = min(options.autotune.min_parallelism or 1, most)
         return cls(max(low, min(first, most)), low, max(low, min(LONGEST, most)))
 
@@ -65,7 +65,11 @@ class Tuner:
     """Tuner that observes a stage's elements and sets its knobs."""
 
     def __init__(
-        self, stage: Stage, options: Options, workers: Knob, capacity: Knob | None
+        self,
+        stage: StageProfile,
+        options: Options,
+        workers: Knob,
+        capacity: Knob | None,
     ) -> None:
         self._stage, self._options = stage, options
         self._workers, self._capacity = workers, capacity
@@ -92,7 +96,7 @@ class Tuner:
         self._full += not is_empty
         wanted = 8 if self._is_first else max(8, 2 * self._workers.value)
         enough = self._elements >= wanted
-        return enough and perf_counter() - self._since >= WINDOW
+        return enough and perf_counter() - self._since >= WINDOW_SECONDS
 
     def adjust(self, size: Callable[[], int]) -> None:
         """Adjust the knobs from the observations since the last adjustment."""
@@ -110,7 +114,7 @@ class Tuner:
         """Reset to one thread per CPU if calls compute: more would slow them."""
         used = (process_time() - self._began_with) / elapsed
         most = max(self._workers.low, self._options.processors)
-        if used < COMPUTES or self._workers.value <= most:
+        if used < COMPUTING_CPUS or self._workers.value <= most:
             return False
         self._set(most, f"{used:.1f} processors in use")
         return True
@@ -125,15 +129,15 @@ class Tuner:
             if not is_better:
                 self._set(number, f"{knob.value} gave {gain:.2f} times the rate")
                 self._factor = 1 / self._factor
-                self._pause = PAUSE if self._factor < 1 else 0
+                self._pause = PAUSE_WINDOWS if self._factor < 1 else 0
                 return
         if self._pause > 0:
             self._pause -= 1
             return
-        factor = 0.5 if waits < WAITS_LITTLE else self._factor
+        factor = 0.5 if waits < MAX_WAIT_FRACTION else self._factor
         tried = min(knob.high, max(knob.low, int(knob.value * factor)))
         if tried == knob.value:
-            self._factor, self._pause = 1 / self._factor, PAUSE
+            self._factor, self._pause = 1 / self._factor, PAUSE_WINDOWS
             return
         self._before = knob.value, rate
         self._set(tried, f"{rate:,.0f} elements a second")

@@ -11,42 +11,42 @@ from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from toolkit.data.errors import spread
-from toolkit.data.pickling import sendable
-from toolkit.data.randomness import elements_of
+from toolkit.data.errors import unpack_arguments
+from toolkit.data.pickling import picklable_error
+from toolkit.data.randomness import pass_draws
 from toolkit.data.shared_memory import Exchange
 from toolkit.processes import enter_user_code
 
 
-def work(connection: Connection, exchange: Exchange) -> None:
+def serve_elements(connection: Connection, exchange: Exchange) -> None:
     """Compute elements until the parent process closes the connection."""
     with suppress(EOFError, OSError):
         enter_user_code()
-        function = loaded(connection.recv_bytes())
-        elements = elements_of(connection.recv())
+        function = load_function(connection.recv_bytes())
+        elements = pass_draws(connection.recv())
         draws = None if elements is None else elements.draws()
         connection.send((True, None))  # reports the start
         while True:
             number, message = connection.recv()
             with nullcontext() if draws is None else draws.of(number):
-                answer = made(function, exchange, message)
+                answer = compute_message(function, exchange, message)
             connection.send(answer)
 
 
-def made(
+def compute_message(
     function: Callable[[Any], Any], exchange: Exchange, message: Any
 ) -> tuple[bool, Any]:
     """Return the message for an element: success, and the result or the error."""
     try:
         return True, exchange.put(1, function(exchange.get(0, message)))
     except Exception as error:
-        return False, exchange.put(1, sendable(error))
+        return False, exchange.put(1, picklable_error(error))
 
 
-def loaded(data: bytes) -> Callable[[Any], Any]:
+def load_function(data: bytes) -> Callable[[Any], Any]:
     """Return the received function; if it cannot be loaded, each element fails."""
     try:
-        return spread(pickle.loads(data))
+        return unpack_arguments(pickle.loads(data))
     except Exception as error:
         failure = error
 
@@ -56,7 +56,7 @@ def loaded(data: bytes) -> Callable[[Any], Any]:
     return fail
 
 
-def end_with(life: int) -> None:
+def exit_with_parent(life: int) -> None:
     """End this process when the parent ends, whatever it is doing.
 
     Args:
@@ -75,6 +75,6 @@ def main(arguments: Sequence[str]) -> None:
     """Run the worker with the given file descriptors."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     pipe, life, *fds = map(int, arguments)
-    end_with(life)
+    exit_with_parent(life)
     with Connection(pipe) as connection:
-        work(connection, Exchange((fds[0], fds[1])))
+        serve_elements(connection, Exchange((fds[0], fds[1])))

@@ -13,11 +13,11 @@ from toolkit.core.naming import auto_name, name_scope, root_scope
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable
-from toolkit.data.randomness import set_elements
+from toolkit.data.randomness import set_draws_factory
 from toolkit.errors import ArgumentError
 from toolkit.random.elements import STATE_NAME, Elements, ElementScope
 
-set_elements(Elements)
+set_draws_factory(Elements)
 
 # Increment of a generator's state for each draw: the second number counts the keys.
 _ONE_MORE = np.array([0, 1], "uint32")

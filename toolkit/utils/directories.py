@@ -14,7 +14,7 @@ from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
 from toolkit.core.strings import decoded
-from toolkit.data.indexed import check_format, made_batches
+from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import (
     ArgumentError,
     DatasetError,
@@ -214,7 +214,7 @@ def from_directory(
             )
         make = _maker(read, own, numbers, label_mode, names)
         mixed = shuffle and part != "validation "
-        found = made_batches(len(own), make, batch_size, mixed, seed, shown)
+        found = compute_batches(len(own), make, batch_size, mixed, seed, shown)
         found.class_names, found.file_paths = names, own  # type: ignore[attr-defined]
         sets.append(found)
     return sets if subset == "both" else sets[0]

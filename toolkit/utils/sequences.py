@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit.core.convert import convert
-from toolkit.data.indexed import check_format, made_batches
+from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 from toolkit.utils.shown import tensor_of
 
@@ -144,7 +144,7 @@ def timeseries_dataset_from_array(
         return x if goals is None else (x, goals[starts[rows]])
 
     shown = tensor_of if format == "tf" else None
-    return made_batches(len(starts), make, batch_size, shuffle, seed, shown)
+    return compute_batches(len(starts), make, batch_size, shuffle, seed, shown)
 
 
 def _as_array(data: Any) -> NDArray[Any]:

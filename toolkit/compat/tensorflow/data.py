@@ -26,7 +26,7 @@ from toolkit.compat.tensorflow.modes import computing
 from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.data.rows import Rows
-from toolkit.data.streams import Pass, Stream
+from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import map_leaves
 from toolkit.errors import UnsupportedError
 
@@ -58,11 +58,11 @@ class Dataset(core.Dataset):
     def _cardinality(self) -> int:
         return self._parents[0]._cardinality()
 
-    def _rows(self, here: Pass) -> Rows | None:
-        return here.rows(self._parents[0])
+    def _rows(self, context: PassContext) -> Rows | None:
+        return context.rows(self._parents[0])
 
-    def _stream(self, here: Pass) -> Stream:
-        return self._parents[0]._stream(here)
+    def _stream(self, context: PassContext) -> Stream:
+        return self._parents[0]._stream(context)
 
     def _spec(self) -> Any:
         return self._parents[0]._spec()

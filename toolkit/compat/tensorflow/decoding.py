@@ -24,8 +24,8 @@ from toolkit.core.strings import decoded, encoded, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.data.examples import (
     as_bytes,
-    encoded_field,
-    encoded_number,
+    encode_field,
+    encode_number,
     message_fields,
 )
 from toolkit.errors import ArgumentError, DTypeError, MalformedDataError, ShapeError
@@ -71,20 +71,20 @@ def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
             f"serialize_tensor: expected a dtype among {', '.join(_NUMBERS)}; received "
             f"{dtype}"
         )
-    extents = b"".join(encoded_field(2, _field(1, n)) for n in array.shape)
-    message = _field(_DTYPE, _NUMBERS[dtype]) + encoded_field(_SHAPE, extents)
+    extents = b"".join(encode_field(2, _field(1, n)) for n in array.shape)
+    message = _field(_DTYPE, _NUMBERS[dtype]) + encode_field(_SHAPE, extents)
     if is_text:
         texts = array.ravel().tolist()
-        message += b"".join(encoded_field(_STRINGS, text) for text in texts)
+        message += b"".join(encode_field(_STRINGS, text) for text in texts)
     elif array.size:
         stored = array.astype(array.dtype.newbyteorder("<"))
-        message += encoded_field(_CONTENT, stored.tobytes())
+        message += encode_field(_CONTENT, stored.tobytes())
     return StringTensor(message)
 
 
 def _field(number: int, value: int) -> bytes:
     """Encode an integer field; 0 is the default and is omitted."""
-    return encoded_number(number << 3) + encoded_number(value) if value else b""
+    return encode_number(number << 3) + encode_number(value) if value else b""
 
 
 def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:

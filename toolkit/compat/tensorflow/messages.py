@@ -12,9 +12,9 @@ from toolkit.data.examples import (
     BYTES_LIST,
     FLOAT_LIST,
     INT64_LIST,
-    encoded_feature,
-    encoded_features,
-    encoded_field,
+    encode_feature,
+    encode_features,
+    encode_field,
     message_fields,
     read_features,
     read_list,
@@ -74,7 +74,7 @@ class _List(Message):
         """Return the bytes of the message."""
         if not self.value:
             return b""
-        feature = memoryview(encoded_feature("", self.items()))
+        feature = memoryview(encode_feature("", self.items()))
         return b"".join(bytes(message) for _, _, message in message_fields(feature))
 
     def ParseFromString(self, serialized: Any) -> None:
@@ -170,7 +170,7 @@ class Feature(Message):
 
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message."""
-        return encoded_feature("", self.values()) if self.WhichOneof("kind") else b""
+        return encode_feature("", self.values()) if self.WhichOneof("kind") else b""
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the list by the message in bytes."""
@@ -211,7 +211,7 @@ class Features(Message):
 
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message."""
-        return encoded_features({name: f.values() for name, f in self.feature.items()})
+        return encode_features({name: f.values() for name, f in self.feature.items()})
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
@@ -277,7 +277,7 @@ class FeatureList(Message):
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message."""
         steps = (step.SerializeToString() for step in self.feature)
-        return b"".join(encoded_field(1, step) for step in steps)
+        return b"".join(encode_field(1, step) for step in steps)
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
@@ -299,10 +299,10 @@ class FeatureLists(Message):
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message."""
         return b"".join(
-            encoded_field(
+            encode_field(
                 1,
-                encoded_field(1, name.encode())
-                + encoded_field(2, steps.SerializeToString()),
+                encode_field(1, name.encode())
+                + encode_field(2, steps.SerializeToString()),
             )
             for name, steps in self.feature_list.items()
         )
@@ -339,7 +339,7 @@ class SequenceExample(Message):
         """Return the bytes of the message, for a record."""
         parts = self.context.SerializeToString(), self.feature_lists.SerializeToString()
         return b"".join(
-            encoded_field(number, part) for number, part in enumerate(parts, 1) if part
+            encode_field(number, part) for number, part in enumerate(parts, 1) if part
         )
 
     def ParseFromString(self, serialized: Any) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from toolkit.data.pickling import sendable
+from toolkit.data.pickling import picklable_error
 from toolkit.errors import DatasetError
 from toolkit.processes import (
     clean_environment,
@@ -169,4 +169,4 @@ def _batch(prepare: Callable[[int], Any], index: int) -> bytes:
     try:
         return pickle.dumps((True, prepare(index)), 5)
     except Exception as error:
-        return pickle.dumps((False, sendable(error)), 5)
+        return pickle.dumps((False, picklable_error(error)), 5)

@@ -9,7 +9,7 @@ from zlib import crc32
 from toolkit import tree
 from toolkit.compiler.spreading import Spreading
 from toolkit.core.tensor import Tensor
-from toolkit.data.shares import RowsOf
+from toolkit.data.batch_shards import RowSelector
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
@@ -80,7 +80,7 @@ def as_whole(batch: Any, rows: int) -> Any:
     return tree.map_structure(convert, batch)
 
 
-def cut(batch: Any, rows: RowsOf) -> Any:
+def cut(batch: Any, rows: RowSelector) -> Any:
     """The rows of a whole batch that this process computes.
 
     Args:
@@ -101,7 +101,7 @@ def cut(batch: Any, rows: RowsOf) -> Any:
     return tree.map_structure(convert, batch)
 
 
-def own_rows(outputs: Any, whole: int | None, rows: RowsOf) -> Any:
+def own_rows(outputs: Any, whole: int | None, rows: RowSelector) -> Any:
     """The rows of this process of what a step has returned for a whole batch."""
     if whole is None:
         return outputs

@@ -15,9 +15,9 @@ from toolkit.compiler.spreading import Spreading
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
+from toolkit.data.batch_shards import BatchShard, RowSelector
 from toolkit.data.randomness import Permutation
-from toolkit.data.rows import ArrayRows, BatchedRows, PickedRows, Rows
-from toolkit.data.shares import RowsOf, Share
+from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.training.arrays import (
     PARTS,
@@ -72,7 +72,7 @@ class Source:
         self._job = job
 
     @property
-    def _share(self) -> RowsOf | None:
+    def _share(self) -> RowSelector | None:
         """Which rows of the batches this process needs; None: all that there are."""
         job = self._job
         if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
@@ -109,7 +109,7 @@ class Source:
 
     def _part(self, batch: Any) -> Any:
         """What this process needs of a batch, as tensors."""
-        if type(batch) is Share:
+        if type(batch) is BatchShard:
             return as_whole(self._tensors(batch.value), batch.rows)
         tensors, job = self._tensors(batch), self._job
         if job is None:
@@ -250,7 +250,7 @@ class ArraySource(NumberedSource):
     def _from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
         if key is not None:
-            rows = PickedRows(rows, self.samples, self._order(key).__getitem__)
+            rows = ReorderedRows(rows, self.samples, self._order(key).__getitem__)
         batches = BatchedRows(rows, self._size, self._length, self._share)
         return batches.iterate(first)
 

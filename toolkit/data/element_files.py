@@ -32,13 +32,13 @@ HEAD = struct.Struct("<III")  # header size, number of arrays, checksum
 TAIL = struct.Struct("<QQQ")  # offset of the table, its length, end marker
 COMPRESSIONS = (None, "", "AUTO", "GZIP")
 MARK = 0x454E44_454C454D
-_DAMAGES = (
+_CORRUPT_FILE_ERRORS = (
     *(ValueError, TypeError, LookupError, AttributeError, OverflowError),
     *(RecursionError, MemoryError, struct.error, zlib.error),
 )
 
 
-class Writer:
+class ElementWriter:
     """Writer of elements to a file, which appears after `finish`.
 
     Args:
@@ -155,7 +155,7 @@ class StoredRows(Rows):
                 limit = load_budget(len(self._data))
                 buffers = [memoryview(decompressed(b, limit)) for b in buffers]
             return decode(tree, buffers)
-        except _DAMAGES as error:
+        except _CORRUPT_FILE_ERRORS as error:
             raise self._damaged(number, place) from error
 
     def _buffers(

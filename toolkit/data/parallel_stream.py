@@ -17,16 +17,16 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 from toolkit.data.dataset import Dataset
-from toolkit.data.errors import note, place
-from toolkit.data.randomness import ElementDraws, Elements
-from toolkit.data.streams import SKIPPED, ClosedError, Pass, Stream
+from toolkit.data.errors import add_location_note, describe_location
+from toolkit.data.randomness import ElementDraws, PassDraws
+from toolkit.data.streams import SKIPPED, ClosedError, PassContext, Stream
 from toolkit.data.structure import size_of
 from toolkit.data.tuning import Knob, Tuner
 
-WORTH_A_THREAD = 200_000  # ns: cheaper elements are computed inline
-FAR_WORTH_A_THREAD = 5_000_000  # ns: slower than an occasional refill or file open
-SOON = 0.001  # s: limit for the first element, with thread start
-SHARE_OF_SNAPSHOTS = 100  # snapshots use at most 1/100 of the time
+THREAD_THRESHOLD_NS = 200_000  # ns: cheaper elements are computed inline
+CERTAIN_THRESHOLD_NS = 5_000_000  # ns: slower than an occasional refill or file open
+FIRST_ELEMENT_SECONDS = 0.001  # s: limit for the first element, with thread start
+SNAPSHOT_INTERVAL_RATIO = 100  # snapshots use at most 1/100 of the time
 
 
 class Slot:
@@ -46,7 +46,7 @@ class Slot:
 END = None  # marks the end of the slots
 
 
-class AheadStream(Stream):
+class ParallelStream(Stream):
     """Stream of elements that threads compute ahead of the consumer.
 
     The position is an earlier position of the source and the number of elements
@@ -66,17 +66,17 @@ class AheadStream(Stream):
     def __init__(
         self,
         dataset: Dataset,
-        here: Pass,
+        context: PassContext,
         parent: Stream,
         function: Callable[[Any], Any] | None,
         workers: Knob,
         capacity: Knob | None = None,
         ordered: bool = True,
-        elements: Elements | None = None,
+        elements: PassDraws | None = None,
         gate: threading.Semaphore | None = None,
         news: threading.Event | None = None,
     ) -> None:
-        super().__init__(dataset, here, parent)
+        super().__init__(dataset, context, parent)
         self._function, self._ordered, self._elements = function, ordered, elements
         self.stage.makes = self.stage.alone = function is not None
         self._workers = workers
@@ -90,8 +90,8 @@ class AheadStream(Stream):
         self._was_slow = False  # whether the last inline element was slow
         self._gate, self._news = gate, news
         if not ordered:
-            here.run.unordered.append(dataset._name)
-        self._tuner = Tuner(self.stage, here.run.options, workers, capacity)
+            context.run.unordered.append(dataset._name)
+        self._tuner = Tuner(self.stage, context.run.options, workers, capacity)
 
     # Position
 
@@ -135,7 +135,7 @@ class AheadStream(Stream):
             waited += spent  # the consumer waited for this element
             self._given += 1
             self._has_begun_inline = True
-            if spent <= WORTH_A_THREAD:
+            if spent <= THREAD_THRESHOLD_NS:
                 self._was_slow = False
             elif self._is_worth_threads(spent):
                 self._start_behind(source, waited)
@@ -173,8 +173,8 @@ class AheadStream(Stream):
 
     def _is_worth_threads(self, spent: int) -> bool:
         """Return whether this element, or this one and the last, are slow."""
-        was_slow, self._was_slow = self._was_slow, spent > WORTH_A_THREAD
-        return spent > FAR_WORTH_A_THREAD or (self._was_slow and was_slow)
+        was_slow, self._was_slow = self._was_slow, spent > THREAD_THRESHOLD_NS
+        return spent > CERTAIN_THRESHOLD_NS or (self._was_slow and was_slow)
 
     def _start_behind(self, source: Iterator[Any], waited: int) -> None:
         """Start the threads after elements for which the consumer waited."""
@@ -185,7 +185,7 @@ class AheadStream(Stream):
     def _is_soon_made(self, slot: Slot) -> bool:
         """Return whether the first element is fast enough to need no threads."""
         threading.Thread(target=self._scout, args=(slot,), daemon=True).start()
-        is_made = slot.ready.acquire(timeout=SOON)
+        is_made = slot.ready.acquire(timeout=FIRST_ELEMENT_SECONDS)
         if is_made:
             slot.ready.release()
         return is_made
@@ -199,8 +199,10 @@ class AheadStream(Stream):
         if slot.error is not None:
             self._stop()
             stage = self.dataset
-            where = place(stage._name, slot.index, slot.origin, stage._detail())
-            note(slot.error, where)
+            where = describe_location(
+                stage._name, slot.index, slot.origin, stage._detail()
+            )
+            add_location_note(slot.error, where)
             raise slot.error
         self._given += 1
         return slot.value
@@ -222,7 +224,7 @@ class AheadStream(Stream):
         self._allowed = self._most()
         self._threads = 0
         self._next_snapshot = perf_counter()
-        self.here.run.at_close(self._stop)
+        self.context.run.at_close(self._stop)
         self._first = first
         if first is not None and self._ordered:
             self._slots.put(first)
@@ -260,7 +262,7 @@ class AheadStream(Stream):
         self._put(END)
         self._room.put(None)  # wakes one thread, which wakes the next
         self._source = iter(())  # closes its files
-        self.here.run.has_ended(self._stop)
+        self.context.run.has_ended(self._stop)
 
     def _work(self, number: int) -> None:
         if number == 0 and self._first is not None:
@@ -323,11 +325,11 @@ class AheadStream(Stream):
     def _note_position(self, pulled: int) -> None:
         """Record the source position periodically, to shorten a restore."""
         now = perf_counter()
-        if now < self._next_snapshot or self.here.run.unordered:
+        if now < self._next_snapshot or self.context.run.unordered:
             return
         self._snapshots.append((pulled, self.parent.state()))
         spent = perf_counter() - now
-        self._next_snapshot = now + max(0.05, spent * SHARE_OF_SNAPSHOTS)
+        self._next_snapshot = now + max(0.05, spent * SNAPSHOT_INTERVAL_RATIO)
 
     def _draws(self) -> ElementDraws | None:
         """Return the random state for the elements of one thread."""
@@ -357,7 +359,7 @@ class AheadStream(Stream):
         while True:
             slot = self._wait()
             if slot is None:
-                self.here.run.has_ended(self._stop)
+                self.context.run.has_ended(self._stop)
                 return
             value = self._given_out(slot)
             self._since += 1

@@ -14,9 +14,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from toolkit.data.dataset import Dataset, source
-from toolkit.data.rows import ArrayRows, Numbers, Rows, as_array
+from toolkit.data.rows import ArrayRows, Indices, Rows, as_index_array
 from toolkit.data.sources import FromTensorSlices
-from toolkit.data.streams import Pass
+from toolkit.data.streams import PassContext
 from toolkit.data.structure import Array, TensorSpec, leaves, map_leaves
 from toolkit.errors import (
     DatasetError,
@@ -38,7 +38,7 @@ from toolkit.reading.npy import mapped, open_npz
 from toolkit.reading.packed import budget_of, too_much
 
 Path_ = str | os.PathLike[str]
-DAMAGES = (  # errors for a corrupt or missing file
+CORRUPT_FILE_ERRORS = (  # errors for a corrupt or missing file
     *(OSError, EOFError, ValueError, KeyError, zlib.error),
     *(BadZipFile, struct.error, NotImplementedError),
 )
@@ -67,10 +67,10 @@ class FromNpz(FromTensorSlices):
     def __init__(self, path: Path_, keys: Any = None) -> None:
         try:
             with open_npz(Path(path)) as stored:
-                wanted = chosen(stored, list(stored) if keys is None else keys)
+                wanted = select_arrays(stored, list(stored) if keys is None else keys)
                 arrays = map_leaves(lambda array: array.read(), wanted)
-        except DAMAGES as error:
-            raise _damaged(path, error) from error
+        except CORRUPT_FILE_ERRORS as error:
+            raise _corrupt_file_error(path, error) from error
         super().__init__(arrays)
 
 
@@ -99,11 +99,11 @@ def _mapped(path: Path_) -> Array:
     check_plain(path, DatasetError, MissingDataError)
     try:
         return np.asarray(mapped(Path(path)))
-    except DAMAGES as error:
-        raise _damaged(path, error) from error
+    except CORRUPT_FILE_ERRORS as error:
+        raise _corrupt_file_error(path, error) from error
 
 
-def _damaged(path: Path_, error: Exception) -> DatasetError:
+def _corrupt_file_error(path: Path_, error: Exception) -> DatasetError:
     """Return the error for a corrupt file, with the offset of a possible truncation."""
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     end = f" (the file ends at byte {size:,})" if size else ""
@@ -111,7 +111,7 @@ def _damaged(path: Path_, error: Exception) -> DatasetError:
     return DatasetError(f"{os.fspath(path)}: {reason}{end}")
 
 
-def chosen(arrays: Any, keys: Any) -> Any:
+def select_arrays(arrays: Any, keys: Any) -> Any:
     """Return the selected arrays: an array, or a dict or tuple for several."""
     if isinstance(keys, str):
         return arrays[keys]
@@ -151,11 +151,11 @@ class FromHDF5(Dataset):
             self._file = opened(Path(path), self._path)
             with named(self._path):
                 names = list(self._file) if keys is None else keys
-                sets = chosen(_Inside(self._file), names)
+                sets = select_arrays(_LocalDatasets(self._file), names)
                 most = budget_of(path)
                 self._sets = map_leaves(lambda x: _ChunkedArray(x, most), sets)
-        except DAMAGES as error:
-            raise _damaged(path, error) from error
+        except CORRUPT_FILE_ERRORS as error:
+            raise _corrupt_file_error(path, error) from error
         lengths = {len(array) for array in leaves(self._sets)}
         if len(lengths) != 1:
             raise ShapeError(
@@ -170,14 +170,14 @@ class FromHDF5(Dataset):
     def _cardinality(self) -> int:
         return self._length
 
-    def _rows(self, here: Pass) -> Rows:
+    def _rows(self, context: PassContext) -> Rows:
         return _HDF5Rows(self._sets, self._length, self._path)
 
     def _spec(self) -> Any:
         return map_leaves(lambda a: TensorSpec(a.shape[1:], a.dtype), self._sets)
 
 
-class _Inside:
+class _LocalDatasets:
     """HDF5 data sets of a file by name, without links to other files."""
 
     def __init__(self, file: Any) -> None:
@@ -219,7 +219,7 @@ class _ChunkedArray:
             raise too_much(f"a chunk of {dataset.name}", most)
         # Not a method: a reference cycle would keep the file open.
         self._read = lru_cache(max(1, min(self.kept, most // nbytes)))(
-            lambda number: _between(dataset, number * size, (number + 1) * size)
+            lambda number: _read_rows(dataset, number * size, (number + 1) * size)
         )
 
     def __len__(self) -> int:
@@ -229,11 +229,11 @@ class _ChunkedArray:
         stretch, inside = divmod(number, self._stretch)
         return self._read(stretch)[inside]
 
-    def rows(self, numbers: Numbers) -> Array:
+    def rows(self, numbers: Indices) -> Array:
         """Return several rows; each segment is read once."""
         if isinstance(numbers, range) and numbers.step == 1:
-            return _between(self._dataset, numbers.start, numbers.stop)
-        wanted = as_array(numbers)
+            return _read_rows(self._dataset, numbers.start, numbers.stop)
+        wanted = as_index_array(numbers)
         out = np.empty((len(wanted), *self.shape[1:]), self.dtype)
         stretches = wanted // self._stretch
         for stretch in np.unique(stretches):
@@ -246,26 +246,26 @@ def _row_bytes(dataset: Any) -> int:
     return math.prod(map(int, dataset.shape[1:])) * int(dataset.dtype.itemsize)
 
 
-def _between(dataset: Any, start: int, stop: int) -> Array:
+def _read_rows(dataset: Any, start: int, stop: int) -> Array:
     """Read consecutive rows from the file."""
     try:
         return np.asarray(dataset[start:stop])
     except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise DatasetError(
-            f"{dataset.file.filename}: {_byte(dataset, start)}{dataset.name}, row "
-            f"{start:,}: {error}"
+            f"{dataset.file.filename}: {_approximate_offset(dataset, start)}"
+            f"{dataset.name}, row {start:,}: {error}"
         ) from error
 
 
-def _byte(dataset: Any, row: int) -> str:
+def _approximate_offset(dataset: Any, row: int) -> str:
     """Return the approximate offset of a row in the file, if available."""
     try:
-        return f"byte {_place(dataset, row):,}, "
+        return f"byte {_row_offset(dataset, row):,}, "
     except (OSError, RuntimeError, ValueError, TypeError):
         return ""
 
 
-def _place(dataset: Any, row: int) -> int:
+def _row_offset(dataset: Any, row: int) -> int:
     """Return the offset of a row or of its chunk."""
     if not dataset.chunks:
         return (dataset.id.get_offset() or 0) + row * _row_bytes(dataset)
@@ -281,11 +281,11 @@ class _HDF5Rows(Rows):
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda array: array[number], self._sets)
 
-    def many(self, numbers: Numbers) -> Any:
+    def many(self, numbers: Indices) -> Any:
         stacked = ArrayRows(self.stacked(numbers), len(numbers))
         return list(stacked.iterate(0))
 
-    def stacked(self, numbers: Numbers) -> Any:
+    def stacked(self, numbers: Indices) -> Any:
         return map_leaves(lambda array: array.rows(numbers), self._sets)
 
     def origin(self, number: int) -> str:
@@ -331,7 +331,7 @@ class FromImageFolder(Dataset):
     def _cardinality(self) -> int:
         return len(self._images)
 
-    def _rows(self, here: Pass) -> Rows:
+    def _rows(self, context: PassContext) -> Rows:
         return _ImageRows(self._images, self._size, self._mode)
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.data.batch_shards import BatchShard, RowSelector
 from toolkit.data.batching import Batch
-from toolkit.data.dataset import Dataset, last_batches
+from toolkit.data.dataset import Dataset, last_batch_stage
 from toolkit.data.elementwise import Map
-from toolkit.data.errors import spread
-from toolkit.data.profiling import Watch
-from toolkit.data.shares import RowsOf, Share
-from toolkit.data.streams import Pass, Run, Stream
+from toolkit.data.errors import unpack_arguments
+from toolkit.data.profiling import PassProfile
+from toolkit.data.streams import PassContext, Run, Stream
 from toolkit.data.structure import leaves, map_leaves
 
 
-class OwnRows(Dataset):
+class LocalShard(Dataset):
     """Some rows of each batch; other rows are not computed if possible.
 
     Args:
@@ -28,11 +28,13 @@ class OwnRows(Dataset):
 
     _name = "own rows"
 
-    def __init__(self, dataset: Dataset, rows: RowsOf, makes_all: bool = False) -> None:
+    def __init__(
+        self, dataset: Dataset, rows: RowSelector, makes_all: bool = False
+    ) -> None:
         passes = dataset._passes
         super().__init__(dataset)
         self._passes = passes  # continues the count of the passes
-        self.rows: RowsOf = rows
+        self.rows: RowSelector = rows
         self._makes_all = makes_all
 
     @property
@@ -51,10 +53,10 @@ class OwnRows(Dataset):
     def _cardinality(self) -> int:
         return self.whole._cardinality()
 
-    def _stream(self, here: Pass) -> Stream:
+    def _stream(self, context: PassContext) -> Stream:
         if not self._makes_all:
-            here.run.shares[last_batches(self.whole)] = self.rows
-        return _OwnRowsStream(self, here, here.open(self.whole))
+            context.run.shares[last_batch_stage(self.whole)] = self.rows
+        return _LocalShardStream(self, context, context.open(self.whole))
 
 
 class FirstRow:
@@ -65,7 +67,7 @@ class FirstRow:
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        batches = last_batches(dataset)
+        batches = last_batch_stage(dataset)
         self.functions: list[Callable[..., Any]] = []
         if isinstance(batches, Batch):
             before = batches._ancestors()
@@ -74,14 +76,14 @@ class FirstRow:
 
     def make(self) -> Any:
         """Return the row as in the first batch of the next pass, in this thread."""
-        run = Run(Watch(), self._dataset.options())
+        run = Run(PassProfile(), self._dataset.options())
         try:
-            here = Pass(run, (self._dataset._passes,))
+            context = PassContext(run, (self._dataset._passes,))
             stage, later = self._batches._parents[0], []
-            while (rows := here.rows(stage)) is None:
+            while (rows := context.rows(stage)) is None:
                 if isinstance(stage, Map):
-                    later.append(spread(stage._function))
-                before = stage._made_of(here)
+                    later.append(unpack_arguments(stage._function))
+                before = stage._made_of(context)
                 if before is None:  # all rows are computed
                     return None
                 stage = before
@@ -93,14 +95,16 @@ class FirstRow:
             run.close()
 
 
-class _OwnRowsStream(Stream):
-    def __init__(self, dataset: OwnRows, here: Pass, parent: Stream) -> None:
-        super().__init__(dataset, here, parent)
+class _LocalShardStream(Stream):
+    def __init__(
+        self, dataset: LocalShard, context: PassContext, parent: Stream
+    ) -> None:
+        super().__init__(dataset, context, parent)
         self._rows = dataset.rows
 
     def elements(self) -> Iterator[Any]:
         for batch in self.parent:
-            yield batch.value if type(batch) is Share else self._cut(batch)
+            yield batch.value if type(batch) is BatchShard else self._cut(batch)
 
     def _cut(self, batch: Any) -> Any:
         whole = next((np.shape(v)[:1] for v in leaves(batch)), ())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.dataset import Dataset
-from toolkit.data.rows import Numbers, Rows, as_array
+from toolkit.data.rows import Indices, Rows, as_index_array
 from toolkit.data.sources import FromRows
 from toolkit.data.structure import map_leaves
 from toolkit.errors import ArgumentError
@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError
 Make = Callable[[np.ndarray[Any, Any]], Any]
 
 
-class Made(FromRows):
+class ComputedElements(FromRows):
     """Elements that a function computes in groups from their indices.
 
     Args:
@@ -25,8 +25,8 @@ class Made(FromRows):
             a first axis: an array, or a structure of tuples and dicts of arrays.
 
     Example:
-        >>> from toolkit.data.indexed import Made
-        >>> squares = Made(5, lambda numbers: numbers**2)
+        >>> from toolkit.data.computed import ComputedElements
+        >>> squares = ComputedElements(5, lambda numbers: numbers**2)
         >>> [batch.tolist() for batch in squares.batch(2)]
         [[0, 1], [4, 9], [16]]
     """
@@ -35,13 +35,13 @@ class Made(FromRows):
 
     def __init__(self, count: int, make: Make) -> None:
         super().__init__()
-        self._made = _MadeRows(count, make)
+        self._made = _ComputedRows(count, make)
 
     def _all(self) -> Rows:
         return self._made
 
 
-class _MadeRows(Rows):
+class _ComputedRows(Rows):
     def __init__(self, length: int, make: Make) -> None:
         super().__init__(length)
         self._make = make
@@ -49,11 +49,11 @@ class _MadeRows(Rows):
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda values: values[0], self._make(np.array([number])))
 
-    def stacked(self, numbers: Numbers) -> Any:
-        return self._make(as_array(numbers))
+    def stacked(self, numbers: Indices) -> Any:
+        return self._make(as_index_array(numbers))
 
 
-def made_batches(
+def compute_batches(
     count: int,
     make: Make,
     batch_size: int | None,
@@ -64,14 +64,14 @@ def made_batches(
     """Return computed elements in batches, or separately, as `keras.utils` does.
 
     Args:
-        count, make: as for Made.
+        count, make: as for ComputedElements.
         batch_size: the batch size. None returns single elements.
         shuffle: whether to reshuffle for each pass.
         seed: the shuffle seed.
         shown: a function that converts each value for loops over this data set and its
             later stages.
     """
-    dataset: Dataset = Made(count, make)
+    dataset: Dataset = ComputedElements(count, make)
     dataset._shown = shown
     if shuffle:
         dataset = dataset.shuffle(None, seed)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 from toolkit.data.structure import map_leaves
 
 # Maps the number of rows of a batch to the rows of the local shard.
-RowsOf: TypeAlias = Callable[[int], range]
+RowSelector: TypeAlias = Callable[[int], range]
 
 ABSENT = object()  # replaces an element that another process computes
 
 
-class Share:
+class BatchShard:
     """Some rows of a batch.
 
     Args:
@@ -30,16 +30,16 @@ class Share:
         self.rows = rows
 
 
-def taken(rows: range) -> range:
+def rows_to_read(rows: range) -> range:
     """Return the rows to read; an empty shard reads the first row for its shape."""
     return rows or range(1)
 
 
-def share(whole: int, rows: range, made: Any) -> Share:
+def shard_of_batch(whole: int, rows: range, made: Any) -> BatchShard:
     """Return the local shard, from a batch of the rows that were read."""
     if not rows:
         made = map_leaves(lambda values: values[:0], made)
-    return Share(made, whole)
+    return BatchShard(made, whole)
 
 
 class Selection(NamedTuple):
@@ -53,17 +53,17 @@ class Selection(NamedTuple):
 
     size: int
     total: int
-    rows: RowsOf
+    rows: RowSelector
 
     def __contains__(self, number: object) -> bool:
         """Return whether this process computes the element of an index."""
         assert isinstance(number, int)
         first = number - number % self.size
         whole = min(self.size, self.total - first)
-        return number - first in taken(self.rows(whole))
+        return number - first in rows_to_read(self.rows(whole))
 
 
-def but_absent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def skip_absent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a function that skips ABSENT elements."""
 
     def call(element: Any) -> Any:
