@@ -170,7 +170,7 @@ def test_sums_stay_in_registers(cpu, extent, size, channels):
 
 @pytest.mark.parametrize("name", NAMED)
 def test_large_kernels_are_divided_by_their_weights(name, monkeypatch):
-    monkeypatch.setattr(lower_grad, "_PARTIAL_BYTES", 0)
+    monkeypatch.setattr(lower_grad, "_MAX_PARTIAL_BYTES", 0)
     check("conv_kernel_grad", *NAMED[name].of("conv_kernel_grad", "float32"))
 
 

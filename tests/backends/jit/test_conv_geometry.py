@@ -13,7 +13,11 @@ from toolkit.backends.numpy.jit.kernels.conv.geometry import (
     collapse,
     forward,
 )
-from toolkit.backends.numpy.jit.kernels.conv.tiles import panels, split, tiles
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    split_evenly,
+    split_panels,
+    split_tiles,
+)
 
 
 @st.composite
@@ -79,7 +83,7 @@ def test_both_ways_to_ask_agree(window):
 def test_tiles_cover_every_position_and_what_it_sees(window, most):
     for (axis,) in [forward([window]), *backward([window])]:
         position, found = 0, set()
-        for tile in tiles(axis, most):
+        for tile in split_tiles(axis, most):
             assert (tile.start, tile.size <= most) == (position, True)
             for _ in range(tile.count):
                 for part in tile.segments:
@@ -104,7 +108,7 @@ def test_pixels_without_neighbours_become_one_axis():
 
 @given(st.integers(0, 300), st.integers(1, 20))
 def test_parts_are_as_equal_as_possible(extent, most):
-    parts = split(extent, most)
+    parts = split_evenly(extent, most)
     sizes = [size for size, count in parts for _ in range(count)]
     assert sum(sizes) == extent
     assert all(0 < size <= most for size in sizes)
@@ -114,7 +118,7 @@ def test_parts_are_as_equal_as_possible(extent, most):
 
 @given(st.integers(1, 200), st.integers(1, 8), st.sampled_from([2, 4, 8, 16]))
 def test_panels_cover_every_channel(width, vectors, lanes):
-    found = panels(width, vectors, lanes)
+    found = split_panels(width, vectors, lanes)
     covered = [
         panel.first + k * panel.vectors * lanes + channel
         for panel in found

@@ -32,13 +32,13 @@ SAME = ((1, 1), (1, 1))
 @pytest.fixture(autouse=True, scope="module")
 def _even_if_it_does_not_pay():
     with (
-        mock.patch.object(correlation, "_LEAST_GAIN", 0),
-        mock.patch.object(kernel_grad, "_LEAST_GAIN", 0),
-        mock.patch.object(lower, "_LEAST_TILES", 0),
-        mock.patch.object(lower, "_LEAST_GRAD_TILES", 0),
-        mock.patch.object(lower, "_LEAST_FAR_TILES", 0),
-        mock.patch.object(lower_grad, "_LEAST_TILES", 0),
-        mock.patch.object(lower_grad, "_LEAST_BLOCK_TILES", 1),
+        mock.patch.object(correlation, "_MIN_SPEEDUP", 0),
+        mock.patch.object(kernel_grad, "_MIN_SPEEDUP", 0),
+        mock.patch.object(lower, "_MIN_TILES", 0),
+        mock.patch.object(lower, "_MIN_GRAD_TILES", 0),
+        mock.patch.object(lower, "_MIN_FAR_TILES", 0),
+        mock.patch.object(lower_grad, "_MIN_TILES", 0),
+        mock.patch.object(lower_grad, "_MIN_BLOCK_TILES", 1),
     ):
         yield
 
@@ -73,7 +73,7 @@ def test_any_image(
     arrays, attrs = Problem(batch, spatial, (3, 3), channels, padding=padding).of(
         kind, "float32"
     )
-    near = mock.patch.object(correlation, "_NEAR", 0 if is_far else 1 << 18)
+    near = mock.patch.object(correlation, "_L2_WEIGHTS", 0 if is_far else 1 << 18)
     with vectors_of(lanes), only(outputs), near:
         assert is_winograd(kind, arrays, attrs)
         check(kind, arrays, attrs, chunk)
@@ -85,7 +85,7 @@ def only(outputs):
     def is_allowed(channels, given):
         return given == outputs
 
-    return mock.patch.object(correlation, "is_allowed", is_allowed)
+    return mock.patch.object(correlation, "is_exact_enough", is_allowed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,7 +176,7 @@ def test_kernel_gradients_in_blocks_of_channels(name, lanes):
     problem = Problem(batch, (6, 7), (3, 3), channels, padding=SAME)
     arrays, attrs = problem.of("conv_kernel_grad", "float32")
     most = mock.patch.object(
-        kernel_grad, "_MOST_SUMS", kernel_grad.POINTS**2 * pairs * lanes**2
+        kernel_grad, "_MAX_SUMS", kernel_grad.POINTS**2 * pairs * lanes**2
     )
     with vectors_of(lanes), most:
         found, _ = lowered("conv_kernel_grad", arrays, attrs)
@@ -192,7 +192,7 @@ def test_many_channels_are_enough_tasks():
     for batch, size, channels in ((8, 32, (128, 128)), (8, 16, (256, 512))):
         problem = Problem(batch, (size, size), (3, 3), channels, padding=SAME)
         arrays, attrs = problem.of("conv_kernel_grad", "float32")
-        with mock.patch.object(lower_grad, "_LEAST_BLOCK_TILES", 128):
+        with mock.patch.object(lower_grad, "_MIN_BLOCK_TILES", 128):
             assert is_winograd("conv_kernel_grad", arrays, attrs)
             found, _ = lowered("conv_kernel_grad", arrays, attrs)
         assert found.calls[0].tasks >= 8

@@ -14,7 +14,7 @@ import toolkit.ops.fourier  # it declares the primitives
 from tests.backends.jit.running import operand_of, run_lowered, vectors_of
 from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.fourier.interleave import interleaved
+from toolkit.backends.numpy.jit.kernels.fourier.interleave import interleave_vectors
 from toolkit.backends.numpy.jit.kernels.fourier.plan import radices
 from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.numpy.jit.lowering import lower
@@ -143,7 +143,7 @@ def test_vectors_in_the_order_of_memory(count, lanes, dtype):
 
     numbers = np.arange(count * lanes).reshape(lanes, count)
     vectors = [Value(" ".join(map(str, part)), dtype, lanes) for part in numbers.T]
-    found = interleaved(Shuffler(lanes), vectors)
+    found = interleave_vectors(Shuffler(lanes), vectors)
     parts = [list(map(int, value.text.split())) for value in found]
     if lanes == 1:
         assert parts == [[k] for k in range(count)]

@@ -96,8 +96,8 @@ def assert_close(found, a, b):
 @pytest.fixture
 def always(monkeypatch):
     """Tiles for products of any extents."""
-    monkeypatch.setattr(products.lower, "_FLOPS", 1.0)
-    monkeypatch.setattr(dots, "_GAIN", 1e12)
+    monkeypatch.setattr(products.lower, "_FLOP_PER_SECOND", 1.0)
+    monkeypatch.setattr(dots, "_DOT_SPEEDUP", 1e12)
 
 
 SHAPES = [

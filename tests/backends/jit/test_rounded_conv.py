@@ -58,8 +58,8 @@ class Exact(Problem):
 @pytest.fixture
 def always(monkeypatch):
     """Tiles for convolutions of any extents."""
-    monkeypatch.setattr(convolutions.lower, "_FLOPS", 1.0)
-    monkeypatch.setattr(dots, "_GAIN", 1e12)
+    monkeypatch.setattr(convolutions.lower, "_FLOP_PER_SECOND", 1.0)
+    monkeypatch.setattr(dots, "_DOT_SPEEDUP", 1e12)
 
 
 def test_packed_weights_of_inference_are_kept(always):

@@ -20,9 +20,9 @@ from toolkit import dtypes
 from toolkit.backends.loops.iteration_space import uniform_value
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
-    fits,
-    fits_along,
-    fits_real,
+    is_axis_supported,
+    is_real_supported,
+    is_supported,
 )
 from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.target import Target
@@ -63,15 +63,15 @@ def _needs_rewrite(node: Node) -> bool:
     axis = node.attrs.get("axis", spec.ndim - 1)
     n = node.attrs.get("length", spec.shape[axis])
     if node.op.name == "dft":
-        is_generated = fits_along(spec.shape, axis)
+        is_generated = is_axis_supported(spec.shape, axis)
     else:
-        is_generated = n > _MAX_REAL_PRODUCT_LENGTH and fits_real(n)
+        is_generated = n > _MAX_REAL_PRODUCT_LENGTH and is_real_supported(n)
     return not is_generated and n > 0 and _is_smooth(n)
 
 
 def _is_smooth(n: int) -> bool:
     """Return whether n has generated code, or no prime factor above `_PRIME`."""
-    if n <= _MAX_PRODUCT_LENGTH or fits(n):
+    if n <= _MAX_PRODUCT_LENGTH or is_supported(n):
         return True
     a = _largest_divisor(n)
     return n <= _MAX_PRIME_LENGTH if a == 1 else _is_smooth(a) and _is_smooth(n // a)
@@ -173,7 +173,7 @@ class _Transform:
     def _transform_last_axis(self, pair: Pair) -> Pair:
         """Return the transform along the last axis."""
         *batch, n = pair[0].spec.shape
-        if fits(n) and (n > _MAX_PRODUCT_LENGTH or pair[1] is not None):
+        if is_supported(n) and (n > _MAX_PRODUCT_LENGTH or pair[1] is not None):
             return self._bind_generated(pair, len(batch))
         a = 1 if n <= _MAX_PRODUCT_LENGTH else _largest_divisor(n)
         if a == 1:

@@ -143,18 +143,18 @@ class Tiles:
         self.b.emit(f"call void @llvm.x86.{name}({arguments})")
 
 
-def quarters(address: Pointer, stride: Number) -> list[Pointer]:
+def sum_tile_addresses(address: Pointer, stride: Number) -> list[Pointer]:
     """Return the addresses of two by two tiles of sums in rows `stride` bytes apart."""
     below = address + BLOCK_LINES * stride
     return [at + n for at in (address, below) for n in (0, TILE_ROW_BYTES)]
 
 
-def rounded(b: Kernel, low: Value, high: Value) -> Value:
+def pack_bfloat16(b: Kernel, low: Value, high: Value) -> Value:
     """Return two vectors as bfloat16, `low` first, two numbers in each int32 lane."""
     if not current().has("avx512bf16"):
         low, high = (x if x.dtype == NARROW else narrowed(b, x) for x in (low, high))
     if low.dtype == NARROW:
-        return _joined(b, low, high, range(BLOCK_TERMS))
+        return _shuffle_pairs(b, low, high, range(BLOCK_TERMS))
     kind, narrow = low.type, f"<{BLOCK_TERMS} x bfloat>"
     name = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
     b.declarations.add(f"declare {narrow} {name}({kind}, {kind})")
@@ -163,19 +163,19 @@ def rounded(b: Kernel, low: Value, high: Value) -> Value:
     return b.let(f"bitcast {narrow} {packed} to <{b.lanes} x i32>", "int32", b.lanes)
 
 
-def paired(b: Kernel, first: Value, second: Value) -> Value:
+def pack_interleaved(b: Kernel, first: Value, second: Value) -> Value:
     """Return two vectors as bfloat16, interleaved, two numbers in each int32 lane."""
     order = [lane + start for lane in range(b.lanes) for start in (0, b.lanes)]
     if first.dtype == NARROW:
-        return _joined(b, first, second, order)
-    words = rounded(b, first, second)
+        return _shuffle_pairs(b, first, second, order)
+    words = pack_bfloat16(b, first, second)
     numbers = f"<{BLOCK_TERMS} x i16>"
     halves = b.let(f"bitcast {words.type} {words} to {numbers}", "uint16", BLOCK_TERMS)
     interleaved = b.shuffled(halves, halves, order)
     return b.let(f"bitcast {numbers} {interleaved} to {words.type}", "int32", b.lanes)
 
 
-def _joined(b: Kernel, x: Value, y: Value, order: Iterable[int]) -> Value:
+def _shuffle_pairs(b: Kernel, x: Value, y: Value, order: Iterable[int]) -> Value:
     """Return two bfloat16 vectors in an order, two numbers in each int32 lane."""
     shuffled = b.shuffled(x, y, order)
     kind = f"<{b.lanes} x i32>"

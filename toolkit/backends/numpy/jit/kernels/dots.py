@@ -25,7 +25,7 @@ from toolkit.backends.numpy.jit.processor import current
 _WORD_BYTES = 4
 # The measured throughput of a core with tiles, in FLOP/s, and the speedup of dot
 # products over float32: a factor of 2, less a tenth for loads and stores of sums.
-_TILE_FLOPS, _GAIN = 1.5e12, 1.8
+_TILE_FLOP_PER_SECOND, _DOT_SPEEDUP = 1.5e12, 1.8
 _PARAMETERS = (
     "ptr noalias %rows",
     "ptr noalias %first",
@@ -39,17 +39,17 @@ _PARAMETERS = (
 )
 
 
-def tiles_of(b: Kernel) -> Tiles:
+def create_tiles(b: Kernel) -> Tiles:
     """Return the emitter of bfloat16 block products for the target processor."""
-    return Tiles(b) if current().has_tiles else Dots(b)
+    return Tiles(b) if current().has_tiles else DotProductTiles(b)
 
 
-def flops_in_blocks(of_float32: float) -> float:
+def block_flops(of_float32: float) -> float:
     """Return the FLOP/s of a core in bfloat16, given the FLOP/s in float32."""
-    return _TILE_FLOPS if current().has_tiles else _GAIN * of_float32
+    return _TILE_FLOP_PER_SECOND if current().has_tiles else _DOT_SPEEDUP * of_float32
 
 
-class Dots(Tiles):
+class DotProductTiles(Tiles):
     """Emits the operations of `Tiles` as dot products."""
 
     def __init__(self, b: Kernel) -> None:
@@ -92,7 +92,7 @@ class Dots(Tiles):
         """
         b, count = self.b, len(columns)
         name = f"sum_up_{count}"
-        b.declarations |= _function(name, count)
+        b.declarations |= _define_function(name, count)
         numbers = [f"i64 {n}" for n in (row, column, *run)]
         for i, address in enumerate(rows):
             sums = self._tile(i * count)
@@ -112,7 +112,7 @@ class Dots(Tiles):
             b.store(b.load(x, 0, "float32", None), y, 0, None)
 
 
-def _function(name: str, blocks: int) -> set[str]:
+def _define_function(name: str, blocks: int) -> set[str]:
     """Return a function that adds the products of a run of blocks.
 
     A separate function keeps other values out of the registers.
@@ -144,14 +144,14 @@ def _function(name: str, blocks: int) -> set[str]:
                 for address in columns
                 for start in starts
             ]
-            iteration.next(_with_block(b, words, ys, column, iteration.values))
+            iteration.next(_add_block(b, words, ys, column, iteration.values))
         for address, value in zip(addresses, iteration.values, strict=True):
             b.store(value, address, 0, None)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
     return {*b.declarations, text}
 
 
-def _with_block(
+def _add_block(
     b: Kernel,
     words: Sequence[Pointer],
     vectors: Sequence[Pointer],
@@ -168,12 +168,12 @@ def _with_block(
             x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
             for j, y in enumerate(ys):
                 before = iteration.values[i * len(ys) + j]
-                results.append(_plus_dots(b, before, x, y))
+                results.append(_add_dot_products(b, before, x, y))
         iteration.next(results)
     return iteration.values
 
 
-def _plus_dots(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
+def _add_dot_products(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     """Return `sums` plus both products of the words of x and y in each lane."""
     kind = f"<{2 * b.lanes} x bfloat>"
     name = "@llvm.x86.avx512bf16.dpbf16ps.512"

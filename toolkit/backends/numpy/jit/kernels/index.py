@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.take import (
     emit_gather_elements,
-    emit_take,
+    emit_take_along_axis,
     valid_index,
 )
 from toolkit.backends.numpy.jit.lowering import (
@@ -37,14 +37,14 @@ from toolkit.backends.numpy.jit.scalars import LLVMScalars
 # The least bytes of a task of a scatter: each task reads all indices.
 _TASK_BYTES = 1 << 20
 # The prefetch distance in indices, and the most cache lines of a row to prefetch.
-_AHEAD, _LINES = 12, 8
+_PREFETCH_INDICES, _PREFETCH_LINES = 12, 8
 _COMBINED = ("float32", "float64", "int32", "int64")
 
 
-def _ask_for_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
+def _prefetch_row(b: Kernel, row: Pointer, run: Index, dtype: str) -> None:
     """Prefetch the first cache lines of a run of elements."""
     step = CACHE_LINE // dtypes.itemsize(dtype)
-    with b.loop(0, b.least(run, step * _LINES), step) as i:
+    with b.loop(0, b.least(run, step * _PREFETCH_LINES), step) as i:
         b.prefetch(row + i)
 
 
@@ -60,9 +60,9 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
         with b.loop(low, high) as position:
             # No hardware prefetcher follows indices. A prefetch of a bad index is
             # harmless.
-            later = b.least(position + _AHEAD, count - 1)
+            later = b.least(position + _PREFETCH_INDICES, count - 1)
             due = b.integer_at(indices + later, index_dtype)
-            _ask_for_row(b, x + (outer * limit + due) * run, run, dtype)
+            _prefetch_row(b, x + (outer * limit + due) * run, run, dtype)
             with valid_index(b, indices, position, index_dtype, limit, error) as index:
                 source = x + (outer * limit + index) * run
                 b.copy(source, out + (start + position) * run, run, dtype)
@@ -92,12 +92,14 @@ def emit_scatter(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Ke
             with b.when(is_in_range):
                 source = updates + (outer * count + position) * run
                 target = out + row * run
-                update = _put if is_single else _put_run
+                update = _update_element if is_single else _update_run
                 update(b, mode, dtype, source, target, run)
     return b
 
 
-def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel:
+def emit_put_along_axis(
+    dtype: str, index_dtype: str, mode: str, is_single: bool
+) -> Kernel:
     """Emit out = x with updates[row, j, i] at [row, indices[row, j, i], i]."""
     b = Kernel(current().lanes)
     x, updates, out = (b.address(k, dtype) for k in (0, 2, 3))
@@ -106,35 +108,35 @@ def emit_put(dtype: str, index_dtype: str, mode: str, is_single: bool) -> Kernel
     run: Number = 1 if is_single else b.entry(7)
     size = limit * run
     b.copy(x + b.low * size, out + b.low * size, (b.high - b.low) * size, dtype)
-    for row, i, position in _along(b, count, run):
+    for row, i, position in _loop_rows(b, count, run):
         with valid_index(b, indices, position, index_dtype, limit, error) as index:
             target = out + ((row * limit + index) * run + i)
-            _put(b, mode, dtype, updates + position, target)
+            _update_element(b, mode, dtype, updates + position, target)
     return b
 
 
-def _put_run(
+def _update_run(
     b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number
 ) -> None:
     """Combine a run of elements with its destination."""
     for i, mask in b.run(0, run):
         new = b.load(source, i, dtype, mask)
         if mode != "set":
-            new = _combined(b, mode, b.load(target, i, dtype, mask), new)
+            new = _combine(b, mode, b.load(target, i, dtype, mask), new)
         b.store(new, target, i, mask)
 
 
-def _put(
+def _update_element(
     b: Kernel, mode: str, dtype: str, source: Pointer, target: Pointer, run: Number = 1
 ) -> None:
     """Combine one element with its destination."""
     new = b.scalar(source, dtype)
     if mode != "set":
-        new = _combined(b, mode, b.scalar(target, dtype), new)
+        new = _combine(b, mode, b.scalar(target, dtype), new)
     b.put_scalar(new, target)
 
 
-def _along(
+def _loop_rows(
     b: Kernel, count: Index, run: Number
 ) -> Iterator[tuple[Index, Index, Number]]:
     """Loop over rows, indices and elements. Yield row, element and position."""
@@ -142,7 +144,7 @@ def _along(
         yield row, i, (row * count + j) * run + i
 
 
-def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
+def _combine(b: Kernel, mode: str, old: Value, new: Value) -> Value:
     value: Value = getattr(LLVMScalars(b), UPDATES[mode])(old, new)
     return value
 
@@ -150,7 +152,7 @@ def _combined(b: Kernel, mode: str, old: Value, new: Value) -> Value:
 # --- lowering -------------------------------------------------------------------------
 
 
-def _moved(dtype: str) -> str:
+def _moved_dtype(dtype: str) -> str:
     return MOVED[dtypes.itemsize(dtype)]
 
 
@@ -180,12 +182,12 @@ def lower_gather(
     by_rows: set[Reference] = {("out", 0)}
     if axis == 0:
         by_rows.add(("in", 1))
-    kinds = _moved(x.spec.dtype), indices.spec.dtype
+    kinds = _moved_dtype(x.spec.dtype), indices.spec.dtype
     code = Code(emit_gather, *kinds)
     if run == 1:
         code = Code(emit_gather_elements, *kinds, _is_near(indices, shape[axis]))
     operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
-    return _one(code, operands, numbers, rows, by_rows, node, "gather", outputs)
+    return _lower_call(code, operands, numbers, rows, by_rows, node, "gather", outputs)
 
 
 def lower_scatter(
@@ -194,7 +196,7 @@ def lower_scatter(
     """Lower a scatter: x with runs of updates combined at indices along an axis."""
     x, indices, updates = inputs
     axis, mode = node.attrs["axis"], node.attrs["mode"]
-    dtype = _moved(x.spec.dtype) if mode == "set" else x.spec.dtype
+    dtype = _moved_dtype(x.spec.dtype) if mode == "set" else x.spec.dtype
     if mode != "set" and dtype not in _COMBINED:
         return None
     if not _all_contiguous(inputs):
@@ -206,7 +208,9 @@ def lower_scatter(
     code = Code(emit_scatter, dtype, indices.spec.dtype, mode, run == 1)
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows: set[Reference] = {("in", 0), ("out", 0)}
-    lowered = _one(code, operands, numbers, rows, by_rows, node, "scatter", outputs)
+    lowered = _lower_call(
+        code, operands, numbers, rows, by_rows, node, "scatter", outputs
+    )
     copied = 0 if x.is_replaced else 2 * x.spec.nbytes
     nbytes = copied + 2 * updates.spec.nbytes
     tasks = min(TASKS, max(1, nbytes // _TASK_BYTES))
@@ -239,11 +243,11 @@ def lower_take_along_axis(
     x, indices = inputs
     _, limit, run = numbers
     is_near = _is_near(indices, limit * run)
-    kinds = _moved(x.spec.dtype), indices.spec.dtype
-    code = Code(emit_take, *kinds, is_near, run == 1)
+    kinds = _moved_dtype(x.spec.dtype), indices.spec.dtype
+    code = Code(emit_take_along_axis, *kinds, is_near, run == 1)
     operands = (("in", 0), ("in", 1), ("out", 0), ERROR)
     by_rows = {o for o in operands if o != ERROR}
-    return _one(
+    return _lower_call(
         code, operands, numbers, rows, by_rows, node, "take_along_axis", outputs
     )
 
@@ -259,14 +263,16 @@ def lower_put_along_axis(
     numbers, rows = layout
     if not outputs[0].spec.size:
         return Lowered()
-    dtype = _moved(dtype) if mode == "set" else dtype
-    code = Code(emit_put, dtype, inputs[1].spec.dtype, mode, numbers[2] == 1)
+    dtype = _moved_dtype(dtype) if mode == "set" else dtype
+    code = Code(emit_put_along_axis, dtype, inputs[1].spec.dtype, mode, numbers[2] == 1)
     operands = (("in", 0), ("in", 1), ("in", 2), ("out", 0), ERROR)
     by_rows = {o for o in operands if o != ERROR}
-    return _one(code, operands, numbers, rows, by_rows, node, "put_along_axis", outputs)
+    return _lower_call(
+        code, operands, numbers, rows, by_rows, node, "put_along_axis", outputs
+    )
 
 
-def _one(
+def _lower_call(
     code: Code,
     operands: tuple[Reference, ...],
     numbers: tuple[int, ...],

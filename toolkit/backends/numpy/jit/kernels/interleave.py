@@ -14,13 +14,13 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
 # Elements of the longest row that is interleaved in registers.
-LONGEST = 8
+MAX_ROW = 8
 # Bytes of the shortest vector.
-_VECTOR = 16
+_MIN_VECTOR_BYTES = 16
 
 
 @record
-class Part:
+class RowSegment:
     """The contribution of an array to each row.
 
     Attributes:
@@ -38,7 +38,7 @@ class Part:
 
 
 @record
-class Edge:
+class RowPadding:
     """The padding of each row.
 
     Attributes:
@@ -51,16 +51,16 @@ class Edge:
     number: int = 0
 
 
-_NO_EDGE = Edge()
+_NO_EDGE = RowPadding()
 
 
-def interleaved(
+def interleave_call(
     dtype: str,
-    segments: Sequence[Part],
+    segments: Sequence[RowSegment],
     rows: int,
     count: int,
     by_rows: set[Reference],
-    edge: Edge = _NO_EDGE,
+    edge: RowPadding = _NO_EDGE,
 ) -> Call:
     """Return the call that writes rows, each the concatenation of the parts.
 
@@ -75,7 +75,7 @@ def interleaved(
     runs = tuple(segment.run for segment in segments)
     out: Reference = ("out", 0)
     return Call(
-        Code(emit_interleaved, dtype, runs, edge),
+        Code(emit_interleave, dtype, runs, edge),
         (*(segment.place for segment in segments), out),
         (count, *(n for segment in segments for n in (segment.offset, segment.step))),
         rows,
@@ -85,7 +85,7 @@ def interleaved(
     )
 
 
-def emit_interleaved(dtype: str, runs: tuple[int, ...], edge: Edge) -> Kernel:
+def emit_interleave(dtype: str, runs: tuple[int, ...], edge: RowPadding) -> Kernel:
     """Emit out[row] = the runs of each array for that row. Rows are in groups."""
     b = Kernel(current().lanes)
     arrays = [b.next_address(dtype) for _ in runs]
@@ -112,7 +112,7 @@ class _Rows:
     """
 
     def __init__(
-        self, builder: Kernel, dtype: str, runs: Sequence[int], edge: Edge
+        self, builder: Kernel, dtype: str, runs: Sequence[int], edge: RowPadding
     ) -> None:
         self.b = builder
         self.dtype, self.runs, self.number = dtype, runs, edge.number
@@ -128,7 +128,7 @@ class _Rows:
     ) -> None:
         """Write the rows: first one per lane of a vector, then a remainder loop."""
         b, size, (low, high) = self.b, len(self.columns), rows
-        lanes = max(b.lanes, _VECTOR // dtypes.itemsize(self.dtype))
+        lanes = max(b.lanes, _MIN_VECTOR_BYTES // dtypes.itemsize(self.dtype))
         full = b.whole_vectors(low, high, lanes)
         with b.of_lanes(lanes), b.loop(low, full, lanes) as row:
             vectors = [

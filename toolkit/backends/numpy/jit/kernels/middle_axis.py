@@ -148,7 +148,7 @@ def lower_middle(
         slice(axes[-1] + 1, None),
     )
     extents = [prod(x.spec.shape[group]) for group in groups]
-    steps = [_step(x, group) for group in groups]
+    steps = [_axis_stride(x, group) for group in groups]
     if None in steps:
         return None
     (rows, middle, columns), itemsize = extents, dtypes.itemsize(dtype)
@@ -168,7 +168,7 @@ def lower_middle(
     return Lowered((call,))
 
 
-def _step(x: Operand, axes: slice) -> int | None:
+def _axis_stride(x: Operand, axes: slice) -> int | None:
     """Return the byte stride along some axes, or None if it varies."""
     loops, (strides,) = collapse_loops(x.spec.shape[axes], [x.strides[axes]], 0)
     if not loops.extents:

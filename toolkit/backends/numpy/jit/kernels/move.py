@@ -15,10 +15,10 @@ from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.fused.elementwise import LEAST_BYTES, lower_fused
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.interleave import (
-    LONGEST,
-    Edge,
-    Part,
-    interleaved,
+    MAX_ROW,
+    RowPadding,
+    RowSegment,
+    interleave_call,
 )
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
@@ -33,7 +33,7 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import PRIMITIVES, Graph, Node, Value as GraphValue
 
 # The fewest rows of a group for which vectorized interleaving pays.
-_FEWEST_ROWS = 64
+_MIN_GROUP_ROWS = 64
 
 
 def lower_copy(
@@ -41,7 +41,7 @@ def lower_copy(
 ) -> Lowered | None:
     """Lower a copy of a view to a contiguous array."""
     source = inputs[0]
-    short = _short_rows(source)
+    short = _copy_short_rows(source)
     if short:
         return Lowered((short,))
     if source.spec.dtype not in MEMORY_TYPES:
@@ -53,25 +53,26 @@ def lower_copy(
     return lower_fused(Graph((x,), (copy,), (y,)), [source], [contiguous(spec)])
 
 
-def _short_rows(x: Operand) -> Call | None:
+def _copy_short_rows(x: Operand) -> Call | None:
     """Return a copy of strided rows of a few elements, if columns are contiguous.
 
     This covers channels that move after pixels, and repeated elements.
     """
     itemsize, columns = dtypes.itemsize(x.spec.dtype), x.spec.shape[-1:]
-    if not x.spec.size or not columns or not 1 < columns[0] <= LONGEST:
+    if not x.spec.size or not columns or not 1 < columns[0] <= MAX_ROW:
         return None
     loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], x.spec.ndim - 1)
     *steps, last, column_stride = 0, *strides
     count = loops.extents[loops.rows - 1] if loops.rows else 0
-    if loops.rows not in (1, 2) or last != itemsize or count < _FEWEST_ROWS:
+    if loops.rows not in (1, 2) or last != itemsize or count < _MIN_GROUP_ROWS:
         return None
     reference: Reference = ("in", 0)
     segments = [
-        Part(reference, 1, k * column_stride, steps[-1]) for k in range(columns[0])
+        RowSegment(reference, 1, k * column_stride, steps[-1])
+        for k in range(columns[0])
     ]
     rows = prod(loops.extents[: loops.rows])
-    return interleaved(MOVED[itemsize], segments, rows, count, {("out", 0)})
+    return interleave_call(MOVED[itemsize], segments, rows, count, {("out", 0)})
 
 
 def emit_run(dtype: str, is_cut: bool) -> Kernel:
@@ -101,27 +102,28 @@ def lower_concatenate(
         return Lowered()
     nonempty = {i: x for i, x in enumerate(inputs) if x.spec.size}
     size = prod(spec.shape[axis:])
-    if axis and size <= LONGEST:
+    if axis and size <= MAX_ROW:
         if not all(x.is_contiguous for x in inputs):
             return None
         segments = [
-            Part(("in", i), prod(x.spec.shape[axis:])) for i, x in nonempty.items()
+            RowSegment(("in", i), prod(x.spec.shape[axis:]))
+            for i, x in nonempty.items()
         ]
         by_rows = {("out", 0), *(segment.place for segment in segments)}
         rows = prod(spec.shape[:axis])
         dtype = MOVED[dtypes.itemsize(spec.dtype)]
-        return Lowered((interleaved(dtype, segments, rows, rows, by_rows),))
+        return Lowered((interleave_call(dtype, segments, rows, rows, by_rows),))
     calls, offset = [], 0
     for i, x in nonempty.items():
-        step = _row_step(x, axis)
+        step = _run_stride(x, axis)
         if step is None:
             return None
-        calls.append(_copied_runs(i, x, axis, step, (size, offset)))
+        calls.append(_copy_runs(i, x, axis, step, (size, offset)))
         offset += prod(x.spec.shape[axis:])
     return Lowered(tuple(calls))
 
 
-def _copied_runs(
+def _copy_runs(
     number: int, x: Operand, axis: int, step: int, target_layout: tuple[int, int]
 ) -> Call:
     """Return the call that copies the runs of an input.
@@ -134,7 +136,7 @@ def _copied_runs(
     """
     operands: tuple[Reference, ...] = (("in", number), ("out", 0))
     rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
-    part_size = -(-run // _parts(rows, x.spec.nbytes))
+    part_size = -(-run // _parts_per_run(rows, x.spec.nbytes))
     part_count = -(-run // part_size)  # none is empty
     by_rows = operands if x.is_contiguous else operands[1:]
     return Call(
@@ -148,12 +150,12 @@ def _copied_runs(
     )
 
 
-def _parts(rows: int, nbytes: int) -> int:
+def _parts_per_run(rows: int, nbytes: int) -> int:
     """Return the number of parts of each run. Only few, long runs are split."""
     return 1 if rows >= TASKS or nbytes < 2 * LEAST_BYTES else TASKS // rows
 
 
-def _row_step(x: Operand, axis: int) -> int | None:
+def _run_stride(x: Operand, axis: int) -> int | None:
     """Return the stride in bytes of the runs at `axis`, or None if it varies."""
     itemsize = dtypes.itemsize(x.spec.dtype)
     loops, (strides,) = collapse_loops(x.spec.shape, [x.strides], axis)
@@ -223,12 +225,12 @@ def lower_pad(
     element = np.array(node.attrs["value"]).astype(dtypes.numpy_dtype(spec.dtype))
     moved = MOVED[dtypes.itemsize(spec.dtype)]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
-    if spec.size and result.shape[-1] <= LONGEST and not any(map(any, widths[:-1])):
+    if spec.size and result.shape[-1] <= MAX_ROW and not any(map(any, widths[:-1])):
         low, high = widths[-1]
-        edge = Edge(low, high, int.from_bytes(element.tobytes(), "little"))
-        segment, rows = Part(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
+        edge = RowPadding(low, high, int.from_bytes(element.tobytes(), "little"))
+        segment, rows = RowSegment(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
         by_rows = set(operands) if spec.ndim > 1 else set()
-        return Lowered((interleaved(moved, [segment], rows, rows, by_rows, edge),))
+        return Lowered((interleave_call(moved, [segment], rows, rows, by_rows, edge),))
     rows = result.shape[0] if result.size else 0
     call = Call(
         Code(emit_pad, moved, spec.shape[1:], widths, element.tobytes().hex()),
@@ -274,7 +276,7 @@ def emit_box(dtype: str, index_dtypes: tuple[str, ...], updates: bool) -> Kernel
     return b
 
 
-def _boxed(
+def _copy_box(
     x: Operand,
     box: Operand,
     starts: Sequence[Operand],
@@ -303,10 +305,10 @@ def lower_dynamic_slice(
         return None
     start_references: list[Reference] = [("in", 1 + k) for k in range(len(starts))]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0), *start_references)
-    return Lowered((_boxed(x, outputs[0], starts, operands, False),))
+    return Lowered((_copy_box(x, outputs[0], starts, operands, False),))
 
 
-def emit_unless_same(dtype: str) -> Kernel:
+def emit_copy_unless_alias(dtype: str) -> Kernel:
     """Emit out[row] = x[row], unless out is x: a Variable that is updated in place."""
     b = Kernel(current().lanes)
     x, out, run = b.address(0, dtype), b.address(1, dtype), b.entry(2)
@@ -326,7 +328,7 @@ def lower_dynamic_update_slice(
     run = x.spec.shape[-1]
     rows = x.spec.size // run if run else 0
     copied = Call(
-        Code(emit_unless_same, dtype),
+        Code(emit_copy_unless_alias, dtype),
         (("in", 0), ("out", 0)),
         (run,),
         rows,
@@ -335,5 +337,5 @@ def lower_dynamic_update_slice(
     )
     start_references: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
     operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *start_references)
-    boxed = _boxed(x, update, starts, operands, True)
+    boxed = _copy_box(x, update, starts, operands, True)
     return Lowered((copied, boxed))

@@ -150,10 +150,10 @@ class _Pooling(Kernel):
 
     def tap(self, offsets: Sequence[Number]) -> Number:
         """Return the number of a position in the window."""
-        return _number(0, offsets, self.geometry.window)
+        return _pixel_number(0, offsets, self.geometry.window)
 
 
-def _number(first: Number, indices: Sequence[Number], extents: Shape) -> Number:
+def _pixel_number(first: Number, indices: Sequence[Number], extents: Shape) -> Number:
     """Return the row-major number of a pixel.
 
     Args:
@@ -186,7 +186,7 @@ def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
                 values, taps = [], []
                 for k, (channel, mask) in enumerate(block):
                     new = b.load(x, source * channels + channel, dtype, mask)
-                    is_greater = _exceeds(b, new, best[k])
+                    is_greater = _replaces_maximum(b, new, best[k])
                     values.append(b.select(is_greater, new, best[k]))
                     taps.append(b.select(is_greater, tap, best[len(block) + k]))
                 return [*values, *taps]
@@ -201,7 +201,7 @@ def emit_max_pool(geometry: Geometry, channels: int, dtype: str) -> Kernel:
     return b
 
 
-def _exceeds(b: Kernel, new: Value, old: Value) -> Value:
+def _replaces_maximum(b: Kernel, new: Value, old: Value) -> Value:
     """Return where a new element replaces the maximum. The first NaN does."""
     if not dtypes.is_float(new.dtype):
         return b.binary("icmp sgt", new, old, "bool")
@@ -222,11 +222,11 @@ class _Windows:
     def at(self, offsets: Sequence[Number]) -> tuple[Number, Value]:
         """Return the pixel at some offsets, and its window position in all lanes."""
         at = [start + o for start, o in zip(self.starts, offsets, strict=True)]
-        pixel = _number(self.image, at, self.b.geometry.image)
+        pixel = _pixel_number(self.image, at, self.b.geometry.image)
         return pixel, self.b.int32(self.b.tap(offsets))
 
 
-def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
+def emit_windows(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
     """Emit y = the sum of each window, or its element at `index`."""
     b = _Pooling(geometry, channels, dtype)
     x, index = b.address(0), b.address(1)
@@ -265,7 +265,9 @@ def emit_seen(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Ker
     return b
 
 
-def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> Kernel:
+def emit_windows_backward(
+    geometry: Geometry, channels: int, dtype: str, picks: bool
+) -> Kernel:
     """Emit x = the sum of g over the windows of a pixel, or where it is picked."""
     b = _Pooling(geometry, channels, dtype)
     g, index = b.address(0), b.address(1)
@@ -283,7 +285,7 @@ def emit_seeing(geometry: Geometry, channels: int, dtype: str, picks: bool) -> K
                 pixel_windows: list[tuple[Index, Range]] = window_ranges,
                 image: Index = image,
             ) -> list[Value]:
-                number = _number(image, windows, geometry.pooled)
+                number = _pixel_number(image, windows, geometry.pooled)
                 offsets = [
                     at - o * stride
                     for (at, _), o, stride in zip(
@@ -316,7 +318,7 @@ def _add(b: Kernel, x: Value, y: Value) -> Value:
 # --- lowering -------------------------------------------------------------------------
 
 
-def _lowered(
+def _lower_pooling(
     emit: Callable[..., Builder],
     node: Any,
     inputs: Sequence[Operand],
@@ -359,7 +361,7 @@ def lower_max_pool(
 ) -> Lowered | None:
     """Lower the maximum of each window and its position."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
-    return _lowered(emit_max_pool, node, inputs, outputs, image, pooled)
+    return _lower_pooling(emit_max_pool, node, inputs, outputs, image, pooled)
 
 
 def lower_max_pool_gather(
@@ -367,7 +369,7 @@ def lower_max_pool_gather(
 ) -> Lowered | None:
     """Lower the gather of the elements at the positions of the maxima."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
-    return _lowered(emit_seen, node, inputs, outputs, image, pooled, True)
+    return _lower_pooling(emit_windows, node, inputs, outputs, image, pooled, True)
 
 
 def lower_sum_pool(
@@ -375,7 +377,7 @@ def lower_sum_pool(
 ) -> Lowered | None:
     """Lower the sum of each window."""
     image, pooled = inputs[0].spec.shape, outputs[0].spec.shape
-    return _lowered(emit_seen, node, inputs, outputs, image, pooled, False)
+    return _lower_pooling(emit_windows, node, inputs, outputs, image, pooled, False)
 
 
 def lower_max_pool_scatter(
@@ -383,7 +385,9 @@ def lower_max_pool_scatter(
 ) -> Lowered | None:
     """Lower the scatter-add of each element to the position of its maximum."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape
-    return _lowered(emit_seeing, node, inputs, outputs, image, pooled, True)
+    return _lower_pooling(
+        emit_windows_backward, node, inputs, outputs, image, pooled, True
+    )
 
 
 def lower_sum_pool_grad(
@@ -391,4 +395,6 @@ def lower_sum_pool_grad(
 ) -> Lowered | None:
     """Lower the gradient of the sum: scatter-add to all pixels of a window."""
     image, pooled = outputs[0].spec.shape, inputs[0].spec.shape
-    return _lowered(emit_seeing, node, inputs, outputs, image, pooled, False)
+    return _lower_pooling(
+        emit_windows_backward, node, inputs, outputs, image, pooled, False
+    )

@@ -26,11 +26,11 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.scalars import LLVMScalars
 
 # The largest row that is sorted by rank: every pair of keys is compared.
-_FEW = 128
+_MAX_RANKED_ROW = 128
 # The bits of a radix digit, and the number of its values.
 _DIGIT, _BUCKETS = 8, 256
 # Values of one task. Each value needs a search of the whole sequence.
-_GRAIN = 8192
+_VALUES_PER_TASK = 8192
 
 
 def _precedes(s: LLVMScalars, a: Value, b: Value) -> Value:
@@ -57,7 +57,7 @@ def emit_searchsorted(dtype: str, side: str) -> Kernel:
 
     def count_passed(index: Value, value: Value) -> Value:
         """Return 1 where the result is after an edge."""
-        edge = b.gather_at(edges, index, _type(dtype), dtype, None)
+        edge = b.gather_at(edges, index, _llvm_type(dtype), dtype, None)
         if side == "left":
             is_after = _precedes(s, edge, value)
         else:
@@ -80,7 +80,7 @@ def emit_searchsorted(dtype: str, side: str) -> Kernel:
     return b
 
 
-def _type(dtype: str) -> str:
+def _llvm_type(dtype: str) -> str:
     return Value("", dtype).type
 
 
@@ -266,7 +266,7 @@ def lower_searchsorted(
         (("in", 0), *by_rows),
         (count, halvings),
         x.spec.size,
-        _GRAIN,
+        _VALUES_PER_TASK,
         frozenset(by_rows),
         flops=x.spec.size * (halvings + 1),
         nbytes=x.spec.nbytes + outputs[0].spec.nbytes,
@@ -290,7 +290,7 @@ def lower_argsort(
     grain = partition(rows)
     by_rows: tuple[Reference, ...] = (("in", 0), ("out", 0))
     call = Call(
-        Code(emit_argsort, x.dtype, extent <= _FEW),
+        Code(emit_argsort, x.dtype, extent <= _MAX_RANKED_ROW),
         (*by_rows, ("work", 0)),
         (extent, columns, task, half),
         rows,

@@ -38,7 +38,7 @@ def valid_index(
 
 def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
     """Emit out[o, j] = x[o, indices[j]]. Rows are pairs (o, j)."""
-    e = _Elements(dtype, index_dtype, is_near, True)
+    e = _ElementGather(dtype, index_dtype, is_near, True)
     b, count = e.b, e.count
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as outer:
         start = outer * count
@@ -47,9 +47,11 @@ def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
     return b
 
 
-def emit_take(dtype: str, index_dtype: str, is_near: bool, is_single: bool) -> Kernel:
+def emit_take_along_axis(
+    dtype: str, index_dtype: str, is_near: bool, is_single: bool
+) -> Kernel:
     """Emit out[row, j, i] = x[row, indices[row, j, i], i]."""
-    e = _Elements(dtype, index_dtype, is_near, is_single)
+    e = _ElementGather(dtype, index_dtype, is_near, is_single)
     b = e.b
     with b.loop(b.low, b.high) as row:
         line = e.x + row * e.limit * e.run
@@ -60,7 +62,7 @@ def emit_take(dtype: str, index_dtype: str, is_near: bool, is_single: bool) -> K
     return b
 
 
-class _Elements:
+class _ElementGather:
     """Emits a gather of elements by indices.
 
     The table holds x, the indices, the result, the error block, the number of indices,

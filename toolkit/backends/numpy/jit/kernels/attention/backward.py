@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.attention.limits import Limits
-from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
+from toolkit.backends.numpy.jit.kernels.attention.limits import LogitMasks
+from toolkit.backends.numpy.jit.kernels.attention.visit import (
+    BlockFunction,
+    emit_attention_loops,
+)
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     AttentionPlan,
     AttentionWriter,
@@ -29,20 +32,20 @@ def scratch(plan: AttentionPlan) -> list[int]:
 def emit_attention_grad(plan: AttentionPlan) -> Kernel:
     """Emit the kernel of a plan."""
     lines = sum(scratch(plan))
-    return emit_visit(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
+    return emit_attention_loops(plan, operands(plan), _Block, lines, sums=OUTPUTS[1:])
 
 
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: AttentionWriter, function: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, function: BlockFunction) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
         self.visit = function
         areas = writer.areas(scratch(self.plan))
         self.queries, self.g, self.sums, self.weights, self.changes, *extras = areas
-        self.limits = Limits(writer, function.bases, function.first, extras)
+        self.limits = LogitMasks(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases

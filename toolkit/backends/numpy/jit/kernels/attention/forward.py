@@ -6,10 +6,13 @@ from functools import partial
 
 from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.attention.limits import Limits
-from toolkit.backends.numpy.jit.kernels.attention.visit import Visit, emit_visit
+from toolkit.backends.numpy.jit.kernels.attention.limits import LogitMasks
+from toolkit.backends.numpy.jit.kernels.attention.visit import (
+    BlockFunction,
+    emit_attention_loops,
+)
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
-    LOWEST,
+    INITIAL_MAXIMUM,
     VECTORS,
     AttentionPlan,
     AttentionWriter,
@@ -34,20 +37,20 @@ def scratch(plan: AttentionPlan) -> list[int]:
 
 def emit_attention(plan: AttentionPlan) -> Kernel:
     """Emit the kernel of a plan."""
-    return emit_visit(plan, operands(plan), _Block, sum(scratch(plan)))
+    return emit_attention_loops(plan, operands(plan), _Block, sum(scratch(plan)))
 
 
 class _Block:
     """Emits the function for one block of queries."""
 
-    def __init__(self, writer: AttentionWriter, function: Visit) -> None:
+    def __init__(self, writer: AttentionWriter, function: BlockFunction) -> None:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
         self.visit = function
         areas = writer.areas(scratch(self.plan))
         self.queries, self.sums, self.factors, self.logits, *extras = areas
-        self.limits = Limits(writer, function.bases, function.first, extras)
+        self.limits = LogitMasks(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
@@ -56,7 +59,7 @@ class _Block:
         w.transpose_in(
             bases["query"], step, first, self.queries, plan.features, plan.scale
         )
-        lowest = b.constant(LOWEST[plan.dtype], w.zero)
+        lowest = b.constant(INITIAL_MAXIMUM[plan.dtype], w.zero)
         initial = [lowest] * VECTORS + [w.zero] * VECTORS
         with b.accumulate(0, end, plan.keys, initial) as iteration:
             iteration.next(self._keys(iteration.index, iteration.values))

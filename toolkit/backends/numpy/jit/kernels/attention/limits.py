@@ -10,17 +10,17 @@ from toolkit.backends.numpy.jit.kernels.attention.transpose import (
     gather_quad,
     load_quad,
     quad_mask,
-    transposed_quads,
+    transpose_quads,
 )
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
-    MASKED,
+    MASKED_LOGIT,
     VECTORS,
     AttentionWriter,
     Extra,
 )
 
 
-class Limits:
+class LogitMasks:
     """The bias and the masks of a block of queries.
 
     Args:
@@ -66,7 +66,7 @@ class Limits:
             lines = self.areas[extra.name] + vector * w.vector_bytes
             with b.loop(0, count, COLUMNS) as key:
                 for j, value in enumerate(
-                    transposed_quads(b, self._quads(extra, rows, key, count))
+                    transpose_quads(b, self._quads(extra, rows, key, count))
                 ):
                     w.put(value, lines + (key + j) * w.line)
 
@@ -125,7 +125,7 @@ class Limits:
                 ]
             allowed = visible
         if allowed is not None:
-            masked = self._number(MASKED)
+            masked = self._number(MASKED_LOGIT)
             pairs = zip(allowed, result, strict=True)
             result = [b.select(condition, x, masked) for condition, x in pairs]
         return result, allowed
@@ -144,7 +144,7 @@ class Limits:
         """Return whether all logits of any row are masked, given their maxima."""
         b = self.b
         conditions = [
-            b.binary("fcmp ole", x, self._number(MASKED), "bool") for x in peaks
+            b.binary("fcmp ole", x, self._number(MASKED_LOGIT), "bool") for x in peaks
         ]
         either = conditions[0]
         for condition in conditions[1:]:

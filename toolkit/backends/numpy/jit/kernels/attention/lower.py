@@ -23,9 +23,9 @@ from toolkit.backends.numpy.jit.processor import current
 # Keys of a block: their logits stay in the L1 cache.
 _FORWARD_KEYS, _BACKWARD_KEYS = 256, 128
 # The rows of a head are packed if their stride covers more bytes than this.
-_SPREAD_BYTES = 1 << 17
+_MAX_STRIDED_BYTES = 1 << 17
 # The least number of units of work. Fewer units are split further.
-_LEAST_UNITS = 8
+_MIN_UNITS = 8
 _EXP_COST = 20  # instructions of an exponential, counted as FLOPs
 
 
@@ -143,7 +143,7 @@ class _Lowering:
     def _is_spread(self) -> bool:
         """Return whether the rows of a head are too far apart for the cache."""
         row = max(self.arrays[name].strides[1] for name in ("key", "value"))
-        return self.key_heads > 1 and row * self.sources > _SPREAD_BYTES
+        return self.key_heads > 1 and row * self.sources > _MAX_STRIDED_BYTES
 
     def _fits(self) -> bool:
         """Return whether the kernels support the types, layouts and extents."""
@@ -196,11 +196,11 @@ class _Lowering:
         return Lowered((call,), tasks * numbers.scratch)
 
     def _numbers(self, plan: AttentionPlan, lines: int, may_split: bool) -> Numbers:
-        head_groups = 1 if self.batch >= _LEAST_UNITS else max(1, self.key_heads)
+        head_groups = 1 if self.batch >= _MIN_UNITS else max(1, self.key_heads)
         blocks = -(-self.targets // plan.width)
         pieces = 1
         if may_split:
-            pieces = min(blocks, -(-_LEAST_UNITS // max(1, self.batch * head_groups)))
+            pieces = min(blocks, -(-_MIN_UNITS // max(1, self.batch * head_groups)))
         piece = plan.width * -(-blocks // max(1, pieces))
         return Numbers(
             targets=self.targets,

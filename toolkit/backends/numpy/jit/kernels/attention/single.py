@@ -13,8 +13,8 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.attention.forward import operands
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
-    LOWEST,
-    MASKED,
+    INITIAL_MAXIMUM,
+    MASKED_LOGIT,
     AttentionPlan,
     AttentionWriter,
     Extra,
@@ -57,7 +57,7 @@ class _Query:
     def emit(self) -> None:
         """Compute logits, weights, and the weighted mean of the values."""
         w, b = self.w, self.b
-        lowest = b.constant(LOWEST[self.plan.dtype], w.zero)
+        lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
         with b.accumulate(0, self.sources, b.lanes, [lowest]) as iteration:
             logits = self._block(iteration.index)
             iteration.next([w.larger(iteration.values[0], logits)])
@@ -82,7 +82,7 @@ class _Query:
         w, b = self.w, self.b
         exist = b.first_lanes(self.sources - start)
         allowed = self._allowed(start, exist)
-        masked = b.constant(MASKED, w.zero)
+        masked = b.constant(MASKED_LOGIT, w.zero)
         if allowed is None:
             self._dots(start)
         else:
@@ -96,7 +96,7 @@ class _Query:
                 logits = b.binary("fadd", logits, bias)
         if allowed is not None:
             logits = b.select(allowed, logits, masked)
-        lowest = b.constant(LOWEST[self.plan.dtype], w.zero)
+        lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
         logits = b.select(exist, logits, lowest)
         w.put(logits, self._at(start))
         return logits

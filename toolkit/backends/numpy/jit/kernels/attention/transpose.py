@@ -18,13 +18,19 @@ from toolkit.backends.numpy.jit.kernel import Kernel, integers
 COLUMNS = 4
 
 
-def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
+def transpose_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
     """Return the columns of rows of four numbers, with one row per lane."""
     quarter = b.lanes // COLUMNS
-    rows = [_joined(b, quads[i::COLUMNS]) for i in range(COLUMNS)]
+    rows = [_concatenate(b, quads[i::COLUMNS]) for i in range(COLUMNS)]
     # Each group of four lanes holds a 4 x 4 square.
-    low, high = _picked(quarter, (0, 4, 1, 5)), _picked(quarter, (2, 6, 3, 7))
-    first, second = _picked(quarter, (0, 1, 4, 5)), _picked(quarter, (2, 3, 6, 7))
+    low, high = (
+        _select_lanes(quarter, (0, 4, 1, 5)),
+        _select_lanes(quarter, (2, 6, 3, 7)),
+    )
+    first, second = (
+        _select_lanes(quarter, (0, 1, 4, 5)),
+        _select_lanes(quarter, (2, 3, 6, 7)),
+    )
     columns = []
     for pattern in (low, high):
         x = b.shuffled(rows[0], rows[1], pattern)
@@ -33,7 +39,7 @@ def transposed_quads(b: Kernel, quads: Sequence[Value]) -> list[Value]:
     return columns
 
 
-def _picked(groups: int, pattern: Sequence[int]) -> list[int]:
+def _select_lanes(groups: int, pattern: Sequence[int]) -> list[int]:
     """Return lanes of two vectors, chosen in the same way from each group of four."""
     lanes = groups * COLUMNS
     return [
@@ -43,7 +49,7 @@ def _picked(groups: int, pattern: Sequence[int]) -> list[int]:
     ]
 
 
-def _joined(b: Kernel, short_vectors: Sequence[Value]) -> Value:
+def _concatenate(b: Kernel, short_vectors: Sequence[Value]) -> Value:
     """Return the concatenation of short vectors."""
     vectors = list(short_vectors)
     while len(vectors) > 1:

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.kernels.attention.writer import (
 )
 
 
-class Visit:
+class BlockFunction:
     """The parameters of the function for one block of queries, and calls of it.
 
     Attributes:
@@ -62,10 +62,10 @@ class Visit:
         return b.most(b.least(visible, count), 0)
 
 
-def emit_visit(
+def emit_attention_loops(
     plan: AttentionPlan,
     operands: Sequence[str],
-    block: Callable[[AttentionWriter, Visit], Any],
+    block: Callable[[AttentionWriter, BlockFunction], Any],
     lines: int,
     sums: Sequence[str] = (),
 ) -> Kernel:
@@ -79,7 +79,7 @@ def emit_visit(
         sums: the arrays to which all blocks of a key head add.
     """
     inner = AttentionWriter(plan, operands)
-    function = Visit(plan, operands, inner.b)
+    function = BlockFunction(plan, operands, inner.b)
     block(inner, function).emit()
     text = inner.b.function("block", function.parameters)
     w = AttentionWriter(plan, operands)
@@ -87,15 +87,19 @@ def emit_visit(
         *inner.b.declarations,
         text.replace("define", "define internal", 1),
     }
-    _Heads(w, function, lines, sums).emit()
+    _HeadLoops(w, function, lines, sums).emit()
     return w.b
 
 
-class _Heads:
+class _HeadLoops:
     """Emits the loops."""
 
     def __init__(
-        self, writer: AttentionWriter, function: Visit, lines: int, sums: Sequence[str]
+        self,
+        writer: AttentionWriter,
+        function: BlockFunction,
+        lines: int,
+        sums: Sequence[str],
     ) -> None:
         self.w = writer
         self.b = writer.b

@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.kernels.attention.product import (
 from toolkit.backends.numpy.jit.kernels.attention.transpose import (
     COLUMNS,
     load_quad,
-    transposed_quads,
+    transpose_quads,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
@@ -27,11 +27,11 @@ VECTORS = 2
 # Arrays with a row for each source.
 PACKED = ("key", "value", "key_grad", "value_grad")
 # The value of masked logits: see `toolkit.ops.attention`.
-MASKED = -2.0e38
+MASKED_LOGIT = -2.0e38
 # The initial maximum, so that exp(LOWEST - MASKED) is 0.
-LOWEST = {"float32": -3.4e38, "float64": -1.7e308}
+INITIAL_MAXIMUM = {"float32": -3.4e38, "float64": -1.7e308}
 # exp is 0 below this: the result would be smaller than any normal number.
-_LEAST = {"float32": -87.0, "float64": -708.0}
+_MIN_EXPONENT = {"float32": -87.0, "float64": -708.0}
 
 
 class Extra(NamedTuple):
@@ -244,7 +244,7 @@ class AttentionWriter(MatrixWriter):
                     quads = [
                         load_quad(b, address, self.dtype, mask) for address in addresses
                     ]
-                    vectors = transposed_quads(b, quads)[
+                    vectors = transpose_quads(b, quads)[
                         : columns % COLUMNS if mask else None
                     ]
                     line = lines + column * self.line
@@ -277,7 +277,7 @@ class AttentionWriter(MatrixWriter):
                     offset = query * self.itemsize
                     addresses = [line + offset for line in lines]
                     quads = [load_quad(b, address, self.dtype) for address in addresses]
-                    vectors = list(enumerate(transposed_quads(b, quads)))
+                    vectors = list(enumerate(transpose_quads(b, quads)))
                     # Queries after the last one write to its row, before the last one
                     # does.
                     for j, value in reversed(vectors):
@@ -345,7 +345,7 @@ class AttentionWriter(MatrixWriter):
 
     def exponential(self, x: Value) -> Value:
         """Return e**x for x <= 0."""
-        limit = self.b.constant(_LEAST[self.dtype], x)
+        limit = self.b.constant(_MIN_EXPONENT[self.dtype], x)
         small = self.b.binary("fcmp olt", x, limit, "bool")
         zero = self.b.constant(0.0, x)
         return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)

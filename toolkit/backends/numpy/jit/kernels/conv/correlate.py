@@ -17,13 +17,13 @@ from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
-from toolkit.backends.numpy.jit.kernels.conv.plan import MOST_SEGMENTS, CorrelationPlan
-from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
+from toolkit.backends.numpy.jit.kernels.conv.plan import MAX_SEGMENTS, CorrelationPlan
+from toolkit.backends.numpy.jit.kernels.conv.sums import TapSums
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
     Tile,
-    tiles,
+    split_tiles,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
@@ -44,7 +44,7 @@ def emit_correlation(body: BodyStructure, plan: CorrelationPlan) -> Kernel:
 
 
 @record
-class _Place:
+class _LoopState:
     """The state of the loops.
 
     Attributes:
@@ -78,7 +78,7 @@ class _Correlation(ConvolutionWriter):
         count = len(body.body.inputs) + len(body.body.outputs)
         *bases, x, w = (self.address(i) for i in range(count + 2))
         self.epilogue = Epilogue(body.body, builder, bases)
-        self.start = _Place(x, w)
+        self.start = _LoopState(x, w)
         self.strips = self.b.entry(count + 2)
         self.image = self.b.entry(count + 3)
         self.images = self.b.entry(count + 4)
@@ -87,7 +87,7 @@ class _Correlation(ConvolutionWriter):
         """Emit the loop nest."""
         self._nest(self.plan.order, self.start)
 
-    def _nest(self, order: tuple[str, ...], state: _Place) -> None:
+    def _nest(self, order: tuple[str, ...], state: _LoopState) -> None:
         if not order:
             self._tiles(state)
             return
@@ -102,7 +102,7 @@ class _Correlation(ConvolutionWriter):
 
     # --- loops ------------------------------------------------------------------------
 
-    def _images(self, state: _Place) -> Iterator[_Place]:
+    def _images(self, state: _LoopState) -> Iterator[_LoopState]:
         b = self.b
         with b.loop(b.low, b.high) as row:
             number = row // self.strips
@@ -111,20 +111,20 @@ class _Correlation(ConvolutionWriter):
             strip = row % self.strips
             yield replace(state, x=x, element=number, strip=strip)
 
-    def _parts(self, state: _Place) -> Iterator[_Place]:
+    def _parts(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the parts of the panels."""
         b = self.b
         with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as strip:
             yield replace(state, strip=strip)
 
-    def _part_images(self, state: _Place) -> Iterator[_Place]:
+    def _part_images(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the images of a part."""
         b, first = self.b, state.strip * self.images
         low, high = b.most(0, b.low - first), b.least(self.images, b.high - first)
         with b.loop(low, high) as number:
             yield replace(state, x=state.x + number * self.image, element=number)
 
-    def _each_panel(self, state: _Place, first: int, count: int) -> Any:
+    def _each_panel(self, state: _LoopState, first: int, count: int) -> Any:
         """Return a loop over `count` panels, or over the panels of the part.
 
         Args:
@@ -139,7 +139,7 @@ class _Correlation(ConvolutionWriter):
         low, high = (end * total // self.strips - first for end in ends)
         return b.loop(b.most(0, low), b.least(count, high))
 
-    def _panels(self, state: _Place) -> Iterator[_Place]:
+    def _panels(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the panels of all blocks of channels."""
         at, lanes = self.plan.channels, self.plan.lanes
         depth = prod(self.plan.taps) * at.depth
@@ -168,14 +168,16 @@ class _Correlation(ConvolutionWriter):
         group = column // at.spread
         return group * at.depth
 
-    def _rows(self, state: _Place) -> Iterator[_Place]:
+    def _rows(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the positions of the outer axes of each correlation."""
         strips = 1 if self.plan.cuts_panels else self.strips
         for axes in self.plan.sweeps:
             for outer in self._positions(axes[:-1], state, strips):
                 yield replace(outer, inner=axes[-1])
 
-    def _positions(self, axes: Axes, state: _Place, strips: Number) -> Iterator[_Place]:
+    def _positions(
+        self, axes: Axes, state: _LoopState, strips: Number
+    ) -> Iterator[_LoopState]:
         if not axes:
             yield state
             return
@@ -196,7 +198,7 @@ class _Correlation(ConvolutionWriter):
             )
             yield from self._positions(axes[1:], moved, 1)
 
-    def _output(self, state: _Place, axis: Axis, position: Number) -> Number:
+    def _output(self, state: _LoopState, axis: Axis, position: Number) -> Number:
         """Return the index of an output pixel along one more axis."""
         output = position * axis.step + axis.start
         return state.element * axis.out + output
@@ -213,12 +215,12 @@ class _Correlation(ConvolutionWriter):
 
     # --- tiles ------------------------------------------------------------------------
 
-    def _tiles(self, state: _Place) -> None:
+    def _tiles(self, state: _LoopState) -> None:
         """Compute all positions of the innermost axis."""
         panel, axis = state.panel, state.inner
         assert panel and axis
-        for tile in tiles(axis, self.plan.most_rows(panel)):
-            if len(tile.segments) > MOST_SEGMENTS:
+        for tile in split_tiles(axis, self.plan.most_rows(panel)):
+            if len(tile.segments) > MAX_SEGMENTS:
                 self._positions_of(tile, axis, state)
                 continue
             with self.b.each(tile.count) as index:
@@ -228,7 +230,7 @@ class _Correlation(ConvolutionWriter):
                 element = self._output(state, axis, first)
                 self._tile(tile, axis, replace(state, x=x, element=element))
 
-    def _positions_of(self, tile: Tile, axis: Axis, state: _Place) -> None:
+    def _positions_of(self, tile: Tile, axis: Axis, state: _LoopState) -> None:
         """Compute a tile with many kinds of edges by position and tap."""
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
@@ -242,7 +244,7 @@ class _Correlation(ConvolutionWriter):
             )
             self._tile(pixel, single, moved)
 
-    def _tile(self, tile: Tile, axis: Axis, state: _Place) -> None:
+    def _tile(self, tile: Tile, axis: Axis, state: _LoopState) -> None:
         """Sum a tile over all taps, and apply the epilogue."""
         b, panel = self.b, state.panel
         assert panel
@@ -285,7 +287,12 @@ class _Correlation(ConvolutionWriter):
         return result
 
     def _taps(
-        self, tile: Tile, axis: Axis, state: _Place, sums: list[Value], depth: int = 0
+        self,
+        tile: Tile,
+        axis: Axis,
+        state: _LoopState,
+        sums: list[Value],
+        depth: int = 0,
     ) -> list[Value]:
         """Loop over visible taps of outer axes, then add taps of the tile's axis."""
         panel = state.panel
@@ -307,7 +314,7 @@ class _Correlation(ConvolutionWriter):
             return iteration.values
         w = state.w + axis.first * size
         plan = self.plan
-        inner = Sums(self, plan.channels, panel, axis, plan.straight, plan.is_far)
+        inner = TapSums(self, plan.channels, panel, axis, plan.straight, plan.is_far)
         for segment in tile.segments:
             sums = inner.add(segment, state.x, w, sums)
         return sums

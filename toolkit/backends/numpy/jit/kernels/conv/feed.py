@@ -11,7 +11,7 @@ from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
 
 # The most vectors of inputs for a vector of outputs. Other inputs are scalar loads.
-_MOST_SPREAD = 8
+_MAX_INPUT_VECTORS = 8
 
 
 @record
@@ -53,13 +53,13 @@ def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> C
         is_narrow
         and groups > 1
         and lanes % filters == 0
-        and depth <= _MOST_SPREAD * filters
+        and depth <= _MAX_INPUT_VECTORS * filters
     ):
         return Channels(1, depth, groups * filters, filters, pitch)
     return Channels(groups, depth, filters, 0, pitch)
 
 
-class Feed(ConvolutionWriter):
+class InputLoader(ConvolutionWriter):
     """Emits the loads of inputs, as vectors to multiply with weights."""
 
     def __init__(self, writer: ConvolutionWriter, channels: Channels) -> None:

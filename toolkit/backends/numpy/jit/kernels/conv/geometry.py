@@ -98,7 +98,7 @@ def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
     for window in windows:
         if window.is_trivial and window.extent == 1:
             continue
-        if merged and _joins(merged[-1], window):
+        if merged and _can_merge(merged[-1], window):
             extent = merged[-1].extent * window.extent
             merged[-1] = replace(window, extent=extent, out=extent)
         else:
@@ -106,7 +106,7 @@ def collapse(windows: Sequence[Window]) -> tuple[Window, ...]:
     return tuple(merged) or tuple(windows[-1:])
 
 
-def _joins(outer: Window, inner: Window) -> bool:
+def _can_merge(outer: Window, inner: Window) -> bool:
     """Return whether two axes can be merged: trivial, and without gaps in memory."""
     if not (outer.is_trivial and inner.is_trivial):
         return False

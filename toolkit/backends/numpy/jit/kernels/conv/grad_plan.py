@@ -8,11 +8,11 @@ from math import prod
 from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
-from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, panels
+from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split_panels
 from toolkit.definitions.records import record
 
 # The multiply-adds of an innermost iteration, and the most that are unrolled in all.
-UNROLL, _MOST_SIZE = 64, 400
+UNROLL, _MAX_UNROLLED = 64, 400
 
 
 @record
@@ -69,7 +69,7 @@ class KernelGradPlan:
         """Return the taps of a tile: several if it has few channels, else one."""
         taps = self.axes[-1].taps
         fitting = min(taps, self.rows // max(1, self.channels.depth))
-        short = (n for n in range(fitting, 1, -1) if self._size(n) <= _MOST_SIZE)
+        short = (n for n in range(fitting, 1, -1) if self._size(n) <= _MAX_UNROLLED)
         return next(short, 1)
 
     def _size(self, taps: int) -> int:
@@ -85,7 +85,7 @@ class KernelGradPlan:
     @property
     def panels(self) -> list[Panel]:
         """Return the panels of a block of channels."""
-        return panels(self.channels.width, self.vectors, self.lanes)
+        return split_panels(self.channels.width, self.vectors, self.lanes)
 
     @property
     def parts(self) -> int:
@@ -95,7 +95,7 @@ class KernelGradPlan:
 
 
 @record
-class Pass:
+class PositionRange:
     """Positions [low, high) of the innermost axis for the rows [first, last) of a tile.
 
     The positions are values or constants.
@@ -107,7 +107,9 @@ class Pass:
     last: int
 
 
-def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]:
+def position_ranges(
+    axis: Axis, first: int, taps: int, channels: int
+) -> tuple[PositionRange, ...]:
     """Return the ranges of positions at which the same taps of a tile meet an input.
 
     Args:
@@ -122,5 +124,5 @@ def passes(axis: Axis, first: int, taps: int, channels: int) -> tuple[Pass, ...]
         visible = [t for t, (a, b) in enumerate(ranges) if a <= low and high <= b]
         if visible:
             rows = visible[0] * channels, (visible[-1] + 1) * channels
-            result.append(Pass(low, high, *rows))
+            result.append(PositionRange(low, high, *rows))
     return tuple(result)

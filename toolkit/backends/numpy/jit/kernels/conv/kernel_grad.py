@@ -14,15 +14,15 @@ from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
-from toolkit.backends.numpy.jit.kernels.conv.feed import Feed
+from toolkit.backends.numpy.jit.kernels.conv.feed import InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
     UNROLL,
     KernelGradPlan,
-    Pass,
-    passes,
+    PositionRange,
+    position_ranges,
 )
-from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split
+from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split_evenly
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
 
@@ -40,7 +40,7 @@ def emit_kernel_grad(plan: KernelGradPlan) -> Kernel:
 
 
 @record
-class _Place:
+class _LoopState:
     """The state of the loops.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Place:
     strip: Number = 0
     ranges: tuple[Range, ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
-    passes: tuple[Pass, ...] | None = None
+    passes: tuple[PositionRange, ...] | None = None
     panel: Panel | None = None
 
 
@@ -70,9 +70,9 @@ class _KernelGrad(ConvolutionWriter):
     def __init__(self, builder: Kernel, plan: KernelGradPlan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
-        self.feed = Feed(self, plan.channels)
+        self.feed = InputLoader(self, plan.channels)
         x, g, w = (self.address(i) for i in range(3))
-        self.start = _Place(x, g, w)
+        self.start = _LoopState(x, g, w)
         self.image, self.gradient, self.count, self.grain = (
             self.b.entry(i) for i in range(3, 7)
         )
@@ -96,7 +96,9 @@ class _KernelGrad(ConvolutionWriter):
 
     # --- loops ------------------------------------------------------------------------
 
-    def _images(self, state: _Place, low: Number, high: Number) -> Iterator[_Place]:
+    def _images(
+        self, state: _LoopState, low: Number, high: Number
+    ) -> Iterator[_LoopState]:
         """Loop over groups of images."""
         group = self.plan.images
         with self.b.loop(low, high, group) as image:
@@ -108,7 +110,7 @@ class _KernelGrad(ConvolutionWriter):
                 images=1 if group == 1 else self.b.least(remaining, group),
             )
 
-    def _strips(self, state: _Place) -> Iterator[_Place]:
+    def _strips(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over strips of the first axis that fit the L1 cache."""
         count = self.plan.axes[0].count
         if self.plan.strip >= count:
@@ -117,7 +119,7 @@ class _KernelGrad(ConvolutionWriter):
         with self.b.loop(0, count, self.plan.strip) as first:
             yield replace(state, strip=first)
 
-    def _taps(self, state: _Place) -> Iterator[_Place]:
+    def _taps(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the taps of each axis. Few channels allow tiles of several taps."""
         depth = len(state.ranges)
         axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
@@ -131,7 +133,7 @@ class _KernelGrad(ConvolutionWriter):
             else:
                 yield from self._taps(moved)
 
-    def _at_tap(self, state: _Place, depth: int, tap: Number) -> _Place:
+    def _at_tap(self, state: _LoopState, depth: int, tap: Number) -> _LoopState:
         """Return the state at one tap of an axis."""
         axis = self.plan.axes[depth]
         below = prod(later.taps for later in self.plan.axes[depth + 1 :])
@@ -155,25 +157,25 @@ class _KernelGrad(ConvolutionWriter):
         high = high // axis.stride
         return b.most(0, low), b.least(axis.count, high)
 
-    def _static_taps(self, state: _Place, axis: Axis) -> Iterator[_Place]:
+    def _static_taps(self, state: _LoopState, axis: Axis) -> Iterator[_LoopState]:
         """Yield tiles of several taps of the last axis and all channels."""
         channels, first = self.plan.channels.depth, 0
-        groups = split(axis.taps, self.plan.taps_of_tile)
+        groups = split_evenly(axis.taps, self.plan.taps_of_tile)
         for size in (size for size, count in groups for _ in range(count)):
             moved = self._at_tap(state, len(state.ranges), first)
             rows = [(t, c) for t in range(size) for c in range(channels)]
-            edges = passes(axis, first, size, channels)
+            edges = position_ranges(axis, first, size, channels)
             yield replace(moved, rows=tuple(rows), passes=edges)
             first += size
 
-    def _rows(self, state: _Place) -> Iterator[_Place]:
+    def _rows(self, state: _LoopState) -> Iterator[_LoopState]:
         """Yield tiles of one tap and some channels of each block."""
         at = self.plan.channels
         if state.rows:
             yield state
             return
         first = 0
-        for size, count in split(at.depth, self.plan.rows):
+        for size, count in split_evenly(at.depth, self.plan.rows):
             with self.b.each(count) as index:
                 channel = index * size + first
                 yield replace(
@@ -185,7 +187,7 @@ class _KernelGrad(ConvolutionWriter):
                 )
             first += size * count
 
-    def _panels(self, state: _Place) -> Iterator[_Place]:
+    def _panels(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the panels of all blocks of channels."""
         with self.b.each(self.plan.channels.blocks) as block:
             for panel in self.plan.panels:
@@ -193,8 +195,8 @@ class _KernelGrad(ConvolutionWriter):
                     yield self._at_panel(state, block, panel, index)
 
     def _at_panel(
-        self, state: _Place, block: Number, panel: Panel, index: Number
-    ) -> _Place:
+        self, state: _LoopState, block: Number, panel: Panel, index: Number
+    ) -> _LoopState:
         at = self.plan.channels
         column = index * (panel.vectors * self.b.lanes) + panel.first
         x = state.x + block * (at.depth * at.pitch)
@@ -209,7 +211,7 @@ class _KernelGrad(ConvolutionWriter):
             panel=panel,
         )
 
-    def _parts(self, state: _Place) -> Iterator[_Place]:
+    def _parts(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the rows of the call as parts of the weights: panels of taps."""
         b, plan = self.b, self.plan
         every = sum(panel.count for panel in plan.panels)
@@ -236,7 +238,7 @@ class _KernelGrad(ConvolutionWriter):
 
     # --- results ----------------------------------------------------------------------
 
-    def _partial(self, state: _Place) -> _Place:
+    def _partial(self, state: _LoopState) -> _LoopState:
         """Return the state with the task's partial result. Clear it at the start."""
         b, plan = self.b, self.plan
         w = state.w + b.slot * plan.pitch
@@ -244,7 +246,7 @@ class _KernelGrad(ConvolutionWriter):
             self._clear(w, plan.weights)
         return replace(state, w=w)
 
-    def _clear_part(self, state: _Place) -> None:
+    def _clear_part(self, state: _LoopState) -> None:
         assert state.panel
         with self.b.loop(0, self.plan.channels.depth) as channel:
             w = state.w + channel * self.plan.width
@@ -265,7 +267,7 @@ class _KernelGrad(ConvolutionWriter):
 
     # --- one tile ---------------------------------------------------------------------
 
-    def _tile(self, state: _Place) -> None:
+    def _tile(self, state: _LoopState) -> None:
         """Add the contributions of a strip to the weights of a tile."""
         assert state.panel
         lane_counts = state.panel.live(self.b.lanes)
@@ -291,7 +293,9 @@ class _KernelGrad(ConvolutionWriter):
         for value, (w, _), bits in zip(sums, destinations, masks, strict=True):
             self.b.store(value, w, 0, bits)
 
-    def _positions(self, state: _Place, depth: int, sums: list[Value]) -> list[Value]:
+    def _positions(
+        self, state: _LoopState, depth: int, sums: list[Value]
+    ) -> list[Value]:
         """Loop over the positions of each axis."""
         axis, pitch = self.plan.axes[depth], self.plan.pitches[depth]
         low, high = state.ranges[depth]
@@ -304,13 +308,13 @@ class _KernelGrad(ConvolutionWriter):
             iteration.next(self._positions(moved, depth + 1, iteration.values))
         return iteration.values
 
-    def _last_axis(self, state: _Place, sums: list[Value]) -> list[Value]:
+    def _last_axis(self, state: _LoopState, sums: list[Value]) -> list[Value]:
         """Loop over the last axis: several positions per iteration, then one."""
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(state.rows)
-        all_positions = (Pass(*state.ranges[depth], 0, len(state.rows)),)
+        all_positions = (PositionRange(*state.ranges[depth], 0, len(state.rows)),)
         for positions in all_positions if state.passes is None else state.passes:
             unroll = max(1, UNROLL // (positions.last - positions.first) // vectors)
-            if state.passes is not None and _positions(positions) < unroll:
+            if state.passes is not None and _position_count(positions) < unroll:
                 unroll = 1
             low, high = self._in_strip(state, depth, positions.low, positions.high)
             count = high - low
@@ -328,8 +332,8 @@ class _KernelGrad(ConvolutionWriter):
 
     def _unrolled(
         self,
-        state: _Place,
-        positions: Pass,
+        state: _LoopState,
+        positions: PositionRange,
         low: Number,
         high: Number,
         unroll: int,
@@ -350,8 +354,8 @@ class _KernelGrad(ConvolutionWriter):
 
     def _step_of(
         self,
-        state: _Place,
-        positions: Pass,
+        state: _LoopState,
+        positions: PositionRange,
         first: Number,
         unroll: int,
         sums: list[Value],
@@ -366,7 +370,9 @@ class _KernelGrad(ConvolutionWriter):
             sums = self._step(moved, state.rows[positions.first : positions.last], sums)
         return sums
 
-    def _in_strip(self, state: _Place, depth: int, low: Number, high: Number) -> Range:
+    def _in_strip(
+        self, state: _LoopState, depth: int, low: Number, high: Number
+    ) -> Range:
         """Return the positions of an axis that are in the strip."""
         if depth or state.strip == 0:
             return low, high
@@ -374,7 +380,7 @@ class _KernelGrad(ConvolutionWriter):
         return self.b.most(low, state.strip), self.b.least(high, end)
 
     def _step(
-        self, state: _Place, rows: tuple[tuple[int, int], ...], sums: list[Value]
+        self, state: _LoopState, rows: tuple[tuple[int, int], ...], sums: list[Value]
     ) -> list[Value]:
         """Add one position: scalars or spread inputs of the rows times vectors."""
         assert state.panel
@@ -387,7 +393,10 @@ class _KernelGrad(ConvolutionWriter):
         return results
 
     def _products(
-        self, state: _Place, rows: tuple[tuple[int, int], ...], lane_counts: list[int]
+        self,
+        state: _LoopState,
+        rows: tuple[tuple[int, int], ...],
+        lane_counts: list[int],
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield an input and the vectors of gradients for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
@@ -397,7 +406,10 @@ class _KernelGrad(ConvolutionWriter):
             yield list(zip(inputs, gradients, strict=True))
 
     def _dots(
-        self, state: _Place, rows: tuple[tuple[int, int], ...], lane_counts: list[int]
+        self,
+        state: _LoopState,
+        rows: tuple[tuple[int, int], ...],
+        lane_counts: list[int],
     ) -> Iterator[list[tuple[Value, Value]]]:
         """Yield a gradient and the vectors of inputs for each row."""
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
@@ -416,7 +428,7 @@ class _KernelGrad(ConvolutionWriter):
         ]
 
 
-def _positions(positions: Pass) -> int:
+def _position_count(positions: PositionRange) -> int:
     """Return the number of positions of a pass with constant bounds."""
     assert isinstance(positions.low, int) and isinstance(positions.high, int)
     return positions.high - positions.low

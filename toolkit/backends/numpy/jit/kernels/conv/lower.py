@@ -20,26 +20,26 @@ from toolkit.backends.numpy.jit.kernels.conv.pack import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
-    anchored,
-    elements,
-    every_other,
+    anchor_operands,
+    element_strides,
     lanes_of,
+    select_strided_pixels,
     tap_stride,
     windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded
-from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     best_vectors,
-    most_rows,
-    registers,
+    max_rows,
+    register_count,
 )
 from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import (
     WinogradPlan,
     emit_winograd,
     winograd_plan,
 )
-from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, LINES, TERMS
+from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES, STRIDED, TERMS
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
     Call,
@@ -53,26 +53,26 @@ from toolkit.backends.target import rules
 from toolkit.ir import Graph
 
 # The least output channels for which a copy of their input pixels pays.
-_FEWEST_REPAYING = 64
+_MIN_COPY_FILTERS = 64
 # The least multiply-adds of a task, and the least weights for packing in parallel.
-_LEAST_STRIP, _LEAST_PACK = 1 << 19, 1 << 16
+_MIN_STRIP_WORK, _MIN_PARALLEL_WEIGHTS = 1 << 19, 1 << 16
 # The cost of a multiply-add of few channels: loads, stores and epilogues dominate short
 # sums.
-_SHORT = 4
+_SHORT_SUM_COST = 4
 # The most images of a batch in which each image would be one task.
-_FEW_IMAGES = 2
+_MAX_FEW_IMAGES = 2
 # Dot products of a tile. Each ends with a reduction, which takes much code.
-_DOTS = 12
+_DOTS_PER_TILE = 12
 # Pixels of a block: two tiles on processors with the widest vectors.
-_LEAST_BLOCK = 28
+_MIN_BLOCK_PIXELS = 28
 # The least tiles of a batch for which transforming the weights pays, for a convolution
 # and for an input gradient. The second bound keeps the training of one image as fast.
-_LEAST_TILES, _LEAST_GRAD_TILES = 16, 32
+_MIN_TILES, _MIN_GRAD_TILES = 16, 32
 # The same bound if the weights exceed the nearest caches: transformed weights are
 # larger.
-_LEAST_FAR_TILES = 48
+_MIN_FAR_TILES = 48
 # Multiply-adds that take as long as one number of the transformed weights.
-_STEPS_OF_WEIGHT = 40
+_WEIGHT_TRANSFORM_COST = 40
 
 
 def lower_conv(
@@ -99,7 +99,7 @@ def _lower(
         inputs: of the body.
         turned: whether the weights are transposed, and their taps reversed.
     """
-    operands = anchored(body, inputs)
+    operands = anchor_operands(body, inputs)
     if operands is None:
         return None
     if not body.nodes[0].outputs[0].spec.size:
@@ -118,7 +118,7 @@ def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
     *size, _, filters = weights.spec.shape
     is_padded = any(map(any, attrs["padding"]))
     is_single = prod(size) == 1 and attrs["groups"] == 1 and not is_padded
-    return is_single and max(attrs["strides"]) > 1 and filters >= _FEWEST_REPAYING
+    return is_single and max(attrs["strides"]) > 1 and filters >= _MIN_COPY_FILTERS
 
 
 class _Lowering:
@@ -133,14 +133,16 @@ class _Lowering:
     ) -> None:
         self.body = body
         self.turned = is_input_grad
-        self.steps = Steps()
+        self.steps = CallList()
         self.attrs = body.nodes[0].attrs
         self.spec = body.nodes[0].outputs[0].spec
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
-        if self.attrs["groups"] > 1 and elements(images)[-1] != 1:
+        if self.attrs["groups"] > 1 and element_strides(images)[-1] != 1:
             images, x = self.steps.row_major(images, x)
         elif not is_input_grad and _skips_pixels(self.attrs, weights):
-            images, x = self.steps.row_major(every_other(self.attrs, images), x)
+            images, x = self.steps.row_major(
+                select_strided_pixels(self.attrs, images), x
+            )
             self.attrs = {**self.attrs, "strides": (1,) * len(self.attrs["strides"])}
         if tap_stride(weights) is None:
             weights, w = self.steps.row_major(weights, w)
@@ -159,7 +161,7 @@ class _Lowering:
         window_axes = windows(self.attrs, size, spatial, out, self.images)
         # The blocks of an image, and the neighbourhood of their outputs.
         window_axes = geometry.blocks(
-            geometry.collapse(window_axes), TASKS, _LEAST_BLOCK
+            geometry.collapse(window_axes), TASKS, _MIN_BLOCK_PIXELS
         )
         is_input_grad = self.turned
         sweeps = (
@@ -168,16 +170,16 @@ class _Lowering:
             else (geometry.forward(window_axes),)
         )
         dtype = self.spec.dtype
-        lanes, available = lanes_of(dtype), registers()
-        at = channels(groups, depth, filters, elements(self.images)[-1], lanes)
+        lanes, available = lanes_of(dtype), register_count()
+        at = channels(groups, depth, filters, element_strides(self.images)[-1], lanes)
         if at.spread:
             # The other half holds inputs, which the taps of a row share.
             available //= 2
         extents = [axes[-1].count for axes in sweeps]
         vectors = best_vectors(at.width, lanes, extents, available)
-        rows = most_rows(1, available)
+        rows = max_rows(1, available)
         if at.dots:
-            vectors, rows = at.width, max(4, _DOTS // at.width)
+            vectors, rows = at.width, max(4, _DOTS_PER_TILE // at.width)
         plan = CorrelationPlan(
             dtype=dtype,
             lanes=lanes,
@@ -187,7 +189,7 @@ class _Lowering:
             channels=at,
             vectors=vectors,
             rows=rows,
-            few=self.spec.shape[0] <= _FEW_IMAGES and len(window_axes) == 1,
+            few=self.spec.shape[0] <= _MAX_FEW_IMAGES and len(window_axes) == 1,
         )
         return plan.shortened()
 
@@ -199,7 +201,7 @@ class _Lowering:
         pixels = self.images.spec if self.turned else self.spec
         work = prod(pixels.shape[:-1]) * self.weights.spec.size
         transformed = 0 if self.weights.is_frozen else self.fast.weights
-        return 1 / (1 / self.fast.gain + _STEPS_OF_WEIGHT * transformed / work)
+        return 1 / (1 / self.fast.gain + _WEIGHT_TRANSFORM_COST * transformed / work)
 
     def lowered(self) -> Lowered | None:
         """Return the calls of the faster algorithm, or None if it lacks bfloat16."""
@@ -213,8 +215,8 @@ class _Lowering:
 
     def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
         """Return whether there are enough tiles to transform and read the weights."""
-        min_tiles = _LEAST_GRAD_TILES if self.turned else _LEAST_TILES
-        min_tiles = _LEAST_FAR_TILES if plan.is_far else min_tiles
+        min_tiles = _MIN_GRAD_TILES if self.turned else _MIN_TILES
+        min_tiles = _MIN_FAR_TILES if plan.is_far else min_tiles
         tiles = self.spec.shape[0] * prod(plan.tiles)
         return rules.rows_independent or tiles >= min_tiles
 
@@ -229,7 +231,7 @@ class _Lowering:
             outer = [sum(panel.count for panel in plan.panels)]
         steps = at.depth * plan.lanes if at.dots else at.depth
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
-        cost = work * _SHORT if at.spread else work
+        cost = work * _SHORT_SUM_COST if at.spread else work
         strips = self._strips(min(outer, default=1), cost)
         code = Code(emit_correlation, BodyStructure(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
@@ -258,7 +260,7 @@ class _Lowering:
             work: the multiply-adds of an image, or an equal cost.
         """
         task_strips: int = -(-TASKS // self.spec.shape[0])
-        work_strips = max(1, -(-work // _LEAST_STRIP))
+        work_strips = max(1, -(-work // _MIN_STRIP_WORK))
         # A power of two divides evenly among threads.
         return min(task_strips, max_strips, 1 << (work_strips - 1).bit_length())
 
@@ -290,7 +292,7 @@ class _Lowering:
         call = Call(
             code,
             (*inputs, *outputs, self.x, *extra_operands),
-            numbers=(strips, elements(self.images)[0], self.spec.shape[0]),
+            numbers=(strips, element_strides(self.images)[0], self.spec.shape[0]),
             rows=rows,
             grain=grain or partition(rows),
             row_operands=frozenset([self.x, *full, *outputs] if strips == 1 else []),
@@ -302,14 +304,14 @@ class _Lowering:
     @property
     def _strides(self) -> tuple[int, int]:
         """Return the strides of input channels and output channels in elements."""
-        first, last = elements(self.weights)[-2:]
+        first, last = element_strides(self.weights)[-2:]
         is_swapped = self.turned != self.plan.channels.dots
         return (last, first) if is_swapped else (first, last)
 
     @property
     def _group(self) -> int:
         """Return the elements from one group's first output to the next one's."""
-        at, last = self.plan.channels, elements(self.weights)[-1]
+        at, last = self.plan.channels, element_strides(self.weights)[-1]
         return (at.depth if self.turned else at.spread or at.width) * last
 
     @property
@@ -318,7 +320,7 @@ class _Lowering:
         at, (inputs, outputs) = self.plan.channels, self._strides
         if outputs == 1 and (not at.spread or self._group == at.spread):
             return LINES
-        return TERMS if inputs == 1 else APART
+        return TERMS if inputs == 1 else STRIDED
 
     def _pack(
         self, emit: tuple[Any, ...], vectors: int, size: int, rows: int
@@ -356,7 +358,7 @@ class _Lowering:
             (self.w, packed),
             numbers=astuple(layout),
             rows=rows,
-            grain=rows if size < _LEAST_PACK else partition(rows),
+            grain=rows if size < _MIN_PARALLEL_WEIGHTS else partition(rows),
             nbytes=2 * self.weights.spec.nbytes,
             prepares=size * dtypes.itemsize(self.plan.dtype),
         )

@@ -12,18 +12,25 @@ from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
-from toolkit.backends.numpy.jit.kernels.conv.problem import elements, lanes_of, windows
-from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
-from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
-from toolkit.backends.numpy.jit.kernels.conv.tiles import (
-    cycles,
-    most_rows,
-    panels,
-    registers,
-    split,
+from toolkit.backends.numpy.jit.kernels.conv.problem import (
+    element_strides,
+    lanes_of,
+    windows,
 )
-from toolkit.backends.numpy.jit.kernels.conv.total import emit_total, emit_turned_total
-from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_allowed
+from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
+from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
+from toolkit.backends.numpy.jit.kernels.conv.tiles import (
+    max_rows,
+    register_count,
+    split_evenly,
+    split_panels,
+    step_cycles,
+)
+from toolkit.backends.numpy.jit.kernels.conv.total import (
+    emit_total,
+    emit_transposed_total,
+)
+from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_exact_enough
 from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
     WinogradGradPlan,
     emit_winograd_grad,
@@ -46,13 +53,13 @@ from toolkit.ir import Node
 
 # Pixels per pass of a tile: few enough to stay in the L1 cache for the next tile, and
 # enough to hide the loads and stores of the tile.
-_PIXELS = 128
+_PIXELS_PER_PASS = 128
 # Larger weights have no partial sum for each task: tasks compute parts of them.
-_PARTIAL_BYTES = 1 << 20
+_MAX_PARTIAL_BYTES = 1 << 20
 _TOTAL_GRAIN = 1 << 14
 # The least tiles of a task for which transforming its sums pays. A task with a block of
 # channels needs more tiles, because its sums are as large as possible.
-_LEAST_TILES, _LEAST_BLOCK_TILES = 32, 128
+_MIN_TILES, _MIN_BLOCK_TILES = 32, 128
 
 
 def lower_conv_kernel_grad(
@@ -64,15 +71,15 @@ def lower_conv_kernel_grad(
         return None
     if not spec.size:
         return Lowered()
-    x, g, steps = ("in", 0), ("in", 1), Steps()
-    if node.attrs["groups"] > 1 and elements(images)[-1] != 1:
+    x, g, steps = ("in", 0), ("in", 1), CallList()
+    if node.attrs["groups"] > 1 and element_strides(images)[-1] != 1:
         images, x = steps.row_major(images, x)
-    if elements(gradients)[-1] != 1:
+    if element_strides(gradients)[-1] != 1:
         gradients, g = steps.row_major(gradients, g)
     plan = _plan(node, images, gradients)
     batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
     stored = (images.spec.dtype, gradients.spec.dtype)
-    fast = winograd_grad_plan(plan, stored) if is_allowed(1, OUTPUTS) else None
+    fast = winograd_grad_plan(plan, stored) if is_exact_enough(1, OUTPUTS) else None
     if fast and not _is_worth_transforming(fast, batch):
         fast = None
     rounded = lower_rounded_grad(node, inputs, fast.gain if fast else 1)
@@ -80,7 +87,7 @@ def lower_conv_kernel_grad(
         return rounded
     if NARROW in stored and not fast:
         return None
-    division = _divided(plan, fast, batch)
+    division = _divide_work(plan, fast, batch)
     slots, is_transposed = division.slots, plan.channels.dots
     is_total = slots == 1 and not is_transposed
     result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
@@ -94,14 +101,19 @@ def lower_conv_kernel_grad(
     grad = Call(
         code,
         tuple(operands),
-        numbers=(elements(images)[0], elements(gradients)[0], batch, division.images),
+        numbers=(
+            element_strides(images)[0],
+            element_strides(gradients)[0],
+            batch,
+            division.images,
+        ),
         rows=division.rows,
         grain=division.grain,
         row_operands=frozenset((x, g) if division.by_images else ()),
         flops=2 * work,
         nbytes=images.spec.nbytes + gradients.spec.nbytes,
     )
-    emit = emit_turned_total if is_transposed else emit_total
+    emit = emit_transposed_total if is_transposed else emit_total
     total = Call(
         Code(emit, plan.dtype, plan.lanes),
         (result, ("out", 0)),
@@ -115,7 +127,7 @@ def lower_conv_kernel_grad(
 
 
 @record
-class _Division:
+class _WorkDivision:
     """The partition of the work.
 
     Attributes:
@@ -132,29 +144,29 @@ class _Division:
     by_images: bool
 
 
-def _divided(
+def _divide_work(
     plan: KernelGradPlan, fast: WinogradGradPlan | None, batch: int
-) -> _Division:
+) -> _WorkDivision:
     """Divide the work by images, or by the weights where they are many."""
     if fast and fast.blocks > 1:
         tiles = batch * prod(fast.tiles)
-        groups = min(batch, TASKS // fast.blocks, tiles // _LEAST_BLOCK_TILES)
+        groups = min(batch, TASKS // fast.blocks, tiles // _MIN_BLOCK_TILES)
         images = -(-batch // max(1, groups))
         groups = -(-batch // images)
         rows = fast.blocks * groups
-        return _Division(rows, partition(rows), groups, images, by_images=False)
+        return _WorkDivision(rows, partition(rows), groups, images, by_images=False)
     rows = plan.parts if plan.by_weights else batch
     grain = partition(rows)
     slots = 1 if plan.by_weights else -(-rows // grain)
-    return _Division(rows, grain, slots, grain, by_images=not plan.by_weights)
+    return _WorkDivision(rows, grain, slots, grain, by_images=not plan.by_weights)
 
 
 def _is_worth_transforming(fast: WinogradGradPlan, batch: int) -> bool:
     """Return whether a task has enough tiles to transform its sums."""
     tiles = prod(fast.tiles)
     if fast.blocks > 1:
-        return batch * tiles >= _LEAST_BLOCK_TILES
-    return partition(batch) * tiles >= _LEAST_TILES
+        return batch * tiles >= _MIN_BLOCK_TILES
+    return partition(batch) * tiles >= _MIN_TILES
 
 
 def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
@@ -165,12 +177,12 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     axes = geometry.forward(window_axes)
     groups, lanes = attrs["groups"], lanes_of(dtype)
     filters = spec.shape[-1] // groups
-    depth, pitch = spec.shape[-2], elements(x)[-1]
+    depth, pitch = spec.shape[-2], element_strides(x)[-1]
     at = channels(groups, depth, filters, pitch, lanes)
     if at.dots:
         at = Channels(1, filters, depth, 0, pitch=1, dots=True)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
-    strip = max(1, _PIXELS // prod(window.out for window in window_axes[1:]))
+    strip = max(1, _PIXELS_PER_PASS // prod(window.out for window in window_axes[1:]))
     return KernelGradPlan(
         dtype=dtype,
         lanes=lanes,
@@ -181,23 +193,25 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
         rows=rows,
         strip=strip,
         images=max(1, strip // window_axes[0].out),
-        by_weights=spec.nbytes > _PARTIAL_BYTES,
+        by_weights=spec.nbytes > _MAX_PARTIAL_BYTES,
     )
 
 
 def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
     """Return the vectors and the most rows of the fastest tile with the least code."""
-    available = registers()
+    available = register_count()
 
     def cost(tile: tuple[int, int]) -> tuple[float, int, int]:
         vectors, rows = tile
         tap_count = min(taps, rows // at.depth)
-        sizes = [(size, count * taps) for size, count in split(at.depth, rows)]
+        sizes = [(size, count * taps) for size, count in split_evenly(at.depth, rows)]
         if tap_count > 1:
-            sizes = [(n * at.depth, count) for n, count in split(taps, tap_count)]
-        panel_list = panels(at.width, vectors, lanes)
+            sizes = [
+                (n * at.depth, count) for n, count in split_evenly(taps, tap_count)
+            ]
+        panel_list = split_panels(at.width, vectors, lanes)
         steps = sum(
-            panel.count * count * cycles(size, panel.vectors)
+            panel.count * count * step_cycles(size, panel.vectors)
             for panel, (size, count) in product(panel_list, sizes)
         )
         return steps, len(panel_list) * len(sizes), -rows
@@ -206,6 +220,6 @@ def _best_tile(at: Channels, taps: int, lanes: int) -> tuple[int, int]:
     tiles = (
         (vectors, rows)
         for vectors in range(1, largest + 1)
-        for rows in range(1, most_rows(vectors, available) + 1)
+        for rows in range(1, max_rows(vectors, available) + 1)
     )
     return min(tiles, key=cost)

@@ -11,23 +11,23 @@ from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
-    most_rows,
-    panels,
-    tiles,
-    unrolled,
+    max_rows,
+    split_panels,
+    split_tiles,
+    unroll_steps,
 )
 from toolkit.definitions.records import record
 
 # A tile with more kinds of edges than this is computed position by position.
-MOST_SEGMENTS = 8
+MAX_SEGMENTS = 8
 # The most weights that stay in the L1 cache with the images, and in the L2 cache.
-_FEW, _MANY = 1 << 12, 1 << 18
+_L1_WEIGHTS, _L2_WEIGHTS = 1 << 12, 1 << 18
 # The least panels for a partition by panels.
-_FEWEST_PARTS = 8
+_MIN_PANELS = 8
 # The most unrolled multiply-adds, which compile in about 30 ms. To stay below, these
 # pairs reduce the fraction of a tile's rows, and the longest unrolled sum.
-_MOST_SIZE = 380
-_SHORTER = ((1, 100), (1, 30), (0.7, 30), (0.5, 30), (0.5, 0), (0.3, 0))
+_MAX_UNROLLED = 380
+_REDUCTIONS = ((1, 100), (1, 30), (0.7, 30), (0.5, 30), (0.5, 0), (0.3, 0))
 
 
 @record
@@ -61,7 +61,7 @@ class CorrelationPlan:
 
     def most_rows(self, panel: Panel) -> int:
         """Return the most positions of a panel's tile."""
-        return min(self.rows, most_rows(panel.vectors, self.registers))
+        return min(self.rows, max_rows(panel.vectors, self.registers))
 
     @property
     def panels(self) -> list[Panel]:
@@ -69,7 +69,7 @@ class CorrelationPlan:
         at = self.channels
         if at.dots:
             return [Panel(0, 1, at.width, at.width * self.lanes)]
-        return panels(at.width, self.vectors, self.lanes)
+        return split_panels(at.width, self.vectors, self.lanes)
 
     @property
     def weights(self) -> int:
@@ -80,7 +80,7 @@ class CorrelationPlan:
     @property
     def is_far(self) -> bool:
         """Return whether the weights exceed the L1 cache."""
-        return self.weights > _FEW and not self.channels.spread
+        return self.weights > _L1_WEIGHTS and not self.channels.spread
 
     @property
     def is_packed(self) -> bool:
@@ -97,7 +97,7 @@ class CorrelationPlan:
         if self.channels.spread or self.channels.blocks > 1:
             return False
         count = sum(panel.count for panel in self.panels)
-        is_far = self.weights > _MANY and count >= _FEWEST_PARTS
+        is_far = self.weights > _L2_WEIGHTS and count >= _MIN_PANELS
         return is_far or (self.few and count > 1)
 
     @property
@@ -107,7 +107,7 @@ class CorrelationPlan:
             return "parts", "panels", "images", "rows"
         if not self.is_far:
             return "images", "rows", "panels"
-        if self.weights <= _MANY:
+        if self.weights <= _L2_WEIGHTS:
             return "images", "panels", "rows"
         return "panels", "images", "rows"
 
@@ -119,10 +119,10 @@ class CorrelationPlan:
         """
         total = 0
         for panel, axes in product(self.panels, self.sweeps):
-            for tile in tiles(axes[-1], self.most_rows(panel)):
+            for tile in split_tiles(axes[-1], self.most_rows(panel)):
                 steps = sum(self._steps(panel, segment) for segment in tile.segments)
                 outputs = tile.size * panel.vectors * (3 if self.channels.dots else 1)
-                is_unrolled = len(tile.segments) <= MOST_SEGMENTS
+                is_unrolled = len(tile.segments) <= MAX_SEGMENTS
                 total += steps + outputs if is_unrolled else panel.vectors
         return total
 
@@ -132,15 +132,15 @@ class CorrelationPlan:
         steps = (segment.high - segment.low) * self.channels.depth
         if self.channels.spread or steps * accumulators <= self.straight:
             return steps * accumulators
-        step_count = unrolled(accumulators, panel.vectors, self.registers)
+        step_count = unroll_steps(accumulators, panel.vectors, self.registers)
         return (step_count + steps % step_count) * accumulators
 
     def shortened(self) -> CorrelationPlan:
         """Return the plan with less unrolled code, if there is too much of it."""
         limit = max(map(self.most_rows, self.panels))
-        for share, straight in _SHORTER:
+        for share, straight in _REDUCTIONS:
             rows = max(4, int(limit * share))
             plan = replace(self, rows=rows, straight=straight)
-            if plan.size <= _MOST_SIZE:
+            if plan.size <= _MAX_UNROLLED:
                 break
         return plan

@@ -17,7 +17,7 @@ def lanes_of(dtype: str) -> int:
     return current().lanes * 4 // max(4, dtypes.itemsize(dtype))
 
 
-def elements(operand: Operand) -> list[int]:
+def element_strides(operand: Operand) -> list[int]:
     """Return the strides of an operand in elements, 1 along axes of one element."""
     size = dtypes.itemsize(operand.spec.dtype)
     axes = zip(operand.spec.shape, operand.strides, strict=True)
@@ -41,7 +41,7 @@ def windows(
         read: the operand whose pixels a kernel reads tap by tap.
         other: another operand, which has a pixel for each window.
     """
-    steps = elements(other)[1:-1] if other else [0] * len(size)
+    steps = element_strides(other)[1:-1] if other else [0] * len(size)
     axes = zip(
         spatial,
         out,
@@ -49,14 +49,14 @@ def windows(
         attrs["strides"],
         attrs["dilation"],
         (low for low, _ in attrs["padding"]),
-        elements(read)[1:-1],
+        element_strides(read)[1:-1],
         steps,
         strict=True,
     )
     return tuple(Window(*axis) for axis in axes)
 
 
-def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
+def select_strided_pixels(attrs: Mapping[str, Any], images: Operand) -> Operand:
     """Return the pixels that windows of one pixel read."""
     batch, *spatial, channels = images.spec.shape
     steps = (1, *attrs["strides"], 1)
@@ -65,7 +65,7 @@ def every_other(attrs: Mapping[str, Any], images: Operand) -> Operand:
     return Operand(images.spec.with_shape((batch, *extents, channels)), tuple(strides))
 
 
-def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
+def anchor_operands(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
     """Return the inputs that a body's first node reads, or None if unsupported.
 
     The inputs of the other nodes must have the memory layout of the result.
@@ -90,7 +90,7 @@ def anchored(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
 def tap_stride(w: Operand) -> int | None:
     """Return the stride of the weights' taps in elements, or None if it varies."""
     stride, reach = None, 1
-    axes = zip(w.spec.shape[:-2], elements(w)[:-2], strict=True)
+    axes = zip(w.spec.shape[:-2], element_strides(w)[:-2], strict=True)
     for extent, step in reversed([axis for axis in axes if axis[0] != 1]):
         if stride is None:
             stride = step

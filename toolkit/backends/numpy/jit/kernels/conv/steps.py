@@ -12,7 +12,7 @@ from toolkit.backends.numpy.jit.lowering import (
 )
 
 
-class Steps:
+class CallList:
     """Collects calls."""
 
     def __init__(self) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Pointer, Value
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, Feed
+from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
-    registers,
-    unrolled,
+    register_count,
+    unroll_steps,
 )
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 
 # The prefetch distance of weights in bytes. Hardware prefetchers stop at page ends.
-_AHEAD = 3072
+_PREFETCH_BYTES = 3072
 
 
-class Sums(ConvolutionWriter):
+class TapSums(ConvolutionWriter):
     """Adds inputs times weights to tiles of a panel's outputs.
 
     The weights of a panel are stored by tap and channel, a row of vectors for each,
@@ -47,9 +47,9 @@ class Sums(ConvolutionWriter):
         is_far: bool = False,
     ) -> None:
         super().__init__(writer.b, writer.dtype)
-        self.ahead: int = is_far * _AHEAD // dtypes.itemsize(writer.dtype)
+        self.ahead: int = is_far * _PREFETCH_BYTES // dtypes.itemsize(writer.dtype)
         self.straight = straight
-        self.feed: Feed = Feed(writer, channels)
+        self.feed: InputLoader = InputLoader(writer, channels)
         self.depth: int = channels.depth
         self.live: list[int] = panel.live(self.b.lanes)
         # Elements from one tap and one pixel to the next.
@@ -103,7 +103,7 @@ class Sums(ConvolutionWriter):
         self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
     ) -> list[Value]:
         """Add `depth` channels that are contiguous in memory."""
-        steps = unrolled(len(sums), len(self.live), registers())
+        steps = unroll_steps(len(sums), len(self.live), register_count())
         full = depth - depth % steps
         with self.b.accumulate(0, full, steps, sums) as iteration:
             xt = x + iteration.index * self.feed.channels.pitch

@@ -15,36 +15,40 @@ from toolkit.definitions.records import record
 
 # Multiply-adds or loads per cycle, the latency of a multiply-add in cycles, and the
 # cycles of a load of weights from the L2 cache.
-_PER_CYCLE, _LATENCY, _FAR = 2, 4, 2.5
+_OPS_PER_CYCLE, _LATENCY_CYCLES, _L2_LOAD_CYCLES = 2, 4, 2.5
 # Registers for inputs, in addition to the weights of two steps.
-_SPARE = 3
+_INPUT_REGISTERS = 3
 
 
-def registers() -> int:
+def register_count() -> int:
     """Return the number of vector registers of the processor."""
     return current().registers
 
 
-def most_rows(vectors: int, available: int) -> int:
+def max_rows(vectors: int, available: int) -> int:
     """Return the scalars of the largest tile with `vectors` vectors."""
     return (available - 1 - vectors) // vectors
 
 
-def unrolled(accumulators: int, vectors: int, available: int) -> int:
+def unroll_steps(accumulators: int, vectors: int, available: int) -> int:
     """Return the unrolled steps of a loop over a sum: one, or two.
 
     The weights of two steps are loaded ahead. If they do not fit the registers with the
     tile and some inputs, all accumulators spill to memory.
     """
-    return 2 if accumulators + 2 * vectors + _SPARE <= available else 1
+    return 2 if accumulators + 2 * vectors + _INPUT_REGISTERS <= available else 1
 
 
-def cycles(rows: int, vectors: int) -> float:
+def step_cycles(rows: int, vectors: int) -> float:
     """Return the cycles of one step of a tile: multiply-adds, loads or latency."""
-    return max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
+    return max(
+        rows * vectors / _OPS_PER_CYCLE,
+        (rows + vectors) / _OPS_PER_CYCLE,
+        _LATENCY_CYCLES,
+    )
 
 
-def split(extent: int, limit: int) -> list[tuple[int, int]]:
+def split_evenly(extent: int, limit: int) -> list[tuple[int, int]]:
     """Split `extent` into the fewest parts of at most `most`, as equal as possible.
 
     Returns:
@@ -78,7 +82,7 @@ class Panel:
         return [min(lanes, self.channels - start) for start in starts]
 
 
-def panels(width: int, vectors: int, lanes: int) -> list[Panel]:
+def split_panels(width: int, vectors: int, lanes: int) -> list[Panel]:
     """Return `width` channels as full panels of `vectors` vectors, and a remainder."""
     full = vectors * lanes
     count, remainder = divmod(width, full)
@@ -95,13 +99,16 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
     """
 
     def cost(vectors: int) -> tuple[float, int]:
-        panel_list, total = panels(width, vectors, lanes), 0.0
+        panel_list, total = split_panels(width, vectors, lanes), 0.0
         for panel in panel_list:
-            row_limit, far = most_rows(panel.vectors, available), panel.vectors * _FAR
+            row_limit, far = (
+                max_rows(panel.vectors, available),
+                panel.vectors * _L2_LOAD_CYCLES,
+            )
             for size, count in (
-                group for extent in rows for group in split(extent, row_limit)
+                group for extent in rows for group in split_evenly(extent, row_limit)
             ):
-                steps = max(cycles(size, panel.vectors), far)
+                steps = max(step_cycles(size, panel.vectors), far)
                 total += panel.count * count * steps
         return total, len(panel_list)
 
@@ -136,14 +143,14 @@ class Tile:
     segments: tuple[Segment, ...]
 
 
-def tiles(axis: Axis, limit: int) -> Iterator[Tile]:
+def split_tiles(axis: Axis, limit: int) -> Iterator[Tile]:
     """Yield the positions of an axis as tiles of at most `most`, grouped if equal."""
     ranges = [axis.reached(tap) for tap in range(axis.taps)]
     # The range in which all taps meet an input.
     low = max((low for low, _ in ranges), default=0)
     high = min((high for _, high in ranges), default=axis.count)
     start = 0
-    for size, count in split(axis.count, limit):
+    for size, count in split_evenly(axis.count, limit):
         inner = min(max(-((start - low) // size), 0), count)
         outer = min(max((high - start) // size, inner), count)
         yield from _edges(axis, start, size, inner)

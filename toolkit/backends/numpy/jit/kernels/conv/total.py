@@ -29,7 +29,7 @@ def emit_total(dtype: str, lanes: int) -> Kernel:
     return builder
 
 
-def emit_turned_total(dtype: str, lanes: int) -> Kernel:
+def emit_transposed_total(dtype: str, lanes: int) -> Kernel:
     """Emit the same function for results whose outputs are outside the inputs.
 
     The numbers of outputs and of inputs follow in the table.

@@ -12,10 +12,10 @@ import numpy as np
 from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.butterfly import Butterflies, Complex
-from toolkit.backends.numpy.jit.kernels.fourier.stages import Planes, Turns
+from toolkit.backends.numpy.jit.kernels.fourier.stages import Planes, TwiddleTable
 
 
-class Halves:
+class RealTransform:
     """Emits the epilogue or the prologue of the complex transform of half the length.
 
     Args:
@@ -25,7 +25,9 @@ class Halves:
         turns: the table of twiddle factors.
     """
 
-    def __init__(self, b: Kernel, dtype: str, half: int, twiddles: Turns) -> None:
+    def __init__(
+        self, b: Kernel, dtype: str, half: int, twiddles: TwiddleTable
+    ) -> None:
         self.b, self.dtype, self.half = b, dtype, half
         self.arithmetic = Butterflies(b)
         self.table = twiddles.add(np.arange(half) / (2 * half))

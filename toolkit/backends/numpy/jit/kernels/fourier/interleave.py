@@ -12,24 +12,24 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 _SECTION = 16
 
 
-def interleaved(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
+def interleave_vectors(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
     """Return all first elements of the vectors, then all second ones, and so on.
 
     Args:
         b: the builder.
         vectors: the vectors, a power of two of them.
     """
-    return _Order(b, vectors).interleaved() if b.lanes > 1 else list(vectors)
+    return _Permutation(b, vectors).interleaved() if b.lanes > 1 else list(vectors)
 
 
-def separated(b: Kernel, first: Value, second: Value) -> tuple[Value, Value]:
+def deinterleave_vectors(b: Kernel, first: Value, second: Value) -> tuple[Value, Value]:
     """Return the even and the odd elements of two consecutive vectors."""
     numbers = range(2 * b.lanes)
     even, odd = (b.shuffled(first, second, numbers[start::2]) for start in (0, 1))
     return even, odd
 
 
-class _Order:
+class _Permutation:
     """Vectors during a permutation, and the bits of their elements' original numbers.
 
     The number of an element has the bits (1, j) of its vector and the bits (0, i) of

@@ -12,19 +12,19 @@ from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.fourier.halves import Halves
+from toolkit.backends.numpy.jit.kernels.fourier.halves import RealTransform
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
     fills_vectors,
-    fits_along,
-    fits_real,
+    is_axis_supported,
+    is_real_supported,
     radices,
     vector_lanes,
 )
 from toolkit.backends.numpy.jit.kernels.fourier.stages import (
-    Across,
-    Pairs,
+    LaneRows,
     Planes,
+    RealPairs,
     Stages,
     plane_bytes,
 )
@@ -32,7 +32,7 @@ from toolkit.backends.numpy.jit.lowering import Call, Lowered, Reference, partit
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 
 # Bytes of the buffers of all tasks.
-_MOST_WORK = 1 << 26
+_MAX_BUFFER_BYTES = 1 << 26
 
 
 class _Rows:
@@ -78,7 +78,7 @@ def emit_rows(dtype: str, n: int) -> Kernel:
     return kernel.b
 
 
-def emit_across(dtype: str, n: int) -> Kernel:
+def emit_rows_in_lanes(dtype: str, n: int) -> Kernel:
     """Emit the transform of rows, one row in each lane."""
     kernel = _Rows(dtype, n, vectors=1)
     b = kernel.b
@@ -87,7 +87,7 @@ def emit_across(dtype: str, n: int) -> Kernel:
     for row, mask in b.run(b.low, b.high):
         count = None if mask is None else b.high - row
         source, target = (
-            Across(b, dtype, real + row * n, imag + row * n, n, count)
+            LaneRows(b, dtype, real + row * n, imag + row * n, n, count)
             for real, imag in (x, y)
         )
         stages.write(source, target)
@@ -132,9 +132,9 @@ def emit_real(dtype: str, half: int) -> Kernel:
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(1), kernel.addresses(2)
     stages = kernel.stages()
-    halves = Halves(kernel.b, dtype, half, stages.turns)
+    halves = RealTransform(kernel.b, dtype, half, stages.turns)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
-        numbers = Pairs(kernel.b, dtype, x[0] + row * (2 * half), swapped=False)
+        numbers = RealPairs(kernel.b, dtype, x[0] + row * (2 * half), swapped=False)
         between = stages.buffers[(len(stages.radices) - 1) % 2]
         stages.write(numbers, between)
         halves.spectrum(between, kernel.planes(y, row * (half + 1)))
@@ -142,14 +142,14 @@ def emit_real(dtype: str, half: int) -> Kernel:
     return kernel.b
 
 
-def emit_to_real(dtype: str, half: int) -> Kernel:
+def emit_inverse_real(dtype: str, half: int) -> Kernel:
     """Emit out[row] = the real inverse transform of the half spectrum (x, x)[row]."""
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(2), kernel.addresses(1)
     stages = kernel.stages()
-    halves = Halves(kernel.b, dtype, half, stages.turns)
+    halves = RealTransform(kernel.b, dtype, half, stages.turns)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
-        numbers = Pairs(kernel.b, dtype, y[0] + row * (2 * half), swapped=True)
+        numbers = RealPairs(kernel.b, dtype, y[0] + row * (2 * half), swapped=True)
         halves.numbers(kernel.planes(x, row * (half + 1)), stages.buffers[1])
         stages.write(stages.buffers[1], numbers)
     stages.turns.declare()
@@ -165,7 +165,7 @@ def lower_dft(
     """Lower the transform of complex numbers along an axis."""
     spec, axis = inputs[0].spec, node.attrs["axis"]
     n, columns = spec.shape[axis], math.prod(spec.shape[axis + 1 :])
-    if not _is_known(inputs) or not fits_along(spec.shape, axis):
+    if not _has_supported_inputs(inputs) or not is_axis_supported(spec.shape, axis):
         return None
     if not spec.size:
         return Lowered()
@@ -175,7 +175,7 @@ def lower_dft(
     facts = {"flops": _flops(n) * rows * columns, "nbytes": 4 * spec.nbytes}
     lanes = vector_lanes(dtypes.itemsize(dtype))
     if columns > 1:
-        vectors = _vectors(dtype, n, columns)
+        vectors = _vectors_per_block(dtype, n, columns)
         blocks = -(-columns // (vectors * lanes))
         is_ragged = columns % (vectors * lanes) != 0
         call = Call(
@@ -186,33 +186,33 @@ def lower_dft(
             row_operands=frozenset(operands if blocks == 1 else ()),
             **facts,
         )
-        return _with_buffers(call, _task_bytes(n, vectors, dtype))
+        return _add_buffers(call, _task_bytes(n, vectors, dtype))
     if fills_vectors(n):
         code, by_rows = Code(emit_rows, dtype, n), frozenset(operands)
         call = Call(code, tuple(operands), (), rows, row_operands=by_rows, **facts)
-        return _with_buffers(call, _task_bytes(n, 0, dtype))
-    call = Call(Code(emit_across, dtype, n), tuple(operands), (), rows, **facts)
-    return _with_buffers(call, _task_bytes(n, 1, dtype), together=lanes)
+        return _add_buffers(call, _task_bytes(n, 0, dtype))
+    call = Call(Code(emit_rows_in_lanes, dtype, n), tuple(operands), (), rows, **facts)
+    return _add_buffers(call, _task_bytes(n, 1, dtype), together=lanes)
 
 
 def lower_rdft(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the transform of real numbers along the last axis."""
-    return _of_real(emit_real, inputs[0].spec.shape[-1], inputs, outputs)
+    return _lower_real(emit_real, inputs[0].spec.shape[-1], inputs, outputs)
 
 
 def lower_irdft(
     node: Any, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower the inverse transform to real numbers along the last axis."""
-    return _of_real(emit_to_real, node.attrs["length"], inputs, outputs)
+    return _lower_real(emit_inverse_real, node.attrs["length"], inputs, outputs)
 
 
-def _of_real(
+def _lower_real(
     emit: Any, n: int, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
-    if not _is_known(inputs) or not fits_real(n):
+    if not _has_supported_inputs(inputs) or not is_real_supported(n):
         return None
     spec, half = inputs[0].spec, n // 2
     if not spec.size:
@@ -229,10 +229,10 @@ def _of_real(
         flops=_flops(half) * rows,
         nbytes=sum(x.spec.nbytes for x in (*inputs, *outputs)),
     )
-    return _with_buffers(call, _task_bytes(half, 0, spec.dtype))
+    return _add_buffers(call, _task_bytes(half, 0, spec.dtype))
 
 
-def _is_known(inputs: Sequence[Operand]) -> bool:
+def _has_supported_inputs(inputs: Sequence[Operand]) -> bool:
     return inputs[0].spec.dtype in DTYPES and all(x.is_contiguous for x in inputs)
 
 
@@ -241,7 +241,7 @@ def _flops(n: int) -> int:
     return round(5 * n * math.log2(n))
 
 
-def _vectors(dtype: str, n: int, columns: int) -> int:
+def _vectors_per_block(dtype: str, n: int, columns: int) -> int:
     """Return the vectors of columns per transform: at most a cache line."""
     itemsize = dtypes.itemsize(dtype)
     size = vector_lanes(itemsize) * itemsize
@@ -254,7 +254,7 @@ def _vectors(dtype: str, n: int, columns: int) -> int:
     return limit
 
 
-def _with_buffers(call: Call, task: int, together: int = 1) -> Lowered:
+def _add_buffers(call: Call, task: int, together: int = 1) -> Lowered:
     """Return a call whose tasks have work memory.
 
     Args:
@@ -262,7 +262,7 @@ def _with_buffers(call: Call, task: int, together: int = 1) -> Lowered:
         task: the bytes of work memory of a task.
         together: the number of rows that are computed at once.
     """
-    grain = partition(call.rows, max(1, _MOST_WORK // task))
+    grain = partition(call.rows, max(1, _MAX_BUFFER_BYTES // task))
     grain = -(-grain // together) * together
     operands = (*call.operands, ("work", 0))
     call = replace(call, operands=operands, grain=grain)

@@ -9,9 +9,9 @@ from toolkit.backends.numpy.jit.processor import current
 
 DTYPES = ("float32", "float64")
 # Elements of the longest row and of the longest column: both fit the L2 cache.
-LONGEST, LONGEST_COLUMN = 1 << 14, 1 << 11
+MAX_ROW, MAX_COLUMN = 1 << 14, 1 << 11
 # Odd radices, the best first. A radix above 8 needs more than the registers.
-_ODD = (5, 3, 7, 11, 13)
+_ODD_RADICES = (5, 3, 7, 11, 13)
 
 
 def radices(n: int) -> tuple[int, ...] | None:
@@ -23,17 +23,17 @@ def radices(n: int) -> tuple[int, ...] | None:
     twos = (n & -n).bit_length() - 1
     odd = []
     remainder = n >> twos
-    for prime in _ODD:
+    for prime in _ODD_RADICES:
         while remainder % prime == 0:
             odd.append(prime)
             remainder //= prime
     if remainder > 1:
         return None
-    first, *smaller = _of_twos(twos) or [1]
+    first, *smaller = _powers_of_two(twos) or [1]
     return tuple(r for r in (first, *odd, *smaller) if r > 1) or (1,)
 
 
-def _of_twos(exponent: int) -> list[int]:
+def _powers_of_two(exponent: int) -> list[int]:
     """Return powers of two of at most 8, the largest first."""
     eights, remaining = divmod(exponent, 3)
     if remaining == 1 and eights:  # 4 * 4, not 8 * 2
@@ -41,20 +41,20 @@ def _of_twos(exponent: int) -> list[int]:
     return [8] * eights + [1 << remaining] * (remaining > 0)
 
 
-def fits(n: int, longest: int = LONGEST) -> bool:
+def is_supported(n: int, longest: int = MAX_ROW) -> bool:
     """Return whether transforms of n complex numbers are computed in stages."""
     return 1 < n <= longest and radices(n) is not None
 
 
-def fits_along(shape: Sequence[int], axis: int) -> bool:
+def is_axis_supported(shape: Sequence[int], axis: int) -> bool:
     """Return whether complex transforms along an axis are computed in stages."""
     is_row = math.prod(shape[axis + 1 :]) == 1
-    return fits(shape[axis], LONGEST if is_row else LONGEST_COLUMN)
+    return is_supported(shape[axis], MAX_ROW if is_row else MAX_COLUMN)
 
 
-def fits_real(n: int) -> bool:
+def is_real_supported(n: int) -> bool:
     """Return whether transforms of n real numbers are computed in stages."""
-    return n % 2 == 0 and n // 2 > 1 and fits(n // 2)
+    return n % 2 == 0 and n // 2 > 1 and is_supported(n // 2)
 
 
 def fills_vectors(n: int) -> bool:

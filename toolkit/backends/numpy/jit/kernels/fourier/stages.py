@@ -21,18 +21,18 @@ from toolkit.backends.numpy.jit.builder import Index, Mask, Number, Pointer, Val
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.butterfly import Butterflies, Complex
 from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
-    interleaved,
-    separated,
+    deinterleave_vectors,
+    interleave_vectors,
 )
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
 from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 
 # Bytes between the parts of a buffer, so that equal offsets map to different cache
 # sets.
-_GAP = 192
+_PLANE_GAP_BYTES = 192
 
 
-class Place(Protocol):
+class ComplexArray(Protocol):
     """An array of complex numbers that are loaded and stored by index."""
 
     def load(self, index: Number, vector: int = 0) -> Complex:
@@ -82,7 +82,7 @@ class Planes:
         return index * self.stride + vector * self.b.lanes
 
 
-class Across:
+class LaneRows:
     """Elements of several rows, a row in each lane.
 
     Args:
@@ -131,7 +131,7 @@ class Across:
             self.b.put_scalar(element, plane + (index + lane * self.length))
 
 
-class Pairs:
+class RealPairs:
     """Real numbers, of which two neighbours are one complex number."""
 
     def __init__(self, b: Kernel, dtype: str, start: Pointer, swapped: bool) -> None:
@@ -143,17 +143,17 @@ class Pairs:
             self.b.load(self.start, index * 2 + k * self.b.lanes, self.dtype, None)
             for k in range(2)
         )
-        pair = separated(self.b, first, second)
+        pair = deinterleave_vectors(self.b, first, second)
         return Complex(*(reversed(pair) if self.swapped else pair))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
-        vectors = interleaved(self.b, x[::-1] if self.swapped else x)
+        vectors = interleave_vectors(self.b, x[::-1] if self.swapped else x)
         for k, value in enumerate(vectors):
             self.b.store(value, self.start, index * 2 + k * self.b.lanes, None)
 
 
-class Turns:
+class TwiddleTable:
     """The twiddle factors of a kernel: one constant, computed in double precision."""
 
     def __init__(self, b: Kernel, dtype: str) -> None:
@@ -209,7 +209,7 @@ class Stages:
         self.b, self.dtype, self.radices = b, dtype, radices
         self.vectors = vectors
         self.n = int(np.prod(radices))
-        self.turns = Turns(b, dtype)
+        self.turns = TwiddleTable(b, dtype)
         self.arithmetic = Butterflies(b)
         width = max(1, vectors * b.lanes)
         plane = plane_bytes(self.n * width, dtype)
@@ -221,7 +221,7 @@ class Stages:
         masks = [None] * max(1, self.vectors)
         return Planes(self.b, self.dtype, start, start + plane, width, masks)
 
-    def write(self, source: Place, target: Place) -> None:
+    def write(self, source: ComplexArray, target: ComplexArray) -> None:
         """Transform a row, or columns.
 
         Args:
@@ -239,7 +239,9 @@ class Stages:
             source = to
             stride *= radix
 
-    def _stage(self, radix: int, stride: int, source: Place, target: Place) -> None:
+    def _stage(
+        self, radix: int, stride: int, source: ComplexArray, target: ComplexArray
+    ) -> None:
         """Emit a stage in which all lanes of a vector have the same twiddle factor."""
         m = self.n // (stride * radix)
         if not self.vectors:
@@ -281,7 +283,9 @@ class Stages:
         indices = [p * (radix - 1) + j for j in range(radix - 1)]
         return [Complex(*(in_all_lanes(t, k) for t in table)) for k in indices]
 
-    def _first_of_row(self, radix: int, source: Place, target: Place) -> None:
+    def _first_of_row(
+        self, radix: int, source: ComplexArray, target: ComplexArray
+    ) -> None:
         """Emit the first stage of a row: each lane has a different twiddle factor."""
         m = self.n // radix
         lanes = min(self.b.lanes, 1 << (m.bit_length() - 1))
@@ -301,7 +305,7 @@ class Stages:
                 )
                 y[j] = self.arithmetic.product(y[j], factor)
             components = [
-                interleaved(self.b, [getattr(v, component) for v in y])
+                interleave_vectors(self.b, [getattr(v, component) for v in y])
                 for component in ("real", "imag")
             ]
             for k, value in enumerate(zip(*components, strict=True)):
@@ -310,4 +314,4 @@ class Stages:
 
 def plane_bytes(count: int, dtype: str) -> int:
     """Return the bytes of one plane of a buffer."""
-    return align_up(count * dtypes.itemsize(dtype)) + _GAP
+    return align_up(count * dtypes.itemsize(dtype)) + _PLANE_GAP_BYTES

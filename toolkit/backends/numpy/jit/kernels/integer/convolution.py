@@ -23,13 +23,13 @@ from toolkit.backends.numpy.jit.kernels.integer.lower import (
     TASK_BYTES,
     TASK_PRODUCTS,
     Lowering,
-    factors_of,
+    operand_indices,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.integer.patches import (
     PatchPlan,
-    axes_of,
     emit_pack_patches,
+    loop_axes,
     patch_numbers,
 )
 from toolkit.backends.numpy.jit.kernels.integer.product import (
@@ -49,23 +49,23 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 # Bytes of the packed rows of a block, which share the L1 cache with a panel.
-_NEAR = 1 << 14
+_BLOCK_BYTES = 1 << 14
 # The least output rows of a band, because bands copy shared rows, and the least taps of
 # a task.
-_LEAST_BAND, _TASK_TAPS = 2, 1 << 19
+_MIN_BAND_ROWS, _TASK_TAPS = 2, 1 << 19
 # The most unrolled taps of a depthwise output, and the sizes of its tiles, the best
 # first.
-_MOST_TAPS, _TILES = 25, (8, 7, 6, 5, 4)
+_MAX_UNROLLED_TAPS, _TILES = 25, (8, 7, 6, 5, 4)
 # From this number of rows on, rows are packed block by block: every block reads all
 # panels.
-_MANY_ROWS = 128
+_MIN_BLOCKED_ROWS = 128
 
 
 def lower_conv_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower an integer convolution, and the elementwise nodes after it."""
-    factors, anchor = factors_of(body, inputs), body.nodes[0]
+    factors, anchor = operand_indices(body, inputs), body.nodes[0]
     if factors is None:
         return None
     if not anchor.outputs[0].spec.size:
@@ -75,7 +75,7 @@ def lower_conv_integer(
         return None
     if anchor.attrs["groups"] == 1:
         return _Convolution(body, a, b, inputs[a]).lowered()
-    return _depthwise(body, a, b)
+    return _lower_depthwise(body, a, b)
 
 
 class _Convolution(Lowering):
@@ -89,7 +89,7 @@ class _Convolution(Lowering):
         )
         self.is_pixels: bool = len(window_axes) == 1 and window_axes[0].is_trivial
         super().__init__(body, a, b, prod(out[:-1]), prod(kernel[:-1]))
-        axes = [] if self.is_pixels else axes_of(window_axes)
+        axes = [] if self.is_pixels else loop_axes(window_axes)
         self.patches = PatchPlan(
             self.words,
             self.plan.lanes,
@@ -109,7 +109,9 @@ class _Convolution(Lowering):
         return self.is_pixels and super().is_plain
 
     def lowered(self) -> Lowered:
-        return self._in_blocks() if self.rows >= _MANY_ROWS else super().lowered()
+        return (
+            self._in_blocks() if self.rows >= _MIN_BLOCKED_ROWS else super().lowered()
+        )
 
     def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
         nbytes = self.rows * self.count * WORD_BYTES
@@ -129,7 +131,7 @@ class _Convolution(Lowering):
         if plan.a is None:
             plan = replace(plan, patches=self.patches)
         even = -(-self.rows // TASKS)
-        block = min(max(1, _NEAR // row // plan.rows), -(-even // plan.rows))
+        block = min(max(1, _BLOCK_BYTES // row // plan.rows), -(-even // plan.rows))
         block *= plan.rows
         blocks = -(-self.rows // block)
         products = self.rows * self.depth * self.columns
@@ -155,13 +157,13 @@ class _Convolution(Lowering):
         return Lowered([self._pack_panels(panel), multiply], memory + packed)
 
 
-def _depthwise(body: Graph, a: int, b: int) -> Lowered | None:
+def _lower_depthwise(body: Graph, a: int, b: int) -> Lowered | None:
     """Lower a depthwise convolution over one or two axes."""
     anchor, channels = body.nodes[0], body.inputs[a].spec.shape[-1]
     attrs, size = anchor.attrs, body.inputs[b].spec.shape[:-2]
     filters = anchor.outputs[0].spec.shape[-1]
     is_plain = channels == attrs["groups"] == filters and {*attrs["dilation"]} == {1}
-    if not is_plain or len(size) > 2 or prod(size) > _MOST_TAPS:
+    if not is_plain or len(size) > 2 or prod(size) > _MAX_UNROLLED_TAPS:
         return None
     # A sequence is an image of one row.
     row: tuple[int, ...] = (1,) * (2 - len(size))
@@ -190,7 +192,7 @@ def _depthwise_numbers(
     height, width = row + tuple(images[1:-1])
     rows, columns = row + tuple(anchor.outputs[0].spec.shape[1:-1])
     (top, _), (left, _) = ((0, 0),) * len(row) + tuple(anchor.attrs["padding"])
-    band = min(max(-(-rows * batch // TASKS), _LEAST_BAND), rows)
+    band = min(max(-(-rows * batch // TASKS), _MIN_BAND_ROWS), rows)
     line = (columns - 1) * plan.strides[1] + plan.size[1]
     copied = (band - 1) * plan.strides[0] + plan.size[0]
     memory = align_up(copied_bytes(line, copied, channels))

@@ -13,7 +13,7 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
-from toolkit.backends.numpy.jit.kernels.integer.patches import FEWEST, vectors_of
+from toolkit.backends.numpy.jit.kernels.integer.patches import MIN_VECTOR, vectors_of
 from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 from toolkit.definitions.records import record
 
@@ -124,7 +124,7 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
             taps = [tap(row, column, first) for row in numbers]
             for x in taps:
                 totals[j] = b.binary("add", totals[j], x)
-            at = address + _place(plan, word, column, j)
+            at = address + _word_offset(plan, word, column, j)
             b.store(plan.words.joined(b, taps), at, 0, None)
         for j, total in enumerate(totals):
             # The initial sum cancels the effect of the offset.
@@ -142,7 +142,7 @@ def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
                 yield word, column, j
 
 
-def _place(plan: DepthwisePlan, word: int, column: int, j: int) -> int:
+def _word_offset(plan: DepthwisePlan, word: int, column: int, j: int) -> int:
     """Return the byte offset of a vector of words."""
     vector = (word * plan.size[1] + column) * VECTORS + j
     return vector * plan.lanes * WORD_BYTES
@@ -219,7 +219,7 @@ class _Depthwise:
             for at in vectors_of(b, count):
                 value = self.plan.words.shifted(b, b.load(source, at, "int8", None))
                 b.store(value, target, at, None)
-        with b.loop(count & -FEWEST, count) as at:
+        with b.loop(count & -MIN_VECTOR, count) as at:
             value = self.plan.words.shifted(b, b.scalar(source + at, "int8"))
             b.put_scalar(value, target + at)
 
@@ -257,7 +257,7 @@ class _Depthwise:
         b, n, plan = self.b, self.n, self.plan
         address = self.weights + channel // plan.channels * plan.weight_bytes
         weights = {
-            key: b.load(address + _place(plan, *key), 0, "int32", None)
+            key: b.load(address + _word_offset(plan, *key), 0, "int32", None)
             for key in _weights(plan)
         }
         with b.of_lanes(plan.channels):
@@ -311,7 +311,9 @@ class _Depthwise:
         b, plan = self.b, self.plan
         channels = range(first, first + plan.lanes)
         pairs = [
-            b.shuffled(rows[i], rows[i + 1], _in_turns(channels, plan.channels))
+            b.shuffled(
+                rows[i], rows[i + 1], _interleave_indices(channels, plan.channels)
+            )
             for i in range(0, len(rows), 2)
         ]
         if len(pairs) == 1:
@@ -323,7 +325,9 @@ class _Depthwise:
                 b.let(f"bitcast {x.type} {x} to {kind}", "int16", plan.lanes)
                 for x in pairs
             )
-            x = b.shuffled(low, high, _in_turns(range(plan.lanes), plan.lanes))
+            x = b.shuffled(
+                low, high, _interleave_indices(range(plan.lanes), plan.lanes)
+            )
         text = f"bitcast {x.type} {x} to <{plan.lanes} x i32>"
         return b.let(text, "int32", plan.lanes)
 
@@ -343,6 +347,6 @@ class _Depthwise:
             self.epilogue.apply(value, element, channel, mask, loaded)
 
 
-def _in_turns(numbers: Sequence[int], distance: int) -> list[int]:
+def _interleave_indices(numbers: Sequence[int], distance: int) -> list[int]:
     """Return each number n followed by n + other."""
     return [k for n in numbers for k in (n, n + distance)]

@@ -52,32 +52,32 @@ from toolkit.ir import Graph
 
 # The least products of a task, the least products of a task with tiles, and the least
 # bytes of a packing task.
-TASK_PRODUCTS, _TASK_TILED = 1 << 22, 1 << 25
+TASK_PRODUCTS, _TASK_TILE_PRODUCTS = 1 << 22, 1 << 25
 TASK_BYTES = 1 << 18
 # For this number of rows or fewer, the matrix is packed only if the packing is cached.
-_FEW_ROWS = 4
+_MAX_UNPACKED_ROWS = 4
 # Terms of a row of a tile, and the speedup of tiles over vectors.
-_BLOCK_TERMS, _FASTER = TILE_ROW_BYTES, 3
+_BLOCK_TERMS, _TILE_SPEEDUP = TILE_ROW_BYTES, 3
 
 
 def lower_matmul_integer(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered | None:
     """Lower a product of rows and one matrix, and the elementwise nodes after it."""
-    factors = factors_of(body, inputs)
+    factors = operand_indices(body, inputs)
     if factors is None or inputs[factors[1]].spec.ndim != 2:
         return None
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
     a, b = factors
-    if _fills_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
-        return _InTiles(body, a, b).lowered()
+    if _can_fill_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
+        return _TiledLowering(body, a, b).lowered()
     lowering = Lowering(body, a, b)
-    is_few = lowering.rows <= _FEW_ROWS and not inputs[b].is_frozen
+    is_few = lowering.rows <= _MAX_UNPACKED_ROWS and not inputs[b].is_frozen
     return lowering.of_few_rows() if is_few else lowering.lowered()
 
 
-def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
+def operand_indices(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
     """Return the inputs that are the operands, if all inputs are contiguous."""
     indices = {v: i for i, v in enumerate(body.inputs)}
     first, second = body.nodes[0].inputs
@@ -88,7 +88,7 @@ def factors_of(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None
     return indices[first], indices[second]
 
 
-def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
+def _can_fill_tiles(shape: Sequence[int], columns: int) -> bool:
     """Return whether AMX tiles are available and enough of each is filled."""
     *batch, depth = shape
     processor, rows = current(), prod(batch)
@@ -98,7 +98,7 @@ def _fills_tiles(shape: Sequence[int], columns: int) -> bool:
         return False
     extents = zip((rows, columns, depth), (SPAN, SPAN, _BLOCK_TERMS), strict=True)
     filled = prod(-(-n // size) * size for n, size in extents)
-    return filled < _FASTER * rows * columns * depth
+    return filled < _TILE_SPEEDUP * rows * columns * depth
 
 
 class Lowering:
@@ -230,7 +230,7 @@ class Lowering:
         )
 
 
-class _InTiles(Lowering):
+class _TiledLowering(Lowering):
     """The calls of a product with AMX tiles."""
 
     def __init__(self, body: Graph, a: int, b: int) -> None:
@@ -264,7 +264,7 @@ class _InTiles(Lowering):
                 *(row, panel, group * SPAN, part_rows),
             ),
             units,
-            partition(units, products // _TASK_TILED),
+            partition(units, products // _TASK_TILE_PRODUCTS),
             flops=2 * products,
             nbytes=sum(v.spec.nbytes for v in (*body.inputs, *body.outputs)),
         )

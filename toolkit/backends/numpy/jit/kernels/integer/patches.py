@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.integer.words import Words, as_int8
 from toolkit.definitions.records import record
 
 # The shortest vector. Fewer elements are copied one by one.
-FEWEST = 4
+MIN_VECTOR = 4
 _PARAMETERS = ("ptr %x", "ptr %to", "i64 %first", "i64 %end", "ptr %numbers")
 
 
@@ -54,7 +54,7 @@ class _Axis(NamedTuple):
     pitch: Number
 
 
-def axes_of(windows: Sequence[Window]) -> list[Window]:
+def loop_axes(windows: Sequence[Window]) -> list[Window]:
     """Return the axes of the loops over taps, then the axis of runs."""
     *outer, inner = windows
     if inner.dilation == 1 or inner.size == 1:
@@ -201,7 +201,7 @@ class _Patches:
         for at in vectors_of(b, count):
             value = self._term(b.load(source, at, self.plan.dtype, None))
             b.store(value, target, at, None)
-        with b.loop(count & -FEWEST, count) as at:
+        with b.loop(count & -MIN_VECTOR, count) as at:
             value = self._term(b.scalar(source + at, self.plan.dtype))
             b.put_scalar(value, b.at(target, at, self.kind))
 
@@ -210,7 +210,7 @@ class _Patches:
         for at in vectors_of(b, count):
             b.store(b.filled(fill, self.kind), target, at, None)
         one = Value(str(fill), self.kind)
-        with b.loop(count & -FEWEST, count) as at:
+        with b.loop(count & -MIN_VECTOR, count) as at:
             b.put_scalar(one, b.at(target, at, self.kind))
 
     def _term(self, x: Value) -> Value:
@@ -231,7 +231,7 @@ def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
     with b.loop(0, count & -widest, widest) as at:
         yield at
     lanes = widest // 2
-    while lanes >= FEWEST:
+    while lanes >= MIN_VECTOR:
         with b.of_lanes(lanes), b.when(b.compare("ne", count & lanes, 0)):
             yield count & -2 * lanes
         lanes //= 2

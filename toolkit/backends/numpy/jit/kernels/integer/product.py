@@ -100,7 +100,7 @@ def emit_integer_product(plan: IntegerPlan, body: BodyStructure) -> Kernel:
 
 
 @record
-class _Part:
+class _RowBlock:
     """Rows of a panel that are computed together, their first column and vectors."""
 
     row: Number
@@ -190,9 +190,9 @@ class _Product:
             numbers = [f"i64 {x}" for x in (count, n.words, n.row_bytes)]
             b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
             column = panel * self.plan.width
-            self._finish(_Part(row, count, column, vectors, is_tail))
+            self._finish(_RowBlock(row, count, column, vectors, is_tail))
 
-    def _finish(self, block: _Part) -> None:
+    def _finish(self, block: _RowBlock) -> None:
         """Apply the epilogue to the sums of some rows, two vectors at a time.
 
         Processors pack two vectors into bytes as quickly as one.
@@ -209,7 +209,7 @@ class _Product:
                 self._finish_vectors(block, first, column, mask)
 
     def _finish_vectors(
-        self, block: _Part, first: int, column: Number, mask: Mask
+        self, block: _RowBlock, first: int, column: Number, mask: Mask
     ) -> None:
         """Apply the epilogue to some columns of all rows, as one vector of each row."""
         b, n = self.b, self.n

@@ -13,7 +13,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
     SUMS_BYTES,
     TILE_ROW_BYTES,
-    quarters,
+    sum_tile_addresses,
 )
 from toolkit.backends.numpy.jit.kernels.integer.pack import WORD_BYTES
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import TiledProduct
@@ -81,4 +81,4 @@ class _IntegerProduct(TiledProduct):
                 _LINE_BYTES,
                 INT8,
             )
-        self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
+        self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)

@@ -69,9 +69,9 @@ class Words:
     def multiply_add(self, b: Kernel, sums: Value, x: Value, y: Value) -> Value:
         """Return `sums` plus the products of the terms of x and y, vectors of words."""
         if not self.instruction:
-            return _with_pairs(b, sums, x, y)
+            return _multiply_add_pairs(b, sums, x, y)
         if self.is_in_steps:
-            return _with_steps(b, sums, x, y)
+            return _multiply_add_steps(b, sums, x, y)
         # int32 vectors: older LLVMs expect them for VNNI, newer ones accept them.
         words = [x, y]
         kind = sums.type
@@ -85,7 +85,7 @@ class Words:
         return b.let(text, "int32", b.lanes)
 
 
-def _with_pairs(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
+def _multiply_add_pairs(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     lanes = b.lanes
 
     def widened(v: Value) -> Value:
@@ -99,7 +99,7 @@ def _with_pairs(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     return b.binary("add", sums, b.binary("add", even, odd))
 
 
-def _with_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
+def _multiply_add_steps(b: Kernel, sums: Value, x: Value, y: Value) -> Value:
     lanes = b.lanes
     bytes_of, pairs_of = _STEPS[lanes]
 

@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.ir import Graph
 
 
-def combining(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
+def combine_call(p: Problem, body: Graph, slots: int, partials: Reference) -> Call:
     """Return the call that adds the partial results of a product."""
     size = p.size * p.itemsize
     return Call(

@@ -14,15 +14,15 @@ from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value, lit
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
-    existing_block,
-    loaded_zeros,
+    load_block_number,
+    load_zeros,
 )
 from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.definitions.records import record
 
 # The prefetch distance in rows of the matrix.
-_AHEAD = 16
-_WORD = 8  # bytes of an entry in the list of runs
+_PREFETCH_ROWS = 16
+_ENTRY_BYTES = 8  # bytes of an entry in the list of runs
 
 
 @record
@@ -71,14 +71,14 @@ class FewInt4Numbers(NamedTuple):
     width: Any
 
 
-def most_rows() -> int:
+def max_rows() -> int:
     """Return the most rows: a pair of sums for each fills half the registers."""
     return current().registers // 4
 
 
 def runs_bytes(depth: int) -> int:
     """Return the bytes of the list of runs: their number, their starts, and the end."""
-    return _WORD * (depth + 2)
+    return _ENTRY_BYTES * (depth + 2)
 
 
 def emit_runs() -> Kernel:
@@ -104,7 +104,7 @@ def emit_runs() -> Kernel:
 
 
 def _put(b: Kernel, target: Pointer, index: Number, number: Number) -> None:
-    b.put_scalar(b.int64(number), target + index * _WORD)
+    b.put_scalar(b.int64(number), target + index * _ENTRY_BYTES)
 
 
 def emit_few_int4(plan: FewInt4Plan, body: BodyStructure) -> Kernel:
@@ -165,7 +165,7 @@ class _FewInt4:
             self._finish(row, column, pairs, column_count)
 
     def _run(self, number: Number) -> Number:
-        return self.b.integer_at(self.runs + number * _WORD, "int64")
+        return self.b.integer_at(self.runs + number * _ENTRY_BYTES, "int64")
 
     def _masks(self, number: int, column_count: Number | None) -> Mask:
         """Return the mask of the number-th vector of columns."""
@@ -182,7 +182,7 @@ class _FewInt4:
         """Return a term's numbers of even and odd columns, plus 8 if signed."""
         b, numbers = self.b, []
         source = self.packed + term * self.line + column // 2
-        prefetch_address = source + self.line * _AHEAD
+        prefetch_address = source + self.line * _PREFETCH_ROWS
         for start in range(0, pairs * b.lanes, CACHE_LINE):
             b.prefetch(prefetch_address + start)
         mask: Mask = None
@@ -227,7 +227,7 @@ class _FewInt4:
         """Add the scaled sums of a run to the totals. `term` is its first term."""
         b, rows = self.b, self.plan.rows
         stored = b.scalar(b.at(self.block, term, "float32"), "float32")
-        block = existing_block(b, stored, self.n.blocks, self.error)
+        block = load_block_number(b, stored, self.n.blocks, self.error)
         order = [lane // 2 + lane % 2 * b.lanes for lane in range(2 * b.lanes)]
         halves = order[: b.lanes], order[b.lanes :]
         for pair in range(pairs):
@@ -252,7 +252,7 @@ class _FewInt4:
     def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros with the same bias as the numbers: 8 if they are signed."""
         b, is_signed = self.b, self.plan.is_signed
-        zeros = loaded_zeros(b, self.zero, index, mask, is_signed)
+        zeros = load_zeros(b, self.zero, index, mask, is_signed)
         return b.binary("fadd", zeros, b.filled(8.0, "float32")) if is_signed else zeros
 
     def _finish(

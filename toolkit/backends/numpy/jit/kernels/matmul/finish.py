@@ -12,7 +12,7 @@ from toolkit.definitions.records import record
 
 
 @record
-class Sums:
+class TileSums:
     """The address and stride of a tile's sums, and their elements of the result."""
 
     place: Pointer
@@ -21,7 +21,7 @@ class Sums:
     column: Number
 
 
-class Finish(MatrixWriter):
+class TileEpilogue(MatrixWriter):
     """Applies an epilogue to tiles.
 
     Args:
@@ -54,7 +54,7 @@ class Finish(MatrixWriter):
             self.epilogue.prefetch(row * n.columns + element, vectors * self.b.lanes)
 
     def rows(
-        self, n: ProductNumbers, rows: Number, sums: Sums, vectors: int, tail: bool
+        self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
     ) -> None:
         """Apply the epilogue to the sums of a tile."""
         b = self.b
@@ -65,7 +65,7 @@ class Finish(MatrixWriter):
         self._rows(n, rows, sums, vectors, tail)
 
     def _rows(
-        self, n: ProductNumbers, rows: Number, sums: Sums, vectors: int, tail: bool
+        self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
     ) -> None:
         b, size = self.b, self.b.lanes * self.itemsize
         remaining = n.columns - sums.column

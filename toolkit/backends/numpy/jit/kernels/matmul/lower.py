@@ -10,13 +10,13 @@ from typing import NamedTuple
 from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
-from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
+from toolkit.backends.numpy.jit.kernels.matmul.combine import combine_call
 from toolkit.backends.numpy.jit.kernels.matmul.dot import DotNumbers, DotPlan, emit_dot
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     PackNumbers,
     emit_pack,
     packing_of,
-    padded,
+    pad_extent,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     PRODUCT,
@@ -55,12 +55,12 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Graph
 
 # Terms of one panel in a row of a packing call: a multiple of any number of lanes.
-_CHUNK = 256
+_CHUNK_TERMS = 256
 # Vectors of columns in a row of the call of a single-row product.
 _VECTORS = 4
 # The most bytes of packed panels of a single-row product, in units of the core's cache.
 # Larger operands are read unpacked, in memory order.
-_CACHES = 16
+_MAX_PANEL_CACHES = 16
 # The least bytes of a task.
 _TASK_BYTES = 1 << 18
 
@@ -81,13 +81,13 @@ def lower_matmul(
     if p.is_mixed:
         return None
     if p.is_dot:
-        return _dot(p, body)
+        return _lower_dot(p, body)
     if p.is_row:
-        return _row(p, body)
+        return _lower_row(p, body)
     return Lowering(p, choose(p), body).lowered()
 
 
-def _dot(p: Problem, body: Graph) -> Lowered:
+def _lower_dot(p: Problem, body: Graph) -> Lowered:
     """Lower a product with few columns."""
     rows = p.products if p.batch else p.rows
     grain = partition(rows, p.nbytes // _TASK_BYTES)
@@ -109,17 +109,17 @@ def _dot(p: Problem, body: Graph) -> Lowered:
     return Lowered([call], scratch * call.tasks)
 
 
-def _row(p: Problem, body: Graph) -> Lowered:
+def _lower_row(p: Problem, body: Graph) -> Lowered:
     """Lower a product of one row with many columns."""
     step = p.even_step if p.even else max(1, p.depth)
     chained = step < p.depth
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
-    packed = p.is_frozen and rows * panel <= _CACHES * current().cache_bytes
+    packed = p.is_frozen and rows * panel <= _MAX_PANEL_CACHES * current().cache_bytes
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
     if not packed and not p.even and part_terms < p.depth:
-        return _row_in_parts(p, body, part_terms)
+        return _lower_row_parts(p, body, part_terms)
     sums = align_up((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
@@ -150,7 +150,7 @@ def _row(p: Problem, body: Graph) -> Lowered:
     return Lowered(calls, sums + packed * align_up(rows * panel))
 
 
-def _row_in_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
+def _lower_row_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
     """Lower a product of one row with partial sums of `part` terms each."""
     part_count = -(-p.depth // part_terms)
     sums = part_count * p.columns * p.itemsize
@@ -165,7 +165,9 @@ def _row_in_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
         nbytes=p.nbytes,
         is_stream=True,
     )
-    return Lowered([call, combining(p, body, part_count, ("work", 0))], align_up(sums))
+    return Lowered(
+        [call, combine_call(p, body, part_count, ("work", 0))], align_up(sums)
+    )
 
 
 def _numbers(batch: Iterable[Axis]) -> list[int]:
@@ -238,7 +240,7 @@ class Lowering:
         return reference
 
     def _packed_bytes(self, lines: int, depth: int) -> int:
-        return lines * padded(depth, self.p.lanes) * self.p.itemsize
+        return lines * pad_extent(depth, self.p.lanes) * self.p.itemsize
 
     def _pack_tiles(self) -> Reference:
         """Pack the left operand of a single product into tiles."""
@@ -265,9 +267,11 @@ class Lowering:
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
         reference = self._take(size * panels * products)
-        chunks = max(1, -(-p.depth // _CHUNK))
+        chunks = max(1, -(-p.depth // _CHUNK_TERMS))
         rows = products * panels * chunks
-        numbers = PackNumbers(x.number, p.depth, x.line, x.term, _CHUNK, chunks, panels)
+        numbers = PackNumbers(
+            x.number, p.depth, x.line, x.term, _CHUNK_TERMS, chunks, panels
+        )
         packing = packing_of(x.line, x.term, p.itemsize)
         nbytes = 2 * products * p.depth * x.number * p.itemsize
         self.calls.append(
@@ -302,7 +306,7 @@ class Lowering:
         factors = (tiles or ("in", p.a), panels or ("in", p.b))
         plan = replace(self._plan(), a=0, b=1)
         self._append(plan, None, (*factors, partials))
-        self.calls.append(combining(p, self.body, self.slots, partials))
+        self.calls.append(combine_call(p, self.body, self.slots, partials))
 
     def _plan(self) -> ProductPlan:
         p, strategy = self.p, self.strategy

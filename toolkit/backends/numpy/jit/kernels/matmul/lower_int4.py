@@ -13,7 +13,7 @@ from toolkit.backends.numpy.jit.kernels.matmul.few_int4 import (
     FewInt4Plan,
     emit_few_int4,
     emit_runs,
-    most_rows,
+    max_rows,
     runs_bytes,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.lower import Lowering
@@ -55,8 +55,8 @@ def lower_matmul_int4(
     (rows, depth), columns = x.spec.shape, scale.spec.shape[-1]
     if not rows * columns:
         return Lowered()
-    if rows <= most_rows() and not rules.rows_independent:
-        return _few_int4(body, (first, *factors), (rows, depth, columns))
+    if rows <= max_rows() and not rules.rows_independent:
+        return _lower_few_int4(body, (first, *factors), (rows, depth, columns))
     size = dtypes.itemsize(x.spec.dtype)
     p = Problem(
         x.spec.dtype,
@@ -79,7 +79,7 @@ def lower_matmul_int4(
     return Lowering(p, choose(p), body).lowered()
 
 
-def _few_int4(
+def _lower_few_int4(
     body: Graph, indices: tuple[int, ...], extents: tuple[int, int, int]
 ) -> Lowered:
     """Lower a product of few rows with 4-bit numbers, which stay packed in memory.

@@ -14,10 +14,10 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.matmul.writer import MatrixWriter
 
 # The contiguous axis of an operand: its lines, its terms, or neither.
-LINES, TERMS, APART = "lines", "terms", "apart"
+LINES, TERMS, STRIDED = "lines", "terms", "apart"
 # Panels that are packed together, so that reads of a term are longer and there are
 # fewer streams.
-BESIDE = 4
+PANELS_TOGETHER = 4
 
 
 class PackNumbers(NamedTuple):
@@ -36,10 +36,10 @@ def packing_of(line: int, term: int, itemsize: int) -> str:
     """Return the axis of an operand with stride 1: its lines, its terms, or neither."""
     if line == itemsize:
         return LINES
-    return TERMS if term == itemsize else APART
+    return TERMS if term == itemsize else STRIDED
 
 
-def padded(extent: int, lanes: int) -> int:
+def pad_extent(extent: int, lanes: int) -> int:
     """Return the terms of a panel: `extent` rounded up to a multiple of the lanes."""
     return -(-extent // lanes) * lanes
 
@@ -57,7 +57,7 @@ def emit_pack(
     source, target = w.b.next_address(), w.b.next_address()
     n = PackNumbers(*(w.b.next_entry() for _ in PackNumbers._fields))
     batch = [w.batch_entry() for _ in range(axes)]
-    packer = Packer(w, packing, padded(lines, lanes))
+    packer = Packer(w, packing, pad_extent(lines, lanes))
     size = packer.panel_bytes(n.depth)
     with b.loop(b.low, b.high) as unit:
         panel, chunk = w.b.split(unit, n.chunks)
@@ -125,7 +125,7 @@ class Packer:
             with b.when(partial):
                 self._copied(panel, w.b.first_of_vectors(count, self.vectors))
             return
-        if self.packing == APART:
+        if self.packing == STRIDED:
             self._gathered(panel)
             return
         is_short = b.compare("slt", depth, b.lanes)
@@ -153,7 +153,7 @@ class Packer:
         w = self.w
         with self.b.loop(0, depth) as index:
             x, y = source + index * term, target + index * self.term_bytes
-            for panel in range(BESIDE):
+            for panel in range(PANELS_TOGETHER):
                 start = y + panel * panel_bytes
                 for j in range(self.vectors):
                     w.put(w.vector(x + j * w.vector_bytes), start + j * w.vector_bytes)

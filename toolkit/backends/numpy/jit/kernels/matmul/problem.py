@@ -8,8 +8,8 @@ from math import prod
 
 from toolkit import dtypes
 from toolkit.backends.base import Operand
-from toolkit.backends.numpy.jit.kernels.matmul.pack import padded
-from toolkit.backends.numpy.jit.kernels.matmul.tile import most_rows
+from toolkit.backends.numpy.jit.kernels.matmul.pack import pad_extent
+from toolkit.backends.numpy.jit.kernels.matmul.tile import max_rows
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import PANELS, Unpacked
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.target import rules
@@ -22,13 +22,13 @@ _DTYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 _DOT_COLUMNS = 4
 # Bytes of a block of the right operand that stays in the L2 cache with the other data,
 # and the most terms of a step.
-RESIDENT, _STEP = 1 << 20, 384
+RESIDENT_BYTES, _MAX_STEP_TERMS = 1 << 20, 384
 # The limits if tiles of the left operand are packed: bytes of a tile and a panel that
 # stay in the L1 cache, which is larger on processors with more registers, and the most
 # terms of a step.
-_NEAR, _LARGE_NEAR, _PACKED_STEP = 24 << 10, 36 << 10, 256
+_L1_BYTES, _LARGE_L1_BYTES, _MAX_PACKED_STEP_TERMS = 24 << 10, 36 << 10, 256
 # The most terms of a step if panels are unpacked: they are read from the L1 cache.
-_UNPACKED_STEP = 128
+_MAX_UNPACKED_STEP_TERMS = 128
 
 
 @record
@@ -133,20 +133,20 @@ class Problem:
     def even_step(self) -> int:
         """Return the terms of a step, as a function of the number of terms only."""
         widest = PANELS * 2 * self.lanes * self.itemsize
-        is_long = self.depth * widest > RESIDENT or self.unpacks is not None
+        is_long = self.depth * widest > RESIDENT_BYTES or self.unpacks is not None
         return self.step(self.depth) if is_long else max(1, self.depth)
 
     @property
     def packed_step(self) -> int:
         """Return the most terms of a step if tiles of the left operand are packed."""
-        near = _LARGE_NEAR if current().registers >= 32 else _NEAR
-        lines = padded(most_rows(), self.lanes) + 2 * self.lanes
-        return min(_PACKED_STEP, near // (lines * self.itemsize))
+        near = _LARGE_L1_BYTES if current().registers >= 32 else _L1_BYTES
+        lines = pad_extent(max_rows(), self.lanes) + 2 * self.lanes
+        return min(_MAX_PACKED_STEP_TERMS, near // (lines * self.itemsize))
 
-    def step(self, depth: int, limit: int = _STEP) -> int:
+    def step(self, depth: int, limit: int = _MAX_STEP_TERMS) -> int:
         """Return the terms of a step for `depth` terms in steps of at most `most`."""
-        limit = min(limit, _UNPACKED_STEP) if self.unpacks else limit
-        return padded(-(-depth // max(1, -(-depth // limit))), self.lanes)
+        limit = min(limit, _MAX_UNPACKED_STEP_TERMS) if self.unpacks else limit
+        return pad_extent(-(-depth // max(1, -(-depth // limit))), self.lanes)
 
     @property
     def is_across(self) -> bool:
@@ -189,7 +189,7 @@ def problem_of(body: Graph, inputs: Sequence[Operand]) -> Problem | None:
     dtype = anchor.outputs[0].spec.dtype
     if dtype not in _DTYPES:
         return None
-    problem = _simplified(_problem(inputs[a], inputs[b], dtype, a, b))
+    problem = _simplify(_problem(inputs[a], inputs[b], dtype, a, b))
     return replace(problem, is_frozen=inputs[problem.b].is_frozen)
 
 
@@ -207,12 +207,12 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         steps.append([0 if n == 1 else stride for n, stride in pairs])
     axes = [Axis(*numbers) for numbers in zip(extents, *steps, strict=True)]
     # The stride of a single row, term or column is arbitrary: contiguous is best.
-    a_row, a_term = _neighbours(x, (rows, depth))
-    b_term, b_line = _neighbours(y, (depth, columns))
+    a_row, a_term = _contiguous_strides(x, (rows, depth))
+    b_term, b_line = _contiguous_strides(y, (depth, columns))
     a_size = dtypes.itemsize(x.spec.dtype)
     return Problem(
         dtype,
-        _collapsed(axes),
+        _merge_axes(axes),
         rows,
         depth,
         columns,
@@ -229,7 +229,7 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
     )
 
 
-def _neighbours(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
+def _contiguous_strides(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
     size, (outer, inner) = dtypes.itemsize(factor.spec.dtype), factor.strides[-2:]
     if shape[1] == 1:
         inner = size
@@ -238,7 +238,7 @@ def _neighbours(factor: Operand, shape: tuple[int, int]) -> tuple[int, int]:
     return outer, inner
 
 
-def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def _merge_axes(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """Return the fewest axes that visit the same matrices."""
     merged: list[Axis] = []
     for axis in axes:
@@ -251,7 +251,7 @@ def _collapsed(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(merged)
 
 
-def _simplified(p: Problem) -> Problem:
+def _simplify(p: Problem) -> Problem:
     """Return an equal problem with fewer, larger products, or a faster one."""
     batch, rows, a_row = list(p.batch), p.rows, p.a_row
     while batch and batch[-1].b == 0 and (rows == 1 or batch[-1].a == rows * a_row):
@@ -259,7 +259,7 @@ def _simplified(p: Problem) -> Problem:
         a_row = axis.a if rows == 1 else a_row
         rows *= axis.extent
     simplified = replace(p, batch=tuple(batch), rows=rows, a_row=a_row)
-    transposed = _turned(simplified)
+    transposed = _transpose(simplified)
     if simplified.columns == 1 and not simplified.is_dot:
         return transposed
     if (
@@ -277,11 +277,11 @@ def _is_narrow(p: Problem) -> bool:
     """Return whether rows of the left operand fill vectors better than columns."""
     if p.even and p.even_step < p.depth:  # a transposed product has a single step
         return False
-    has_few_columns = p.columns <= most_rows() and p.columns * 4 <= p.lanes * 3
+    has_few_columns = p.columns <= max_rows() and p.columns * 4 <= p.lanes * 3
     return has_few_columns and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
 
 
-def _turned(p: Problem) -> Problem:
+def _transpose(p: Problem) -> Problem:
     """Return the transposed product."""
     return Problem(
         p.dtype,

@@ -13,8 +13,12 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.finish import Finish, Sums
-from toolkit.backends.numpy.jit.kernels.matmul.pack import BESIDE, LINES, Packer
+from toolkit.backends.numpy.jit.kernels.matmul.finish import TileEpilogue, TileSums
+from toolkit.backends.numpy.jit.kernels.matmul.pack import (
+    LINES,
+    PANELS_TOGETHER,
+    Packer,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     BLOCK,
     ROW,
@@ -100,7 +104,7 @@ class _Product(MatrixWriter):
         if error is not None:
             self.unpacker = self._unpacker(error)
 
-    def _load_addresses(self, body: BodyStructure | None) -> Finish | None:
+    def _load_addresses(self, body: BodyStructure | None) -> TileEpilogue | None:
         """Load the addresses of operands and result. Return the epilogue or None."""
         if body is None:
             self.first, self.second, self.result = (
@@ -120,7 +124,7 @@ class _Product(MatrixWriter):
             return None
         if self.plan.chained:
             self.result = self.b.next_address()
-        return Finish(self.b, self.plan, Epilogue(graph, self.b, bases))
+        return TileEpilogue(self.b, self.plan, Epilogue(graph, self.b, bases))
 
     # --- units ------------------------------------------------------------------------
 
@@ -213,9 +217,9 @@ class _Product(MatrixWriter):
         start = self.scratch + (0 - first) * size
         remaining: Number = first
         if packer.packing == LINES:
-            groups = (b.least(last, self.full) - first) // BESIDE
-            remaining = first + groups * BESIDE
-            with b.loop(first, remaining, BESIDE) as panel:
+            groups = (b.least(last, self.full) - first) // PANELS_TOGETHER
+            remaining = first + groups * PANELS_TOGETHER
+            with b.loop(first, remaining, PANELS_TOGETHER) as panel:
                 source, target = block.b + panel * n.b_panel, start + panel * size
                 packer.write_beside(source, target, size, n.b_term, block.depth)
         with b.loop(remaining, last) as panel:
@@ -340,6 +344,6 @@ class _Product(MatrixWriter):
         if self.finish is not None and self.plan.across:
             self.finish.columns(self.n, block.element, column, vectors)
         elif self.finish is not None:
-            tile_sums = Sums(address, stride, element, column)
+            tile_sums = TileSums(address, stride, element, column)
             with self.b.when(block.is_last):
                 self.finish.rows(self.n, tile.rows, tile_sums, vectors, tail)

@@ -15,7 +15,7 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.kernels.matmul.pack import TERMS, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.plan import BLOCK, PRODUCT, ROW
 from toolkit.backends.numpy.jit.kernels.matmul.problem import (
-    RESIDENT,
+    RESIDENT_BYTES,
     Problem,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import FLAT_ROWS, Tiling, tiling
@@ -28,38 +28,38 @@ from toolkit.definitions.records import record
 ONCE, EACH = "once", "each"
 # The throughput of a core in FLOP/s and bytes/s. The duration of a task in seconds, for
 # the first few tasks and for more.
-_FLOPS, _BYTES = 1.2e11, 1.5e10
-_TASK, _LONG_TASK, _FEW_TASKS = 30e-6, 1e-3, 8
+_FLOP_PER_SECOND, _BYTES_PER_SECOND = 1.2e11, 1.5e10
+_TASK_SECONDS, _LONG_TASK_SECONDS, _SHORT_TASK_COUNT = 30e-6, 1e-3, 8
 # The seconds below which a second thread does not pay.
-_QUICK = 15e-6
+_SINGLE_THREAD_SECONDS = 15e-6
 # Bytes of a right operand that may be read again for a few rows. Bytes of a tile of the
 # left operand with strided terms that stays in the L1 cache.
-_SMALL, _NEAR = 1 << 18, 20_000
+_REREAD_BYTES, _L1_TILE_BYTES = 1 << 18, 20_000
 # The fewest terms of a slot.
-_SLOT_TERMS = 512
+_MIN_SLOT_TERMS = 512
 # The byte strides of terms from which on an unpacked panel, or an unpacked tile, misses
 # the caches.
-_FAR, _APART = 3072, 512
+_FAR_STRIDE_BYTES, _FAR_TERM_BYTES = 3072, 512
 # Bytes of panels that a block packs for a step, and the fewest terms of a step.
-_PACKED, _STEP_TERMS = 1 << 17, 128
+_PACKED_STEP_BYTES, _MIN_STEP_TERMS = 1 << 17, 128
 # The cost of unpacked narrow panels for byte strides of terms that are a multiple of
 # these: all terms map to a few sets of the L1 cache. The panel has more terms than fit
 # these sets.
-_CROWDED = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
-_WAY_BYTES, _WAYS = 4096, 8
+_SET_CONFLICT_COSTS = ((2048, 0.15), (1024, 0.05), (512, 0.04), (256, 0.01))
+_L1_WAY_BYTES, _L1_WAYS = 4096, 8
 # The cost of unpacked rows of the left operand if all rows of a tile map to one set,
 # and the cost of packing them for one panel.
-_ROWS_IN_A_SET, _ROWS_PACKED = 0.09, 0.3
+_ROW_CONFLICT_COST, _ROW_PACKING_COST = 0.09, 0.3
 # Bytes of narrow panels that are read in place for a few rows, and the tiles of a task
 # that justify more bytes.
-_NEAREST, _TALL = 1 << 15, 3
+_IN_PLACE_BYTES, _TALL_TASK_TILES = 1 << 15, 3
 # The cost of packing tiles once, for one column, and of reading them for one panel.
-_TILES, _TILES_READ = 14, 0.3
+_TILE_PACKING_COST, _TILE_READING_COST = 14, 0.3
 # The most bytes of a left operand that is packed as a whole, which takes the same
 # amount of memory.
-_TILES_MOST = 1 << 24
+_MAX_PACKED_BYTES = 1 << 24
 # The cost of reading unpacked panels that exceed the nearest caches.
-_FAR_PANELS = 0.4
+_FAR_PANEL_COST = 0.4
 
 
 @record
@@ -94,8 +94,8 @@ def choose(p: Problem) -> Strategy:
     pack_b = "" if p.b_line == p.itemsize else EACH
     step = p.even_step if p.even else depth
     base = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
-    is_small = depth * p.columns * p.itemsize <= _SMALL
-    is_quick = _seconds(p) < _QUICK
+    is_small = depth * p.columns * p.itemsize <= _REREAD_BYTES
+    is_quick = _seconds(p) < _SINGLE_THREAD_SECONDS
     if p.batch and is_small and (is_quick or p.products >= TASKS):
         packs_once = p.is_shared and is_narrow(t) and not is_quick
         grain = p.products if is_quick else partition(p.products)
@@ -106,17 +106,17 @@ def choose(p: Problem) -> Strategy:
         and p.a_term == p.itemsize
         and not p.is_across
     )
-    is_near = depth * p.columns * p.itemsize <= _NEAREST
+    is_near = depth * p.columns * p.itemsize <= _IN_PLACE_BYTES
     shares = p.is_frozen or is_near or not is_narrow(t)
-    shares = shares or partition(p.rows) >= _TALL * t.rows
+    shares = shares or partition(p.rows) >= _TALL_TASK_TILES * t.rows
     if not p.batch and is_small and runs and (shares or is_quick):
         # A panel that is packed for all runs is read in memory order at no cost.
-        pack_once = pack_b or p.is_frozen or (_crowds(p, t) and shares)
+        pack_once = pack_b or p.is_frozen or (_set_conflict_cost(p, t) and shares)
         grain = p.rows if is_quick else partition(p.rows)
         # Tiles much flatter than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(base, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
-    crowded = _crowds(p, t)
+    crowded = _set_conflict_cost(p, t)
     division = min(_divisions(p, base), key=lambda part: _cost(p, t, part, crowded))
     fields = division._asdict()
     del fields["blocks"]
@@ -128,19 +128,19 @@ def is_narrow(tiling: Tiling) -> bool:
     return tiling.vectors * tiling.lanes * dtypes.itemsize(tiling.dtype) <= CACHE_LINE
 
 
-def _crowds(p: Problem, tiling: Tiling) -> float:
+def _set_conflict_cost(p: Problem, tiling: Tiling) -> float:
     """Return the slowdown of reading panels whose terms exceed their cache sets."""
     if not is_narrow(tiling) or p.b_line != p.itemsize:
         return 0.0
-    for step, cost in _CROWDED:
-        if p.b_term % step == 0 and p.depth > _WAYS * _WAY_BYTES // step:
+    for step, cost in _SET_CONFLICT_COSTS:
+        if p.b_term % step == 0 and p.depth > _L1_WAYS * _L1_WAY_BYTES // step:
             return cost
     return 0.0
 
 
-def _share_a_set(p: Problem, tiling: Tiling) -> bool:
+def _has_row_conflicts(p: Problem, tiling: Tiling) -> bool:
     """Return whether a tile's rows exceed their cache set, with contiguous terms."""
-    in_a_set = p.a_row % _WAY_BYTES == 0 and min(p.rows, tiling.rows) > _WAYS
+    in_a_set = p.a_row % _L1_WAY_BYTES == 0 and min(p.rows, tiling.rows) > _L1_WAYS
     return in_a_set and _is_read_by_terms(p)
 
 
@@ -151,7 +151,7 @@ def _is_read_by_terms(p: Problem) -> bool:
 
 def _seconds(p: Problem) -> float:
     """Return the estimated seconds of one thread."""
-    return max(p.flops / _FLOPS, p.nbytes / _BYTES)
+    return max(p.flops / _FLOP_PER_SECOND, p.nbytes / _BYTES_PER_SECOND)
 
 
 class _Division(NamedTuple):
@@ -169,8 +169,8 @@ class _Division(NamedTuple):
 def _divisions(p: Problem, base: Strategy) -> Iterator[_Division]:
     """Yield divisions with a block for each worthwhile task, or the most possible."""
     seconds = _seconds(p)
-    tasks = min(TASKS, max(_FEW_TASKS, int(seconds / _LONG_TASK)))
-    tasks = max(1, min(tasks, int(seconds / _TASK)))
+    tasks = min(TASKS, max(_SHORT_TASK_COUNT, int(seconds / _LONG_TASK_SECONDS)))
+    tasks = max(1, min(tasks, int(seconds / _TASK_SECONDS)))
     divisions = list(_all_divisions(p, base, 2 * tasks))
     min_blocks = min(tasks, max(division.blocks for division in divisions))
     return (division for division in divisions if division.blocks >= min_blocks)
@@ -182,13 +182,15 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
     # Blocks of columns are as wide as the cache allows, or narrower for more tasks.
     min_panel_blocks = -(-base.panels // PANELS)
     for slots in (1, 2, 4, 8):
-        if slots > 1 and not _may_be_cut(p, slots):
+        if slots > 1 and not _can_split(p, slots):
             return
         depth = -(-base.depth // slots)
-        for panel_blocks in _counts(min_panel_blocks, base.panels, max_blocks):
+        for panel_blocks in _part_counts(min_panel_blocks, base.panels, max_blocks):
             panels = -(-base.panels // panel_blocks)
-            for row_blocks in _counts(1, tiles, max_blocks // panel_blocks):
-                is_once = row_blocks > 1 or p.is_frozen or _is_worth_once(p, base)
+            for row_blocks in _part_counts(1, tiles, max_blocks // panel_blocks):
+                is_once = (
+                    row_blocks > 1 or p.is_frozen or _is_worth_packing_once(p, base)
+                )
                 is_once = is_once and not p.unpacks
                 packing = ONCE if is_once else EACH
                 ways = (packing,) if base.pack_b else ("", packing)
@@ -197,7 +199,9 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
                     # An earlier call packs full tiles, except for the last one.
                     row_unit = base.tiling.rows if pack_a == ONCE else step
                     rows = -(-p.rows // row_blocks // row_unit) * row_unit
-                    step_terms = _turn(p, base.tiling, depth, panels, pack_a, pack_b)
+                    step_terms = _step_terms(
+                        p, base.tiling, depth, panels, pack_a, pack_b
+                    )
                     blocks = -(-p.rows // rows) * -(-base.panels // panels)
                     blocks *= p.products * slots
                     yield _Division(
@@ -205,19 +209,19 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
                     )
 
 
-def _is_worth_once(p: Problem, base: Strategy) -> bool:
+def _is_worth_packing_once(p: Problem, base: Strategy) -> bool:
     """Return whether products share panels that are slow to read in place."""
     return p.is_shared and is_narrow(base.tiling)
 
 
-def _may_be_cut(p: Problem, slots: int) -> bool:
+def _can_split(p: Problem, slots: int) -> bool:
     """Return whether a product may be summed in slots."""
     if p.batch or p.is_across or p.even or p.unpacks:
         return False
-    return p.depth >= slots * _SLOT_TERMS
+    return p.depth >= slots * _MIN_SLOT_TERMS
 
 
-def _counts(minimum: int, all_parts: int, maximum: int) -> Iterator[int]:
+def _part_counts(minimum: int, all_parts: int, maximum: int) -> Iterator[int]:
     """Yield the possible numbers of parts."""
     for factor in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
         count = minimum * factor
@@ -231,14 +235,14 @@ def _packings_of_a(p: Problem, tiling: Tiling, panels: int) -> tuple[str, ...]:
     if p.is_across:
         return ("",)
     if _is_read_by_terms(p):
-        return ("", EACH) if _share_a_set(p, tiling) else ("",)
-    if panels <= 2 or (panels <= 4 and p.a_term < _APART):
+        return ("", EACH) if _has_row_conflicts(p, tiling) else ("",)
+    if panels <= 2 or (panels <= 4 and p.a_term < _FAR_TERM_BYTES):
         return ("",)
-    is_large = p.rows * p.depth * p.itemsize > _TILES_MOST
+    is_large = p.rows * p.depth * p.itemsize > _MAX_PACKED_BYTES
     return (EACH,) if p.batch or p.unpacks or is_large else (EACH, ONCE)
 
 
-def _turn(
+def _step_terms(
     p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: str, pack_b: str
 ) -> int:
     """Return the terms of a step whose working set stays in the caches."""
@@ -249,14 +253,16 @@ def _turn(
         return p.step(depth, p.packed_step)
     width = tiling.width * p.itemsize
     if pack_b == EACH and not p.is_across:
-        return p.step(depth, max(_STEP_TERMS, _PACKED // (panels * width)))
-    is_long = depth * max(CACHE_LINE, tiling.rows * p.itemsize) > _NEAR
+        return p.step(
+            depth, max(_MIN_STEP_TERMS, _PACKED_STEP_BYTES // (panels * width))
+        )
+    is_long = depth * max(CACHE_LINE, tiling.rows * p.itemsize) > _L1_TILE_BYTES
     is_long = is_long and not is_read_by_terms
     # A cached packing has the same step as an operand that is read in place: a single
     # sum of very many terms has larger errors.
     is_near = pack_b and not p.is_frozen
     reach = depth * (panels * width if is_near else max(p.b_term, panels * width))
-    if p.is_across or (reach <= RESIDENT and not is_long):
+    if p.is_across or (reach <= RESIDENT_BYTES and not is_long):
         return depth
     return p.step(depth)
 
@@ -265,15 +271,15 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
     """Return the cost of a strategy beyond the arithmetic, as a fraction of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
     is_turned = p.b_line != p.itemsize
-    is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT
-    if _share_a_set(p, tiling):
-        cost = _ROWS_PACKED / panels if strategy.pack_a else _ROWS_IN_A_SET
+    is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT_BYTES
+    if _has_row_conflicts(p, tiling):
+        cost = _ROW_PACKING_COST / panels if strategy.pack_a else _ROW_CONFLICT_COST
     elif strategy.pack_a == EACH:
         cost = 0.8 / panels
     elif strategy.pack_a == ONCE:
-        cost = _TILES / p.columns + _TILES_READ / panels
+        cost = _TILE_PACKING_COST / p.columns + _TILE_READING_COST / panels
     else:
-        cost = 0.12 + 0.6 / panels if p.a_term >= _APART else 0.0
+        cost = 0.12 + 0.6 / panels if p.a_term >= _FAR_TERM_BYTES else 0.0
     if strategy.pack_b == EACH:
         cost += (24 if is_turned else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
@@ -286,13 +292,13 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
         cost += 14 / rows + 0.3 / panels + crowded
         # From memory, every term of a panel stalls: the prefetcher does not follow
         # them.
-        if p.depth * p.columns * p.itemsize > 2 * RESIDENT:
-            cost += _FAR_PANELS
-        elif is_large and p.b_term >= _FAR:
+        if p.depth * p.columns * p.itemsize > 2 * RESIDENT_BYTES:
+            cost += _FAR_PANEL_COST
+        elif is_large and p.b_term >= _FAR_STRIDE_BYTES:
             cost += 0.15
     # Threads are idle while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
         near = 30 if p.is_frozen else 19
-        cost += (90 if p.size * p.itemsize > RESIDENT else near) / strategy.depth
+        cost += (90 if p.size * p.itemsize > RESIDENT_BYTES else near) / strategy.depth
     return cost

@@ -12,10 +12,10 @@ from toolkit.backends.numpy.jit.processor import CACHE_LINE, current
 from toolkit.definitions.records import record
 
 # The prefetch distance of a panel, in terms.
-_AHEAD = 6
+_PREFETCH_TERMS = 6
 # Terms per iteration of a tile of many rows with contiguous terms. Two terms halve the
 # loop overhead.
-_TERMS = 2
+_TERMS_PER_ITERATION = 2
 # The most rows of flat tiles.
 FLAT_ROWS = 3
 # Rows that share a base pointer: x86 addressing adds 0, 1, 2 or 4 times a stride.
@@ -62,7 +62,7 @@ class Tiling:
         return [self.rows, *(n for n in powers if n < self.rows)]
 
 
-def most_rows() -> int:
+def max_rows() -> int:
     """Return the rows of a tile that is two vectors wide."""
     return 12 if current().registers >= 32 else 6
 
@@ -76,11 +76,11 @@ def tiling(rows: int, columns: int, dtype: str, exact: bool = False) -> Tiling:
         exact: whether a single tile must cover all rows.
     """
     lanes = current().lanes * 4 // dtypes.itemsize(dtype)
-    height, vectors = most_rows(), 2
+    height, vectors = max_rows(), 2
     if exact or rows <= FLAT_ROWS:
         # With few rows, more columns keep the core busy.
         height = rows if exact else min(rows, 2)
-        vectors = max(1, min(most_rows() * 2 // height, 8))
+        vectors = max(1, min(max_rows() * 2 // height, 8))
         widest = current().registers // 2
         if height == 1 and columns % (widest * lanes) == 0:
             vectors = widest
@@ -178,12 +178,12 @@ def _tile(
         w.b.prefetch(address, write=True)
     sums = _Sums(w, tiling, rows, masks, packed, runs, prefetches_next).total()
     if chained:
-        sums = _added(w, sums, destinations)
+        sums = _add_earlier(w, sums, destinations)
     for value, (address, mask) in zip(sums, destinations, strict=True):
         w.put(value, address, mask)
 
 
-def _added(
+def _add_earlier(
     w: MatrixWriter, sums: Sequence[Value], destinations: Sequence[tuple[Pointer, Mask]]
 ) -> list[Value]:
     """Add the earlier sums, if there are any."""
@@ -245,7 +245,7 @@ class _Sums:
         self.asks = tiling.rows > 1
         self.lines = _Rows(w, tiling, rows, packed, runs)
         is_large = 2 * rows > tiling.rows > FLAT_ROWS
-        self.terms: int = _TERMS if is_large and (packed or runs) else 1
+        self.terms: int = _TERMS_PER_ITERATION if is_large and (packed or runs) else 1
 
     def total(self) -> list[Value]:
         """Return the sums of the products of all terms."""
@@ -283,7 +283,7 @@ class _Sums:
         w, b = self.w, self.w.b
         columns = b.pointer_parameter("b") + b_offset
         if self.asks:
-            prefetch_address = columns + b.parameter("b_term") * _AHEAD
+            prefetch_address = columns + b.parameter("b_term") * _PREFETCH_TERMS
             for j in range(0, len(self.masks) * w.vector_bytes, CACHE_LINE):
                 b.prefetch(prefetch_address + j)
         ys = [

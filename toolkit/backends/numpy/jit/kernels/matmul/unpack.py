@@ -19,11 +19,11 @@ from toolkit.definitions.records import record
 
 # The bits of the float32 2 ** 23, where adjacent floats are adjacent integers. These
 # bits combined with a small integer are the float 2 ** 23 plus the integer.
-_LARGE = 0x4B000000
+_FLOAT_2_POW_23_BITS = 0x4B000000
 # The most panels of a block.
 PANELS = 16
 # The prefetch distance in rows of the matrix.
-_AHEAD = 16
+_PREFETCH_ROWS = 16
 # Columns of 4 bits in a word.
 _COLUMNS = 8
 
@@ -70,7 +70,9 @@ class _Term(NamedTuple):
     to: Panels
 
 
-def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> Number:
+def load_block_number(
+    b: Kernel, stored: Value, blocks: Number, error: Pointer
+) -> Number:
     """Return a block number that is stored as float32. Note and clamp a bad one."""
     name = "@llvm.fptosi.sat.i64.f32"
     b.declarations.add(f"declare i64 {name}(float)")
@@ -81,7 +83,7 @@ def existing_block(b: Kernel, stored: Value, blocks: Number, error: Pointer) -> 
     return safe
 
 
-def loaded_zeros(
+def load_zeros(
     b: Kernel, zeros: Pointer, index: Number, mask: Mask, is_signed: bool
 ) -> Value:
     """Load a vector of zeros as float32. See `Unpacked`."""
@@ -156,7 +158,7 @@ class Unpacker:
         b, half = self.b, self.width // 2
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with b.loop(first * half, last * half, CACHE_LINE) as byte:
-            address = source + self.line * _AHEAD + byte
+            address = source + self.line * _PREFETCH_ROWS + byte
             b.emit(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
     def _write_tail(self, term: _Term, panel: Number) -> None:
@@ -178,7 +180,7 @@ class Unpacker:
     def _read_block(self, stored: Value, to: Panels) -> None:
         """Load scales and zeros of a block. An invalid number is clamped."""
         b, (first, last) = self.b, to.panels
-        safe = existing_block(b, stored, self.blocks, self.error)
+        safe = load_block_number(b, stored, self.blocks, self.error)
         with b.loop(first, last) as panel:
             for j, mask in enumerate(self._masks(panel)):
                 column = panel * self.width + j * b.lanes
@@ -190,7 +192,7 @@ class Unpacker:
 
     def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros plus the same bias as `_numbers`."""
-        zeros = loaded_zeros(self.b, self.zero, index, mask, self.is_signed)
+        zeros = load_zeros(self.b, self.zero, index, mask, self.is_signed)
         large = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
         return self.b.binary("fadd", zeros, large)
 
@@ -221,7 +223,7 @@ class Unpacker:
             steps = [4 * (i % 2) for i in range(lanes)]
         moved = b.binary("lshr", words, integers(steps, "int32"))
         number = b.binary("and", moved, b.filled(15, "int32"))
-        large = _LARGE + (8 if self.is_signed else 0)
+        large = _FLOAT_2_POW_23_BITS + (8 if self.is_signed else 0)
         merged = b.binary("xor", number, b.filled(large, "int32"))
         return b.convert("bitcast", merged, "float32")
 

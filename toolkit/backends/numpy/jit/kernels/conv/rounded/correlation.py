@@ -22,17 +22,17 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     Run,
     Tiles,
-    quarters,
+    sum_tile_addresses,
 )
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
-from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, place_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, coordinates_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
-from toolkit.backends.numpy.jit.kernels.dots import tiles_of
+from toolkit.backends.numpy.jit.kernels.dots import create_tiles
 from toolkit.definitions.records import record
 
 _ITEM = 4
 # The most columns with unrolled vectors, if there is one group.
-_MOST_WRITTEN = 2 * SPAN
+_MAX_UNROLLED_COLUMNS = 2 * SPAN
 
 
 @record
@@ -179,7 +179,7 @@ class _Correlation:
         self.weights = b.next_address()
         self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0.0, "float32"))
-        self.tiles: Tiles = tiles_of(b)
+        self.tiles: Tiles = create_tiles(b)
 
     def group(
         self, group: Number, pixels: Pointer, image: Number, first: Number
@@ -239,7 +239,7 @@ class _Correlation:
                 [column, column + plan.strip_bytes],
                 TILE_ROW_BYTES,
             )
-        self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
+        self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(
         self,
@@ -258,7 +258,7 @@ class _Correlation:
         """
         b, width, (position, first, row) = self.b, self.plan.width, at
         exists: Value | None = None
-        coordinates = place_of(self.plan.pixels.grid, position)
+        coordinates = coordinates_of(self.plan.pixels.grid, position)
         coordinates[0] = coordinates[0] + first
         for i, (axis, coordinate) in enumerate(zip(axes, coordinates, strict=True)):
             row = row * axis.out + (coordinate * axis.step + axis.start)
@@ -276,7 +276,7 @@ class _Correlation:
     def _vectors(self, columns: Range) -> Iterator[tuple[Number, Mask]]:
         """Yield the vectors of a group's columns, without a loop if they are few."""
         width, lanes = self.plan.width, self.b.lanes
-        if width > _MOST_WRITTEN or self.plan.groups > 1:
+        if width > _MAX_UNROLLED_COLUMNS or self.plan.groups > 1:
             yield from self.b.run(*columns)
             return
         for column in range(0, width, lanes):

@@ -199,7 +199,7 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
         yield Line(phase, line, source, last.stride * last.pitch, (low, high))
 
 
-def place_of(grid: Grid, position: Number) -> list[Number]:
+def coordinates_of(grid: Grid, position: Number) -> list[Number]:
     """Return the position along each axis, from the position along the grid."""
     coordinates = []
     for step in grid.steps:

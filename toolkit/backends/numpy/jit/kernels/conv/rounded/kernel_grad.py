@@ -22,12 +22,12 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
-    Pairs,
     Planes,
+    PositionPairs,
     pack_pairs,
     pack_planes,
 )
-from toolkit.backends.numpy.jit.kernels.dots import tiles_of
+from toolkit.backends.numpy.jit.kernels.dots import create_tiles
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 
@@ -46,7 +46,7 @@ class RoundedGradPlan:
     """
 
     planes: Planes
-    pairs: Pairs
+    pairs: PositionPairs
     axes: Axes
 
     @property
@@ -99,7 +99,7 @@ def emit_planes(planes: Planes) -> Kernel:
     return b
 
 
-def emit_pairs(pairs: Pairs) -> Kernel:
+def emit_pairs(pairs: PositionPairs) -> Kernel:
     """Emit a function that packs images of gradients, each a row."""
     b = Kernel(BLOCK_LINES)
     images, target = b.next_address(pairs.dtype), b.next_address()
@@ -205,7 +205,7 @@ class _KernelGrad:
 
     def __init__(self, b: Kernel, plan: RoundedGradPlan) -> None:
         self.b, self.plan = b, plan
-        self.tiles: Tiles = tiles_of(b)
+        self.tiles: Tiles = create_tiles(b)
         sizes = [axis.taps for axis in plan.axes]
         self.taps = plan.planes.grid.taps(plan.axes, sizes)
 

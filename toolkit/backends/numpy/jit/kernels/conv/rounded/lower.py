@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 )
 from toolkit.backends.numpy.jit.kernels.conv import geometry
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
-    elements,
+    element_strides,
     tap_stride,
     windows,
 )
@@ -30,10 +30,13 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.correlation import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels
-from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import OVERLAPPING, unfolded
-from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
-from toolkit.backends.numpy.jit.kernels.dots import flops_in_blocks
-from toolkit.backends.numpy.jit.kernels.matmul.pack import APART, packing_of
+from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
+    UNFOLDED_COST,
+    unfolded,
+)
+from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
+from toolkit.backends.numpy.jit.kernels.dots import block_flops
+from toolkit.backends.numpy.jit.kernels.matmul.pack import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
@@ -50,19 +53,19 @@ from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
 # The throughput of a core: float32 FLOP/s, and bytes/s of packing.
-_FLOPS, _BYTES = 2e11, 3e10
+_FLOP_PER_SECOND, _BYTES_PER_SECOND = 2e11, 3e10
 # The least FLOPs of a task, and the most unrolled taps.
-_TASK_FLOPS, _MOST_TAPS = 1 << 25, 32
+_TASK_FLOPS, _MAX_UNROLLED_TAPS = 1 << 25, 32
 
 
-def rounds(node: Node) -> bool:
+def can_round(node: Node) -> bool:
     """Return whether the processor may round the operands of a node."""
     # Rows that must not depend on the batch use float32.
     is_free = current().rounds_factors and not rules.rows_independent
     return is_free and can_round_factors(node)
 
 
-def is_quicker(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
+def is_faster_in_blocks(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
     """Return whether blocks take less time than float32.
 
     Args:
@@ -71,8 +74,8 @@ def is_quicker(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
         packed: the bytes of float32 that are packed.
         gain: the speedup of the float32 algorithm over a direct convolution.
     """
-    seconds = in_blocks / flops_in_blocks(_FLOPS) + packed / _BYTES
-    return seconds < flops / (_FLOPS * gain)
+    seconds = in_blocks / block_flops(_FLOP_PER_SECOND) + packed / _BYTES_PER_SECOND
+    return seconds < flops / (_FLOP_PER_SECOND * gain)
 
 
 def lower_rounded(
@@ -91,7 +94,7 @@ def lower_rounded(
         turned: whether it is an input gradient.
         gain: the speedup of the float32 algorithm over a direct convolution.
     """
-    if not rounds(body.nodes[0]):
+    if not can_round(body.nodes[0]):
         return None
     lowering = _Lowering(body, inputs, operands, is_input_grad)
     return lowering.lowered() if lowering.pays(gain) else None
@@ -135,13 +138,13 @@ class _Lowering:
         is_input_grad: bool,
     ) -> None:
         self.body, self.turned = body, is_input_grad
-        self.steps = Steps()
+        self.steps = CallList()
         node = body.nodes[0]
         self.spec = node.outputs[0].spec
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
-        if elements(images)[-1] != 1:
+        if element_strides(images)[-1] != 1:
             images, x = self.steps.row_major(images, x)
-        if tap_stride(weights) is None or self._packing(weights)[0] == APART:
+        if tap_stride(weights) is None or self._packing(weights)[0] == STRIDED:
             weights, w = self.steps.row_major(weights, w)
         attrs: Mapping[str, Any] = node.attrs
         self.cost: int = 1  # of a byte of the images
@@ -150,7 +153,7 @@ class _Lowering:
             unfolding = unfolded(self.steps, images, x, attrs, sizes, out)
             if unfolding:
                 images, x, attrs, sizes = unfolding
-                self.cost = OVERLAPPING
+                self.cost = UNFOLDED_COST
                 shape = (*sizes, images.spec.shape[-1], weights.spec.shape[-1])
                 spec = Spec(shape, weights.spec.dtype)
                 weights = replace(contiguous(spec), is_frozen=weights.is_frozen)
@@ -185,7 +188,7 @@ class _Lowering:
     def pays(self, gain: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan, images = self.plan, self.spec.shape[0]
-        if not self.flops or prod(self.sizes) > _MOST_TAPS:
+        if not self.flops or prod(self.sizes) > _MAX_UNROLLED_TAPS:
             return False
         pixels, grid = plan.pixels, plan.pixels.grid
         positions = grid.parts * grid.part * grid.steps[0]
@@ -195,13 +198,13 @@ class _Lowering:
         packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
-        return is_quicker(self.flops, in_blocks, packed, gain)
+        return is_faster_in_blocks(self.flops, in_blocks, packed, gain)
 
     def lowered(self) -> Lowered:
         """Return all calls, in order."""
         plan, pixels = self.plan, self.plan.pixels
         strips = self._pack_weights()
-        pitch, count = elements(self.images)[0], self.spec.shape[0]
+        pitch, count = element_strides(self.images)[0], self.spec.shape[0]
         if self.is_apart:
             packed = self.steps.take(count * pixels.nbytes)
             self.steps.calls.append(
@@ -262,7 +265,7 @@ class _Lowering:
     def _packing(self, weights: Operand) -> tuple[str, int, int]:
         """Return the axis with stride 1, and the byte strides of lines and terms."""
         item = dtypes.itemsize(weights.spec.dtype)
-        first, last = (n * item for n in elements(weights)[-2:])
+        first, last = (n * item for n in element_strides(weights)[-2:])
         line, term = (first, last) if self.turned else (last, first)
         return packing_of(line, term, item), line, term
 

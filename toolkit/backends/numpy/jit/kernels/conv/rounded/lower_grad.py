@@ -9,7 +9,7 @@ from typing import Any
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.problem import elements, windows
+from toolkit.backends.numpy.jit.kernels.conv.problem import element_strides, windows
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
     RoundedGradPlan,
@@ -21,16 +21,19 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.lower import (
     Shape,
-    is_quicker,
-    rounds,
+    can_round,
+    is_faster_in_blocks,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
-    Pairs,
     Planes,
+    PositionPairs,
     positions_of,
 )
-from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import OVERLAPPING, unfolded
-from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
+    UNFOLDED_COST,
+    unfolded,
+)
+from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
@@ -41,9 +44,9 @@ from toolkit.backends.numpy.jit.lowering import (
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.ir import Node, Spec
 
-_MOST_TAPS = 32
+_MAX_UNROLLED_TAPS = 32
 # The most bytes of a task's sums, which stay in the L2 cache.
-_MOST_SUMS = 1 << 20
+_MAX_SUM_BYTES = 1 << 20
 # The reads and writes of a task's sums from beyond that cache.
 _SUM_MOVES = 5
 _TOTAL_GRAIN = 1 << 14
@@ -59,7 +62,7 @@ def lower_rounded_grad(
         inputs: of it.
         gain: the speedup of the float32 algorithm over a direct computation.
     """
-    if not rounds(node):
+    if not can_round(node):
         return None
     lowering = _Lowering(node, inputs)
     return lowering.lowered() if lowering.pays(gain) else None
@@ -70,11 +73,11 @@ class _Lowering:
 
     def __init__(self, node: Node, inputs: Sequence[Operand]) -> None:
         self.spec = node.outputs[0].spec
-        self.steps = Steps()
+        self.steps = CallList()
         references: list[Reference] = [("in", 0), ("in", 1)]
         straight = []
         for i, operand in enumerate(inputs):
-            if elements(operand)[-1] != 1:
+            if element_strides(operand)[-1] != 1:
                 operand, references[i] = self.steps.row_major(operand, references[i])
             straight.append(operand)
         (self.images, self.gradients), (self.x, self.g) = straight, references
@@ -84,7 +87,7 @@ class _Lowering:
         attrs: Mapping[str, Any] = node.attrs
         sizes = attrs["kernel"]
         unfolding = unfolded(self.steps, self.images, self.x, attrs, sizes, shape[-2])
-        self.cost: int = OVERLAPPING if unfolding else 1  # of a byte of the images
+        self.cost: int = UNFOLDED_COST if unfolding else 1  # of a byte of the images
         if unfolding:
             self.images, self.x, attrs, sizes = unfolding
             channels = self.images.spec.shape[-1], shape[-1]
@@ -108,7 +111,7 @@ class _Lowering:
 
     def _is_apart(self, full_plan: RoundedGradPlan) -> bool:
         """Return whether an earlier call packs images, for less traffic of sums."""
-        if full_plan.nbytes > _MOST_SUMS:
+        if full_plan.nbytes > _MAX_SUM_BYTES:
             return True
         packed = 2 * self.count * (full_plan.planes.nbytes + full_plan.pairs.nbytes)
         reread = min(self._swept(full_plan, by_rows) for by_rows in (False, True))
@@ -136,19 +139,19 @@ class _Lowering:
         grid: Grid = grid_of((self.axes,), part_size, is_shared=True)
         depth, width = self.spec.shape[-2:]
         positions = positions_of(grid, self.pitches)
-        pairs = Pairs(positions, width, self.gradients.spec.dtype)
+        pairs = PositionPairs(positions, width, self.gradients.spec.dtype)
         planes = Planes(grid, depth, self.images.spec.dtype)
         return RoundedGradPlan(planes, pairs, self.axes)
 
     def pays(self, gain: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan = self.plan
-        if not self.flops or plan.taps > _MOST_TAPS:
+        if not self.flops or plan.taps > _MAX_UNROLLED_TAPS:
             return False
         terms = plan.planes.grid.parts * plan.pairs.blocks * BLOCK_TERMS * self.count
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
         packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
-        return is_quicker(self.flops, 2 * terms * sums, packed, gain)
+        return is_faster_in_blocks(self.flops, 2 * terms * sums, packed, gain)
 
     def lowered(self) -> Lowered:
         """Return all calls, in order."""
@@ -183,7 +186,7 @@ class _Lowering:
         is_part = self._take_sums(slots)
         memory = self.steps.take(slots * (plan.planes.nbytes + plan.pairs.nbytes))
         by_images = rows == self.count
-        pitches = elements(self.images)[0], elements(self.gradients)[0]
+        pitches = element_strides(self.images)[0], element_strides(self.gradients)[0]
         call = Call(
             Code(emit_rounded_grad, plan),
             (self.x, self.g, self.sums, memory),
@@ -225,7 +228,7 @@ class _Lowering:
         call = Call(
             code,
             (reference, packed),
-            (elements(operand)[0],),
+            (element_strides(operand)[0],),
             rows=self.count,
             grain=partition(self.count),
             row_operands=frozenset([reference]),

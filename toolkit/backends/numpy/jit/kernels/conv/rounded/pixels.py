@@ -9,19 +9,19 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
-    rounded,
+    pack_bfloat16,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, lines
 from toolkit.definitions.records import record
 
 # Strides of a multiple of this many cache lines map to the same L1 cache set.
-_SAME_SET = 4
+_SET_PERIOD_LINES = 4
 
 
-def odd_lines(nbytes: int) -> int:
+def avoid_shared_sets(nbytes: int) -> int:
     """Return the bytes in cache lines, plus a line if rows would share sets."""
     lines = -(-nbytes // TILE_ROW_BYTES)
-    return (lines + (lines % _SAME_SET == 0)) * TILE_ROW_BYTES
+    return (lines + (lines % _SET_PERIOD_LINES == 0)) * TILE_ROW_BYTES
 
 
 @record
@@ -46,7 +46,7 @@ class Pixels:
     @property
     def pitch(self) -> int:
         """Return the bytes from one cell to the next."""
-        return odd_lines(self.blocks * TILE_ROW_BYTES)
+        return avoid_shared_sets(self.blocks * TILE_ROW_BYTES)
 
     @property
     def nbytes(self) -> int:
@@ -105,4 +105,4 @@ def _block(
         else b.filled(0, dtype)
         for start in (0, BLOCK_LINES)
     )
-    b.store(rounded(b, low, high), target, 0, None)
+    b.store(pack_bfloat16(b, low, high), target, 0, None)

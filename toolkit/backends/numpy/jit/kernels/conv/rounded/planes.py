@@ -16,10 +16,10 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_TERMS,
     SPAN,
     TILE_ROW_BYTES,
-    paired,
+    pack_interleaved,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, Line, lines
-from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import odd_lines
+from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import avoid_shared_sets
 from toolkit.definitions.records import record
 
 _ITEM = 2
@@ -50,7 +50,7 @@ class Planes:
         grid = self.grid
         inner = zip(grid.sides[1:], grid.steps[1:], strict=True)
         reach = sum(side.span * step for side, step in inner)
-        return odd_lines((grid.size + reach + BLOCK_TERMS) * _ITEM)
+        return avoid_shared_sets((grid.size + reach + BLOCK_TERMS) * _ITEM)
 
     @property
     def nbytes(self) -> int:
@@ -59,7 +59,7 @@ class Planes:
 
 
 @record
-class Pairs:
+class PositionPairs:
     """The layout of the gradients of a part of an image.
 
     Attributes:
@@ -80,7 +80,7 @@ class Pairs:
     @property
     def pitch(self) -> int:
         """Return the bytes from one pair to the next."""
-        return odd_lines(self.channels * 2 * _ITEM)
+        return avoid_shared_sets(self.channels * 2 * _ITEM)
 
     @property
     def blocks(self) -> int:
@@ -133,14 +133,16 @@ def pack_planes(
         with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
             # The last block may overlap the previous one, with the same values.
             start = b.least(cell, high - BLOCK_LINES)
-            _turn(b, planes, line, (start, BLOCK_LINES), address + start * _ITEM)
+            _pack_transposed(
+                b, planes, line, (start, BLOCK_LINES), address + start * _ITEM
+            )
         # Zeros overrun the end of a short line. Later lines overwrite them.
         is_short = b.binary("and", b.opposite(is_long), b.compare("slt", low, high))
         with b.when(is_short):
-            _turn(b, planes, line, (low, high - low), address + low * _ITEM)
+            _pack_transposed(b, planes, line, (low, high - low), address + low * _ITEM)
 
 
-def _turn(
+def _pack_transposed(
     b: Kernel, planes: Planes, line: Line, cells: tuple[Number, Number], target: Pointer
 ) -> None:
     """Round blocks of all channels of some cells, and store them transposed."""
@@ -156,7 +158,10 @@ def _turn(
             elif planes.depth % BLOCK_LINES:
                 mask = b.first_lanes(remaining)
             rows.append(b.load(source, i * line.pitch, planes.dtype, mask))
-        pairs = [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        pairs = [
+            pack_interleaved(b, *pair)
+            for pair in zip(rows[::2], rows[1::2], strict=True)
+        ]
         address, half = target + channel * planes.pitch, BLOCK_LINES // 2
         for i, column in enumerate(b.transposed(pairs)):
             for k in (0, half):
@@ -164,7 +169,7 @@ def _turn(
                 b.store(cell_pairs, address + (i + k) * planes.pitch, 0, None)
 
 
-def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
+def _valid_channels(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
     """Return `count` if a cell is inside the line, else 0."""
     low, high = line.inside
     is_inside = b.binary(
@@ -174,7 +179,7 @@ def _inside(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
 
 
 def pack_pairs(
-    b: Kernel, pairs: Pairs, image: Pointer, first: Number, target: Pointer
+    b: Kernel, pairs: PositionPairs, image: Pointer, first: Number, target: Pointer
 ) -> None:
     """Pack the pairs of a part of an image of gradients.
 
@@ -189,15 +194,15 @@ def pack_pairs(
         for numbers, is_whole in (((0, full), True), ((full, cells // 2), False)):
             with b.loop(*numbers) as number, b.loop(0, pairs.width, b.lanes) as channel:
                 y = address + number * pitch + channel * (2 * _ITEM)
-                _join(b, pairs, line, (number * 2, channel, is_whole), y)
+                _pack_pair(b, pairs, line, (number * 2, channel, is_whole), y)
     zero = b.filled(0, "int32")
     with b.loop(grid.size // 2 * pitch, pairs.nbytes, TILE_ROW_BYTES) as i:
         b.store(zero, target + i, 0, None)
 
 
-def _join(
+def _pack_pair(
     b: Kernel,
-    pairs: Pairs,
+    pairs: PositionPairs,
     line: Line,
     at: tuple[Number, Number, bool],
     target: Pointer,
@@ -209,9 +214,9 @@ def _join(
     for i in range(2):
         mask: Mask = None
         if not is_whole:
-            mask = b.first_lanes(_inside(b, line, cell + i, remaining))
+            mask = b.first_lanes(_valid_channels(b, line, cell + i, remaining))
         elif pairs.width % b.lanes:
             mask = b.first_lanes(remaining)
         source = line.source + (cell + i) * line.pitch + channel
         vectors.append(b.load(source, 0, pairs.dtype, mask))
-    b.store(paired(b, *vectors), target, 0, None)
+    b.store(pack_interleaved(b, *vectors), target, 0, None)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
-from toolkit.backends.numpy.jit.kernels.conv.steps import Steps
+from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.kernels.move import lower_pad
 from toolkit.backends.numpy.jit.lowering import Reference, redirect_operands
 from toolkit.ir import Spec
 
 # The relative cost of packing a byte of windows, which overlap and are short.
-OVERLAPPING = 4
+UNFOLDED_COST = 4
 
 
 class Unfolded(NamedTuple):
@@ -38,7 +38,7 @@ class Unfolded(NamedTuple):
 
 
 def unfolded(
-    steps: Steps,
+    steps: CallList,
     images: Operand,
     reference: Reference,
     attrs: Mapping[str, Any],
@@ -71,7 +71,7 @@ def unfolded(
 
 
 def _padded(
-    steps: Steps, images: Operand, reference: Reference, zeros: tuple[int, int]
+    steps: CallList, images: Operand, reference: Reference, zeros: tuple[int, int]
 ) -> tuple[Operand, Reference]:
     """Append the call that pads the last axis of images, and return the copy."""
     *batch, width, channels = images.spec.shape

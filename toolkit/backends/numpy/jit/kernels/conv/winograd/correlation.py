@@ -18,17 +18,17 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
-from toolkit.backends.numpy.jit.kernels.conv.sums import Sums
+from toolkit.backends.numpy.jit.kernels.conv.sums import TapSums
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
     best_vectors,
-    cycles,
-    most_rows,
-    panels,
-    split,
+    max_rows,
+    split_evenly,
+    split_panels,
+    step_cycles,
 )
-from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_allowed
+from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_exact_enough
 from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
     Grid,
     Patches,
@@ -46,17 +46,17 @@ from toolkit.definitions.records import record
 # fit next to two vectors of outputs, and a block of 16 tiles halves the reads of
 # weights. _FAR_BLOCK is the tiles of a block if the weights have more than _NEAR
 # elements, which exceed the L2 cache.
-_BLOCK_REGISTERS, _FAR_BLOCK, _NEAR = 256, 64, 1 << 18
+_BLOCK_REGISTERS, _FAR_BLOCK_TILES, _L2_WEIGHTS = 256, 64, 1 << 18
 # The tiles of a part of an image, for small batches.
 _STRIP_TILES = 8
 # Cycles of the transforms of a vector of a tile's inputs and outputs, by the outputs
 # along an axis.
 _CYCLES = {OUTPUTS: (200, 125), 2: (70, 45)}
-_LEAST_GAIN = 1.25
-_LINE = 16  # elements
+_MIN_SPEEDUP = 1.25
+_LINE_ELEMENTS = 16  # elements
 # The most elements between neighbouring pixels: the zeros for rows outside the image
 # span a patch of them.
-MOST_PITCH = 1 << 12
+MAX_PITCH = 1 << 12
 
 
 @record
@@ -90,7 +90,7 @@ class WinogradPlan(Grid):
         cache sets.
         """
         vectors = max(self.channels.depth, self.channels.width) // self.lanes
-        return (-(-vectors * self.vector // _LINE) | 1) * _LINE
+        return (-(-vectors * self.vector // _LINE_ELEMENTS) | 1) * _LINE_ELEMENTS
 
     @property
     def zeros(self) -> int:
@@ -110,7 +110,7 @@ class WinogradPlan(Grid):
     @property
     def is_far(self) -> bool:
         """Return whether the transformed weights exceed the nearest caches."""
-        return self.weights > _NEAR
+        return self.weights > _L2_WEIGHTS
 
     @property
     def gain(self) -> float:
@@ -145,12 +145,12 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
     if at.width % lanes or not can_be_tiled(plan.sweeps[0]):
         return None
     y, x = plan.sweeps[0]
-    if not 0 <= x.pitch <= MOST_PITCH:
+    if not 0 <= x.pitch <= MAX_PITCH:
         return None
-    allowed = [n for n in (OUTPUTS, 2) if is_allowed(at.depth, n)]
+    allowed = [n for n in (OUTPUTS, 2) if is_exact_enough(at.depth, n)]
     plans = (_plan(plan, stored, (y, x), outputs) for outputs in allowed)
     best = max(plans, key=lambda plan: plan.gain, default=None)
-    return best if best and best.gain >= _LEAST_GAIN else None
+    return best if best and best.gain >= _MIN_SPEEDUP else None
 
 
 def _plan(
@@ -172,7 +172,9 @@ def _plan(
         rows=block,
     )
     if result.is_far:
-        block, _ = split(max(prod(result.tiles), _FAR_BLOCK // 2), _FAR_BLOCK)[0]
+        block, _ = split_evenly(
+            max(prod(result.tiles), _FAR_BLOCK_TILES // 2), _FAR_BLOCK_TILES
+        )[0]
     rows = _rows(block, vectors, plan.registers)
     return replace(result, block=-(-block // rows) * rows, rows=rows)
 
@@ -181,9 +183,9 @@ def _rows(tiles: int, vectors: int, available: int) -> int:
     """Return the number of tiles that are summed together, given enough tiles."""
 
     def cost(rows: int) -> tuple[float, int]:
-        return -(-tiles // rows) * cycles(rows, vectors), -rows
+        return -(-tiles // rows) * step_cycles(rows, vectors), -rows
 
-    return min(range(1, most_rows(vectors, available) + 1), key=cost)
+    return min(range(1, max_rows(vectors, available) + 1), key=cost)
 
 
 def emit_winograd(body: BodyStructure, plan: WinogradPlan) -> Kernel:
@@ -252,7 +254,7 @@ class _Winograd(PatchWriter):
         with b.loop(0, points) as point:
             x = self.points + point * plan.point
             y = self.products + point * plan.point
-            for panel in panels(at.width, plan.vectors, b.lanes):
+            for panel in split_panels(at.width, plan.vectors, b.lanes):
                 with self.b.each(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     w = self.w + column * (points * at.depth)
@@ -266,7 +268,7 @@ class _Winograd(PatchWriter):
         """Multiply some tiles by a panel of output channels."""
         plan, lanes = self.plan, self.b.lanes
         axis = _vectors_as_taps(plan)
-        inner = Sums(self, replace(plan.channels, depth=lanes), panel, axis)
+        inner = TapSums(self, replace(plan.channels, depth=lanes), panel, axis)
         sums = [self.zero()] * (plan.rows * panel.vectors)
         sums = inner.add(Segment(0, axis.taps, 0, plan.rows), x, w, sums)
         for k, value in enumerate(sums):

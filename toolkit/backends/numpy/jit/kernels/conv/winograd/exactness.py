@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from toolkit import settings
 
-MOST_CHANNELS = 128
+MAX_CHANNELS = 128
 
 
-def is_allowed(channels: int, outputs: int) -> bool:
+def is_exact_enough(channels: int, outputs: int) -> bool:
     """Return whether sums over `channels` may use tiles of `outputs` outputs."""
     if settings.matmul_precision() == "highest":
         return False
-    return outputs == 2 or channels <= MOST_CHANNELS
+    return outputs == 2 or channels <= MAX_CHANNELS

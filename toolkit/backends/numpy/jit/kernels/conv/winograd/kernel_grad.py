@@ -17,12 +17,12 @@ from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
-    cycles,
-    most_rows,
-    panels,
-    registers,
+    max_rows,
+    register_count,
+    split_panels,
+    step_cycles,
 )
-from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import MOST_PITCH
+from toolkit.backends.numpy.jit.kernels.conv.winograd.correlation import MAX_PITCH
 from toolkit.backends.numpy.jit.kernels.conv.winograd.patches import (
     Grid,
     Patches,
@@ -40,12 +40,12 @@ from toolkit.definitions.records import record
 
 # The most tiles of a block, which hide the loads and stores of sums, and the most
 # elements of their points, which fit the L2 cache.
-_MOST_BLOCK, _BLOCK_POINTS = 32, 1 << 18
+_MAX_BLOCK_TILES, _MAX_BLOCK_POINTS = 32, 1 << 18
 # The most elements of a task's sums, 1.2 MB: they stay in the L2 cache.
-_MOST_SUMS = POINTS**2 << 13
+_MAX_SUMS = POINTS**2 << 13
 # Cycles of the transforms of a vector of a tile's inputs and gradients.
 _PATCH_CYCLES = 200
-_LEAST_GAIN = 1.25
+_MIN_SPEEDUP = 1.25
 # Products of an iteration of the innermost loop.
 _UNROLL = 2
 
@@ -123,15 +123,15 @@ def winograd_grad_plan(
         return None
     if at.depth % lanes or at.width % lanes or not can_be_tiled(plan.axes):
         return None
-    if not all(0 <= p <= MOST_PITCH for p in (plan.axes[1].pitch, plan.pitches[1])):
+    if not all(0 <= p <= MAX_PITCH for p in (plan.axes[1].pitch, plan.pitches[1])):
         return None
     depth, width = _channels_of_block(at.depth, at.width, lanes)
     vectors, rows = _registers_tile(width, lanes)
-    block = _BLOCK_POINTS // (POINTS**2 * (depth + width))
+    block = _MAX_BLOCK_POINTS // (POINTS**2 * (depth + width))
     result = WinogradGradPlan(
         lanes=lanes,
         axes=(plan.axes[0], plan.axes[1]),
-        block=max(1, min(block, _MOST_BLOCK)),
+        block=max(1, min(block, _MAX_BLOCK_TILES)),
         outputs=OUTPUTS,
         direct=plan,
         stored=stored,
@@ -140,13 +140,13 @@ def winograd_grad_plan(
         depth=depth,
         width=width,
     )
-    return result if result.gain >= _LEAST_GAIN else None
+    return result if result.gain >= _MIN_SPEEDUP else None
 
 
 def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:
     """Return the channels of blocks with the fewest transforms for many sums."""
     pairs = product(_divisors(depth, lanes), _divisors(width, lanes))
-    fitting = [(d, w) for d, w in pairs if POINTS**2 * d * w <= _MOST_SUMS]
+    fitting = [(d, w) for d, w in pairs if POINTS**2 * d * w <= _MAX_SUMS]
     return min(fitting, key=lambda pair: (1 / pair[0] + 1 / pair[1], pair[1]))
 
 
@@ -157,12 +157,12 @@ def _divisors(channels: int, lanes: int) -> list[int]:
 
 def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
     """Return the vectors and rows of the fastest register block."""
-    available = registers()
+    available = register_count()
 
     def cost(tile: tuple[int, int]) -> float:
         vectors, rows = tile
-        panel_list = panels(width, vectors, lanes)
-        return sum(p.count * cycles(rows, p.vectors) for p in panel_list) / rows
+        panel_list = split_panels(width, vectors, lanes)
+        return sum(p.count * step_cycles(rows, p.vectors) for p in panel_list) / rows
 
     halves = [lanes >> k for k in range(lanes.bit_length())]
     return min(
@@ -170,7 +170,7 @@ def _registers_tile(width: int, lanes: int) -> tuple[int, int]:
             (vectors, rows)
             for vectors in range(1, width // lanes + 1)
             for rows in halves
-            if rows <= most_rows(vectors, available)
+            if rows <= max_rows(vectors, available)
         ),
         key=cost,
     )
@@ -287,7 +287,7 @@ class _WinogradGrad(PatchWriter):
             x = self.inputs.points + point * plan.point
             g = self.gradients.points + point * plan.point
             sums = self.sums + point * plan.sums
-            for panel in panels(plan.width, plan.vectors, b.lanes):
+            for panel in split_panels(plan.width, plan.vectors, b.lanes):
                 with self.b.each(panel.count) as index:
                     column = index * (panel.vectors * b.lanes) + panel.first
                     panel_g = g + column * (plan.vector // b.lanes)

@@ -19,18 +19,21 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     Run,
     Tiles,
-    quarters,
+    sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dots import tiles_of
+from toolkit.backends.numpy.jit.kernels.dots import create_tiles
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
-from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import Block, write_block
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
+    BlockFormat,
+    write_block,
+)
 
 # Blocks of a strip that are packed at a time.
 PART = 8
 _STRIP_BYTES = PART * BLOCK_BYTES
 
 
-class DeepNumbers(NamedTuple):
+class SplitKNumbers(NamedTuple):
     """The numbers after the addresses in the table.
 
     Attributes:
@@ -53,14 +56,14 @@ class DeepNumbers(NamedTuple):
     scratch: Any
 
 
-class Read(NamedTuple):
+class OperandFormat(NamedTuple):
     """The axis of an operand with stride 1, and its dtype."""
 
     packing: str
     dtype: str
 
 
-def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
+def emit_split_k_product(of_a: OperandFormat, of_b: OperandFormat) -> Kernel:
     """Emit the function that sums the products of the terms of slots.
 
     The table holds the addresses of both operands, of the sums of all slots, and of
@@ -71,24 +74,24 @@ def emit_deep_product(of_a: Read, of_b: Read) -> Kernel:
     """
     b = Kernel(BLOCK_LINES)
     addresses = [b.next_address() for _ in range(4)]
-    n = DeepNumbers(*(b.next_entry() for _ in DeepNumbers._fields))
-    _Deep(b, addresses, n).write(of_a, of_b)
+    n = SplitKNumbers(*(b.next_entry() for _ in SplitKNumbers._fields))
+    _SplitKProduct(b, addresses, n).write(of_a, of_b)
     return b
 
 
-class _Deep:
+class _SplitKProduct:
     """Emits the function."""
 
-    def __init__(self, b: Kernel, addresses: list[Pointer], n: DeepNumbers) -> None:
+    def __init__(self, b: Kernel, addresses: list[Pointer], n: SplitKNumbers) -> None:
         self.b, self.n = b, n
         self.a, self.second, self.sums, self.scratch = addresses
-        self.tiles: Tiles = tiles_of(b)
+        self.tiles: Tiles = create_tiles(b)
 
-    def write(self, of_a: Read, of_b: Read) -> None:
+    def write(self, of_a: OperandFormat, of_b: OperandFormat) -> None:
         """Emit the loop over parts of the terms of each slot."""
         b, n = self.b, self.n
-        first_factor = Block(*of_a, False, n.a_row, n.a_term)
-        second_factor = Block(*of_b, True, n.b_line, n.b_term)
+        first_factor = BlockFormat(*of_a, False, n.a_row, n.a_term)
+        second_factor = BlockFormat(*of_b, True, n.b_line, n.b_term)
         self.tiles.configure()
         with b.loop(b.low, b.high) as slot:
             sums = self.sums + slot * (n.rows * n.columns * 4)
@@ -106,7 +109,7 @@ class _Deep:
 
     def _pack(
         self,
-        read: Block,
+        read: BlockFormat,
         addresses: tuple[Pointer, Pointer],
         lines: Number,
         block_range: Range,
@@ -132,7 +135,7 @@ class _Deep:
         b, n, tiles = self.b, self.n, self.tiles
         stride = n.columns * 4
         with b.loop(0, n.rows, SPAN) as row, b.loop(0, n.columns, SPAN) as column:
-            addresses = quarters(sums + row * stride + column * 4, stride)
+            addresses = sum_tile_addresses(sums + row * stride + column * 4, stride)
             with b.when(is_first):
                 tiles.clear(len(addresses))
             with b.when(b.opposite(is_first)):

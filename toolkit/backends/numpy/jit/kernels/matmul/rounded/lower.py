@@ -14,20 +14,20 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     PANELS,
     SPAN,
 )
-from toolkit.backends.numpy.jit.kernels.dots import flops_in_blocks
-from toolkit.backends.numpy.jit.kernels.matmul.combine import combining
+from toolkit.backends.numpy.jit.kernels.dots import block_flops
+from toolkit.backends.numpy.jit.kernels.matmul.combine import combine_call
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
-    APART,
     LINES,
+    STRIDED,
     TERMS,
     packing_of,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.deep import (
     PART,
-    DeepNumbers,
-    Read,
-    emit_deep_product,
+    OperandFormat,
+    SplitKNumbers,
+    emit_split_k_product,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
     StripNumbers,
@@ -50,7 +50,7 @@ from toolkit.ir import Graph
 
 # The throughput of a core, measured for shapes of (16, 64, 64) and more: float32
 # FLOP/s, and bytes/s of packing.
-_FLOPS, _BYTES = 1.5e11, 1.8e10
+_FLOP_PER_SECOND, _BYTES_PER_SECOND = 1.5e11, 1.8e10
 # The least FLOPs of a product task, and the least bytes of a packing task.
 _TASK_FLOPS, _TASK_BYTES = 1 << 26, 1 << 18
 # Strips, and blocks of each strip, in a row of a packing call, for contiguous terms and
@@ -111,13 +111,13 @@ def pack_call(
 
 def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
     """Return the calls of one product, or None if float32 is faster."""
-    if not _pays(p):
+    if not _is_faster(p):
         return None
-    slots = _deep_slots(p)
-    return _deep(p, body, slots) if slots else _Lowering(p, body).lowered()
+    slots = _split_k_slots(p)
+    return _lower_split_k(p, body, slots) if slots else _Lowering(p, body).lowered()
 
 
-def _deep_slots(p: Problem) -> int:
+def _split_k_slots(p: Problem) -> int:
     """Return the slots of a product of many terms, or 0 if `deep` does not apply."""
     cache, sums = current().cache_bytes, p.size * p.itemsize
     of_a, of_b = p.items
@@ -131,7 +131,7 @@ def _deep_slots(p: Problem) -> int:
     return min(factors // (8 * sums), TASKS, p.depth // (PART * BLOCK_TERMS))
 
 
-def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
+def _lower_split_k(p: Problem, body: Graph, slots: int) -> Lowered:
     """Lower a product of many terms: sums of slots, and their reduction."""
     blocks = p.depth // BLOCK_TERMS
     slot = -(-blocks // (slots * PART)) * PART
@@ -141,9 +141,9 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
     packed: Reference = ("work", align_up(slots * sums))
     scratch = (p.rows + p.columns) // BLOCK_LINES * PART * BLOCK_BYTES
     multiply = Call(
-        Code(emit_deep_product, *_reads(p)),
+        Code(emit_split_k_product, *_operand_formats(p)),
         (("in", p.a), ("in", p.b), partials, packed),
-        DeepNumbers(
+        SplitKNumbers(
             *(p.rows, p.columns, blocks),
             *(p.a_row, p.a_term, p.b_line, p.b_term),
             *(slot, scratch),
@@ -152,33 +152,33 @@ def _deep(p: Problem, body: Graph, slots: int) -> Lowered:
         flops=p.flops,
         nbytes=p.nbytes,
     )
-    combine = combining(p, body, slots, partials)
+    combine = combine_call(p, body, slots, partials)
     return Lowered((multiply, combine), packed[1] + slots * scratch)
 
 
-def _pays(p: Problem) -> bool:
+def _is_faster(p: Problem) -> bool:
     """Return whether the processor rounds operands, and the packing pays."""
     if not current().rounds_factors:
         return False
     # Batches, and rows that must not depend on the batch, use float32.
     if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
         return False
-    if any(read.packing == APART for read in _reads(p)):
+    if any(read.packing == STRIDED for read in _operand_formats(p)):
         return False
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
     of_a, of_b = p.items
     packed = p.rows * of_a + (0 if p.is_frozen else p.columns * of_b)
-    seconds = 2 * rows * columns * p.depth / flops_in_blocks(_FLOPS)
-    seconds += packed * p.depth / _BYTES
-    return seconds < p.flops / _FLOPS
+    seconds = 2 * rows * columns * p.depth / block_flops(_FLOP_PER_SECOND)
+    seconds += packed * p.depth / _BYTES_PER_SECOND
+    return seconds < p.flops / _FLOP_PER_SECOND
 
 
-def _reads(p: Problem) -> tuple[Read, Read]:
+def _operand_formats(p: Problem) -> tuple[OperandFormat, OperandFormat]:
     """Return the format of both operands."""
     of_a, of_b = p.items
     a = packing_of(p.a_row, p.a_term, of_a)
     b = packing_of(p.b_line, p.b_term, of_b)
-    return Read(a, p.a_dtype), Read(b, p.b_dtype)
+    return OperandFormat(a, p.a_dtype), OperandFormat(b, p.b_dtype)
 
 
 class _Lowering:
@@ -194,7 +194,7 @@ class _Lowering:
     def lowered(self) -> Lowered:
         """Return all calls, in order."""
         p = self.p
-        of_a, of_b = _reads(p)
+        of_a, of_b = _operand_formats(p)
         b: Reference = ("work", 0)
         a: Reference = ("work", self._bytes(self.panels))
         factor_b = Factor(*of_b, p.columns, p.depth, p.b_line, p.b_term)

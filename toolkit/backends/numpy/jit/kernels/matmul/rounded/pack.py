@@ -18,8 +18,8 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     BLOCK_LINES,
     BLOCK_TERMS,
     TILE_ROW_BYTES,
-    paired,
-    rounded,
+    pack_bfloat16,
+    pack_interleaved,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
 
@@ -79,12 +79,12 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
             y = target + number * BLOCK_BYTES
             lines = n.lines - strip * BLOCK_LINES
             terms = n.depth - block * BLOCK_TERMS
-            read = Block(packing, dtype, is_second, n.line, n.term)
+            read = BlockFormat(packing, dtype, is_second, n.line, n.term)
             _pack_block(b, read, (x, y), (lines, terms))
     return b
 
 
-class Block(NamedTuple):
+class BlockFormat(NamedTuple):
     """The format of a block's source.
 
     Attributes:
@@ -107,7 +107,7 @@ _Partial = tuple[Number, Number] | None
 
 def _pack_block(
     b: Kernel,
-    block: Block,
+    block: BlockFormat,
     addresses: tuple[Pointer, Pointer],
     remaining: tuple[Number, Number],
 ) -> None:
@@ -125,7 +125,7 @@ def _pack_block(
 
 def write_block(
     b: Kernel,
-    block: Block,
+    block: BlockFormat,
     addresses: tuple[Pointer, Pointer],
     partial: _Partial = None,
 ) -> None:
@@ -146,7 +146,7 @@ def write_block(
         b.store(pairs, y + i * TILE_ROW_BYTES, 0, None)
 
 
-def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
+def _lines(b: Kernel, x: Pointer, block: BlockFormat, partial: _Partial) -> list[Value]:
     """Return the 16 pairs of terms of each line. Terms are contiguous."""
     masks: Sequence[Mask] = (None, None)
     numbers: list[Number] = list(range(BLOCK_LINES))
@@ -162,11 +162,11 @@ def _lines(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value
             b.load(line, i * BLOCK_LINES, block.dtype, mask)
             for i, mask in enumerate(masks)
         )
-        pairs.append(rounded(b, low, high))
+        pairs.append(pack_bfloat16(b, low, high))
     return pairs
 
 
-def _pairs(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value]:
+def _pairs(b: Kernel, x: Pointer, block: BlockFormat, partial: _Partial) -> list[Value]:
     """Return the pairs of terms of all lines, for each pair. Lines are contiguous."""
     rows = []
     for i in range(BLOCK_TERMS):
@@ -175,4 +175,6 @@ def _pairs(b: Kernel, x: Pointer, block: Block, partial: _Partial) -> list[Value
             lines, terms = partial
             mask = b.first_lanes(b.choose(b.compare("sgt", terms, i), lines, 0))
         rows.append(b.load(x + block.term * i, 0, block.dtype, mask))
-    return [paired(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+    return [
+        pack_interleaved(b, *pair) for pair in zip(rows[::2], rows[1::2], strict=True)
+    ]

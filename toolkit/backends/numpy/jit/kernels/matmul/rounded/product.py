@@ -16,9 +16,9 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     TILE_ROW_BYTES,
     Run,
     Tiles,
-    quarters,
+    sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dots import tiles_of
+from toolkit.backends.numpy.jit.kernels.dots import create_tiles
 
 
 class RoundedNumbers(NamedTuple):
@@ -73,7 +73,7 @@ class TiledProduct:
         self.n: Any = self.numbers(*(b.next_entry() for _ in self.numbers._fields))
         self.epilogue = Epilogue(graph, b, bases)
         self.sums = b.memory(PANELS * 2 * SPAN, b.filled(0, self.dtype))
-        self.tiles: Tiles = tiles_of(b)
+        self.tiles: Tiles = create_tiles(b)
 
     def write(self) -> None:
         """Emit the loops. A group of panels stays in the cache during a part."""
@@ -98,7 +98,7 @@ class TiledProduct:
         first, second = ([x, x + strip_bytes] for x in (rows, columns))
         run = Run(n.blocks, BLOCK_BYTES, BLOCK_BYTES)
         self.tiles.sum_up(run, first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
-        self.tiles.store_sums(quarters(sums, SUMS_BYTES), SUMS_BYTES)
+        self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)
 
     def _finish(self, row: Number, columns: Range) -> None:
         """Apply the epilogue to the valid sums, row by row."""
