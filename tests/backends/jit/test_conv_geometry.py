@@ -42,7 +42,7 @@ def seen(window):
 def visited(axis):
     """(output, input, tap) of every product that an axis stands for."""
     for position in range(axis.count):
-        for tap in range(*axis.visible(position)):
+        for tap in range(*axis.visible_taps(position)):
             yield (
                 axis.start + axis.step * position,
                 axis.stride * position + axis.offset + axis.gap * tap,
@@ -73,9 +73,11 @@ def test_backward_visits_every_product_once_from_the_other_side(window):
 def test_both_ways_to_ask_agree(window):
     for (axis,) in [forward([window]), *backward([window])]:
         by_position = {
-            (j, t) for j in range(axis.count) for t in range(*axis.visible(j))
+            (j, t) for j in range(axis.count) for t in range(*axis.visible_taps(j))
         }
-        by_tap = {(j, t) for t in range(axis.taps) for j in range(*axis.reached(t))}
+        by_tap = {
+            (j, t) for t in range(axis.taps) for j in range(*axis.reached_positions(t))
+        }
         assert by_position == by_tap
 
 
@@ -92,7 +94,9 @@ def test_tiles_cover_every_position_and_what_it_sees(window, most):
                         found |= {(position + row, tap) for row in rows}
                 position += tile.size
         assert position == axis.count
-        expected = {(j, t) for j in range(axis.count) for t in range(*axis.visible(j))}
+        expected = {
+            (j, t) for j in range(axis.count) for t in range(*axis.visible_taps(j))
+        }
         assert found == expected
 
 
@@ -123,7 +127,7 @@ def test_panels_cover_every_channel(width, vectors, lanes):
         panel.first + k * panel.vectors * lanes + channel
         for panel in found
         for k in range(panel.count)
-        for channel in range(sum(panel.live(lanes)))
+        for channel in range(sum(panel.lane_counts(lanes)))
     ]
     assert covered == list(range(width))
 

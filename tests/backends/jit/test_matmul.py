@@ -242,7 +242,7 @@ def test_any_way(data, dtype, lanes, followed, chunk):
         way = data.draw(ways(p))
 
         def lower(body, inputs, outputs):
-            return Lowering(p, way, body).lowered()
+            return Lowering(p, way, body).lower()
 
         if followed:
             bias = numbers((b.shape[-1],), dtype, 2)
@@ -466,7 +466,7 @@ def test_what_is_packed_once_may_stay(frozen, lanes):
         known = [replace(x, is_frozen=i in frozen) for i, x in enumerate(inputs)]
         p = problem_of(body, known)
         way = replace(choose(p), unit=BLOCK, rows=t.rows * 2, panels=5, pack_a=ONCE)
-        return Lowering(p, replace(way, pack_b=EACH, step=48), body).lowered()
+        return Lowering(p, replace(way, pack_b=EACH, step=48), body).lower()
 
     x, g = numbers((150, 70), "float32"), numbers((150, 500), "float32", 1)
     with vectors_of(lanes):

@@ -31,7 +31,7 @@ class RowSegment:
         step: the stride in bytes from one group of rows to the next.
     """
 
-    place: Reference
+    reference: Reference
     run: int = 1
     offset: int = 0
     step: int = 0
@@ -76,7 +76,7 @@ def interleave_call(
     out: Reference = ("out", 0)
     return Call(
         Code(emit_interleave, dtype, runs, edge),
-        (*(segment.place for segment in segments), out),
+        (*(segment.reference for segment in segments), out),
         (count, *(n for segment in segments for n in (segment.offset, segment.step))),
         rows,
         partition(rows),
@@ -137,7 +137,9 @@ class _Rows:
                 for k in range(run)
             ]
             for k in range(size):
-                b.store(self._joined(vectors, k), out, row * size + k * lanes, None)
+                b.store(
+                    self._shuffle_output(vectors, k), out, row * size + k * lanes, None
+                )
         edge = Value(literal(self.number, self.dtype), self.dtype)
         with b.loop(full, high) as row:
             for index, column in enumerate(self.columns):
@@ -147,7 +149,7 @@ class _Rows:
                     value = b.scalar(x + (row * run + column[1]), self.dtype)
                 b.put_scalar(value, out + (row * size + index))
 
-    def _joined(self, vectors: Sequence[Value], number: int) -> Value:
+    def _shuffle_output(self, vectors: Sequence[Value], number: int) -> Value:
         """Return one output vector, shuffled from the loaded vectors."""
         b, starts = self.b, list(accumulate(self.runs, initial=0))
         sources = []

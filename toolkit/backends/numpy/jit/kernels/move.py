@@ -109,7 +109,7 @@ def lower_concatenate(
             RowSegment(("in", i), prod(x.spec.shape[axis:]))
             for i, x in nonempty.items()
         ]
-        by_rows = {("out", 0), *(segment.place for segment in segments)}
+        by_rows = {("out", 0), *(segment.reference for segment in segments)}
         rows = prod(spec.shape[:axis])
         dtype = MOVED[dtypes.itemsize(spec.dtype)]
         return Lowered((interleave_call(dtype, segments, rows, rows, by_rows),))

@@ -59,7 +59,7 @@ class Geometry:
         facts = (self.image, self.pooled, self.window, self.strides, self.low)
         return f"Geometry{facts}"
 
-    def seen(self, b: Kernel, axis: int, o: Index) -> tuple[Number, Range]:
+    def window_range(self, b: Kernel, axis: int, o: Index) -> tuple[Number, Range]:
         """Return the first pixel of window `o` on an axis, and its offsets."""
         n, k = self.image[axis], self.window[axis]
         stride, low = self.strides[axis], self.low[axis]
@@ -69,7 +69,9 @@ class Geometry:
         last = k if fits else b.least(k, n - start)
         return start, (first, last)
 
-    def seeing(self, b: Kernel, axis: int, pixel: Index) -> tuple[Index, Range]:
+    def windows_of_pixel(
+        self, b: Kernel, axis: int, pixel: Index
+    ) -> tuple[Index, Range]:
         """Return the padded position of a pixel on an axis, and its windows."""
         k, stride = self.window[axis], self.strides[axis]
         at = pixel + self.low[axis]
@@ -213,7 +215,9 @@ class _Windows:
     """The window of a pixel of the result: its start and its ranges of offsets."""
 
     def __init__(self, b: _Pooling, indices: Sequence[Index], pixel: Index) -> None:
-        windows = [b.geometry.seen(b, axis, o) for axis, o in enumerate(indices)]
+        windows = [
+            b.geometry.window_range(b, axis, o) for axis, o in enumerate(indices)
+        ]
         self.b = b
         self.starts = [start for start, _ in windows]
         self.ranges = [r for _, r in windows]
@@ -273,7 +277,9 @@ def emit_windows_backward(
     g, index = b.address(0), b.address(1)
     x = b.address(2) if picks else index
     for indices, pixel in b.pixels(geometry.image):
-        window_ranges = [geometry.seeing(b, axis, p) for axis, p in enumerate(indices)]
+        window_ranges = [
+            geometry.windows_of_pixel(b, axis, p) for axis, p in enumerate(indices)
+        ]
         ranges = [r for _, r in window_ranges]
         image = pixel // prod(geometry.image)
         for block in b.blocks():

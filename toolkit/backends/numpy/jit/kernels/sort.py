@@ -116,17 +116,17 @@ class _Sort(Kernel):
         with self.loop(self.low, self.high) as row:
             outer, column = self.split(row, self.columns)
             first = outer * self.extent * self.columns + column
-            keys, indices = self.side(0)
+            keys, indices = self.buffer_pair(0)
             with self.loop(0, self.extent) as i:
                 x = self.scalar(self.x + (first + i * self.columns), self.dtype)
-                self.put_scalar(self.key(x), self.at(keys, i, self.kind))
+                self.put_scalar(self.to_key(x), self.at(keys, i, self.kind))
                 if not is_short:
-                    self.put_scalar(self.narrow(i), self.at(indices, i, "int32"))
-            (self.by_rank if is_short else self.by_digits)(first)
+                    self.put_scalar(self.to_int32(i), self.at(indices, i, "int32"))
+            (self.sort_by_rank if is_short else self.sort_by_digits)(first)
 
-    def by_rank(self, first: Number) -> None:
+    def sort_by_rank(self, first: Number) -> None:
         """Write each index at the rank of its key."""
-        keys, _ = self.side(0)
+        keys, _ = self.buffer_pair(0)
         zero: Value = self.index("add i64 0, 0")
         full = self.whole_vectors(0, self.extent, self.lanes)
         with self.loop(0, self.extent) as i:
@@ -136,13 +136,13 @@ class _Sort(Kernel):
                 with self.accumulate(low, high, self.lanes, rank) as iteration:
                     at = iteration.index
                     mask = self.first_lanes(high - at) if low is full else None
-                    before = self.before(keys, at, mask, key, i)
+                    before = self.count_before(keys, at, mask, key, i)
                     iteration.next([iteration.index_of(0) + before])
                 rank = iteration.values
             position = iteration.index_of(0) * self.columns + first
-            self.put_scalar(self.narrow(i), self.out + position)
+            self.put_scalar(self.to_int32(i), self.out + position)
 
-    def before(
+    def count_before(
         self, keys: Pointer, at: Index, mask: Mask, key: Value, i: Index
     ) -> Index:
         """Count the keys of a vector that sort before the i-th key."""
@@ -159,24 +159,24 @@ class _Sort(Kernel):
         count = self.index(f"call {bits} @llvm.ctpop.{bits}({bits} {packed})")
         return self.index(f"zext {bits} {count} to i64")
 
-    def by_digits(self, first: Number) -> None:
+    def sort_by_digits(self, first: Number) -> None:
         """Sort by each digit, and write the indices."""
         zero: Value = self.index("add i64 0, 0")
         with self.accumulate(0, self.bits // _DIGIT, 1, [zero]) as iteration:
             shift = iteration.index * _DIGIT
             side = iteration.index_of(0)
-            iteration.next([side ^ self.by_digit(side, shift)])
-        _, indices = self.side(iteration.index_of(0))
+            iteration.next([side ^ self.sort_by_digit(side, shift)])
+        _, indices = self.buffer_pair(iteration.index_of(0))
         with self.loop(0, self.extent) as i:
             index = self.scalar(self.at(indices, i, "int32"), "int32")
             self.put_scalar(index, self.out + (first + i * self.columns))
 
-    def side(self, side: Number) -> tuple[Pointer, Pointer]:
+    def buffer_pair(self, side: Number) -> tuple[Pointer, Pointer]:
         """Return the keys and indices of one of the two buffers."""
         offset = self.keys_bytes * 2 + side * self.half
         return self.buffers + side * self.keys_bytes, self.buffers + offset
 
-    def key(self, x: Value) -> Value:
+    def to_key(self, x: Value) -> Value:
         """Return the bits of an unsigned integer with the same order as x."""
         if self.dtype.startswith("u"):
             return Value(x.text, self.kind)
@@ -189,11 +189,13 @@ class _Sort(Kernel):
         key = self.binary("xor", raw, self.binary("or", sign, top))
         return self.select(self.s.isnan(x), self.constant(-1, raw), key)
 
-    def narrow(self, number: Index) -> Value:
+    def to_int32(self, number: Index) -> Value:
         """Return an index as 32 bits."""
         return self.convert("trunc", number, "int32")
 
-    def count(self, keys: Pointer, i: Number, shift: Number) -> tuple[Value, Pointer]:
+    def locate_digit(
+        self, keys: Pointer, i: Number, shift: Number
+    ) -> tuple[Value, Pointer]:
         """Return a key, and the address of its digit's count."""
         key = self.scalar(self.at(keys, i, self.kind), self.kind)
         wide = key.text
@@ -202,25 +204,25 @@ class _Sort(Kernel):
         shifted = self.index(f"lshr i64 {wide}, {shift}")
         return key, self.counts + (shifted & (_BUCKETS - 1))
 
-    def by_digit(self, side: Index, shift: Number) -> Index:
+    def sort_by_digit(self, side: Index, shift: Number) -> Index:
         """Sort by a digit into the other buffers. Return 0 if all are equal, else 1."""
-        keys, indices = self.side(side)
+        keys, indices = self.buffer_pair(side)
         with self.loop(0, _BUCKETS) as bucket:
             self.put_scalar(Value("0", "int32"), self.counts + bucket)
         with self.loop(0, self.extent) as i:
-            _, address = self.count(keys, i, shift)
+            _, address = self.locate_digit(keys, i, shift)
             previous = self.scalar(address, "int32")
             self.put_scalar(self.binary("add", previous, Value("1", "int32")), address)
-        _, address = self.count(keys, 0, shift)
+        _, address = self.locate_digit(keys, 0, shift)
         moves = self.compare("ne", self.integer_at(address, "int32"), self.extent)
         with self.when(moves):
             none: Value = self.index("add i64 0, 0")
             with self.accumulate(0, _BUCKETS, 1, [none]) as iteration:
                 address, before = self.counts + iteration.index, iteration.index_of(0)
                 count = self.integer_at(address, "int32")
-                self.put_scalar(self.narrow(before), address)
+                self.put_scalar(self.to_int32(before), address)
                 iteration.next([before + count])
-            self._move(keys, indices, self.side(1 - side), shift)
+            self._move(keys, indices, self.buffer_pair(1 - side), shift)
         return self.index(f"zext i1 {moves} to i64")
 
     def _move(
@@ -232,9 +234,9 @@ class _Sort(Kernel):
     ) -> None:
         """Move each key to its bucket. Keys of the same digit keep their order."""
         with self.loop(0, self.extent) as i:
-            key, count = self.count(keys, i, shift)
+            key, count = self.locate_digit(keys, i, shift)
             at = self.integer_at(count, "int32")
-            self.put_scalar(self.narrow(at + 1), count)
+            self.put_scalar(self.to_int32(at + 1), count)
             self.put_scalar(key, self.at(to[0], at, self.kind))
             index = self.scalar(self.at(indices, i, "int32"), "int32")
             self.put_scalar(index, self.at(to[1], at, "int32"))

@@ -43,7 +43,7 @@ def emit_gather_elements(dtype: str, index_dtype: str, is_near: bool) -> Kernel:
     with b.loop(b.low // count, b.ceil_div(b.high, count)) as outer:
         start = outer * count
         low, high = b.most(b.low - start, 0), b.least(b.high - start, count)
-        e.take(e.x + outer * e.limit, e.indices, e.out + start, (low, high))
+        e.gather(e.x + outer * e.limit, e.indices, e.out + start, (low, high))
     return b
 
 
@@ -58,7 +58,7 @@ def emit_take_along_axis(
         lines, length = (1, e.count) if is_single else (e.count, e.run)
         with b.loop(0, lines) as j:
             start = (row * lines + j) * length
-            e.take(line, e.indices + start, e.out + start, (0, length))
+            e.gather(line, e.indices + start, e.out + start, (0, length))
     return b
 
 
@@ -85,7 +85,7 @@ class _ElementGather:
         self.count, self.limit = b.entry(4), b.entry(5)
         self.run: Number = 1 if is_single else b.entry(6)
 
-    def take(
+    def gather(
         self,
         x: Pointer,
         indices: Pointer,
@@ -100,7 +100,7 @@ class _ElementGather:
         """
         b, (low, high) = self.b, positions
         if not self.is_near:
-            self._one_by_one(x, indices, out, positions)
+            self._gather_scalars(x, indices, out, positions)
             return
         full = b.whole_vectors(low, high, b.lanes)
         with b.loop(low, full, b.lanes) as first:
@@ -110,8 +110,8 @@ class _ElementGather:
                 elements = b.gather_at(x, numbers, kind, self.dtype, None)
                 b.store(elements, out, first, None)
             with b.when(b.opposite(are_valid)):
-                self._one_by_one(x, indices, out, (first, first + b.lanes))
-        self._one_by_one(x, indices, out, (full, high))
+                self._gather_scalars(x, indices, out, (first, first + b.lanes))
+        self._gather_scalars(x, indices, out, (full, high))
 
     def _numbers(self, indices: Pointer, first: Number) -> tuple[Value, Value]:
         """Return the positions for a vector of indices, and whether all are valid."""
@@ -130,7 +130,7 @@ class _ElementGather:
             numbers = s.add(s.multiply(numbers, run), columns)
         return numbers, b.across_lanes("and", are_valid)
 
-    def _one_by_one(
+    def _gather_scalars(
         self,
         x: Pointer,
         indices: Pointer,

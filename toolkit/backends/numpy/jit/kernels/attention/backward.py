@@ -42,15 +42,22 @@ class _Block:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = function
+        self.function = function
         areas = writer.areas(scratch(self.plan))
-        self.queries, self.g, self.sums, self.weights, self.changes, *extras = areas
-        self.limits = LogitMasks(writer, function.bases, function.first, extras)
+        (
+            self.queries,
+            self.g,
+            self.sums,
+            self.weights,
+            self.weight_gradients,
+            *extras,
+        ) = areas
+        self.masks = LogitMasks(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
-        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
-        first = self.visit.first
-        step, g_step = w.step_of("query"), w.step_of("g")
+        w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
+        first = self.function.first
+        step, g_step = w.row_stride("query"), w.row_stride("g")
         w.transpose_in(
             bases["query"], step, first, self.queries, plan.features, plan.scale
         )
@@ -64,20 +71,20 @@ class _Block:
         end = self._end()
         with b.loop(0, end, plan.keys) as start:
             self._keys(start, b.least(end - start, plan.keys))
-        step = w.step_of("query_grad")
+        step = w.row_stride("query_grad")
         w.transpose_out(self.sums, bases["query_grad"], step, first, plan.features)
 
     def _end(self) -> Number:
         """Return the end of the keys: all keys if the earlier ones are masked."""
-        b, end = self.b, self.visit.end
-        if not (self.plan.causal and self.limits.any):
+        b, end = self.b, self.function.end
+        if not (self.plan.causal and self.masks.has_extras):
             return end
-        hidden = self.limits.hides_all(self.peaks)
+        hidden = self.masks.are_all_masked(self.peaks)
         return b.choose(hidden, self.w.n["sources"], end)
 
     def _keys(self, start: Number, count: Number) -> None:
-        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
-        steps = {name: w.step_of(name) for name in w.strides}
+        w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
+        steps = {name: w.row_stride(name) for name in w.strides}
         rows = {
             name: bases[name] + start * steps[name]
             for name in ("key", "value", "key_grad", "value_grad")
@@ -85,18 +92,18 @@ class _Block:
         item, line = w.itemsize, w.line
         for factor, right, area, features in (
             ("key", self.queries, self.weights, plan.features),
-            ("value", self.g, self.changes, plan.value_features),
+            ("value", self.g, self.weight_gradients, plan.value_features),
         ):
             strides = (steps[factor], item, line, line)
             w.multiply(rows[factor], right, area, count, features, strides)
-        self._change(start, count)
-        remaining = w.n["targets"] - self.visit.first
+        self._compute_gradients(start, count)
+        remaining = w.n["targets"] - self.function.first
         queries = b.least(remaining, plan.width)
         for name, factor, area, features in (
             ("value_grad", "g", self.weights, plan.value_features),
-            ("key_grad", "query", self.changes, plan.features),
+            ("key_grad", "query", self.weight_gradients, plan.features),
         ):
-            first = bases[factor] + self.visit.first * steps[factor]
+            first = bases[factor] + self.function.first * steps[factor]
             w.multiply_wide(
                 area,
                 first,
@@ -108,7 +115,7 @@ class _Block:
             )
         w.multiply(
             rows["key"],
-            self.changes,
+            self.weight_gradients,
             self.sums,
             plan.features,
             count,
@@ -116,22 +123,22 @@ class _Block:
             b.least(start, 1),
         )
 
-    def _change(self, start: Number, count: Number) -> None:
+    def _compute_gradients(self, start: Number, count: Number) -> None:
         """Compute the weights, and the gradients of the logits."""
         w = self.w
-        self.limits.prepare(start, count)
-        free = self.visit.free_keys(self.b, start, count)
-        w.each_key(0, free, [], lambda key, _: self._change_key(start, key, False))
+        self.masks.prepare(start, count)
+        free = self.function.unmasked_keys(self.b, start, count)
+        w.each_key(0, free, [], lambda key, _: self._key_gradients(start, key, False))
         if self.plan.causal:
             w.each_key(
-                free, count, [], lambda key, _: self._change_key(start, key, True)
+                free, count, [], lambda key, _: self._key_gradients(start, key, True)
             )
 
-    def _change_key(self, start: Number, key: Number, causal: bool) -> list[Value]:
+    def _key_gradients(self, start: Number, key: Number, causal: bool) -> list[Value]:
         w, b = self.w, self.b
-        logits = w.line_at(self.weights, key)
-        logits, allowed = self.limits.apply(logits, start, key, causal)
-        products = w.line_at(self.changes, key)
+        logits = w.load_line(self.weights, key)
+        logits, allowed = self.masks.apply(logits, start, key, causal)
+        products = w.load_line(self.weight_gradients, key)
         scale = b.constant(self.plan.scale, w.zero)
         weights, gradients = [], []
         for j, (x, gradient) in enumerate(zip(logits, products, strict=True)):
@@ -143,6 +150,6 @@ class _Block:
                 gradient = b.select(allowed[j], gradient, w.zero)
             weights.append(weight)
             gradients.append(gradient)
-        w.put_line(weights, self.weights, key)
-        w.put_line(gradients, self.changes, key)
+        w.store_line(weights, self.weights, key)
+        w.store_line(gradients, self.weight_gradients, key)
         return []

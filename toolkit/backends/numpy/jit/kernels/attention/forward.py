@@ -47,15 +47,15 @@ class _Block:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = function
+        self.function = function
         areas = writer.areas(scratch(self.plan))
         self.queries, self.sums, self.factors, self.logits, *extras = areas
-        self.limits = LogitMasks(writer, function.bases, function.first, extras)
+        self.masks = LogitMasks(writer, function.bases, function.first, extras)
 
     def emit(self) -> None:
-        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
-        first, end = self.visit.first, self.visit.end
-        step = w.step_of("query")
+        w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
+        first, end = self.function.first, self.function.end
+        step = w.row_stride("query")
         w.transpose_in(
             bases["query"], step, first, self.queries, plan.features, plan.scale
         )
@@ -64,38 +64,38 @@ class _Block:
         with b.accumulate(0, end, plan.keys, initial) as iteration:
             iteration.next(self._keys(iteration.index, iteration.values))
         peaks, totals = iteration.values[:VECTORS], iteration.values[VECTORS:]
-        if plan.causal and self.limits.any:
-            hidden = self._hidden(peaks)
+        if plan.causal and self.masks.has_extras:
+            hidden = self._needs_masked_keys(peaks)
             with b.when(hidden):
-                self.visit.again(b, w.n["sources"])
+                self.function.call_again(b, w.n["sources"])
             with b.when(b.opposite(hidden)):
                 self._finish(peaks, totals)
         else:
             self._finish(peaks, totals)
 
     def _finish(self, peaks: list[Value], totals: list[Value]) -> None:
-        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
-        first, step = self.visit.first, w.step_of("out")
+        w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
+        first, step = self.function.first, w.row_stride("out")
         one = b.constant(1.0, w.zero)
-        w.put_line([b.binary("fdiv", one, x) for x in totals], self.factors, 0)
+        w.store_line([b.binary("fdiv", one, x) for x in totals], self.factors, 0)
         w.transpose_out(
             self.sums, bases["out"], step, first, plan.value_features, self.factors
         )
         w.store_rows(peaks, bases["peak"], first)
         w.store_rows(totals, bases["total"], first)
 
-    def _hidden(self, peaks: list[Value]) -> Value:
+    def _needs_masked_keys(self, peaks: list[Value]) -> Value:
         """Return whether skipped keys matter because all earlier keys are masked."""
-        short = self.visit.end < self.w.n["sources"]
-        hidden = self.limits.hides_all(peaks)
+        short = self.function.end < self.w.n["sources"]
+        hidden = self.masks.are_all_masked(peaks)
         return self.b.let(f"and i1 {short}, {hidden}", "bool")
 
     def _keys(self, start: Number, values: list[Value]) -> list[Value]:
         """Process a block of keys. The values are maxima and sums of weights."""
-        w, b, plan, bases = self.w, self.b, self.plan, self.visit.bases
+        w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
         before, totals = values[:VECTORS], values[VECTORS:]
-        count = b.least(self.visit.end - start, plan.keys)
-        key_step, value_step = w.step_of("key"), w.step_of("value")
+        count = b.least(self.function.end - start, plan.keys)
+        key_step, value_step = w.row_stride("key"), w.row_stride("value")
         keys, item = bases["key"] + start * key_step, w.itemsize
         w.multiply(
             keys,
@@ -110,12 +110,12 @@ class _Block:
         factors = [w.exponential(x) for x in shifts]
         earlier = b.least(start, 1)
         with b.loop(0, earlier * plan.value_features) as feature:
-            line = w.line_at(self.sums, feature)
+            line = w.load_line(self.sums, feature)
             pairs = zip(line, factors, strict=True)
-            w.put_line([b.binary("fmul", x, y) for x, y in pairs], self.sums, feature)
+            w.store_line([b.binary("fmul", x, y) for x, y in pairs], self.sums, feature)
         pairs = zip(totals, factors, strict=True)
         totals = [b.binary("fmul", x, y) for x, y in pairs]
-        totals = self._weigh(count, peaks, totals)
+        totals = self._exponentiate(count, peaks, totals)
         rows = bases["value"] + start * value_step
         w.multiply(
             rows,
@@ -130,17 +130,17 @@ class _Block:
 
     def _peaks(self, start: Number, count: Number, peaks: list[Value]) -> list[Value]:
         """Apply bias and masks to the logits, and return their maxima."""
-        w, limits = self.w, self.limits
+        w, limits = self.w, self.masks
         limits.prepare(start, count)
-        free = self.visit.free_keys(self.b, start, count)
+        free = self.function.unmasked_keys(self.b, start, count)
 
         def limited(key: Number, maxima: list[Value], causal: bool) -> list[Value]:
-            logits = w.line_at(self.logits, key)
+            logits = w.load_line(self.logits, key)
             logits, _ = limits.apply(logits, start, key, causal)
-            w.put_line(logits, self.logits, key)
-            return [w.larger(x, y) for x, y in zip(logits, maxima, strict=True)]
+            w.store_line(logits, self.logits, key)
+            return [w.maximum(x, y) for x, y in zip(logits, maxima, strict=True)]
 
-        if limits.any:
+        if limits.has_extras:
             peaks = w.each_key(0, free, peaks, partial(limited, causal=False))
         else:
             peaks = self._plain_peaks(free, peaks)
@@ -152,8 +152,8 @@ class _Block:
         w, b = self.w, self.b
 
         def body(key: Number, maxima: list[Value]) -> list[Value]:
-            logits = w.line_at(self.logits, key)
-            return [w.larger(x, y) for x, y in zip(logits, maxima, strict=True)]
+            logits = w.load_line(self.logits, key)
+            return [w.maximum(x, y) for x, y in zip(logits, maxima, strict=True)]
 
         full = count & -_UNROLL
         with b.accumulate(0, full, _UNROLL, peaks * _UNROLL) as iteration:
@@ -166,20 +166,20 @@ class _Block:
         while len(maxima) > VECTORS:
             half = len(maxima) // 2
             pairs = zip(maxima[:half], maxima[half:], strict=True)
-            maxima = [w.larger(x, y) for x, y in pairs]
+            maxima = [w.maximum(x, y) for x, y in pairs]
         return w.each_key(full, count, maxima, body)
 
-    def _weigh(
+    def _exponentiate(
         self, count: Number, peaks: list[Value], totals: list[Value]
     ) -> list[Value]:
         """Replace logits by weights, and return the sums of weights."""
         w, b = self.w, self.b
 
         def body(key: Number, sums: list[Value]) -> list[Value]:
-            logits = w.line_at(self.logits, key)
+            logits = w.load_line(self.logits, key)
             pairs = zip(logits, peaks, strict=True)
             weights = [w.exponential(b.binary("fsub", x, y)) for x, y in pairs]
-            w.put_line(weights, self.logits, key)
+            w.store_line(weights, self.logits, key)
             return [b.binary("fadd", x, y) for x, y in zip(sums, weights, strict=True)]
 
         return w.each_key(0, count, totals, body)

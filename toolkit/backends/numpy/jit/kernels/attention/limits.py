@@ -48,7 +48,7 @@ class LogitMasks:
         self.areas: dict[str, Pointer] = dict(zip(names, areas, strict=True))
 
     @property
-    def any(self) -> bool:
+    def has_extras(self) -> bool:
         """Return whether there is a bias or a mask that is not causal."""
         return bool(self.w.plan.extras)
 
@@ -68,7 +68,7 @@ class LogitMasks:
                 for j, value in enumerate(
                     transpose_quads(b, self._quads(extra, rows, key, count))
                 ):
-                    w.put(value, lines + (key + j) * w.line)
+                    w.store_vector(value, lines + (key + j) * w.line)
 
     def _quads(
         self, extra: Extra, rows: Sequence[Pointer], key: Number, count: Number
@@ -135,12 +135,12 @@ class LogitMasks:
         if extra.layout == "one":
             address = self.bases[extra.name] + number * w.steps[extra.name]
             return [b.splat(w.b.scalar(address, extra.dtype))] * VECTORS
-        values = w.line_at(self.areas[extra.name], key)
+        values = w.load_line(self.areas[extra.name], key)
         if extra.dtype == "bool":
             return [b.binary("fcmp one", x, w.zero, "bool") for x in values]
         return values
 
-    def hides_all(self, peaks: Sequence[Value]) -> Value:
+    def are_all_masked(self, peaks: Sequence[Value]) -> Value:
         """Return whether all logits of any row are masked, given their maxima."""
         b = self.b
         conditions = [

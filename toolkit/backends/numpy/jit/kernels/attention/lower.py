@@ -81,7 +81,9 @@ class _Lowering:
     def _single(self, plan: AttentionPlan) -> Lowered:
         """Lower the forward pass for one query of each head."""
         extras = tuple(
-            extra._replace(layout="next" if self._is_line(extra.name) else "apart")
+            extra._replace(
+                layout="next" if self._has_contiguous_sources(extra.name) else "apart"
+            )
             for extra in plan.extras
         )
         plan = replace(plan, extras=extras, rows_apart=(), keys=0, packed=False)
@@ -89,7 +91,7 @@ class _Lowering:
             targets=1,
             sources=self.sources,
             group=self.query_heads // max(1, self.key_heads),
-            parts=1,
+            head_groups=1,
             heads=self.key_heads,
             pieces=1,
             piece=1,
@@ -108,7 +110,7 @@ class _Lowering:
         )
         return Lowered((call,), call.tasks * numbers.scratch)
 
-    def _is_line(self, name: str) -> bool:
+    def _has_contiguous_sources(self, name: str) -> bool:
         """Return whether the sources of an array are contiguous."""
         itemsize = dtypes.itemsize(self.arrays[name].spec.dtype)
         return self._strides(name)[3] == itemsize
@@ -123,7 +125,7 @@ class _Lowering:
         return self._lowered(plan, code, sum(backward.scratch(plan)), cost, False)
 
     def _plan(self, keys: int) -> AttentionPlan | None:
-        if not self._fits():
+        if not self._is_supported():
             return None
         attrs = self.node.attrs
         rows = [name for name in ("delta", "peak", "total") if name in self.names]
@@ -135,26 +137,26 @@ class _Lowering:
             attrs["scale"],
             attrs["is_causal"],
             tuple(self._extra(name) for name in attrs["given"]),
-            tuple(name for name in rows if self._is_apart(name, 2)),
+            tuple(name for name in rows if self._is_strided(name, 2)),
             keys,
-            self._is_spread(),
+            self._has_distant_rows(),
         )
 
-    def _is_spread(self) -> bool:
+    def _has_distant_rows(self) -> bool:
         """Return whether the rows of a head are too far apart for the cache."""
         row = max(self.arrays[name].strides[1] for name in ("key", "value"))
         return self.key_heads > 1 and row * self.sources > _MAX_STRIDED_BYTES
 
-    def _fits(self) -> bool:
+    def _is_supported(self) -> bool:
         """Return whether the kernels support the types, layouts and extents."""
         if self.dtype not in ("float32", "float64"):
             return False
         if not (self.sources and self.features and self.value_features):
             return False
         wide = [name for name in ("query", "key", "value", "g") if name in self.arrays]
-        return not any(self._is_apart(name, 3) for name in wide)
+        return not any(self._is_strided(name, 3) for name in wide)
 
-    def _is_apart(self, name: str, axis: int) -> bool:
+    def _is_strided(self, name: str, axis: int) -> bool:
         array = self.arrays[name]
         neighbours = array.strides[axis] == dtypes.itemsize(array.spec.dtype)
         return array.spec.shape[axis] > 1 and array.spec.size > 0 and not neighbours
@@ -177,7 +179,7 @@ class _Lowering:
         self, plan: AttentionPlan, code: Code, lines: int, cost: int, may_split: bool
     ) -> Lowered:
         numbers = self._numbers(plan, lines, may_split)
-        rows = self.batch * numbers.parts * numbers.pieces
+        rows = self.batch * numbers.head_groups * numbers.pieces
         grain = partition(rows)
         tasks = -(-rows // grain)
         pairs = self.query_heads * self.targets * self.sources
@@ -206,7 +208,7 @@ class _Lowering:
             targets=self.targets,
             sources=self.sources,
             group=self.query_heads // max(1, self.key_heads),
-            parts=head_groups,
+            head_groups=head_groups,
             heads=self.key_heads // head_groups,
             pieces=max(1, -(-self.targets // max(1, piece))),
             piece=piece,

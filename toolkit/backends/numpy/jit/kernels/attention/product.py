@@ -77,10 +77,10 @@ def _tile(w: MatrixWriter, row: Number, height: int, masks: Sequence[Mask]) -> N
     ]
     zeros = [w.zero] * len(destinations)
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, zeros) as iteration:
-        iteration.next([w.vector(address, mask) for address, mask in destinations])
+        iteration.next([w.load_vector(address, mask) for address, mask in destinations])
     sums = _sums(w, a, height, masks, iteration.values)
     for value, (address, mask) in zip(sums, destinations, strict=True):
-        w.put(value, address, mask)
+        w.store_vector(value, address, mask)
 
 
 def _sums(
@@ -98,7 +98,8 @@ def _sums(
         sums = iteration.values[2:]
         columns = b.pointer_parameter("b") + b_offset
         ys = [
-            w.vector(columns + j * w.vector_bytes, mask) for j, mask in enumerate(masks)
+            w.load_vector(columns + j * w.vector_bytes, mask)
+            for j, mask in enumerate(masks)
         ]
         pointers = [first + a_offset for first in firsts]
         for i in range(height):

@@ -45,7 +45,7 @@ class _Query:
         self.sources = writer.n["sources"]
         per_key_head = {"key", "value"}
         self.bases = {
-            name: writer.of_head(
+            name: writer.head_address(
                 name, batch, head // writer.n["group"] if name in per_key_head else head
             )
             for name in writer.pointers
@@ -60,17 +60,17 @@ class _Query:
         lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
         with b.accumulate(0, self.sources, b.lanes, [lowest]) as iteration:
             logits = self._block(iteration.index)
-            iteration.next([w.larger(iteration.values[0], logits)])
-        peak = b.splat(self._across(iteration.values[0], w.larger))
+            iteration.next([w.maximum(iteration.values[0], logits)])
+        peak = b.splat(self._reduce_lanes(iteration.values[0], w.maximum))
         with b.accumulate(0, self.sources, b.lanes, [w.zero]) as iteration:
             address = self._at(iteration.index)
-            weights = w.exponential(b.binary("fsub", w.vector(address), peak))
-            w.put(weights, address)
+            weights = w.exponential(b.binary("fsub", w.load_vector(address), peak))
+            w.store_vector(weights, address)
             iteration.next([b.binary("fadd", iteration.values[0], weights)])
-        total = self._across(iteration.values[0], self._sum)
+        total = self._reduce_lanes(iteration.values[0], self._sum)
         b.put_scalar(b.first_lane(peak), self.bases["peak"])
         b.put_scalar(total, self.bases["total"])
-        self._mix(b.splat(total))
+        self._average_values(b.splat(total))
 
     def _at(self, source: Number) -> Pointer:
         return self.logits + source * self.w.itemsize
@@ -86,10 +86,10 @@ class _Query:
         if allowed is None:
             self._dots(start)
         else:
-            w.put(masked, self._at(start))
+            w.store_vector(masked, self._at(start))
             with b.when(self._any(b.binary("and", allowed, exist))):
                 self._dots(start)
-        logits = w.vector(self._at(start))
+        logits = w.load_vector(self._at(start))
         for extra in self.plan.extras:
             if extra.name == "bias":
                 bias = self._extra(extra, start, exist)
@@ -98,7 +98,7 @@ class _Query:
             logits = b.select(allowed, logits, masked)
         lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
         logits = b.select(exist, logits, lowest)
-        w.put(logits, self._at(start))
+        w.store_vector(logits, self._at(start))
         return logits
 
     def _dots(self, start: Number) -> None:
@@ -115,7 +115,7 @@ class _Query:
                 keys = self._features(row, self.plan.features)
                 for x, y in zip(query, keys, strict=True):
                     total = b.intrinsic("fma", x, y, total)
-                dot = self._across(total, self._sum)
+                dot = self._reduce_lanes(total, self._sum)
                 b.put_scalar(dot, self._at(start + first + i))
 
     def _allowed(self, start: Number, exist: Mask) -> Mask:
@@ -139,12 +139,12 @@ class _Query:
 
     # --- the mean ---------------------------------------------------------------------
 
-    def _mix(self, total: Value) -> None:
+    def _average_values(self, total: Value) -> None:
         """Compute the mean of the values. Skip blocks whose weights are all 0."""
         w, b, count = self.w, self.b, self.plan.value_features
         vectors = -(-count // b.lanes)
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
-            weights = w.vector(self._at(blocks.index))
+            weights = w.load_vector(self._at(blocks.index))
             weighs = b.binary("fcmp une", weights, w.zero, "bool")
             remaining = b.least(self.sources - blocks.index, b.lanes)
             end = b.choose(self._any(weighs), remaining, 0)
@@ -160,7 +160,7 @@ class _Query:
         for i, value in enumerate(blocks.values):
             mask = b.existing(min(b.lanes, count - i * b.lanes))
             address = self.bases["out"] + i * w.vector_bytes
-            w.put(b.binary("fdiv", value, total), address, mask)
+            w.store_vector(b.binary("fdiv", value, total), address, mask)
 
     # --- rows -------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class _Query:
 
         The result of a clamped row is not used, or its weight is 0.
         """
-        b, step = self.b, self.w.step_of(name)
+        b, step = self.b, self.w.row_stride(name)
         numbers = (b.least(first + i, self.sources - 1) for i in range(_ROWS))
         return [self.bases[name] + number * step for number in numbers]
 
@@ -178,7 +178,7 @@ class _Query:
         b, vectors = self.b, []
         for start in range(0, count, b.lanes):
             mask = b.existing(min(b.lanes, count - start))
-            vectors.append(self.w.vector(address + start * self.w.itemsize, mask))
+            vectors.append(self.w.load_vector(address + start * self.w.itemsize, mask))
         return vectors
 
     def _any(self, lanes: Value) -> Value:
@@ -190,7 +190,9 @@ class _Query:
     def _sum(self, x: Value, y: Value) -> Value:
         return self.b.binary("fadd", x, y)
 
-    def _across(self, value: Value, join: Callable[[Value, Value], Value]) -> Value:
+    def _reduce_lanes(
+        self, value: Value, join: Callable[[Value, Value], Value]
+    ) -> Value:
         """Reduce a vector to a scalar by a tree of shuffles."""
         b, step = self.b, self.b.lanes // 2
         while step:

@@ -50,11 +50,11 @@ class BlockFunction:
         arguments = ", ".join(f"{k} {v}" for k, v in zip(kinds, values, strict=True))
         b.emit(f"call void @block({arguments})")
 
-    def again(self, b: Kernel, end: Number) -> None:
+    def call_again(self, b: Kernel, end: Number) -> None:
         """Call the function for the same block with a different end of keys."""
         self.call(b, list(self.bases.values()), self.first, end)
 
-    def free_keys(self, b: Kernel, start: Number, count: Number) -> Number:
+    def unmasked_keys(self, b: Kernel, start: Number, count: Number) -> Number:
         """Return the number of keys in a block that all queries attend to."""
         if not self.plan.causal:
             return count
@@ -104,13 +104,13 @@ class _HeadLoops:
         self.w = writer
         self.b = writer.b
         self.plan = writer.plan
-        self.visit = function
+        self.function = function
         self.sums = sums
         # The addresses of the packed rows of `PACKED`, in order.
-        self.places: dict[str, Pointer] = {}
+        self.packed_rows: dict[str, Pointer] = {}
         *_, address = writer.areas([lines, 0])
         for name in PACKED if self.plan.packed else ():
-            self.places[name] = address
+            self.packed_rows[name] = address
             size = self.plan.features_of(name) * writer.itemsize
             address = address + writer.n["sources"] * size
 
@@ -118,7 +118,7 @@ class _HeadLoops:
         b, n, w = self.b, self.w.n, self.w
         with b.loop(b.low, b.high) as unit:
             batch_group, piece = w.b.split(unit, n["pieces"])
-            batch, head_group = w.b.split(batch_group, n["parts"])
+            batch, head_group = w.b.split(batch_group, n["head_groups"])
             targets = w.b.part(piece, n["piece"], n["targets"])
             first = head_group * n["heads"]
             with b.loop(first, first + n["heads"]) as key_head:
@@ -127,32 +127,33 @@ class _HeadLoops:
     def _group(self, batch: Number, key_head: Index, targets: Range) -> None:
         """Emit the loop over the query heads of a key head."""
         b, n, w = self.b, self.w.n, self.w
-        names = [name for name in self.visit.bases if name in PACKED]
-        addresses = {name: w.of_head(name, batch, key_head) for name in names}
+        names = [name for name in self.function.bases if name in PACKED]
+        addresses = {name: w.head_address(name, batch, key_head) for name in names}
         rows = {
-            name: self.places.get(name, address) for name, address in addresses.items()
+            name: self.packed_rows.get(name, address)
+            for name, address in addresses.items()
         }
         for name in names:
             if name in self.sums:
                 self._fill(name, rows[name], None)
-            elif name in self.places:
+            elif name in self.packed_rows:
                 self._fill(name, rows[name], addresses[name])
         with b.loop(0, n["group"]) as member:
             head = key_head * n["group"] + member
             bases = [
-                rows.get(name) or w.of_head(name, batch, head)
-                for name in self.visit.bases
+                rows.get(name) or w.head_address(name, batch, head)
+                for name in self.function.bases
             ]
             with b.loop(*targets, self.plan.width) as first:
-                self.visit.call(b, bases, first, self._end(first))
+                self.function.call(b, bases, first, self._end(first))
         for name in self.sums:
-            if name in self.places:
+            if name in self.packed_rows:
                 step = w.strides[name].row
-                self._copy(name, rows[name], w.step_of(name), addresses[name], step)
+                self._copy(name, rows[name], w.row_stride(name), addresses[name], step)
 
     def _fill(self, name: str, target: Pointer, source: Pointer | None) -> None:
         """Pack the rows of a head, or set the sums to 0."""
-        step = self.w.step_of(name)
+        step = self.w.row_stride(name)
         self._copy(name, source, self.w.strides[name].row, target, step)
 
     def _copy(
@@ -172,8 +173,8 @@ class _HeadLoops:
                 mask = constant_mask(min(lanes, features - first), lanes)
                 value, offset = w.zero, first * w.itemsize
                 if source is not None:
-                    value = w.vector(source + row * step + offset, mask)
-                w.put(value, to + offset, mask)
+                    value = w.load_vector(source + row * step + offset, mask)
+                w.store_vector(value, to + offset, mask)
 
     def _end(self, first: Number) -> Number:
         sources = self.w.n["sources"]

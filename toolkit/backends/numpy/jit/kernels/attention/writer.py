@@ -105,7 +105,7 @@ class Numbers(NamedTuple):
     targets: int
     sources: int
     group: int  # query heads per key head
-    parts: int  # of the key heads
+    head_groups: int  # of the key heads
     heads: int  # key heads of a part
     pieces: int  # of the targets
     piece: int  # targets of a piece
@@ -140,12 +140,12 @@ class AttentionWriter(MatrixWriter):
         self.scratch: Pointer = scratch + self.b.slot * self.n["scratch"]
         self.line: int = VECTORS * self.vector_bytes
 
-    def of_head(self, name: str, batch: Number, head: Number) -> Pointer:
+    def head_address(self, name: str, batch: Number, head: Number) -> Pointer:
         """Return the address of a head in an array."""
         strides = self.strides[name]
         return self.pointers[name] + batch * strides.batch + head * strides.head
 
-    def step_of(self, name: str) -> Number:
+    def row_stride(self, name: str) -> Number:
         """Return the byte stride of an array's rows, as blocks access them."""
         if self.plan.packed and name in PACKED:
             return self.plan.features_of(name) * self.itemsize
@@ -251,7 +251,7 @@ class AttentionWriter(MatrixWriter):
                     for j, value in enumerate(vectors):
                         if scale != 1.0:
                             value = b.binary("fmul", value, b.constant(scale, value))
-                        self.put(value, line + j * self.line)
+                        self.store_vector(value, line + j * self.line)
 
     def transpose_out(
         self,
@@ -286,7 +286,7 @@ class AttentionWriter(MatrixWriter):
                             address = factors + number * self.itemsize
                             factor = b.splat(self.b.scalar(address, self.dtype))
                             value = b.binary("fmul", value, factor)
-                        self.put(value, rows + number * step, mask)
+                        self.store_vector(value, rows + number * step, mask)
 
     def rows(self, base: Pointer, step: Number, first: Number) -> list[Pointer]:
         """Return the row addresses of a vector's lanes, clamped to the last row."""
@@ -332,16 +332,18 @@ class AttentionWriter(MatrixWriter):
             iteration.next(body(iteration.index, iteration.values))
         return iteration.values
 
-    def line_at(self, area: Pointer, key: Number) -> list[Value]:
+    def load_line(self, area: Pointer, key: Number) -> list[Value]:
         """Load the vectors of a line."""
         address = area + key * self.line
-        return [self.vector(address + j * self.vector_bytes) for j in range(VECTORS)]
+        return [
+            self.load_vector(address + j * self.vector_bytes) for j in range(VECTORS)
+        ]
 
-    def put_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
+    def store_line(self, values: Sequence[Value], area: Pointer, key: Number) -> None:
         """Store a line."""
         address = area + key * self.line
         for j, value in enumerate(values):
-            self.put(value, address + j * self.vector_bytes)
+            self.store_vector(value, address + j * self.vector_bytes)
 
     def exponential(self, x: Value) -> Value:
         """Return e**x for x <= 0."""
@@ -350,7 +352,7 @@ class AttentionWriter(MatrixWriter):
         zero = self.b.constant(0.0, x)
         return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
 
-    def larger(self, a: Value, b: Value) -> Value:
+    def maximum(self, a: Value, b: Value) -> Value:
         """Return the maximum, or b if either is NaN."""
         return self.b.select(self.b.binary("fcmp ogt", a, b, "bool"), a, b)
 

@@ -64,7 +64,7 @@ class _LoopState:
     strip: Number = 0
     panel: Panel | None = None
     inner: Axis | None = None
-    visible: tuple[tuple[Axis, Number, Number], ...] = ()
+    visible_taps: tuple[tuple[Axis, Number, Number], ...] = ()
 
 
 class _Correlation(ConvolutionWriter):
@@ -93,7 +93,9 @@ class _Correlation(ConvolutionWriter):
             return
         loops = {
             "parts": self._parts,
-            "images": self._part_images if self.plan.cuts_panels else self._images,
+            "images": self._part_images
+            if self.plan.is_split_by_panels
+            else self._images,
             "panels": self._panels,
             "rows": self._rows,
         }
@@ -132,7 +134,7 @@ class _Correlation(ConvolutionWriter):
             first: the number of panels before these.
             count: the number of panels.
         """
-        if not self.plan.cuts_panels:
+        if not self.plan.is_split_by_panels:
             return self.b.each(count)
         b, total = self.b, sum(panel.count for panel in self.plan.panels)
         ends = state.strip, state.strip + 1
@@ -163,14 +165,14 @@ class _Correlation(ConvolutionWriter):
     def _inputs(self, column: Number) -> Number:
         """Return the elements before the first input of a column."""
         at = self.plan.channels
-        if not at.spread:
+        if not at.group_outputs:
             return 0
-        group = column // at.spread
+        group = column // at.group_outputs
         return group * at.depth
 
     def _rows(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the positions of the outer axes of each correlation."""
-        strips = 1 if self.plan.cuts_panels else self.strips
+        strips = 1 if self.plan.is_split_by_panels else self.strips
         for axes in self.plan.sweeps:
             for outer in self._positions(axes[:-1], state, strips):
                 yield replace(outer, inner=axes[-1])
@@ -194,7 +196,7 @@ class _Correlation(ConvolutionWriter):
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
-                visible=(*state.visible, (axis, *self._visible(axis, base))),
+                visible_taps=(*state.visible_taps, (axis, *self._visible(axis, base))),
             )
             yield from self._positions(axes[1:], moved, 1)
 
@@ -219,7 +221,7 @@ class _Correlation(ConvolutionWriter):
         """Compute all positions of the innermost axis."""
         panel, axis = state.panel, state.inner
         assert panel and axis
-        for tile in split_tiles(axis, self.plan.most_rows(panel)):
+        for tile in split_tiles(axis, self.plan.max_rows(panel)):
             if len(tile.segments) > MAX_SEGMENTS:
                 self._positions_of(tile, axis, state)
                 continue
@@ -240,7 +242,7 @@ class _Correlation(ConvolutionWriter):
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
-                visible=(*state.visible, (axis, *self._visible(axis, base))),
+                visible_taps=(*state.visible_taps, (axis, *self._visible(axis, base))),
             )
             self._tile(pixel, single, moved)
 
@@ -253,7 +255,7 @@ class _Correlation(ConvolutionWriter):
         pitch = self.plan.channels.blocks * self.plan.channels.width
         start = state.element * pitch + state.column
         dots = self.plan.channels.dots
-        lane_counts = [panel.vectors] if dots else panel.live(b.lanes)
+        lane_counts = [panel.vectors] if dots else panel.lane_counts(b.lanes)
         if self.epilogue.reads_elements:
             for row in range(tile.size):
                 element = start + row * axis.step * pitch
@@ -299,8 +301,8 @@ class _Correlation(ConvolutionWriter):
         assert panel
         below = prod(self.plan.taps[depth + 1 :])
         size = below * self.plan.channels.depth * panel.vectors * self.plan.lanes
-        if depth < len(state.visible):
-            outer, low, high = state.visible[depth]
+        if depth < len(state.visible_taps):
+            outer, low, high = state.visible_taps[depth]
             w = state.w + outer.first * size
             with self.b.accumulate(low, high, 1, sums) as iteration:
                 moved = replace(
@@ -314,7 +316,9 @@ class _Correlation(ConvolutionWriter):
             return iteration.values
         w = state.w + axis.first * size
         plan = self.plan
-        inner = TapSums(self, plan.channels, panel, axis, plan.straight, plan.is_far)
+        inner = TapSums(
+            self, plan.channels, panel, axis, plan.max_unrolled, plan.is_far
+        )
         for segment in tile.segments:
             sums = inner.add(segment, state.x, w, sums)
         return sums

@@ -35,7 +35,7 @@ class Channels:
     blocks: int
     depth: int
     width: int
-    spread: int
+    group_outputs: int
     pitch: int
     dots: bool = False
 
@@ -66,8 +66,8 @@ class InputLoader(ConvolutionWriter):
         super().__init__(writer.b, writer.dtype)
         self.channels = channels
         self.span: int = 0
-        if channels.spread:
-            self.span = self.b.lanes // channels.spread * channels.depth
+        if channels.group_outputs:
+            self.span = self.b.lanes // channels.group_outputs * channels.depth
 
     def load(self, x: Pointer, channel: int, lane_counts: Sequence[int]) -> list[Value]:
         """Return the factor for the weights of each vector of a panel.
@@ -84,16 +84,20 @@ class InputLoader(ConvolutionWriter):
             scalar = self.b.scalar(address, self.dtype)
             return [self.b.splat(scalar)] * len(lane_counts)
         return [
-            self._spread(x + j * self.span, channel, count)
+            self._broadcast_groups(x + j * self.span, channel, count)
             for j, count in enumerate(lane_counts)
         ]
 
-    def _spread(self, address: Pointer, channel: int, lane_counts: int) -> Value:
+    def _broadcast_groups(
+        self, address: Pointer, channel: int, lane_counts: int
+    ) -> Value:
         """Return the inputs of several groups, broadcast to their outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
-        wide = self._wide(address, -(-lane_counts // at.spread) * at.depth, span)
-        sources = [lane // at.spread * at.depth + channel for lane in range(lanes)]
+        wide = self._wide(address, -(-lane_counts // at.group_outputs) * at.depth, span)
+        sources = [
+            lane // at.group_outputs * at.depth + channel for lane in range(lanes)
+        ]
         if sources == list(range(span)):
             return wide
         indices = ", ".join(f"i32 {source}" for source in sources)

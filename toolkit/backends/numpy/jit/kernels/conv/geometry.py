@@ -69,13 +69,13 @@ class Axis:
     first: int
     every: int
 
-    def visible(self, position: int) -> Range:
+    def visible_taps(self, position: int) -> Range:
         """Return the taps [low, high) of a position that meet an input."""
         base = self.stride * position + self.offset
         low = max(0, -(base // self.gap))
         return low, max(low, min(self.taps, -((base - self.extent) // self.gap)))
 
-    def reached(self, tap: int) -> Range:
+    def reached_positions(self, tap: int) -> Range:
         """Return the positions [low, high) at which a tap meets an input."""
         base = self.offset + self.gap * tap
         low = max(0, -(base // self.stride))
@@ -85,7 +85,9 @@ class Axis:
     def is_padded(self) -> bool:
         """Return whether some position has taps outside the image."""
         return any(
-            self.visible(j) != (0, self.taps) for j in (0, self.count - 1) if j >= 0
+            self.visible_taps(j) != (0, self.taps)
+            for j in (0, self.count - 1)
+            if j >= 0
         )
 
 

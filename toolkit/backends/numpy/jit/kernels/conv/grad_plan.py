@@ -88,7 +88,7 @@ class KernelGradPlan:
         return split_panels(self.channels.width, self.vectors, self.lanes)
 
     @property
-    def parts(self) -> int:
+    def part_count(self) -> int:
         """Return the number of parts of the weights, which are panels of taps."""
         count = sum(panel.count for panel in self.panels)
         return self.channels.blocks * self.taps * count
@@ -117,7 +117,7 @@ def position_ranges(
         first, taps: the tile's first tap, and the number of its taps.
         channels: the rows of each tap.
     """
-    ranges = [axis.reached(first + tap) for tap in range(taps)]
+    ranges = [axis.reached_positions(first + tap) for tap in range(taps)]
     ends = sorted({end for reached in ranges for end in reached})
     result = []
     for low, high in pairwise(ends):

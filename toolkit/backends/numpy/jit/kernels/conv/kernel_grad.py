@@ -60,7 +60,7 @@ class _LoopState:
     strip: Number = 0
     ranges: tuple[Range, ...] = ()
     rows: tuple[tuple[int, int], ...] = ()
-    passes: tuple[PositionRange, ...] | None = None
+    position_ranges: tuple[PositionRange, ...] | None = None
     panel: Panel | None = None
 
 
@@ -70,7 +70,7 @@ class _KernelGrad(ConvolutionWriter):
     def __init__(self, builder: Kernel, plan: KernelGradPlan) -> None:
         super().__init__(builder, plan.dtype)
         self.plan = plan
-        self.feed = InputLoader(self, plan.channels)
+        self.loader = InputLoader(self, plan.channels)
         x, g, w = (self.address(i) for i in range(3))
         self.start = _LoopState(x, g, w)
         self.image, self.gradient, self.count, self.grain = (
@@ -165,7 +165,7 @@ class _KernelGrad(ConvolutionWriter):
             moved = self._at_tap(state, len(state.ranges), first)
             rows = [(t, c) for t in range(size) for c in range(channels)]
             edges = position_ranges(axis, first, size, channels)
-            yield replace(moved, rows=tuple(rows), passes=edges)
+            yield replace(moved, rows=tuple(rows), position_ranges=edges)
             first += size
 
     def _rows(self, state: _LoopState) -> Iterator[_LoopState]:
@@ -200,8 +200,8 @@ class _KernelGrad(ConvolutionWriter):
         at = self.plan.channels
         column = index * (panel.vectors * self.b.lanes) + panel.first
         x = state.x + block * (at.depth * at.pitch)
-        if at.spread:
-            x = x + column // at.spread * at.depth
+        if at.group_outputs:
+            x = x + column // at.group_outputs * at.depth
         column = block * at.width + column
         return replace(
             state,
@@ -270,7 +270,7 @@ class _KernelGrad(ConvolutionWriter):
     def _tile(self, state: _LoopState) -> None:
         """Add the contributions of a strip to the weights of a tile."""
         assert state.panel
-        lane_counts = state.panel.live(self.b.lanes)
+        lane_counts = state.panel.lane_counts(self.b.lanes)
         destinations = [
             (state.w + (row * self.plan.width + j * self.b.lanes), count)
             for row in range(len(state.rows))
@@ -312,9 +312,14 @@ class _KernelGrad(ConvolutionWriter):
         """Loop over the last axis: several positions per iteration, then one."""
         depth, vectors = len(self.plan.axes) - 1, len(sums) // len(state.rows)
         all_positions = (PositionRange(*state.ranges[depth], 0, len(state.rows)),)
-        for positions in all_positions if state.passes is None else state.passes:
+        for positions in (
+            all_positions if state.position_ranges is None else state.position_ranges
+        ):
             unroll = max(1, UNROLL // (positions.last - positions.first) // vectors)
-            if state.passes is not None and _position_count(positions) < unroll:
+            if (
+                state.position_ranges is not None
+                and _position_count(positions) < unroll
+            ):
                 unroll = 1
             low, high = self._in_strip(state, depth, positions.low, positions.high)
             count = high - low
@@ -384,7 +389,7 @@ class _KernelGrad(ConvolutionWriter):
     ) -> list[Value]:
         """Add one position: scalars or spread inputs of the rows times vectors."""
         assert state.panel
-        b, lane_counts, results = self.b, state.panel.live(self.b.lanes), []
+        b, lane_counts, results = self.b, state.panel.lane_counts(self.b.lanes), []
         factors = self._dots if self.plan.channels.dots else self._products
         for row, pairs in enumerate(factors(state, rows, lane_counts)):
             before = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
@@ -402,7 +407,7 @@ class _KernelGrad(ConvolutionWriter):
         tap = self.plan.axes[-1].gap * self.plan.axes[-1].pitch
         gradients = self._vectors(state.g, lane_counts)
         for t, channel in rows:
-            inputs = self.feed.load(state.x + t * tap, channel, lane_counts)
+            inputs = self.loader.load(state.x + t * tap, channel, lane_counts)
             yield list(zip(inputs, gradients, strict=True))
 
     def _dots(

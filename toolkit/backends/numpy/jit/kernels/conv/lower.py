@@ -106,7 +106,7 @@ def _lower(
         return Lowered()
     lowering = _Lowering(body, inputs, operands, is_input_grad)
     rounded = lower_rounded(body, inputs, operands, is_input_grad, lowering.gain)
-    return lowering.lowered() if rounded is None else rounded
+    return lowering.lower() if rounded is None else rounded
 
 
 def _skips_pixels(attrs: Mapping[str, Any], weights: Operand) -> bool:
@@ -132,30 +132,32 @@ class _Lowering:
         is_input_grad: bool,
     ) -> None:
         self.body = body
-        self.turned = is_input_grad
+        self.is_input_grad = is_input_grad
         self.steps = CallList()
         self.attrs = body.nodes[0].attrs
         self.spec = body.nodes[0].outputs[0].spec
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
         if self.attrs["groups"] > 1 and element_strides(images)[-1] != 1:
-            images, x = self.steps.row_major(images, x)
+            images, x = self.steps.copy_row_major(images, x)
         elif not is_input_grad and _skips_pixels(self.attrs, weights):
-            images, x = self.steps.row_major(
+            images, x = self.steps.copy_row_major(
                 select_strided_pixels(self.attrs, images), x
             )
             self.attrs = {**self.attrs, "strides": (1,) * len(self.attrs["strides"])}
         if tap_stride(weights) is None:
-            weights, w = self.steps.row_major(weights, w)
+            weights, w = self.steps.copy_row_major(weights, w)
         self.images, self.weights, self.x, self.w = images, weights, x, w
         self.plan = self._plan()
-        fast = winograd_plan(self.plan, self.images.spec.dtype)
-        self.fast = fast if fast and self._is_worth_transforming(fast) else None
+        winograd = winograd_plan(self.plan, self.images.spec.dtype)
+        self.winograd = (
+            winograd if winograd and self._is_worth_transforming(winograd) else None
+        )
 
     def _plan(self) -> CorrelationPlan:
         *size, depth, filters = self.weights.spec.shape
         spatial, out = self.images.spec.shape[1:-1], self.spec.shape[1:-1]
         groups, filters = self.attrs["groups"], filters // self.attrs["groups"]
-        if self.turned:
+        if self.is_input_grad:
             spatial, out = out, spatial
             depth, filters = filters, depth
         window_axes = windows(self.attrs, size, spatial, out, self.images)
@@ -163,7 +165,7 @@ class _Lowering:
         window_axes = geometry.blocks(
             geometry.collapse(window_axes), TASKS, _MIN_BLOCK_PIXELS
         )
-        is_input_grad = self.turned
+        is_input_grad = self.is_input_grad
         sweeps = (
             geometry.backward(window_axes)
             if is_input_grad
@@ -172,7 +174,7 @@ class _Lowering:
         dtype = self.spec.dtype
         lanes, available = lanes_of(dtype), register_count()
         at = channels(groups, depth, filters, element_strides(self.images)[-1], lanes)
-        if at.spread:
+        if at.group_outputs:
             # The other half holds inputs, which the taps of a row share.
             available //= 2
         extents = [axes[-1].count for axes in sweeps]
@@ -189,49 +191,52 @@ class _Lowering:
             channels=at,
             vectors=vectors,
             rows=rows,
-            few=self.spec.shape[0] <= _MAX_FEW_IMAGES and len(window_axes) == 1,
+            has_few_images=self.spec.shape[0] <= _MAX_FEW_IMAGES
+            and len(window_axes) == 1,
         )
         return plan.shortened()
 
     @property
     def gain(self) -> float:
         """Return the speedup over a direct float32 convolution."""
-        if not self.fast:
+        if not self.winograd:
             return 1
-        pixels = self.images.spec if self.turned else self.spec
+        pixels = self.images.spec if self.is_input_grad else self.spec
         work = prod(pixels.shape[:-1]) * self.weights.spec.size
-        transformed = 0 if self.weights.is_frozen else self.fast.weights
-        return 1 / (1 / self.fast.gain + _WEIGHT_TRANSFORM_COST * transformed / work)
+        transformed = 0 if self.weights.is_frozen else self.winograd.weights
+        return 1 / (
+            1 / self.winograd.gain + _WEIGHT_TRANSFORM_COST * transformed / work
+        )
 
-    def lowered(self) -> Lowered | None:
+    def lower(self) -> Lowered | None:
         """Return the calls of the faster algorithm, or None if it lacks bfloat16."""
-        if self.fast and self.weights.spec.dtype != NARROW:
-            self._winograd(self.fast)
+        if self.winograd and self.weights.spec.dtype != NARROW:
+            self._winograd(self.winograd)
         elif NARROW in (self.images.spec.dtype, self.weights.spec.dtype):
             return None
         else:
             self._direct()
-        return self.steps.lowered()
+        return self.steps.lower()
 
     def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
         """Return whether there are enough tiles to transform and read the weights."""
-        min_tiles = _MIN_GRAD_TILES if self.turned else _MIN_TILES
+        min_tiles = _MIN_GRAD_TILES if self.is_input_grad else _MIN_TILES
         min_tiles = _MIN_FAR_TILES if plan.is_far else min_tiles
         tiles = self.spec.shape[0] * prod(plan.tiles)
         return rules.rows_independent or tiles >= min_tiles
 
     def _direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w
-        if self.turned or not self.weights.is_contiguous or not plan.is_packed:
-            emit = emit_pack, plan.dtype, plan.lanes, at.spread
+        if self.is_input_grad or not self.weights.is_contiguous or not plan.is_packed:
+            emit = emit_pack, plan.dtype, plan.lanes, at.group_outputs
             rows = at.blocks * prod(plan.taps)
             w = self._pack(emit, plan.vectors, plan.weights, rows)
         outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
-        if plan.cuts_panels:
+        if plan.is_split_by_panels:
             outer = [sum(panel.count for panel in plan.panels)]
         steps = at.depth * plan.lanes if at.dots else at.depth
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
-        cost = work * _SHORT_SUM_COST if at.spread else work
+        cost = work * _SHORT_SUM_COST if at.group_outputs else work
         strips = self._strips(min(outer, default=1), cost)
         code = Code(emit_correlation, BodyStructure(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
@@ -248,7 +253,9 @@ class _Lowering:
         grain = min(plan.block // tiles, max(2, rows // 8), -(-rows // 2))
         grain = max(partition(rows), grain)
         tasks = -(-rows // grain)
-        scratch = self.steps.take(tasks * plan.scratch * dtypes.itemsize(plan.dtype))
+        scratch = self.steps.allocate(
+            tasks * plan.scratch * dtypes.itemsize(plan.dtype)
+        )
         code = Code(emit_winograd, BodyStructure(self.body), plan)
         self._correlate(code, (w, scratch), strips, self.spec.shape[0] * work, grain)
 
@@ -305,20 +312,20 @@ class _Lowering:
     def _strides(self) -> tuple[int, int]:
         """Return the strides of input channels and output channels in elements."""
         first, last = element_strides(self.weights)[-2:]
-        is_swapped = self.turned != self.plan.channels.dots
+        is_swapped = self.is_input_grad != self.plan.channels.dots
         return (last, first) if is_swapped else (first, last)
 
     @property
     def _group(self) -> int:
         """Return the elements from one group's first output to the next one's."""
         at, last = self.plan.channels, element_strides(self.weights)[-1]
-        return (at.depth if self.turned else at.spread or at.width) * last
+        return (at.depth if self.is_input_grad else at.group_outputs or at.width) * last
 
     @property
     def _packing(self) -> str:
         """Return the contiguous axis of the weights."""
         at, (inputs, outputs) = self.plan.channels, self._strides
-        if outputs == 1 and (not at.spread or self._group == at.spread):
+        if outputs == 1 and (not at.group_outputs or self._group == at.group_outputs):
             return LINES
         return TERMS if inputs == 1 else STRIDED
 
@@ -344,15 +351,17 @@ class _Lowering:
             depth=depth,
             width=width,
             vectors=vectors,
-            start=(taps - 1) * step if self.turned else 0,
+            start=(taps - 1) * step if self.is_input_grad else 0,
             block=group,
-            tap=-step if self.turned else step,
+            tap=-step if self.is_input_grad else step,
             input=inputs,
             output=outputs,
             group=group,
-            vector=lanes // at.spread * group if at.spread else lanes * outputs,
+            vector=lanes // at.group_outputs * group
+            if at.group_outputs
+            else lanes * outputs,
         )
-        packed = self.steps.take(size * dtypes.itemsize(self.plan.dtype))
+        packed = self.steps.allocate(size * dtypes.itemsize(self.plan.dtype))
         call = Call(
             Code(*emit, self._packing),
             (self.w, packed),

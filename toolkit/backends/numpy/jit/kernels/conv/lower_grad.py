@@ -73,31 +73,31 @@ def lower_conv_kernel_grad(
         return Lowered()
     x, g, steps = ("in", 0), ("in", 1), CallList()
     if node.attrs["groups"] > 1 and element_strides(images)[-1] != 1:
-        images, x = steps.row_major(images, x)
+        images, x = steps.copy_row_major(images, x)
     if element_strides(gradients)[-1] != 1:
-        gradients, g = steps.row_major(gradients, g)
+        gradients, g = steps.copy_row_major(gradients, g)
     plan = _plan(node, images, gradients)
     batch, size = images.spec.shape[0], dtypes.itemsize(plan.dtype)
     stored = (images.spec.dtype, gradients.spec.dtype)
-    fast = winograd_grad_plan(plan, stored) if is_exact_enough(1, OUTPUTS) else None
-    if fast and not _is_worth_transforming(fast, batch):
-        fast = None
-    rounded = lower_rounded_grad(node, inputs, fast.gain if fast else 1)
+    winograd = winograd_grad_plan(plan, stored) if is_exact_enough(1, OUTPUTS) else None
+    if winograd and not _is_worth_transforming(winograd, batch):
+        winograd = None
+    rounded = lower_rounded_grad(node, inputs, winograd.gain if winograd else 1)
     if rounded is not None:
         return rounded
-    if NARROW in stored and not fast:
+    if NARROW in stored and not winograd:
         return None
-    division = _divide_work(plan, fast, batch)
+    division = _divide_work(plan, winograd, batch)
     slots, is_transposed = division.slots, plan.channels.dots
     is_total = slots == 1 and not is_transposed
-    result = ("out", 0) if is_total else steps.take(slots * plan.pitch * size)
+    result = ("out", 0) if is_total else steps.allocate(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
     work = batch * plan.weights * prod(axis.count for axis in plan.axes)
-    if fast:
+    if winograd:
         tasks = -(-division.rows // division.grain)
-        operands.append(steps.take(tasks * fast.scratch * size))
-        code = Code(emit_winograd_grad, fast)
-        work = batch * prod(fast.tiles) * POINTS**2 * plan.weights // plan.taps
+        operands.append(steps.allocate(tasks * winograd.scratch * size))
+        code = Code(emit_winograd_grad, winograd)
+        work = batch * prod(winograd.tiles) * POINTS**2 * plan.weights // plan.taps
     grad = Call(
         code,
         tuple(operands),
@@ -123,7 +123,7 @@ def lower_conv_kernel_grad(
         nbytes=(slots + 1) * spec.nbytes,
     )
     steps.calls += [grad] if is_total else [grad, total]
-    return steps.lowered()
+    return steps.lower()
 
 
 @record
@@ -145,26 +145,26 @@ class _WorkDivision:
 
 
 def _divide_work(
-    plan: KernelGradPlan, fast: WinogradGradPlan | None, batch: int
+    plan: KernelGradPlan, winograd: WinogradGradPlan | None, batch: int
 ) -> _WorkDivision:
     """Divide the work by images, or by the weights where they are many."""
-    if fast and fast.blocks > 1:
-        tiles = batch * prod(fast.tiles)
-        groups = min(batch, TASKS // fast.blocks, tiles // _MIN_BLOCK_TILES)
+    if winograd and winograd.blocks > 1:
+        tiles = batch * prod(winograd.tiles)
+        groups = min(batch, TASKS // winograd.blocks, tiles // _MIN_BLOCK_TILES)
         images = -(-batch // max(1, groups))
         groups = -(-batch // images)
-        rows = fast.blocks * groups
+        rows = winograd.blocks * groups
         return _WorkDivision(rows, partition(rows), groups, images, by_images=False)
-    rows = plan.parts if plan.by_weights else batch
+    rows = plan.part_count if plan.by_weights else batch
     grain = partition(rows)
     slots = 1 if plan.by_weights else -(-rows // grain)
     return _WorkDivision(rows, grain, slots, grain, by_images=not plan.by_weights)
 
 
-def _is_worth_transforming(fast: WinogradGradPlan, batch: int) -> bool:
+def _is_worth_transforming(winograd: WinogradGradPlan, batch: int) -> bool:
     """Return whether a task has enough tiles to transform its sums."""
-    tiles = prod(fast.tiles)
-    if fast.blocks > 1:
+    tiles = prod(winograd.tiles)
+    if winograd.blocks > 1:
         return batch * tiles >= _MIN_BLOCK_TILES
     return partition(batch) * tiles >= _MIN_TILES
 

@@ -56,10 +56,10 @@ class CorrelationPlan:
     channels: Channels
     vectors: int
     rows: int
-    straight: int = 100
-    few: bool = False
+    max_unrolled: int = 100
+    has_few_images: bool = False
 
-    def most_rows(self, panel: Panel) -> int:
+    def max_rows(self, panel: Panel) -> int:
         """Return the most positions of a panel's tile."""
         return min(self.rows, max_rows(panel.vectors, self.registers))
 
@@ -80,7 +80,7 @@ class CorrelationPlan:
     @property
     def is_far(self) -> bool:
         """Return whether the weights exceed the L1 cache."""
-        return self.weights > _L1_WEIGHTS and not self.channels.spread
+        return self.weights > _L1_WEIGHTS and not self.channels.group_outputs
 
     @property
     def is_packed(self) -> bool:
@@ -89,21 +89,21 @@ class CorrelationPlan:
         return at.blocks == 1 and at.width == panel_width and not at.dots
 
     @property
-    def cuts_panels(self) -> bool:
+    def is_split_by_panels(self) -> bool:
         """Return whether parts of an image are panels, with separate weights.
 
         Parts that are rows of outputs would all read weights that exceed the caches.
         """
-        if self.channels.spread or self.channels.blocks > 1:
+        if self.channels.group_outputs or self.channels.blocks > 1:
             return False
         count = sum(panel.count for panel in self.panels)
         is_far = self.weights > _L2_WEIGHTS and count >= _MIN_PANELS
-        return is_far or (self.few and count > 1)
+        return is_far or (self.has_few_images and count > 1)
 
     @property
     def order(self) -> tuple[str, ...]:
         """Return the loops from the outermost on, for reuse in the caches."""
-        if self.cuts_panels:
+        if self.is_split_by_panels:
             return "parts", "panels", "images", "rows"
         if not self.is_far:
             return "images", "rows", "panels"
@@ -119,7 +119,7 @@ class CorrelationPlan:
         """
         total = 0
         for panel, axes in product(self.panels, self.sweeps):
-            for tile in split_tiles(axes[-1], self.most_rows(panel)):
+            for tile in split_tiles(axes[-1], self.max_rows(panel)):
                 steps = sum(self._steps(panel, segment) for segment in tile.segments)
                 outputs = tile.size * panel.vectors * (3 if self.channels.dots else 1)
                 is_unrolled = len(tile.segments) <= MAX_SEGMENTS
@@ -130,17 +130,17 @@ class CorrelationPlan:
         """Return the unrolled multiply-adds of a segment."""
         accumulators = (segment.last - segment.first) * panel.vectors
         steps = (segment.high - segment.low) * self.channels.depth
-        if self.channels.spread or steps * accumulators <= self.straight:
+        if self.channels.group_outputs or steps * accumulators <= self.max_unrolled:
             return steps * accumulators
         step_count = unroll_steps(accumulators, panel.vectors, self.registers)
         return (step_count + steps % step_count) * accumulators
 
     def shortened(self) -> CorrelationPlan:
         """Return the plan with less unrolled code, if there is too much of it."""
-        limit = max(map(self.most_rows, self.panels))
-        for share, straight in _REDUCTIONS:
+        limit = max(map(self.max_rows, self.panels))
+        for share, max_unrolled in _REDUCTIONS:
             rows = max(4, int(limit * share))
-            plan = replace(self, rows=rows, straight=straight)
+            plan = replace(self, rows=rows, max_unrolled=max_unrolled)
             if plan.size <= _MAX_UNROLLED:
                 break
         return plan

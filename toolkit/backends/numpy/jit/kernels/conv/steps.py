@@ -19,22 +19,22 @@ class CallList:
         self.calls: list[Call] = []
         self.work: int = 0
 
-    def take(self, nbytes: int) -> Reference:
+    def allocate(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
         start, self.work = self.work, self.work + align_up(nbytes)
         return "work", start
 
-    def row_major(
+    def copy_row_major(
         self, operand: Operand, reference: Reference
     ) -> tuple[Operand, Reference]:
         """Append a row-major copy of an operand, and return it."""
-        copy, target = contiguous(operand.spec), self.take(operand.spec.nbytes)
+        copy, target = contiguous(operand.spec), self.allocate(operand.spec.nbytes)
         lowered = lower_copy(None, [operand], [])
         assert lowered is not None and not lowered.work
         references = {("in", 0): reference, ("out", 0): target}
         self.calls += [redirect_operands(call, references) for call in lowered.calls]
         return copy, target
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return the collected calls."""
         return Lowered(tuple(self.calls), self.work)

@@ -43,15 +43,17 @@ class TapSums(ConvolutionWriter):
         channels: Channels,
         panel: Panel,
         axis: Axis,
-        straight: int = 100,
+        max_unrolled: int = 100,
         is_far: bool = False,
     ) -> None:
         super().__init__(writer.b, writer.dtype)
-        self.ahead: int = is_far * _PREFETCH_BYTES // dtypes.itemsize(writer.dtype)
-        self.straight = straight
-        self.feed: InputLoader = InputLoader(writer, channels)
+        self.prefetch_elements: int = (
+            is_far * _PREFETCH_BYTES // dtypes.itemsize(writer.dtype)
+        )
+        self.max_unrolled = max_unrolled
+        self.loader: InputLoader = InputLoader(writer, channels)
         self.depth: int = channels.depth
-        self.live: list[int] = panel.live(self.b.lanes)
+        self.lane_counts: list[int] = panel.lane_counts(self.b.lanes)
         # Elements from one tap and one pixel to the next.
         self.tap, self.pixel = axis.gap * axis.pitch, axis.stride * axis.pitch
         # Elements from the weights of one tap, channel and vector to the next.
@@ -74,12 +76,15 @@ class TapSums(ConvolutionWriter):
             w: the address of the first tap's weights.
             sums: row by row, the vectors of the panel.
         """
-        vectors, taps = len(self.live), segment.high - segment.low
+        vectors, taps = len(self.lane_counts), segment.high - segment.low
         x = x + (segment.low * self.tap + segment.first * self.pixel)
         w = w + segment.low * self.every
         row_slice = slice(segment.first * vectors, segment.last * vectors)
         partial_sums = sums[row_slice]
-        if self.feed.span or taps * self.depth * len(partial_sums) <= self.straight:
+        if (
+            self.loader.span
+            or taps * self.depth * len(partial_sums) <= self.max_unrolled
+        ):
             for tap in range(taps):
                 xt, wt = x + tap * self.tap, w + tap * self.every
                 partial_sums = self._channels(xt, wt, partial_sums)
@@ -103,10 +108,10 @@ class TapSums(ConvolutionWriter):
         self, x: Pointer, w: Pointer, depth: int, sums: list[Value]
     ) -> list[Value]:
         """Add `depth` channels that are contiguous in memory."""
-        steps = unroll_steps(len(sums), len(self.live), register_count())
+        steps = unroll_steps(len(sums), len(self.lane_counts), register_count())
         full = depth - depth % steps
         with self.b.accumulate(0, full, steps, sums) as iteration:
-            xt = x + iteration.index * self.feed.channels.pitch
+            xt = x + iteration.index * self.loader.channels.pitch
             wt = w + iteration.index * self.row
             sums = iteration.values
             for u in range(steps):
@@ -121,16 +126,16 @@ class TapSums(ConvolutionWriter):
         self, x: Pointer, w: Pointer, channel: int, sums: list[Value]
     ) -> list[Value]:
         """Add one channel: a pixel's input for each row times a row of weights."""
-        b, vectors = self.b, len(self.live)
-        if self.ahead:
+        b, vectors = self.b, len(self.lane_counts)
+        if self.prefetch_elements:
             for j in range(vectors):
-                b.prefetch(w + (self.ahead + j * self.vector))
+                b.prefetch(w + (self.prefetch_elements + j * self.vector))
         weights = [
             self.b.load(w, j * self.vector, self.dtype, None) for j in range(vectors)
         ]
         results = []
         for row in range(len(sums) // vectors):
-            inputs = self.feed.load(x + row * self.pixel, channel, self.live)
+            inputs = self.loader.load(x + row * self.pixel, channel, self.lane_counts)
             before = sums[row * vectors : (row + 1) * vectors]
             for pair in zip(inputs, weights, before, strict=True):
                 results.append(b.intrinsic("fma", *pair))

@@ -76,7 +76,7 @@ class Panel:
     vectors: int
     channels: int
 
-    def live(self, lanes: int) -> list[int]:
+    def lane_counts(self, lanes: int) -> list[int]:
         """Return the number of channels of each vector."""
         starts = range(0, self.vectors * lanes, lanes)
         return [min(lanes, self.channels - start) for start in starts]
@@ -145,7 +145,7 @@ class Tile:
 
 def split_tiles(axis: Axis, limit: int) -> Iterator[Tile]:
     """Yield the positions of an axis as tiles of at most `most`, grouped if equal."""
-    ranges = [axis.reached(tap) for tap in range(axis.taps)]
+    ranges = [axis.reached_positions(tap) for tap in range(axis.taps)]
     # The range in which all taps meet an input.
     low = max((low for low, _ in ranges), default=0)
     high = min((high for _, high in ranges), default=axis.count)
@@ -173,7 +173,7 @@ def _edges(axis: Axis, start: int, size: int, count: int) -> Iterator[Tile]:
 def _segments(axis: Axis, start: int, size: int) -> tuple[Segment, ...]:
     ranges = []
     for tap in range(axis.taps):
-        low, high = axis.reached(tap)
+        low, high = axis.reached_positions(tap)
         first, last = max(low - start, 0), min(high - start, size)
         ranges.append((first, last) if first < last else (0, 0))
     segments, tap = [], 0

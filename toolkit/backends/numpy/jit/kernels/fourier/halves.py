@@ -66,16 +66,18 @@ class RealTransform:
         ):
             mirror = self.half - k - (self.lanes - 1)
             x = source.load(k)
-            y = self.arithmetic.conjugate(self._reversed(source.load(mirror)))
-            half_sum = self.arithmetic.scaled(self.arithmetic.sum(x, y), 0.5)
-            half_difference = self._turned(self.arithmetic.difference(x, y), k, inverse)
-            low = self.arithmetic.sum(half_sum, half_difference)
-            high = self.arithmetic.difference(half_sum, half_difference)
-            high = self.arithmetic.conjugate(self._reversed(high))
+            y = self.arithmetic.conjugate(self._reverse_lanes(source.load(mirror)))
+            half_sum = self.arithmetic.scale(self.arithmetic.add(x, y), 0.5)
+            half_difference = self._multiply_twiddle(
+                self.arithmetic.subtract(x, y), k, inverse
+            )
+            low = self.arithmetic.add(half_sum, half_difference)
+            high = self.arithmetic.subtract(half_sum, half_difference)
+            high = self.arithmetic.conjugate(self._reverse_lanes(high))
             for value, index in ((low, k), (high, mirror)):
                 target.store(Complex(*value[::-1]) if inverse else value, index)
 
-    def _turned(self, x: Complex, k: Number, inverse: bool) -> Complex:
+    def _multiply_twiddle(self, x: Complex, k: Number, inverse: bool) -> Complex:
         """Return x * -i w / 2, or for an inverse x times the conjugate factor."""
         cos, sin = (
             self.b.load(component, k, self.dtype, None) for component in self.table
@@ -84,11 +86,11 @@ class RealTransform:
         factor = self.arithmetic.conjugate(Complex(sin, cos))
         if inverse:
             factor = self.arithmetic.conjugate(factor)
-        return self.arithmetic.scaled(self.arithmetic.product(x, factor), 0.5)
+        return self.arithmetic.scale(self.arithmetic.multiply(x, factor), 0.5)
 
-    def _reversed(self, x: Complex) -> Complex:
+    def _reverse_lanes(self, x: Complex) -> Complex:
         order = list(reversed(range(self.b.lanes)))
-        return Complex(*(self._shuffled(component, order) for component in x))
+        return Complex(*(self._shuffle(component, order) for component in x))
 
-    def _shuffled(self, x: Value, order: list[int]) -> Value:
+    def _shuffle(self, x: Value, order: list[int]) -> Value:
         return x if len(order) == 1 else self.b.shuffled(x, x, order)

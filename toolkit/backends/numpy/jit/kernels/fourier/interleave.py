@@ -19,7 +19,7 @@ def interleave_vectors(b: Kernel, vectors: Sequence[Value]) -> list[Value]:
         b: the builder.
         vectors: the vectors, a power of two of them.
     """
-    return _Permutation(b, vectors).interleaved() if b.lanes > 1 else list(vectors)
+    return _Permutation(b, vectors).interleave() if b.lanes > 1 else list(vectors)
 
 
 def deinterleave_vectors(b: Kernel, first: Value, second: Value) -> tuple[Value, Value]:
@@ -42,7 +42,7 @@ class _Permutation:
         self.outer = [(1, j) for j in reversed(range(len(vectors).bit_length() - 1))]
         self.inner = [(0, i) for i in reversed(range(b.lanes.bit_length() - 1))]
 
-    def interleaved(self) -> list[Value]:
+    def interleave(self) -> list[Value]:
         """Return the vectors in the order in which lane bits are the higher bits."""
         target = [*self.inner, *self.outer]
         outer_count = len(self.outer)

@@ -74,7 +74,7 @@ def emit_rows(dtype: str, n: int) -> Kernel:
     stages = kernel.stages()
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
         stages.write(kernel.planes(x, row * n), kernel.planes(y, row * n))
-    stages.turns.declare()
+    stages.twiddles.declare()
     return kernel.b
 
 
@@ -91,7 +91,7 @@ def emit_rows_in_lanes(dtype: str, n: int) -> Kernel:
             for real, imag in (x, y)
         )
         stages.write(source, target)
-    stages.turns.declare()
+    stages.twiddles.declare()
     return b
 
 
@@ -123,7 +123,7 @@ def emit_columns(dtype: str, n: int, vectors: int, ragged: bool) -> Kernel:
             for real, imag in (x, y)
         )
         stages.write(source, target)
-    stages.turns.declare()
+    stages.twiddles.declare()
     return b
 
 
@@ -132,13 +132,13 @@ def emit_real(dtype: str, half: int) -> Kernel:
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(1), kernel.addresses(2)
     stages = kernel.stages()
-    halves = RealTransform(kernel.b, dtype, half, stages.turns)
+    halves = RealTransform(kernel.b, dtype, half, stages.twiddles)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
         numbers = RealPairs(kernel.b, dtype, x[0] + row * (2 * half), swapped=False)
         between = stages.buffers[(len(stages.radices) - 1) % 2]
         stages.write(numbers, between)
         halves.spectrum(between, kernel.planes(y, row * (half + 1)))
-    stages.turns.declare()
+    stages.twiddles.declare()
     return kernel.b
 
 
@@ -147,12 +147,12 @@ def emit_inverse_real(dtype: str, half: int) -> Kernel:
     kernel = _Rows(dtype, half)
     x, y = kernel.addresses(2), kernel.addresses(1)
     stages = kernel.stages()
-    halves = RealTransform(kernel.b, dtype, half, stages.turns)
+    halves = RealTransform(kernel.b, dtype, half, stages.twiddles)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
         numbers = RealPairs(kernel.b, dtype, y[0] + row * (2 * half), swapped=True)
         halves.numbers(kernel.planes(x, row * (half + 1)), stages.buffers[1])
         stages.write(stages.buffers[1], numbers)
-    stages.turns.declare()
+    stages.twiddles.declare()
     return kernel.b
 
 

@@ -68,17 +68,17 @@ class Planes:
 
     def load(self, index: Number, vector: int = 0) -> Complex:
         """Return the vector that starts at an element."""
-        offset = self._place(index, vector)
+        offset = self._offset(index, vector)
         mask = self.masks[vector]
         return Complex(*(self.b.load(p, offset, self.dtype, mask) for p in self.parts))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
-        offset = self._place(index, vector)
+        offset = self._offset(index, vector)
         for value, plane in zip(x, self.parts, strict=True):
             self.b.store(value, plane, offset, self.masks[vector])
 
-    def _place(self, index: Number, vector: int) -> Number:
+    def _offset(self, index: Number, vector: int) -> Number:
         return index * self.stride + vector * self.b.lanes
 
 
@@ -209,7 +209,7 @@ class Stages:
         self.b, self.dtype, self.radices = b, dtype, radices
         self.vectors = vectors
         self.n = int(np.prod(radices))
-        self.turns = TwiddleTable(b, dtype)
+        self.twiddles = TwiddleTable(b, dtype)
         self.arithmetic = Butterflies(b)
         width = max(1, vectors * b.lanes)
         plane = plane_bytes(self.n * width, dtype)
@@ -235,7 +235,7 @@ class Stages:
             if number or self.vectors:
                 self._stage(radix, stride, source, to)
             else:
-                self._first_of_row(radix, source, to)
+                self._first_row_stage(radix, source, to)
             source = to
             stride *= radix
 
@@ -262,12 +262,12 @@ class Stages:
                     index = p * (stride * radix) + q
                     for j, value in enumerate(y):
                         if j and factors:
-                            value = self.arithmetic.product(value, factors[j - 1])
+                            value = self.arithmetic.multiply(value, factors[j - 1])
                         target.store(value, index + stride * j, vector)
 
     def _table(self, radix: int, m: int) -> tuple[Pointer, Pointer]:
         cycles = np.outer(np.arange(m), np.arange(1, radix)) / (m * radix)
-        return self.turns.add(cycles)
+        return self.twiddles.add(cycles)
 
     def _factors(
         self, table: tuple[Pointer, Pointer] | None, p: Number, radix: int
@@ -283,7 +283,7 @@ class Stages:
         indices = [p * (radix - 1) + j for j in range(radix - 1)]
         return [Complex(*(in_all_lanes(t, k) for t in table)) for k in indices]
 
-    def _first_of_row(
+    def _first_row_stage(
         self, radix: int, source: ComplexArray, target: ComplexArray
     ) -> None:
         """Emit the first stage of a row: each lane has a different twiddle factor."""
@@ -292,7 +292,7 @@ class Stages:
         if radix & (radix - 1):
             lanes = 1  # only a power of two of vectors can be interleaved
         cycles = np.outer(np.arange(1, radix), np.arange(m)) / self.n
-        table = self.turns.add(cycles)
+        table = self.twiddles.add(cycles)
         with self.b.of_lanes(lanes), self.b.each(m, lanes) as start:
             # The last vector may overlap the previous one.
             p = start if m % lanes == 0 else self.b.least(start, m - lanes)
@@ -303,7 +303,7 @@ class Stages:
                 factor = Complex(
                     *(self.b.load(t, p + m * (j - 1), self.dtype, None) for t in table)
                 )
-                y[j] = self.arithmetic.product(y[j], factor)
+                y[j] = self.arithmetic.multiply(y[j], factor)
             components = [
                 interleave_vectors(self.b, [getattr(v, component) for v in y])
                 for component in ("real", "imag")

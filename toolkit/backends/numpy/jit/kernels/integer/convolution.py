@@ -74,7 +74,7 @@ def lower_conv_integer(
     if not body.inputs[b].spec.size:
         return None
     if anchor.attrs["groups"] == 1:
-        return _Convolution(body, a, b, inputs[a]).lowered()
+        return _Convolution(body, a, b, inputs[a]).lower()
     return _lower_depthwise(body, a, b)
 
 
@@ -108,9 +108,9 @@ class _Convolution(Lowering):
     def is_plain(self) -> bool:
         return self.is_pixels and super().is_plain
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         return (
-            self._in_blocks() if self.rows >= _MIN_BLOCKED_ROWS else super().lowered()
+            self._lower_blocks() if self.rows >= _MIN_BLOCKED_ROWS else super().lower()
         )
 
     def _pack_rows(self, destination: Reference, words: Words | None = None) -> Call:
@@ -124,7 +124,7 @@ class _Convolution(Lowering):
             nbytes=self.body.inputs[self.a].spec.nbytes + nbytes,
         )
 
-    def _in_blocks(self) -> Lowered:
+    def _lower_blocks(self) -> Lowered:
         """Return calls that pack the panels, and multiply them by blocks of rows."""
         body, row = self.body, self.count * WORD_BYTES
         plan = replace(self.plan, by_rows=True, images=self.a)

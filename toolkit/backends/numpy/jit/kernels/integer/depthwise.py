@@ -52,14 +52,14 @@ class DepthwisePlan:
         return VECTORS * self.lanes
 
     @property
-    def parts(self) -> int:
+    def column_words(self) -> int:
         """Return the number of words that hold the taps of a column."""
         return -(-self.size[0] // self.words.terms)
 
     @property
     def start(self) -> int:
         """Return the byte offset of the initial sums, after the weights."""
-        return self.parts * self.size[1] * self.channels * WORD_BYTES
+        return self.column_words * self.size[1] * self.channels * WORD_BYTES
 
     @property
     def weight_bytes(self) -> int:
@@ -125,7 +125,7 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
             for x in taps:
                 totals[j] = b.binary("add", totals[j], x)
             at = address + _word_offset(plan, word, column, j)
-            b.store(plan.words.joined(b, taps), at, 0, None)
+            b.store(plan.words.join_terms(b, taps), at, 0, None)
         for j, total in enumerate(totals):
             # The initial sum cancels the effect of the offset.
             start = b.binary("mul", total, b.filled(-plan.offset, "int32"))
@@ -136,7 +136,7 @@ def emit_pack_depthwise(plan: DepthwisePlan) -> Kernel:
 
 def _weights(plan: DepthwisePlan) -> Iterator[tuple[int, int, int]]:
     """Yield the words of each channel: part of a column, column, vector of channels."""
-    for word in range(plan.parts):
+    for word in range(plan.column_words):
         for column in range(plan.size[1]):
             for j in range(VECTORS):
                 yield word, column, j
@@ -217,10 +217,10 @@ class _Depthwise:
         b = self.b
         with b.of_lanes(_COPIED):
             for at in vectors_of(b, count):
-                value = self.plan.words.shifted(b, b.load(source, at, "int8", None))
+                value = self.plan.words.shift_bytes(b, b.load(source, at, "int8", None))
                 b.store(value, target, at, None)
         with b.loop(count & -MIN_VECTOR, count) as at:
-            value = self.plan.words.shifted(b, b.scalar(source + at, "int8"))
+            value = self.plan.words.shift_bytes(b, b.scalar(source + at, "int8"))
             b.put_scalar(value, target + at)
 
     def _clear(self, target: Pointer, count: Number) -> None:
@@ -269,7 +269,7 @@ class _Depthwise:
         width, step = plan.size[1], plan.strides[1]
         for column in range((size - 1) * step + width):
             words = self._words(source + channel + n.channels * column)
-            for i, tap in self._seen(column, size):
+            for i, tap in self._taps_of_column(column, size):
                 for word, vectors in enumerate(words):
                     for j, x in enumerate(vectors):
                         y = weights[word, tap, j]
@@ -278,7 +278,7 @@ class _Depthwise:
                     at = (element + i) * n.channels + channel
                     self._finish(sums[i], at, channel, mask, loaded)
 
-    def _seen(self, column: int, size: int) -> Iterator[tuple[int, int]]:
+    def _taps_of_column(self, column: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield the outputs of a tile that read a column, and their taps."""
         for i in range(size):
             tap = column - i * self.plan.strides[1]
@@ -297,16 +297,16 @@ class _Depthwise:
                 b.load(address + line * i, 0, plan.dtype, None)
                 for i in range(plan.size[0])
             ]
-        rows += rows[:1] * (plan.parts * terms - len(rows))
+        rows += rows[:1] * (plan.column_words * terms - len(rows))
         return [
             [
-                self._joined(rows[i : i + terms], first)
+                self._join_rows(rows[i : i + terms], first)
                 for first in range(0, plan.channels, plan.lanes)
             ]
             for i in range(0, len(rows), terms)
         ]
 
-    def _joined(self, rows: list[Value], first: int) -> Value:
+    def _join_rows(self, rows: list[Value], first: int) -> Value:
         """Return a vector of words from the channels of some rows, from `first`."""
         b, plan = self.b, self.plan
         channels = range(first, first + plan.lanes)

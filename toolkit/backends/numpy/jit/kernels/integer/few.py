@@ -143,7 +143,7 @@ class _FewRows:
         self, number: Number, column: Number, mask: Mask, count: Number | None
     ) -> Value:
         terms = self.reader.terms(self.matrix + column, number, mask, count)
-        return self.plan.words.joined(self.b, terms)
+        return self.plan.words.join_terms(self.b, terms)
 
     def _finish(self, first: Number, end: Number) -> None:
         """Apply the epilogue to the sums."""

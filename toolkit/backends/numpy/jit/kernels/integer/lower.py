@@ -71,10 +71,10 @@ def lower_matmul_integer(
         return Lowered()
     a, b = factors
     if _can_fill_tiles(body.inputs[a].spec.shape, inputs[b].spec.shape[-1]):
-        return _TiledLowering(body, a, b).lowered()
+        return _TiledLowering(body, a, b).lower()
     lowering = Lowering(body, a, b)
     is_few = lowering.rows <= _MAX_UNPACKED_ROWS and not inputs[b].is_frozen
-    return lowering.of_few_rows() if is_few else lowering.lowered()
+    return lowering.lower_few_rows() if is_few else lowering.lower()
 
 
 def operand_indices(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] | None:
@@ -151,7 +151,7 @@ class Lowering:
         is_added_to = self.words.offset != 0
         return self.words.terms == 4 and not is_added_to and self.depth % 4 == 0
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return all calls, in order."""
         panels = self.panel_bytes
         of_rows: Reference = ("work", align_up(panels * self.panels))
@@ -176,7 +176,7 @@ class Lowering:
             prepares=size * self.panels,
         )
 
-    def of_few_rows(self) -> Lowered:
+    def lower_few_rows(self) -> Lowered:
         """Return the calls for few rows: a packed matrix would be read only once."""
         words = replace(self.words, offset=0)
         size = align_up(self.rows * self.count * WORD_BYTES)

@@ -109,7 +109,7 @@ class _Panels:
             for j, mask in enumerate(masks):
                 terms = reader.terms(source + j * b.lanes, word, mask, count)
                 address = line + j * self.vector_bytes
-                b.store(words.joined(b, terms), address, 0, None)
+                b.store(words.join_terms(b, terms), address, 0, None)
                 for x in terms if words.offset else ():
                     sums[j] = b.binary("add", sums[j], x)
 

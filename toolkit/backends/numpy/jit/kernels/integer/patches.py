@@ -219,7 +219,7 @@ class _Patches:
         if self.kind == "int16":
             widen = "sext" if x.dtype == "int8" else "zext"
             return b.convert(widen, x, self.kind)
-        return self.plan.words.shifted(b, x)
+        return self.plan.words.shift_bytes(b, x)
 
 
 def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:

@@ -57,7 +57,7 @@ class IntegerPlan:
         return self.vectors * self.lanes
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """Return the number of rows that fit the memory for sums."""
         line = self.width * WORD_BYTES
         return max(1, _SUMS_BYTES // line // self.rows) * self.rows
@@ -126,7 +126,7 @@ class _Product:
         entry = len(bases) + (plan.a is None) + 1 + len(self.n)
         self.numbers = b.table.element(entry, "i64")
         self.epilogue = Epilogue(graph, b, bases)
-        self.sums = b.memory(plan.most_rows * plan.vectors, b.filled(0, "int32"))
+        self.sums = b.memory(plan.max_rows * plan.vectors, b.filled(0, "int32"))
         self.vector_bytes: int = plan.lanes * WORD_BYTES
 
     def write(self) -> None:
@@ -179,8 +179,8 @@ class _Product:
         b, n, (first, end) = self.b, self.n, rows
         name = "sum_tail" if is_tail else "sum_panel"
         b.declarations |= _sum_function(name, self.plan, vectors)
-        with b.loop(first, end, self.plan.most_rows) as row:
-            count = b.least(self.plan.most_rows, end - row)
+        with b.loop(first, end, self.plan.max_rows) as row:
+            count = b.least(self.plan.max_rows, end - row)
             addresses = (
                 (words or self.words) + row * n.row_bytes,
                 self.panels + panel * n.panel_bytes,

@@ -40,7 +40,7 @@ class Words:
     instruction: str = ""
 
     @property
-    def is_in_steps(self) -> bool:
+    def is_two_step(self) -> bool:
         """Return whether a word's four terms take two x86 instructions.
 
         They add pairs in 16 bits, which is exact if one operand is unsigned with 7
@@ -53,11 +53,11 @@ class Words:
         """Return the bits of a term."""
         return 32 // self.terms
 
-    def shifted(self, b: Kernel, x: Value) -> Value:
+    def shift_bytes(self, b: Kernel, x: Value) -> Value:
         """Return bytes with the signedness that the instruction expects."""
         return b.binary("xor", x, b.constant(-128, x)) if self.offset else x
 
-    def joined(self, b: Kernel, terms: Sequence[Value]) -> Value:
+    def join_terms(self, b: Kernel, terms: Sequence[Value]) -> Value:
         """Return a vector of words from vectors of their terms, as int32."""
         word = b.filled(0, "int32")
         low = b.filled((1 << self.bits) - 1, "int32")
@@ -70,7 +70,7 @@ class Words:
         """Return `sums` plus the products of the terms of x and y, vectors of words."""
         if not self.instruction:
             return _multiply_add_pairs(b, sums, x, y)
-        if self.is_in_steps:
+        if self.is_two_step:
             return _multiply_add_steps(b, sums, x, y)
         # int32 vectors: older LLVMs expect them for VNNI, newer ones accept them.
         words = [x, y]

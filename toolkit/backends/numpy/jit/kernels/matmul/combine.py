@@ -48,8 +48,10 @@ def emit_combine(dtype: str, lanes: int, body: BodyStructure) -> Kernel:
         with b.loop(b.low, b.high) as row:
             element = row * columns + column
             first = partials + element * w.itemsize
-            with b.accumulate(1, slots, 1, [w.vector(first, mask)]) as iteration:
+            with b.accumulate(1, slots, 1, [w.load_vector(first, mask)]) as iteration:
                 address = first + iteration.index * size
-                iteration.next([w.sum(iteration.values[0], w.vector(address, mask))])
+                iteration.next(
+                    [w.add(iteration.values[0], w.load_vector(address, mask))]
+                )
             epilogue.apply(iteration.values[0], element, column, mask, loaded)
     return b

@@ -85,8 +85,8 @@ class _Dot(MatrixWriter):
             return
         with b.loop(b.low, b.high) as unit:
             element = unit * (n.rows * self.plan.columns)
-            x = self.moved(self.first, unit, self.batch, "a")
-            y = self.moved(self.second, unit, self.batch, "b")
+            x = self.batch_address(self.first, unit, self.batch, "a")
+            y = self.batch_address(self.second, unit, self.batch, "b")
             self._product(x, y, 0, n.rows, element)
 
     def _product(
@@ -124,7 +124,7 @@ class _Dot(MatrixWriter):
                 self._rows(x, columns, row + group, high, address)
             at = element + row
             self.epilogue.apply(
-                self.vector(self.sums), at, row, self.b.first_lanes(remaining)
+                self.load_vector(self.sums), at, row, self.b.first_lanes(remaining)
             )
 
     def _finish(self, rows: Number, first: Number, element: Number) -> None:
@@ -134,7 +134,7 @@ class _Dot(MatrixWriter):
         with b.loop(0, rows) as i:
             address = self.sums + i * (count * self.itemsize)
             at = (first + i) * count + element
-            self.epilogue.apply(self.vector(address, mask), at, 0, mask)
+            self.epilogue.apply(self.load_vector(address, mask), at, 0, mask)
 
     def _gather(self, y: Pointer, line: Number) -> None:
         """Copy the columns, so that the terms of each are contiguous."""
@@ -183,7 +183,7 @@ class _Dot(MatrixWriter):
         sums = iteration.values[:count]
         for c in range(1, chains):
             chain_sums = iteration.values[c * count : (c + 1) * count]
-            sums = [self.sum(s, t) for s, t in zip(sums, chain_sums, strict=True)]
+            sums = [self.add(s, t) for s, t in zip(sums, chain_sums, strict=True)]
         with b.accumulate(full, self.n.depth, b.lanes, sums) as iteration:
             mask = self.b.first_lanes(self.n.depth - iteration.index)
             iteration.next(
@@ -201,11 +201,11 @@ class _Dot(MatrixWriter):
     ) -> list[Value]:
         """Add the products of a vector of terms."""
         offset = term * self.itemsize
-        ys = [self.vector(column + offset, mask) for column in columns]
+        ys = [self.load_vector(column + offset, mask) for column in columns]
         results, remaining_sums = [], iter(sums)
         for row in rows:
-            x = self.vector(row + offset, mask)
-            results += [self.plus_product(next(remaining_sums), x, y) for y in ys]
+            x = self.load_vector(row + offset, mask)
+            results += [self.multiply_add(next(remaining_sums), x, y) for y in ys]
         return results
 
     def _total(self, value: Value) -> Value:
@@ -213,6 +213,6 @@ class _Dot(MatrixWriter):
         b, step = self.b, self.b.lanes // 2
         while step:
             order = [(i + step) % b.lanes for i in range(b.lanes)]
-            value = self.sum(value, b.shuffled(value, value, order))
+            value = self.add(value, b.shuffled(value, value, order))
             step //= 2
         return b.first_lane(value)

@@ -15,7 +15,7 @@ from toolkit.definitions.records import record
 class TileSums:
     """The address and stride of a tile's sums, and their elements of the result."""
 
-    place: Pointer
+    address: Pointer
     stride: Number
     element: Number
     column: Number
@@ -53,18 +53,18 @@ class TileEpilogue(MatrixWriter):
         with self.b.loop(0, rows) as row:
             self.epilogue.prefetch(row * n.columns + element, vectors * self.b.lanes)
 
-    def rows(
+    def apply_rows(
         self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
     ) -> None:
         """Apply the epilogue to the sums of a tile."""
         b = self.b
         if self.pairs and vectors == 2:
             with b.of_lanes(2 * b.lanes):
-                self._rows(n, rows, sums, 1, tail)
+                self._apply_rows(n, rows, sums, 1, tail)
             return
-        self._rows(n, rows, sums, vectors, tail)
+        self._apply_rows(n, rows, sums, vectors, tail)
 
-    def _rows(
+    def _apply_rows(
         self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
     ) -> None:
         b, size = self.b, self.b.lanes * self.itemsize
@@ -75,13 +75,13 @@ class TileEpilogue(MatrixWriter):
         loaded = [self.epilogue.columns(column, mask) for column, mask in pairs]
         with b.loop(0, rows) as row:
             first = row * n.columns + sums.element
-            address = sums.place + row * sums.stride
+            address = sums.address + row * sums.stride
             for j, (column, mask) in enumerate(pairs):
-                value = self.vector(address + j * size, mask)
+                value = self.load_vector(address + j * size, mask)
                 element = first + j * b.lanes
                 self.epilogue.apply(value, element, column, mask, loaded[j])
 
-    def columns(
+    def apply_columns(
         self, n: ProductNumbers, first: Number, row: Number, vectors: int
     ) -> None:
         """Apply the epilogue to the columns of a tile, which are rows of the result."""
@@ -96,21 +96,23 @@ class TileEpilogue(MatrixWriter):
             steps = range(0, lanes * vectors, vectors)
             addresses = [first_line + i * self.vector_bytes for i in steps]
             target = self.across + j * (lanes * line)
-            for i, x in enumerate(b.transposed([self.vector(x) for x in addresses])):
-                self.put(x, target + i * line)
+            for i, x in enumerate(
+                b.transposed([self.load_vector(x) for x in addresses])
+            ):
+                self.store_vector(x, target + i * line)
         remaining = n.columns - row
         count = b.least(remaining, vectors * lanes)
         element = row * n.rows + first
         if is_flat:
             loaded = epilogue.columns(0)
             for index, mask in b.run(0, count * n.rows):
-                value = self.vector(self.across + index * self.itemsize, mask)
+                value = self.load_vector(self.across + index * self.itemsize, mask)
                 position = element + index
                 epilogue.apply(value, position, 0, mask, loaded)
             return
         mask = self.b.first_lanes(n.rows)
         loaded = epilogue.columns(0, mask)
         with b.loop(0, count) as index:
-            value = self.vector(self.across + index * self.vector_bytes)
+            value = self.load_vector(self.across + index * self.vector_bytes)
             position = index * n.rows + element
             epilogue.apply(value, position, 0, mask, loaded)

@@ -84,7 +84,7 @@ def lower_matmul(
         return _lower_dot(p, body)
     if p.is_row:
         return _lower_row(p, body)
-    return Lowering(p, choose(p), body).lowered()
+    return Lowering(p, choose(p), body).lower()
 
 
 def _lower_dot(p: Problem, body: Graph) -> Lowered:
@@ -111,14 +111,14 @@ def _lower_dot(p: Problem, body: Graph) -> Lowered:
 
 def _lower_row(p: Problem, body: Graph) -> Lowered:
     """Lower a product of one row with many columns."""
-    step = p.even_step if p.even else max(1, p.depth)
+    step = p.invariant_step if p.is_batch_invariant else max(1, p.depth)
     chained = step < p.depth
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
     packed = p.is_frozen and rows * panel <= _MAX_PANEL_CACHES * current().cache_bytes
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
-    if not packed and not p.even and part_terms < p.depth:
+    if not packed and not p.is_batch_invariant and part_terms < p.depth:
         return _lower_row_parts(p, body, part_terms)
     sums = align_up((1 + chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
@@ -176,7 +176,7 @@ def _numbers(batch: Iterable[Axis]) -> list[int]:
 
 def _row_operands(p: Problem, body: Graph, unit: str) -> frozenset[Reference]:
     """Return the operands of which each row of a call accesses only its part."""
-    if p.turned or unit not in (ROW, PRODUCT):
+    if p.is_transposed or unit not in (ROW, PRODUCT):
         return frozenset()
     result = body.nodes[0].outputs[0].spec
     shared = -1 if unit == ROW else -2
@@ -223,7 +223,7 @@ class Lowering:
         self.b_term: int = p.b_term
         self.b_panel: int = self.tiling.width * p.b_line
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return all calls, in order."""
         tiles = self._pack_tiles() if self.strategy.pack_a == ONCE else None
         panels = self._pack_panels() if self.strategy.pack_b == ONCE else None
@@ -233,7 +233,7 @@ class Lowering:
             self._multiply(tiles, panels)
         return Lowered(self.calls, self.work)
 
-    def _take(self, nbytes: int) -> Reference:
+    def _allocate(self, nbytes: int) -> Reference:
         """Allocate a part of the scratch memory."""
         reference = ("work", self.work)
         self.work += align_up(nbytes)
@@ -266,7 +266,7 @@ class Lowering:
         """Pack an operand of each product of a batch, in panels of `size` bytes."""
         p = self.p
         products, panels = prod(axis.extent for axis in batch), -(-x.number // x.panel)
-        reference = self._take(size * panels * products)
+        reference = self._allocate(size * panels * products)
         chunks = max(1, -(-p.depth // _CHUNK_TERMS))
         rows = products * panels * chunks
         numbers = PackNumbers(
@@ -293,7 +293,7 @@ class Lowering:
         plan = replace(plan, panels=panels is not None)
         operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
         if plan.chained and len(self.body.nodes) > 1:
-            sums = self._take(self.p.products * self.p.size * self.p.itemsize)
+            sums = self._allocate(self.p.products * self.p.size * self.p.itemsize)
             operands = (*operands, sums)
         self._append(plan, body, operands)
 
@@ -302,7 +302,7 @@ class Lowering:
     ) -> None:
         """Append the calls that multiply slots, and add their partial sums."""
         p = self.p
-        partials = self._take(self.slots * p.size * p.itemsize)
+        partials = self._allocate(self.slots * p.size * p.itemsize)
         factors = (tiles or ("in", p.a), panels or ("in", p.b))
         plan = replace(self._plan(), a=0, b=1)
         self._append(plan, None, (*factors, partials))
@@ -349,7 +349,7 @@ class Lowering:
             padded_rows = self.tiling.padded_rows
             scratch += align_up(self._packed_bytes(padded_rows, strategy.step))
         if scratch:
-            operands = (*operands, self._take(scratch * -(-rows // strategy.grain)))
+            operands = (*operands, self._allocate(scratch * -(-rows // strategy.grain)))
         operands = (*operands, ERROR) if p.unpacks else operands
         numbers = ProductNumbers(
             rows=p.rows,

@@ -72,11 +72,11 @@ def lower_matmul_int4(
         b=factors[0],
         a_dtype=x.spec.dtype,
         b_dtype=x.spec.dtype,
-        even=rules.rows_independent,
+        is_batch_invariant=rules.rows_independent,
         unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
         blocks=scale.spec.shape[0],
     )
-    return Lowering(p, choose(p), body).lowered()
+    return Lowering(p, choose(p), body).lower()
 
 
 def _lower_few_int4(

@@ -63,7 +63,7 @@ def emit_pack(
         panel, chunk = w.b.split(unit, n.chunks)
         product, line = w.b.split(panel, n.panels)
         first, end = w.b.part(chunk, n.chunk, n.depth)
-        x = w.moved(source, product, batch, "b")
+        x = w.batch_address(source, product, batch, "b")
         line = line * lines
         x = x + line * n.line + first * n.term
         y = target + panel * size + first * packer.term_bytes
@@ -121,20 +121,20 @@ class Packer:
         if self.packing == LINES:
             partial = b.compare("slt", count, self.vectors * b.lanes)
             with b.when(b.opposite(partial)):
-                self._copied(panel, [None] * self.vectors)
+                self._copy_lines(panel, [None] * self.vectors)
             with b.when(partial):
-                self._copied(panel, w.b.first_of_vectors(count, self.vectors))
+                self._copy_lines(panel, w.b.first_of_vectors(count, self.vectors))
             return
         if self.packing == STRIDED:
-            self._gathered(panel)
+            self._gather_lines(panel)
             return
         is_short = b.compare("slt", depth, b.lanes)
         with b.when(is_short):
-            self._gathered(panel)
+            self._gather_lines(panel)
         with b.when(b.opposite(is_short)):
-            self._transposed(panel)
+            self._transpose_lines(panel)
 
-    def write_beside(
+    def write_panels(
         self,
         source: Pointer,
         target: Pointer,
@@ -156,10 +156,13 @@ class Packer:
             for panel in range(PANELS_TOGETHER):
                 start = y + panel * panel_bytes
                 for j in range(self.vectors):
-                    w.put(w.vector(x + j * w.vector_bytes), start + j * w.vector_bytes)
+                    w.store_vector(
+                        w.load_vector(x + j * w.vector_bytes),
+                        start + j * w.vector_bytes,
+                    )
                 x = x + self.term_bytes
 
-    def _copied(self, panel: _Panel, masks: Sequence[Mask]) -> None:
+    def _copy_lines(self, panel: _Panel, masks: Sequence[Mask]) -> None:
         """Copy vectors of contiguous lines."""
         w = self.w
         with self.b.loop(0, panel.depth) as index:
@@ -167,9 +170,9 @@ class Packer:
             y = panel.target + index * self.term_bytes
             for j, mask in enumerate(masks):
                 step = j * w.vector_bytes
-                w.put(w.vector(x + step, mask), y + step)
+                w.store_vector(w.load_vector(x + step, mask), y + step)
 
-    def _gathered(self, panel: _Panel) -> None:
+    def _gather_lines(self, panel: _Panel) -> None:
         """Gather vectors of strided lines."""
         w, b = self.w, self.b
         with b.loop(0, panel.depth) as index, b.loop(0, self.vectors) as j:
@@ -178,9 +181,9 @@ class Packer:
             first = j * b.lanes
             mask = w.b.first_lanes(panel.lines - first)
             value = w.b.gather(x, panel.line, first, w.dtype, mask)
-            w.put(value, y + j * w.vector_bytes)
+            w.store_vector(value, y + j * w.vector_bytes)
 
-    def _transposed(self, panel: _Panel) -> None:
+    def _transpose_lines(self, panel: _Panel) -> None:
         """Transpose square blocks of lanes by lanes in registers."""
         w, b, lanes = self.w, self.b, self.b.lanes
         last_line = panel.lines - 1
@@ -199,7 +202,7 @@ class Packer:
                 # The last block may overlap the previous one, with the same values.
                 term = b.least(index, last_term)
                 offset = term * w.itemsize
-                rows = [w.vector(x + offset) for x in lines]
+                rows = [w.load_vector(x + offset) for x in lines]
                 address = target + term * self.term_bytes
                 for i, column in enumerate(b.transposed(rows)):
-                    w.put(column, address + i * self.term_bytes)
+                    w.store_vector(column, address + i * self.term_bytes)

@@ -75,8 +75,8 @@ class Problem:
     b: int
     a_dtype: str
     b_dtype: str
-    turned: bool = False
-    even: bool = False
+    is_transposed: bool = False
+    is_batch_invariant: bool = False
     is_frozen: bool = False
     unpacks: Unpacked | None = None
     blocks: int = 0
@@ -130,7 +130,7 @@ class Problem:
         return of_a * a + of_b * b + self.itemsize * self.products * self.size
 
     @property
-    def even_step(self) -> int:
+    def invariant_step(self) -> int:
         """Return the terms of a step, as a function of the number of terms only."""
         widest = PANELS * 2 * self.lanes * self.itemsize
         is_long = self.depth * widest > RESIDENT_BYTES or self.unpacks is not None
@@ -151,7 +151,7 @@ class Problem:
     @property
     def is_across(self) -> bool:
         """Return whether the columns of this product are the rows of the result."""
-        return self.turned and self.rows > 1 and self.columns > 1
+        return self.is_transposed and self.rows > 1 and self.columns > 1
 
     @property
     def is_row(self) -> bool:
@@ -171,7 +171,7 @@ class Problem:
             self.columns <= min(_DOT_COLUMNS, self.lanes)
             and self.depth >= 2 * self.lanes
         )
-        if self.even or self.is_across:
+        if self.is_batch_invariant or self.is_across:
             return False
         return has_few_columns and self.a_term == self.itemsize
 
@@ -225,7 +225,8 @@ def _problem(x: Operand, y: Operand, dtype: str, a: int, b: int) -> Problem:
         x.spec.dtype,
         y.spec.dtype,
         # Rows of a transposed matrix are not a batch: the product sums over the batch.
-        even=rules.rows_independent and not (ndim == 0 and a_row == a_size < a_term),
+        is_batch_invariant=rules.rows_independent
+        and not (ndim == 0 and a_row == a_size < a_term),
     )
 
 
@@ -265,7 +266,7 @@ def _simplify(p: Problem) -> Problem:
     if (
         simplified.rows == 1
         and simplified.b_term == simplified.itemsize
-        and not simplified.even
+        and not simplified.is_batch_invariant
     ):
         return transposed
     return (
@@ -275,7 +276,9 @@ def _simplify(p: Problem) -> Problem:
 
 def _is_narrow(p: Problem) -> bool:
     """Return whether rows of the left operand fill vectors better than columns."""
-    if p.even and p.even_step < p.depth:  # a transposed product has a single step
+    if (
+        p.is_batch_invariant and p.invariant_step < p.depth
+    ):  # a transposed product has a single step
         return False
     has_few_columns = p.columns <= max_rows() and p.columns * 4 <= p.lanes * 3
     return has_few_columns and p.a_row == p.itemsize and p.rows >= 2 * p.lanes
@@ -297,6 +300,6 @@ def _transpose(p: Problem) -> Problem:
         p.a,
         p.b_dtype,
         p.a_dtype,
-        turned=True,
-        even=p.even,
+        is_transposed=True,
+        is_batch_invariant=p.is_batch_invariant,
     )

@@ -89,7 +89,7 @@ class _Product(MatrixWriter):
         super().__init__(builder, plan.tiling.dtype)
         self.plan = plan
         self.tiling = plan.tiling
-        self.finish = self._load_addresses(body)
+        self.tile_epilogue = self._load_addresses(body)
         packs = plan.pack_a or plan.pack_b or plan.unpacks
         if packs:
             self.scratch = self.b.next_address()
@@ -149,17 +149,19 @@ class _Product(MatrixWriter):
             number: Number = unit
             product: Number = unit
             if self.plan.unit == BLOCK:
-                section, number, product = self._part(full, unit)
+                section, number, product = self._locate_block(full, unit)
             size = n.rows * n.columns
             block = replace(
                 section,
-                a=self.moved(section.a, product, self.batch, "a"),
-                b=self.moved(section.b, product, self.batch, "b"),
+                a=self.batch_address(section.a, product, self.batch, "a"),
+                b=self.batch_address(section.b, product, self.batch, "b"),
                 element=number * size,
             )
             self._steps(block)
 
-    def _part(self, full: _Block, unit: Number) -> tuple[_Block, Number, Number]:
+    def _locate_block(
+        self, full: _Block, unit: Number
+    ) -> tuple[_Block, Number, Number]:
         """Return a block (slots, then rows, then panels), its result and product."""
         n = self.n
         block_index, panels = self.b.split(unit, n.panel_blocks)
@@ -178,7 +180,7 @@ class _Product(MatrixWriter):
         # Every slot of a product has a separate result.
         return block, number, product
 
-    def _in_order(self, block: _Block) -> _Block:
+    def _prepare_panels(self, block: _Block) -> _Block:
         """Pack or unpack the right operand of a block, if the plan says so."""
         if self.plan.unpacks:
             return self._unpacked(block)
@@ -221,7 +223,7 @@ class _Product(MatrixWriter):
             remaining = first + groups * PANELS_TOGETHER
             with b.loop(first, remaining, PANELS_TOGETHER) as panel:
                 source, target = block.b + panel * n.b_panel, start + panel * size
-                packer.write_beside(source, target, size, n.b_term, block.depth)
+                packer.write_panels(source, target, size, n.b_term, block.depth)
         with b.loop(remaining, last) as panel:
             source, target = block.b + panel * n.b_panel, start + panel * size
             lines = n.columns - panel * self.tiling.width
@@ -231,7 +233,7 @@ class _Product(MatrixWriter):
     def _steps(self, block: _Block) -> None:
         """Compute a block, in steps of its depth if the plan is chained."""
         if not self.plan.chained:
-            self._block(self._in_order(block))
+            self._block(self._prepare_panels(block))
             return
         b, n = self.b, self.n
         with b.loop(0, self.b.ceil_div(block.depth, n.step_depth)) as step:
@@ -245,7 +247,7 @@ class _Product(MatrixWriter):
                 earlier=b.least(step, 1),
                 is_last=b.compare("slt", block.depth - 1, end),
             )
-            self._block(self._in_order(step_block))
+            self._block(self._prepare_panels(step_block))
 
     # --- tiles ------------------------------------------------------------------------
 
@@ -315,14 +317,14 @@ class _Product(MatrixWriter):
         column = panel * self.tiling.width
         remaining = self.n.columns - column
         element = tile.element + column
-        if self.finish is None or self.plan.chained:
+        if self.tile_epilogue is None or self.plan.chained:
             address = self.result + element * self.itemsize
             stride = self.n.columns * self.itemsize
         else:
-            address, stride = self.finish.sums, vectors * self.vector_bytes
-        if self.finish is not None and not self.plan.across:
+            address, stride = self.tile_epilogue.sums, vectors * self.vector_bytes
+        if self.tile_epilogue is not None and not self.plan.across:
             with b.when(block.is_last):
-                self.finish.prefetch(self.n, tile.rows, element, vectors)
+                self.tile_epilogue.prefetch(self.n, tile.rows, element, vectors)
         name = "sum_tail" if tail else "sum_tile"
         b.declarations |= tile_function(
             name,
@@ -341,9 +343,11 @@ class _Product(MatrixWriter):
         numbers = [f"i64 {n}" for n in (*counts, *strides)]
         following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
         b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
-        if self.finish is not None and self.plan.across:
-            self.finish.columns(self.n, block.element, column, vectors)
-        elif self.finish is not None:
+        if self.tile_epilogue is not None and self.plan.across:
+            self.tile_epilogue.apply_columns(self.n, block.element, column, vectors)
+        elif self.tile_epilogue is not None:
             tile_sums = TileSums(address, stride, element, column)
             with self.b.when(block.is_last):
-                self.finish.rows(self.n, tile.rows, tile_sums, vectors, tail)
+                self.tile_epilogue.apply_rows(
+                    self.n, tile.rows, tile_sums, vectors, tail
+                )

@@ -121,7 +121,7 @@ class _Row(MatrixWriter):
             self.second = b.next_address()
         self.sums: Pointer = b.next_address()
         self.n = n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
-        self.third: Number = 3 * n.b_term
+        self.triple_stride: Number = 3 * n.b_term
 
     def write_parts(self) -> None:
         """Sum some terms of all columns."""
@@ -139,12 +139,12 @@ class _Row(MatrixWriter):
             self._columns(self.b.low, self.b.high, self.second)
             return
         b, n = self.b, self.n
-        is_odd = self._turn()
+        is_odd = self._toggle_parity()
         with b.loop(0, b.high - b.low) as index:
             panel = b.choose(is_odd, b.high - 1 - index, b.low + index)
             self._columns(panel, panel + 1, self.second + panel * n.panel)
 
-    def _turn(self) -> Value:
+    def _toggle_parity(self) -> Value:
         """Return whether the number of earlier runs of the task is odd.
 
         Every other run starts with the panel that the previous one read last, because
@@ -188,13 +188,13 @@ class _Row(MatrixWriter):
             term = iteration.index
             x = b.splat(b.scalar(self.first + term * self.n.a_term, self.dtype))
             row = panel + term * (self.width * self.itemsize)
-            ys = [self.vector(row + j * size) for j in range(self.plan.vectors)]
+            ys = [self.load_vector(row + j * size) for j in range(self.plan.vectors)]
             pairs = zip(ys, iteration.values, strict=True)
-            iteration.next([self.plus_product(total, x, y) for y, total in pairs])
+            iteration.next([self.multiply_add(total, x, y) for y, total in pairs])
         masks = b.first_of_vectors(self.high - self.low, self.plan.vectors)
         address = self.sums + self.low * self.itemsize
         for j, (value, mask) in enumerate(zip(iteration.values, masks, strict=True)):
-            self.put(value, address + j * size, mask)
+            self.store_vector(value, address + j * size, mask)
 
     def _sum_rows(self, y: Pointer, first: Number, end: Number) -> None:
         """Sum in memory, some rows at a time."""
@@ -220,14 +220,14 @@ class _Row(MatrixWriter):
             offset = column * self.itemsize
             rows = self._rows([pointer + offset for pointer in pointers], terms)
             for x, row in zip(xs, rows, strict=True):
-                total = self.plus_product(total, x, self.vector(row, mask))
+                total = self.multiply_add(total, x, self.load_vector(row, mask))
             b.store(total, self.sums, column, mask)
 
     def _rows(self, pointers: list[Pointer], terms: int) -> Iterator[Pointer]:
         """Yield the addresses of the terms of a column."""
         for i in range(terms):
             pointer, step = pointers[i // _TERMS_PER_POINTER], i % _TERMS_PER_POINTER
-            yield pointer + (self.third if step == 3 else step * self.n.b_term)
+            yield pointer + (self.triple_stride if step == 3 else step * self.n.b_term)
 
     def _add_to(self, result: Pointer, earlier: Number) -> None:
         """Add the sums to the earlier ones, if there are any."""
@@ -236,5 +236,5 @@ class _Row(MatrixWriter):
             total = b.load(self.sums, column, self.dtype, mask)
             with b.accumulate(0, earlier, 1, [total]) as iteration:
                 before = b.load(result, column, self.dtype, mask)
-                iteration.next([self.sum(iteration.values[0], before)])
+                iteration.next([self.add(iteration.values[0], before)])
             b.store(iteration.values[0], result, column, mask)

@@ -92,7 +92,7 @@ def choose(p: Problem) -> Strategy:
     t = tiling(p.rows, p.columns, p.dtype, p.is_across)
     panels, depth = -(-p.columns // t.width), max(1, p.depth)
     pack_b = "" if p.b_line == p.itemsize else EACH
-    step = p.even_step if p.even else depth
+    step = p.invariant_step if p.is_batch_invariant else depth
     base = Strategy(t, PRODUCT, p.rows, panels, depth, step, "", pack_b, 1)
     is_small = depth * p.columns * p.itemsize <= _REREAD_BYTES
     is_quick = _seconds(p) < _SINGLE_THREAD_SECONDS
@@ -216,7 +216,7 @@ def _is_worth_packing_once(p: Problem, base: Strategy) -> bool:
 
 def _can_split(p: Problem, slots: int) -> bool:
     """Return whether a product may be summed in slots."""
-    if p.batch or p.is_across or p.even or p.unpacks:
+    if p.batch or p.is_across or p.is_batch_invariant or p.unpacks:
         return False
     return p.depth >= slots * _MIN_SLOT_TERMS
 
@@ -246,8 +246,8 @@ def _step_terms(
     p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: str, pack_b: str
 ) -> int:
     """Return the terms of a step whose working set stays in the caches."""
-    if p.even or p.unpacks:
-        return p.even_step
+    if p.is_batch_invariant or p.unpacks:
+        return p.invariant_step
     is_read_by_terms = _is_read_by_terms(p)
     if pack_a and not is_read_by_terms and depth > 2 * p.packed_step:
         return p.step(depth, p.packed_step)

@@ -180,7 +180,7 @@ def _tile(
     if chained:
         sums = _add_earlier(w, sums, destinations)
     for value, (address, mask) in zip(sums, destinations, strict=True):
-        w.put(value, address, mask)
+        w.store_vector(value, address, mask)
 
 
 def _add_earlier(
@@ -189,7 +189,7 @@ def _add_earlier(
     """Add the earlier sums, if there are any."""
     with w.b.accumulate(0, w.b.parameter("earlier"), 1, sums) as iteration:
         pairs = zip(iteration.values, destinations, strict=True)
-        iteration.next([w.sum(x, w.vector(*address)) for x, address in pairs])
+        iteration.next([w.add(x, w.load_vector(*address)) for x, address in pairs])
     return iteration.values
 
 
@@ -212,15 +212,17 @@ class _Rows:
         self.every = rows if packed else _ROWS_PER_POINTER
         firsts = range(0, rows, self.every)
         self.pointers = [w.b.pointer_parameter("a") + i * self.stride for i in firsts]
-        self.third = 3 * self.stride
+        self.triple_stride = 3 * self.stride
 
-    def places(self, offset: Number) -> Iterator[Pointer]:
+    def addresses(self, offset: Number) -> Iterator[Pointer]:
         """Yield the address of a term of each row."""
         pointers = [first + offset for first in self.pointers]
         for i in range(self.rows):
             pointer, step = pointers[i // self.every], i % self.every
             yield (
-                (pointer + self.third) if step == 3 else (pointer + step * self.stride)
+                (pointer + self.triple_stride)
+                if step == 3
+                else (pointer + step * self.stride)
             )
 
 
@@ -240,9 +242,9 @@ class _Sums:
         self.w = w
         self.masks = masks
         self.rows = rows
-        self.ahead = prefetches_next
+        self.prefetches_next = prefetches_next
         # A single row has too little arithmetic for prefetches to pay.
-        self.asks = tiling.rows > 1
+        self.prefetches = tiling.rows > 1
         self.lines = _Rows(w, tiling, rows, packed, runs)
         is_large = 2 * rows > tiling.rows > FLAT_ROWS
         self.terms: int = _TERMS_PER_ITERATION if is_large and (packed or runs) else 1
@@ -266,7 +268,7 @@ class _Sums:
         with b.accumulate(first, end, terms, values) as iteration:
             a_offset, b_offset = iteration.index_of(0), iteration.index_of(1)
             sums = iteration.values[2:]
-            if self.ahead:
+            if self.prefetches_next:
                 following = iteration.index * b.parameter("next_term")
                 b.prefetch(b.pointer_parameter("next") + following, near=2)
             for k in range(terms):
@@ -282,17 +284,17 @@ class _Sums:
         """Add one term of every row and column."""
         w, b = self.w, self.w.b
         columns = b.pointer_parameter("b") + b_offset
-        if self.asks:
+        if self.prefetches:
             prefetch_address = columns + b.parameter("b_term") * _PREFETCH_TERMS
             for j in range(0, len(self.masks) * w.vector_bytes, CACHE_LINE):
                 b.prefetch(prefetch_address + j)
         ys = [
-            w.vector(columns + j * w.vector_bytes, mask)
+            w.load_vector(columns + j * w.vector_bytes, mask)
             for j, mask in enumerate(self.masks)
         ]
         results = []
-        for i, address in enumerate(self.lines.places(a_offset)):
+        for i, address in enumerate(self.lines.addresses(a_offset)):
             x = b.splat(b.scalar(address, w.dtype))
             for j, y in enumerate(ys):
-                results.append(w.plus_product(sums[i * len(ys) + j], x, y))
+                results.append(w.multiply_add(sums[i * len(ys) + j], x, y))
         return results

@@ -144,7 +144,7 @@ class Unpacker:
                 self._read_block(stored, to)
             source = self.packed + k * self.line
             target = to.target + loop.index * self.term_bytes
-            self._ask(source, first, last)
+            self._prefetch_row(source, first, last)
             term = _Term(source, target, to)
             with b.loop(first, b.least(last, to.full)) as panel:
                 for j in range(self.vectors):
@@ -153,7 +153,7 @@ class Unpacker:
                 self._write_tail(term, panel)
             loop.next([stored])
 
-    def _ask(self, source: Pointer, first: Number, last: Number) -> None:
+    def _prefetch_row(self, source: Pointer, first: Number, last: Number) -> None:
         """Prefetch a later row of the panels, because the rows are far apart."""
         b, half = self.b, self.width // 2
         b.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")

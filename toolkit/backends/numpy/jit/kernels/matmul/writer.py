@@ -31,7 +31,7 @@ class MatrixWriter:
         """Return the next axis of a batch in the table."""
         return Batch(*(self.b.next_entry() for _ in Batch._fields))
 
-    def moved(
+    def batch_address(
         self, base: Pointer, index: Number, axes: Sequence[Batch], name: str
     ) -> Pointer:
         """Return the address of a matrix of an operand, "a" or "b", in its batch."""
@@ -40,23 +40,23 @@ class MatrixWriter:
             base = base + step * getattr(axis, name)
         return base + index * getattr(axes[0], name) if axes else base
 
-    def vector(self, address: Pointer, mask: Mask = None) -> Value:
+    def load_vector(self, address: Pointer, mask: Mask = None) -> Value:
         """Load a vector of elements."""
         return self.b.load(address, 0, self.dtype, mask)
 
-    def put(self, value: Value, address: Pointer, mask: Mask = None) -> None:
+    def store_vector(self, value: Value, address: Pointer, mask: Mask = None) -> None:
         """Store a vector."""
         self.b.store(value, address, 0, mask)
 
-    def sum(self, x: Value, y: Value) -> Value:
+    def add(self, x: Value, y: Value) -> Value:
         """Return x + y. Integers wrap around."""
         return self.b.binary("fadd" if dtypes.is_float(self.dtype) else "add", x, y)
 
-    def plus_product(self, total: Value, x: Value, y: Value) -> Value:
+    def multiply_add(self, total: Value, x: Value, y: Value) -> Value:
         """Return total + x * y."""
         if dtypes.is_float(self.dtype):
             return self.b.intrinsic("fma", x, y, total)
-        return self.sum(total, self.b.binary("mul", x, y))
+        return self.add(total, self.b.binary("mul", x, y))
 
     @property
     def zero(self) -> Value:

@@ -51,7 +51,7 @@ class RoundedPlan:
     pixels: Pixels
     sweeps: tuple[Axes, ...]
     sizes: tuple[int, ...]
-    turned: bool
+    is_input_grad: bool
     width: int
     group: int
 
@@ -87,7 +87,7 @@ class RoundedPlan:
         pixels, last = self.pixels, prod(self.sizes) - 1
 
         def weights(tap: Tap) -> int:
-            number = last - tap.number if self.turned else tap.number
+            number = last - tap.number if self.is_input_grad else tap.number
             return number * pixels.blocks * BLOCK_BYTES
 
         return [
@@ -140,8 +140,8 @@ def emit_rounded_correlation(body: BodyStructure, plan: RoundedPlan) -> Kernel:
     grid = plan.pixels.grid
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        image, part_index = b.split(unit, grid.parts)
-        first = part_index * grid.part
+        image, part_index = b.split(unit, grid.part_count)
+        first = part_index * grid.part_size
         pack_pixels(b, plan.pixels, images + image * pitch, first, memory)
         with b.loop(0, plan.groups) as group:
             at.group(group, memory, image, first)
@@ -212,7 +212,7 @@ class _Correlation:
         """Return the number of positions of a sweep's part along the grid."""
         b, grid = self.b, self.plan.pixels.grid
         outer, *inner = axes
-        count = b.least(outer.count - first, grid.part)
+        count = b.least(outer.count - first, grid.part_size)
         step, *steps = grid.steps
         reach = 1 + sum(
             (axis.count - 1) * n for axis, n in zip(inner, steps, strict=True)

@@ -55,20 +55,23 @@ class Grid:
 
     Attributes:
         sides: the axes.
-        part: the positions along the first axis.
+        part_size: the positions along the first axis.
         is_shared: whether consecutive lines share the zeros between them. Lines have an
         even number of cells then.
     """
 
     sides: tuple[Side, ...]
-    part: int
+    part_size: int
     is_shared: bool = False
 
     @property
     def cells(self) -> tuple[int, ...]:
         """Return the extents of a phase."""
         first, *inner_sides = self.sides
-        extents = [self.part + first.span, *(s.count + s.span for s in inner_sides)]
+        extents = [
+            self.part_size + first.span,
+            *(s.count + s.span for s in inner_sides),
+        ]
         if self.is_shared:
             last = self.sides[-1]
             padding_after = last.low + last.count + last.span - last.extent
@@ -88,9 +91,9 @@ class Grid:
         return prod(self.cells[:-1])
 
     @property
-    def parts(self) -> int:
+    def part_count(self) -> int:
         """Return the parts of an image."""
-        return -(-self.sides[0].count // self.part)
+        return -(-self.sides[0].count // self.part_size)
 
     @property
     def phases(self) -> int:
@@ -157,7 +160,7 @@ class Line:
     index: Index
     source: Pointer
     pitch: int
-    inside: Range
+    valid_cells: Range
 
 
 def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line]:

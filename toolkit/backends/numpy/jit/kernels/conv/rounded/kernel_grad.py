@@ -133,9 +133,9 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
         _clear(b, planes, plan.planes.nbytes)
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        image, part_index = b.split(unit, grid.parts)
-        first = part_index * grid.part
-        if grid.parts > 1:
+        image, part_index = b.split(unit, grid.part_count)
+        first = part_index * grid.part_size
+        if grid.part_count > 1:
             _clear(b, planes, plan.planes.nbytes)
         pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
         source = gradients + image * gradient_pitch

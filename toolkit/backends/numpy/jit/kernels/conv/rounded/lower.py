@@ -97,7 +97,7 @@ def lower_rounded(
     if not can_round(body.nodes[0]):
         return None
     lowering = _Lowering(body, inputs, operands, is_input_grad)
-    return lowering.lowered() if lowering.pays(gain) else None
+    return lowering.lower() if lowering.is_faster(gain) else None
 
 
 @record
@@ -114,7 +114,7 @@ class Shape:
     flops: int
     cache_bytes: int
 
-    def part(self, grid: Grid, nbytes: int) -> int:
+    def part_size(self, grid: Grid, nbytes: int) -> int:
         """Return the positions of a part along the first axis.
 
         Args:
@@ -137,15 +137,15 @@ class _Lowering:
         operands: tuple[int, int],
         is_input_grad: bool,
     ) -> None:
-        self.body, self.turned = body, is_input_grad
+        self.body, self.is_input_grad = body, is_input_grad
         self.steps = CallList()
         node = body.nodes[0]
         self.spec = node.outputs[0].spec
         (images, x), (weights, w) = ((inputs[i], ("in", i)) for i in operands)
         if element_strides(images)[-1] != 1:
-            images, x = self.steps.row_major(images, x)
+            images, x = self.steps.copy_row_major(images, x)
         if tap_stride(weights) is None or self._packing(weights)[0] == STRIDED:
-            weights, w = self.steps.row_major(weights, w)
+            weights, w = self.steps.copy_row_major(weights, w)
         attrs: Mapping[str, Any] = node.attrs
         self.cost: int = 1  # of a byte of the images
         if not is_input_grad and weights.is_contiguous:
@@ -169,29 +169,33 @@ class _Lowering:
 
     def _plan(self) -> RoundedPlan:
         full_plan = self._plan_of(max(a[0].count for a in self.sweeps))
-        self.is_apart: bool = full_plan.weight_bytes > current().cache_bytes // 2
-        if self.is_apart:
+        self.is_prepacked: bool = full_plan.weight_bytes > current().cache_bytes // 2
+        if self.is_prepacked:
             return full_plan
         images = max(1, self.spec.shape[0])
         shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(shape.part(full_plan.pixels.grid, full_plan.pixels.nbytes))
+        return self._plan_of(
+            shape.part_size(full_plan.pixels.grid, full_plan.pixels.nbytes)
+        )
 
     def _plan_of(self, part_size: int) -> RoundedPlan:
         dtype = self.images.spec.dtype
         pixels = Pixels(grid_of(self.sweeps, part_size), self.depth, dtype)
         width = self.spec.shape[-1]
-        plan = RoundedPlan(pixels, self.sweeps, self.sizes, self.turned, width, 1)
+        plan = RoundedPlan(
+            pixels, self.sweeps, self.sizes, self.is_input_grad, width, 1
+        )
         # The weights of a group stay in the cache for all positions.
         near = current().cache_bytes // 2 // (2 * plan.strip_bytes)
         return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
 
-    def pays(self, gain: float) -> bool:
+    def is_faster(self, gain: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan, images = self.plan, self.spec.shape[0]
         if not self.flops or prod(self.sizes) > _MAX_UNROLLED_TAPS:
             return False
         pixels, grid = plan.pixels, plan.pixels.grid
-        positions = grid.parts * grid.part * grid.steps[0]
+        positions = grid.part_count * grid.part_size * grid.steps[0]
         taps = sum(len(plan.taps(axes)) for axes in self.sweeps)
         rows = -(-positions // SPAN) * SPAN * images * taps
         in_blocks = 2 * rows * pixels.blocks * BLOCK_TERMS * plan.panels * SPAN
@@ -200,13 +204,13 @@ class _Lowering:
             packed += self.weights.spec.nbytes
         return is_faster_in_blocks(self.flops, in_blocks, packed, gain)
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return all calls, in order."""
         plan, pixels = self.plan, self.plan.pixels
         strips = self._pack_weights()
         pitch, count = element_strides(self.images)[0], self.spec.shape[0]
-        if self.is_apart:
-            packed = self.steps.take(count * pixels.nbytes)
+        if self.is_prepacked:
+            packed = self.steps.allocate(count * pixels.nbytes)
             self.steps.calls.append(
                 Call(
                     Code(emit_pixels, pixels),
@@ -226,12 +230,12 @@ class _Lowering:
                 code, (strips, packed), (count, images_per_row, image_groups), rows
             )
         else:
-            rows = count * pixels.grid.parts
+            rows = count * pixels.grid.part_count
             tasks = -(-rows // partition(rows))
-            memory = self.steps.take(tasks * pixels.nbytes)
+            memory = self.steps.allocate(tasks * pixels.nbytes)
             code = Code(emit_rounded_correlation, BodyStructure(self.body), plan)
             self._correlate(code, (strips, self.x, memory), (pitch,), rows)
-        return self.steps.lowered()
+        return self.steps.lower()
 
     def _correlate(
         self,
@@ -249,7 +253,7 @@ class _Lowering:
             for reference, value in zip(inputs, body.inputs, strict=True)
             if value.spec.shape == self.spec.shape
         ]
-        by_images = not self.is_apart and rows == self.spec.shape[0]
+        by_images = not self.is_prepacked and rows == self.spec.shape[0]
         call = Call(
             code,
             (*inputs, *outputs, *extra_operands),
@@ -266,7 +270,7 @@ class _Lowering:
         """Return the axis with stride 1, and the byte strides of lines and terms."""
         item = dtypes.itemsize(weights.spec.dtype)
         first, last = (n * item for n in element_strides(weights)[-2:])
-        line, term = (first, last) if self.turned else (last, first)
+        line, term = (first, last) if self.is_input_grad else (last, first)
         return packing_of(line, term, item), line, term
 
     def _pack_weights(self) -> Reference:
@@ -276,7 +280,7 @@ class _Lowering:
         step = (tap_stride(self.weights) or 0) * dtypes.itemsize(dtype)
         extents = self.plan.width, self.depth
         factor = Factor(packing, dtype, *extents, line, term, taps, step)
-        reference = self.steps.take(self.plan.weight_bytes)
+        reference = self.steps.allocate(self.plan.weight_bytes)
         self.steps.calls.append(pack_call(factor, True, self.w, reference))
         return reference
 

@@ -65,7 +65,7 @@ def lower_rounded_grad(
     if not can_round(node):
         return None
     lowering = _Lowering(node, inputs)
-    return lowering.lowered() if lowering.pays(gain) else None
+    return lowering.lower() if lowering.is_faster(gain) else None
 
 
 class _Lowering:
@@ -75,12 +75,14 @@ class _Lowering:
         self.spec = node.outputs[0].spec
         self.steps = CallList()
         references: list[Reference] = [("in", 0), ("in", 1)]
-        straight = []
+        max_unrolled = []
         for i, operand in enumerate(inputs):
             if element_strides(operand)[-1] != 1:
-                operand, references[i] = self.steps.row_major(operand, references[i])
-            straight.append(operand)
-        (self.images, self.gradients), (self.x, self.g) = straight, references
+                operand, references[i] = self.steps.copy_row_major(
+                    operand, references[i]
+                )
+            max_unrolled.append(operand)
+        (self.images, self.gradients), (self.x, self.g) = max_unrolled, references
         shape = self.gradients.spec.shape
         self.count: int = shape[0]
         self.flops: int = 2 * self.spec.size * prod(shape[:-1])
@@ -101,24 +103,26 @@ class _Lowering:
 
     def _plan(self) -> RoundedGradPlan:
         full_plan = self._plan_of(self.axes[0].count)
-        self.is_apart: bool = self._is_apart(full_plan)
-        if self.is_apart:
+        self.is_prepacked: bool = self._is_prepacked(full_plan)
+        if self.is_prepacked:
             return full_plan
         images = max(1, self.count)
         nbytes = full_plan.planes.nbytes + full_plan.pairs.nbytes
         shape = Shape(images, self.flops // images, current().cache_bytes // 4)
-        return self._plan_of(shape.part(full_plan.planes.grid, nbytes))
+        return self._plan_of(shape.part_size(full_plan.planes.grid, nbytes))
 
-    def _is_apart(self, full_plan: RoundedGradPlan) -> bool:
+    def _is_prepacked(self, full_plan: RoundedGradPlan) -> bool:
         """Return whether an earlier call packs images, for less traffic of sums."""
         if full_plan.nbytes > _MAX_SUM_BYTES:
             return True
         packed = 2 * self.count * (full_plan.planes.nbytes + full_plan.pairs.nbytes)
-        reread = min(self._swept(full_plan, by_rows) for by_rows in (False, True))
+        reread = min(
+            self._reread_bytes(full_plan, by_rows) for by_rows in (False, True)
+        )
         tasks = -(-self.count // partition(self.count))
         return packed + reread < _SUM_MOVES * full_plan.nbytes * tasks
 
-    def _swept(self, plan: RoundedGradPlan, by_rows: bool) -> int:
+    def _reread_bytes(self, plan: RoundedGradPlan, by_rows: bool) -> int:
         """Return the bytes that blocks read again from beyond the L2 cache.
 
         Args:
@@ -143,19 +147,21 @@ class _Lowering:
         planes = Planes(grid, depth, self.images.spec.dtype)
         return RoundedGradPlan(planes, pairs, self.axes)
 
-    def pays(self, gain: float) -> bool:
+    def is_faster(self, gain: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan = self.plan
         if not self.flops or plan.taps > _MAX_UNROLLED_TAPS:
             return False
-        terms = plan.planes.grid.parts * plan.pairs.blocks * BLOCK_TERMS * self.count
+        terms = (
+            plan.planes.grid.part_count * plan.pairs.blocks * BLOCK_TERMS * self.count
+        )
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
         packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
         return is_faster_in_blocks(self.flops, 2 * terms * sums, packed, gain)
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return all calls, in order."""
-        slots = self._apart() if self.is_apart else self._in_parts()
+        slots = self._lower_prepacked() if self.is_prepacked else self._lower_parts()
         if slots:
             plan, rows = self.plan, self.plan.taps * self.plan.planes.depth
             total = Call(
@@ -167,24 +173,24 @@ class _Lowering:
                 nbytes=slots * plan.nbytes + self.spec.nbytes,
             )
             self.steps.calls.append(total)
-        return self.steps.lowered()
+        return self.steps.lower()
 
     def _take_sums(self, slots: int) -> bool:
         """Set the destination of sums. Return whether a reduction follows."""
         is_total = slots == 1 and self.plan.is_whole
         self.sums: Reference = ("out", 0)
         if not is_total:
-            self.sums = self.steps.take(slots * self.plan.nbytes)
+            self.sums = self.steps.allocate(slots * self.plan.nbytes)
         return not is_total
 
-    def _in_parts(self) -> int:
+    def _lower_parts(self) -> int:
         """Append the call for parts of images. Return the number of partial results."""
         plan = self.plan
-        rows = self.count * plan.planes.grid.parts
+        rows = self.count * plan.planes.grid.part_count
         grain = partition(rows)
         slots = -(-rows // grain)
         is_part = self._take_sums(slots)
-        memory = self.steps.take(slots * (plan.planes.nbytes + plan.pairs.nbytes))
+        memory = self.steps.allocate(slots * (plan.planes.nbytes + plan.pairs.nbytes))
         by_images = rows == self.count
         pitches = element_strides(self.images)[0], element_strides(self.gradients)[0]
         call = Call(
@@ -200,14 +206,14 @@ class _Lowering:
         self.steps.calls.append(call)
         return slots if is_part else 0
 
-    def _apart(self) -> int:
+    def _lower_prepacked(self) -> int:
         """Append the calls for blocks of the result, with packed images."""
         plan = self.plan
         x = self._pack(Code(emit_planes, plan.planes), self.x, self.images, plan.planes)
         g = self._pack(Code(emit_pairs, plan.pairs), self.g, self.gradients, plan.pairs)
         is_part = self._take_sums(1)
         rows = prod(plan.blocks)
-        by_rows = self._swept(plan, True) < self._swept(plan, False)
+        by_rows = self._reread_bytes(plan, True) < self._reread_bytes(plan, False)
         call = Call(
             Code(emit_rounded_blocks, plan, by_rows),
             (x, g, self.sums),
@@ -224,7 +230,7 @@ class _Lowering:
         self, code: Code, reference: Reference, operand: Operand, to: Any
     ) -> Reference:
         """Append the call that packs all images, and return their destination."""
-        packed = self.steps.take(self.count * to.nbytes)
+        packed = self.steps.allocate(self.count * to.nbytes)
         call = Call(
             code,
             (reference, packed),

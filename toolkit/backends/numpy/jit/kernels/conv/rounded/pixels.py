@@ -70,7 +70,7 @@ def pack_pixels(
     for line in lines(b, pixels.grid, image, first):
         number = line.phase * pixels.grid.lines + line.index
         address = target + number * (cells * pitch)
-        low, high = line.inside
+        low, high = line.valid_cells
         _clear(b, address, (0, low * pitch))
         with b.loop(low, high) as cell:
             _pack(b, pixels, line.source + cell * line.pitch, address + cell * pitch)

@@ -109,7 +109,7 @@ def positions_of(grid: Grid, steps: tuple[int, ...]) -> Grid:
         )
         for side, step, cells in zip(grid.sides, steps, grid.cells, strict=True)
     ]
-    return Grid(tuple(sides), grid.part, is_shared=True)
+    return Grid(tuple(sides), grid.part_size, is_shared=True)
 
 
 def pack_planes(
@@ -128,7 +128,7 @@ def pack_planes(
     for line in lines(b, grid, image, first):
         address = target + line.phase * (planes.channels * planes.pitch)
         address = address + line.index * (grid.cells[-1] * _ITEM)
-        low, high = line.inside
+        low, high = line.valid_cells
         is_long = b.compare("sge", high - low, BLOCK_LINES)
         with b.when(is_long), b.loop(low, high, BLOCK_LINES) as cell:
             # The last block may overlap the previous one, with the same values.
@@ -171,7 +171,7 @@ def _pack_transposed(
 
 def _valid_channels(b: Kernel, line: Line, cell: Number, count: Number) -> Number:
     """Return `count` if a cell is inside the line, else 0."""
-    low, high = line.inside
+    low, high = line.valid_cells
     is_inside = b.binary(
         "and", b.compare("sge", cell, low), b.compare("slt", cell, high)
     )
@@ -189,7 +189,7 @@ def pack_pairs(
     cells = grid.cells[-1]
     for line in lines(b, grid, image, first):
         address = target + line.index * (cells // 2 * pitch)
-        low, high = line.inside
+        low, high = line.valid_cells
         full = b.choose(b.compare("sgt", low, 0), 0, high) // 2
         for numbers, is_whole in (((0, full), True), ((full, cells // 2), False)):
             with b.loop(*numbers) as number, b.loop(0, pairs.width, b.lanes) as channel:

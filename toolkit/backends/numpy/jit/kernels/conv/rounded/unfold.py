@@ -32,7 +32,7 @@ class Unfolded(NamedTuple):
     """
 
     images: Operand
-    place: Reference
+    reference: Reference
     attrs: Mapping[str, Any]
     sizes: tuple[int, ...]
 
@@ -78,7 +78,7 @@ def _padded(
     spec = Spec((*batch, sum(zeros) + width, channels), images.spec.dtype)
     widths = (*[(0, 0)] * len(batch), zeros, (0, 0))
     node = SimpleNamespace(attrs={"widths": widths, "value": 0})
-    padded, target = contiguous(spec), steps.take(spec.nbytes)
+    padded, target = contiguous(spec), steps.allocate(spec.nbytes)
     lowered = lower_pad(node, [images], [padded])
     assert lowered is not None
     references = {("in", 0): reference, ("out", 0): target}

@@ -140,7 +140,13 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
     at, lanes = plan.channels, plan.lanes
     if plan.dtype != "float32" or len(plan.sweeps) > 1:
         return None
-    if at.blocks > 1 or at.spread or at.pitch != 1 or at.depth % lanes or at.dots:
+    if (
+        at.blocks > 1
+        or at.group_outputs
+        or at.pitch != 1
+        or at.depth % lanes
+        or at.dots
+    ):
         return None
     if at.width % lanes or not can_be_tiled(plan.sweeps[0]):
         return None
@@ -290,14 +296,16 @@ class _Winograd(PatchWriter):
                 line = vector + j * pitch
                 points = (i * size * pitch for i in range(size))
                 values = [self.load(line, point) for point in points]
-                self.keep(j, self.transforms.outputs(values))
+                self.store_column(j, self.transforms.outputs(values))
             loaded = self.epilogue.columns(column)
             with b.loop(0, rows) as i:
                 down = y + i
                 row = image * vertical.count + down
                 pixel = row * horizontal.count + x
                 element = pixel * at.width + column
-                for k, value in enumerate(self.transforms.outputs(self.kept(i, size))):
+                for k, value in enumerate(
+                    self.transforms.outputs(self.load_row(i, size))
+                ):
                     with self._if_output(x, k):
                         target = element + k * at.width
                         self.epilogue.apply(value, target, column, None, loaded)

@@ -119,7 +119,7 @@ def winograd_grad_plan(
         stored: the dtypes of the inputs and the gradients.
     """
     at, lanes = plan.channels, plan.lanes
-    if plan.dtype != "float32" or at.blocks > 1 or at.spread or at.pitch != 1:
+    if plan.dtype != "float32" or at.blocks > 1 or at.group_outputs or at.pitch != 1:
         return None
     if at.depth % lanes or at.width % lanes or not can_be_tiled(plan.axes):
         return None
@@ -363,8 +363,10 @@ class _WinogradGrad(PatchWriter):
             with b.loop(0, POINTS) as j:
                 line = self.sums + j * plan.sums
                 points = [line + i * POINTS * plan.sums for i in range(POINTS)]
-                self.keep(j, self.four.taps([self.load(p, element) for p in points]))
+                self.store_column(
+                    j, self.four.taps([self.load(p, element) for p in points])
+                )
             with b.loop(0, TAPS) as i:
                 target = result + i * (TAPS * size)
-                for k, value in enumerate(self.four.taps(self.kept(i, POINTS))):
+                for k, value in enumerate(self.four.taps(self.load_row(i, POINTS))):
                     self.b.store(value, target + k * size, offset, None)

@@ -158,11 +158,11 @@ class PatchWriter(ConvolutionWriter):
                 mask = self._inside(first_column + j, horizontal)
                 addresses = [row + j * horizontal.pitch for row in rows]
                 pixels = [self._pixel(source, p, channel, mask) for p in addresses]
-                self.keep(j, source.line(pixels))
+                self.store_column(j, source.line(pixels))
             vector = target + channel * (self.grid.vector // b.lanes)
             with b.loop(0, self.grid.points) as i:
                 line = vector + i * (self.grid.points * self.grid.point)
-                for k, value in enumerate(source.line(self.kept(i, source.size))):
+                for k, value in enumerate(source.line(self.load_row(i, source.size))):
                     self.b.store(value, line, k * self.grid.point, None)
 
     def _pixel(
@@ -185,13 +185,13 @@ class PatchWriter(ConvolutionWriter):
         limit = self.b.constant(side.extent, where)
         return self.b.binary("icmp ult", where, limit, "bool")
 
-    def keep(self, j: Number, values: Sequence[Value]) -> None:
+    def store_column(self, j: Number, values: Sequence[Value]) -> None:
         """Store a transformed column of a tile."""
         for i, value in enumerate(values):
             index = j * self.b.lanes + i * self.grid.points * self.b.lanes
             self.b.store(value, self.lines, index, None)
 
-    def kept(self, i: Number, size: int) -> list[Value]:
+    def load_row(self, i: Number, size: int) -> list[Value]:
         """Load a row of the stored columns."""
         line = self.lines + i * (self.grid.points * self.b.lanes)
         return [self.load(line, j * self.b.lanes) for j in range(size)]

@@ -114,7 +114,7 @@ def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
     if not _is_faster(p):
         return None
     slots = _split_k_slots(p)
-    return _lower_split_k(p, body, slots) if slots else _Lowering(p, body).lowered()
+    return _lower_split_k(p, body, slots) if slots else _Lowering(p, body).lower()
 
 
 def _split_k_slots(p: Problem) -> int:
@@ -161,7 +161,13 @@ def _is_faster(p: Problem) -> bool:
     if not current().rounds_factors:
         return False
     # Batches, and rows that must not depend on the batch, use float32.
-    if p.batch or p.even or p.turned or p.dtype != "float32" or not p.flops:
+    if (
+        p.batch
+        or p.is_batch_invariant
+        or p.is_transposed
+        or p.dtype != "float32"
+        or not p.flops
+    ):
         return False
     if any(read.packing == STRIDED for read in _operand_formats(p)):
         return False
@@ -191,7 +197,7 @@ class _Lowering:
         self.tiles: int = -(-p.rows // SPAN)
         self.panels: int = -(-p.columns // SPAN)
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return all calls, in order."""
         p = self.p
         of_a, of_b = _operand_formats(p)
