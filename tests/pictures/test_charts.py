@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from tests.pictures.geometry import check, texts_of
 from toolkit.pictures.blocks import Block, draw_blocks
-from toolkit.pictures.curves import Curve, Panel, draw_curves, spread
+from toolkit.pictures.curves import Curve, Panel, draw_curves, spread_positions
 from toolkit.pictures.scatter import draw_scatter
 from toolkit.pictures.shapes import PALETTE, SERIES, Line, Rectangle
 from toolkit.pictures.spans import Row, draw_spans
@@ -51,7 +51,7 @@ def test_gaps_where_values_are_not_finite():
 
 @given(st.lists(st.floats(0, 100), max_size=8).map(sorted))
 def test_labels_keep_apart(places):
-    moved = spread(places, 12.0)
+    moved = spread_positions(places, 12.0)
     pairs = zip(moved, moved[1:], strict=False)
     assert all(b - a >= 12 - 1e-6 for a, b in pairs) and len(moved) == len(places)
 

@@ -45,7 +45,7 @@ class Application(Protocol):
         classes: int = 1000,
         classifier_activation: ActivationLike | None = "softmax",
         name: str | None = None,
-        **more: Any,
+        **options: Any,
     ) -> Functional:
         """Return a network with its weights."""
 
@@ -74,8 +74,8 @@ class Network:
     name: str | None
 
     def __post_init__(self) -> None:
-        known = self.weights is None or self.weights == "imagenet"
-        if not known and not os.path.exists(self.weights):
+        is_known = self.weights is None or self.weights == "imagenet"
+        if not is_known and not os.path.exists(self.weights):
             raise ArgumentError(
                 "the `weights` argument should be either None (random "
                 "initialization), 'imagenet' (pre-training on ImageNet), or the path "
@@ -90,11 +90,11 @@ class Network:
             raise unknown_choice("pooling", self.pooling, (None, "avg", "max"))
         if self.include_top:
             imagenet_utils.validate_activation(self.classifier_activation, self.weights)
-        given = self.input_tensor
-        if given is not None and not isinstance(given, KerasTensor):
+        tensor = self.input_tensor
+        if tensor is not None and not isinstance(tensor, KerasTensor):
             raise ArgumentError(
                 "input_tensor must be a Keras tensor, as layers.Input() returns; "
-                f"received {given!r} of {type(given)}"
+                f"received {tensor!r} of {type(tensor)}"
             )
 
     @property
@@ -152,8 +152,8 @@ class Network:
         `file` is the path of the ImageNet weights below `url`. Its {} is replaced by
         `no_top` for a model without the classifier. `name` is the default name.
         """
-        own = self.input_tensor is None
-        inputs = start if own else get_source_inputs(self.input_tensor)
+        has_own_input = self.input_tensor is None
+        inputs = start if has_own_input else get_source_inputs(self.input_tensor)
         model = Functional(inputs, outputs, name=self.name or name)
         if self.pretrained:
             file = file.format("" if self.include_top else no_top)
@@ -187,11 +187,11 @@ Raises:
 
 
 def describe(
-    title: str, reference: str, more: str = "", size: int = 224, minimum: int = 32
+    title: str, reference: str, extra: str = "", size: int = 224, minimum: int = 32
 ) -> str:
     """Write the docstring of a constructor."""
     return _DOCUMENTATION.format(
-        title=title, reference=reference, more=more, size=size, minimum=minimum
+        title=title, reference=reference, more=extra, size=size, minimum=minimum
     )
 
 
@@ -225,7 +225,7 @@ def constructor(
     size: int = 224,
     minimum: int = 32,
     parameters: dict[str, Any] = STANDARD,
-    more: str = "",
+    extra: str = "",
     url: str = URL,
     no_top: str = "_notop",
     fixed: bool = False,
@@ -238,16 +238,16 @@ def constructor(
     also the default without the classifier.
     """
 
-    def build(**given: Any) -> Functional:
-        net = Network(**{key: given.pop(key) for key in (*STANDARD, "name")})
+    def build(**arguments: Any) -> Functional:
+        net = Network(**{key: arguments.pop(key) for key in (*STANDARD, "name")})
         if fixed and net.input_shape is None:
             net = replace(net, input_shape=(size, size, 3))
         start = net.input(net.shape(size, minimum))
-        outputs = body(net, start, **row, **given)
+        outputs = body(net, start, **row, **arguments)
         return net.model(start, outputs, file, no_top, url)
 
     build.__module__ = body.__module__
-    doc = describe(title, reference, more, size, minimum)
+    doc = describe(title, reference, extra, size, minimum)
     return with_signature(build, title, {**parameters, "name": name}, doc)
 
 

@@ -90,10 +90,10 @@ def _shrinking(widths: tuple[int, ...], name: str) -> list[Any]:
     ]
     models = [Sequential(stem, name=f"{name}_stem")]
     for i, width in enumerate(widths[1:]):
-        part = f"{name}_downsampling"
-        conv = layers.Conv2D(width, 2, strides=2, name=f"{part}_conv_{i}")
-        steps = [_norm(f"{part}_layernorm_{i}"), conv]
-        models.append(Sequential(steps, name=f"{part}_block_{i}"))
+        prefix = f"{name}_downsampling"
+        conv = layers.Conv2D(width, 2, strides=2, name=f"{prefix}_conv_{i}")
+        steps = [_norm(f"{prefix}_layernorm_{i}"), conv]
+        models.append(Sequential(steps, name=f"{prefix}_block_{i}"))
     return models
 
 
@@ -127,7 +127,7 @@ def _variant(size: str, depth: int, width: int) -> Application:
         file=f"convnext/{name}{{}}.h5",
         name=name,
         parameters=_PARAMETERS,
-        more=_MORE,
+        extra=_MORE,
         depth=depth,
         width=width,
     )

@@ -136,14 +136,14 @@ def _body(net: Network, x: Any, width: float, depth: float, dropout_rate: float)
     x = layers.ZeroPadding2D(correct_pad(x, 3), name="stem_conv_pad")(x)
     x = convolve(x, make_divisible(32 * width), 3, "stem_", 2, padding="valid")
     counts = [math.ceil(depth * repeats) for _, repeats, *_ in _STAGES]
-    done = 0
+    block_index = 0
     for stage, (size, _, filters, expand, strides) in enumerate(_STAGES):
         filters = make_divisible(filters * width)
         for j in range(counts[stage]):
             name = f"block{stage + 1}{chr(ord('a') + j)}_"
-            rate = _DROP_RATE * done / sum(counts)
+            rate = _DROP_RATE * block_index / sum(counts)
             x = _block(x, size, filters, expand, 1 if j else strides, rate, name)
-            done += 1
+            block_index += 1
     x = convolve(x, make_divisible(1280 * width), 1, "top_")
     return classifier(net, x, dropout_rate)
 

@@ -113,7 +113,7 @@ def _body(
         x = _scaled(x, kind)
     x = convolve(x, _round(_STEMS[kind] * width), 3, "stem_", 2, **_NORM)
     stages = _STAGES[kind]
-    blocks, done = sum(repeats for repeats, *_ in stages), 0
+    blocks, block_index = sum(repeats for repeats, *_ in stages), 0
     for stage, (repeats, filters, expand, strides) in enumerate(stages):
         filters = _round(filters * width)
         block = _fused if stage < 3 else _separable
@@ -121,8 +121,8 @@ def _body(
             name, start = f"block{stage + 1}{chr(ord('a') + j)}_", x
             x = block(x, filters, expand, 1 if j else strides, name)
             if (strides == 1 or j) and start.shape[channel_axis()] == filters:
-                x = shortcut(x, start, _DROP_RATE * done / blocks, name)
-            done += 1
+                x = shortcut(x, start, _DROP_RATE * block_index / blocks, name)
+            block_index += 1
     x = convolve(x, _round(1280 * width), 1, "top_", **_NORM)
     return classifier(net, x, 0.2)
 
@@ -137,7 +137,7 @@ def _variant(key: str, size: int, width: float, depth: float) -> Application:
         name=name,
         size=size,
         parameters=_PARAMETERS,
-        more=_MORE,
+        extra=_MORE,
         kind=key[0],
         width=width,
         depth=depth,

@@ -88,8 +88,8 @@ def _hashes() -> dict[str, str]:
 
 def download(origin: str) -> str:
     """Return the path of a verified Keras file, from the cache or the network."""
-    known = _hashes().get(origin.rsplit("/", 1)[-1])
-    return get_file(origin=origin, cache_subdir="models", file_hash=known)
+    file_hash = _hashes().get(origin.rsplit("/", 1)[-1])
+    return get_file(origin=origin, cache_subdir="models", file_hash=file_hash)
 
 
 @cache
@@ -190,12 +190,12 @@ def obtain_input_shape(
     return tuple(input_shape)
 
 
-def check_size(input_shape: Any, least: int, first: bool) -> None:
+def check_size(input_shape: Any, minimum: int, first: bool) -> None:
     """Raise for images that are too small for the model."""
     extents = input_shape[1:] if first else input_shape[:2]
-    if any(extent is not None and extent < least for extent in extents):
+    if any(extent is not None and extent < minimum for extent in extents):
         raise ArgumentError(
-            f"Input size must be at least {least}x{least}; received "
+            f"Input size must be at least {minimum}x{minimum}; received "
             f"input_shape={input_shape}"
         )
 

@@ -120,8 +120,8 @@ def MobileNetV2(
         *(classifier_activation, name),
     )
     check_tensor(net)
-    known = input_shape or (input_tensor is not None and input_tensor.shape[1:])
-    shape = net.shape(default_size(known, _SIZES))
+    known_shape = input_shape or (input_tensor is not None and input_tensor.shape[1:])
+    shape = net.shape(default_size(known_shape, _SIZES))
     rows = rows_of_weights(net, shape, _SIZES, alpha, _ALPHAS)
     start = x = net.input(shape)
     x = layers.Conv2D(

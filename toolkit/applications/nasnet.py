@@ -72,20 +72,20 @@ def _add(x: Any, y: Any, name: str | None = None) -> Any:
 def _separable(x: Any, filters: int, size: int, name: str, strides: int = 1) -> Any:
     """Apply relu, a separable convolution and normalization, twice."""
     for i in (1, 2):
-        part = f"separable_conv_{i}"
+        prefix = f"separable_conv_{i}"
         step = strides if i == 1 else 1
         x = _relu(x)
         if step == 2:
-            x = _pad(x, size, f"{part}_pad_{name}")
+            x = _pad(x, size, f"{prefix}_pad_{name}")
         x = layers.SeparableConv2D(
             filters,
             size,
             strides=step,
             padding="valid" if step == 2 else "same",
             use_bias=False,
-            name=f"{part}_{name}",
+            name=f"{prefix}_{name}",
         )(x)
-        x = _norm(x, f"{part}_bn_{name}")
+        x = _norm(x, f"{prefix}_bn_{name}")
     return x
 
 
@@ -105,9 +105,11 @@ def _adjust(p: Any, filters: int, halve: bool, name: str) -> Any:
         if i == 2:
             shifted = layers.ZeroPadding2D(((0, 1), (0, 1)))(p)
             shifted = layers.Cropping2D(((1, 0), (1, 0)))(shifted)
-        part = layers.AveragePooling2D(1, strides=2, name=f"adjust_avg_pool_{i}_{name}")
+        pooling = layers.AveragePooling2D(
+            1, strides=2, name=f"adjust_avg_pool_{i}_{name}"
+        )
         conv = _conv(filters // 2, 1, padding="same", name=f"adjust_conv_{i}_{name}")
-        halves.append(conv(part(shifted)))
+        halves.append(conv(pooling(shifted)))
     p = layers.Concatenate(axis=channel_axis())(halves)
     return _norm(p, f"adjust_bn_{name}")
 
@@ -151,8 +153,8 @@ def _reduction(ip: Any, p: Any, filters: int, name: str, halve: bool) -> Any:
     conv = partial(_separable, filters=filters, strides=2)
     padded = _pad(h, 3, f"reduction_pad_1_{name}")
 
-    def largest(part: str) -> Any:
-        return layers.MaxPooling2D(3, strides=2, name=f"reduction_{part}_{name}")(
+    def largest(suffix: str) -> Any:
+        return layers.MaxPooling2D(3, strides=2, name=f"reduction_{suffix}_{name}")(
             padded
         )
 

@@ -58,8 +58,13 @@ def load_data(
     source = np.random.RandomState(seed)
     options = source, maxlen, start_char, index_from
     (x_train, y_train), (x_test, y_test) = (
-        marked("imdb.load_data", arrays[f"x_{part}"], arrays[f"y_{part}"], *options)
-        for part in ("train", "test")
+        marked(
+            "imdb.load_data",
+            arrays[f"x_{split_name}"],
+            arrays[f"y_{split_name}"],
+            *options,
+        )
+        for split_name in ("train", "test")
     )
     x = common(x_train + x_test, num_words, skip_top, oov_char)
     y = np.concatenate([y_train, y_test])

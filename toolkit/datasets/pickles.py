@@ -76,9 +76,9 @@ def _check_lengths(content: bytes) -> None:
     """
     stream, end = io.BytesIO(content), 0
     while True:
-        found = _FIXED.match(content, end)
-        assert found is not None
-        stream.seek(found.end())
+        match = _FIXED.match(content, end)
+        assert match is not None
+        stream.seek(match.end())
         op, argument, _ = next(pickletools.genops(stream))
         if op.name == "STOP":
             return

@@ -30,10 +30,10 @@ def marked(
     start = [] if start_char is None else [start_char]
     texts = [start + [word + index_from for word in text] for text in x]
     if maxlen:
-        kept = [i for i, text in enumerate(texts) if len(text) < maxlen]
-        if not kept:
+        selected = [i for i, text in enumerate(texts) if len(text) < maxlen]
+        if not selected:
             raise ArgumentError(f"{function}: no text is shorter than maxlen={maxlen}")
-        texts, y = [texts[i] for i in kept], y[kept]
+        texts, y = [texts[i] for i in selected], y[selected]
     return texts, y
 
 
@@ -44,13 +44,15 @@ def common(
     # Without num_words, Keras also drops the largest index. This keeps its result.
     limit = num_words or max(chain.from_iterable(texts))
     if oov_char is None:
-        kept = [[word for word in text if skip_top <= word < limit] for text in texts]
+        filtered = [
+            [word for word in text if skip_top <= word < limit] for text in texts
+        ]
     else:
-        kept = [
+        filtered = [
             [word if skip_top <= word < limit else oov_char for word in text]
             for text in texts
         ]
-    return array_of_lists(kept)
+    return array_of_lists(filtered)
 
 
 def read_word_index(file: RemoteFile, path: str) -> dict[str, int]:

@@ -94,9 +94,9 @@ class _Level:
 
     def arranged(self, splines: str) -> Arranged:
         spans = list(zip(self.x, self.widths, strict=True))
-        left = min((x - width / 2 for x, width in spans), default=0.0)
-        width = max((x + width / 2 for x, width in spans), default=0.0) - left
-        self.x = [x - left for x in self.x]
+        x0 = min((x - width / 2 for x, width in spans), default=0.0)
+        width = max((x + width / 2 for x, width in spans), default=0.0) - x0
+        self.x = [x - x0 for x in self.x]
         self._set_heights()
         paths: list[Commands] = [[] for _ in self.edges]
         for i in self.down:
@@ -108,8 +108,8 @@ class _Level:
             paths[i] = self._upward_path(self.edges[i], width)
         count = len(self.sizes)
         middles = [(t + b) / 2 for t, b in zip(self.tops, self.bottoms, strict=True)]
-        places = [(self.x[i], middles[self.rank[i]]) for i in range(count)]
-        return Arranged(places, paths, width, self.height)
+        centers = [(self.x[i], middles[self.rank[i]]) for i in range(count)]
+        return Arranged(centers, paths, width, self.height)
 
     def _set_heights(self) -> None:
         """Set the top and bottom of each rank, and the height of each link's track."""
@@ -133,8 +133,8 @@ class _Level:
             i for i, link in enumerate(self.links) if self.rank[link.source] == rank
         ]
         track, count = tracks([self.links[i] for i in within], self.x)
-        for i, place in zip(within, track, strict=True):
-            self.track[i] = top + _ABOVE + _TRACK * max(place, 0)
+        for i, track_index in zip(within, track, strict=True):
+            self.track[i] = top + _ABOVE + _TRACK * max(track_index, 0)
         if not count and 0.0 in (self.heights[rank], self.heights[rank + 1]):
             return _SHORT
         return max(_ROOM, _ABOVE + _BELOW + _TRACK * (count - 1))

@@ -31,19 +31,21 @@ class Scale(NamedTuple):
         return self.start + share * (self.end - self.start)
 
 
-def round_step(span: float, count: int, whole: bool = False) -> float:
+def round_step(span: float, count: int, integers_only: bool = False) -> float:
     """Return 1, 2 or 5 times a power of 10 that divides a span into about `count`
     steps."""
     if not span > 0:
         return 1.0
     power = 10.0 ** floor(log10(span / count))
     step = next(m * power for m in (1, 2, 5, 10) if m * power * count >= span * 0.999)
-    return max(1.0, step) if whole else step
+    return max(1.0, step) if integers_only else step
 
 
-def ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
+def ticks(
+    low: float, high: float, count: int = 5, integers_only: bool = False
+) -> list[float]:
     """Return round values from `low` to `high`."""
-    step = round_step(high - low, count, whole)
+    step = round_step(high - low, count, integers_only)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
     return [step * i for i in range(first, last + 1)]
 
@@ -58,8 +60,8 @@ def value_scale(
     if logarithmic:
         first, last = floor(log10(low)), ceil(log10(high))
         last += first == last
-        apart = ceil((last - first) / 6)
-        marks = [10.0**power for power in range(first, last + 1, apart)]
+        tick_stride = ceil((last - first) / 6)
+        marks = [10.0**power for power in range(first, last + 1, tick_stride)]
         return Scale(marks[0], max(10.0**last, high), start, end, True), marks
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-280):
         low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2

@@ -70,8 +70,8 @@ def draw_blocks(
 
 def _key(blocks: Sequence[Block], colors: Mapping[str, str]) -> Iterator[Shape]:
     x = _WIDTH - _RIGHT
-    found = {block.kind for block in blocks}
-    for kind in reversed([kind for kind in colors if kind in found]):
+    kinds = {block.kind for block in blocks}
+    for kind in reversed([kind for kind in colors if kind in kinds]):
         yield Text(x, 28, kind, SMALL, color="muted", anchor="end")
         x -= text_width(kind, SMALL) + 6
         yield Rectangle(x - 12, 18, 12, 12, colors[kind], 2)
@@ -85,7 +85,7 @@ def _grid(across: Scale, up: Scale, axis: str) -> Iterator[Shape]:
         text = bytes_text(mark)
         yield Text(across.start - 8, y + 4, text, SMALL, color="muted", anchor="end")
     y = up.start + 17
-    for mark in ticks(across.low, across.high, 10, whole=True):
+    for mark in ticks(across.low, across.high, 10, integers_only=True):
         x, text = across(mark), f"{mark:.0f}"
         yield Text(x, y, text, SMALL, color="muted", anchor="middle")
     middle = (across.start + across.end) / 2
@@ -101,13 +101,13 @@ def _byte_marks(high: float) -> list[float]:
 
 
 def _shapes(block: Block, across: Scale, up: Scale, color: str) -> Iterator[Shape]:
-    left, right = across(block.first), across(block.last)
+    x0, right = across(block.first), across(block.last)
     top, bottom = up(block.high), up(block.low)
-    gap = 1.0 if min(right - left, bottom - top) > 4 else 0.0
-    width, height = right - left - gap, max(bottom - top - gap, 0.75)
-    corner = (left, bottom - height - gap / 2, width, height)
+    gap = 1.0 if min(right - x0, bottom - top) > 4 else 0.0
+    width, height = right - x0 - gap, max(bottom - top - gap, 0.75)
+    corner = (x0, bottom - height - gap / 2, width, height)
     radius = 2.0 if height > 8 and width > 8 else 0.0
     yield Rectangle(*corner, color, radius, opacity=0.85, hint=block.hint)
     label = printable(block.label)
     if height >= 16 and text_width(label, SMALL) + 12 <= width:
-        yield Text(left + 6, (top + bottom) / 2 + 4, label, SMALL, color="paper")
+        yield Text(x0 + 6, (top + bottom) / 2 + 4, label, SMALL, color="paper")

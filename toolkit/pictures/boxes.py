@@ -93,12 +93,12 @@ def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
     for row in box.rows:
         widths = _cell_widths(row)
         spare = (width - 2 * _FRAME - sum(widths) - len(row) + 1) / len(row)
-        left = x + _FRAME
+        x0 = x + _FRAME
         for cell, needed in zip(row, widths, strict=True):
-            yield Rectangle(left, y, needed + spare, _ROW, MOODS[cell.mood])
+            yield Rectangle(x0, y, needed + spare, _ROW, MOODS[cell.mood])
             color = "title" if cell.mood else "ink"
-            yield from _centred(_words(cell), BODY, left, y, needed + spare, color)
-            left += needed + spare + 1
+            yield from _centred(_words(cell), BODY, x0, y, needed + spare, color)
+            x0 += needed + spare + 1
         y += _ROW + 1
 
 
@@ -112,8 +112,8 @@ def _centred(
     if len(words) == 1:
         yield Text(x, y, *_with_size(words[0], size), color, "middle")
         return
-    left, right = (text_width(text, size, bold) for text, bold in words)
-    x += (left - right) / 2
+    left_width, right = (text_width(text, size, bold) for text, bold in words)
+    x += (left_width - right) / 2
     space = size * _SPACE / 2
     yield Text(x - space, y, *_with_size(words[0], size), color, "end")
     yield Text(x + space, y, *_with_size(words[1], size), color, "start")

@@ -69,8 +69,8 @@ def draw_curves(
     shapes: list[Shape] = []
     for i, panel in enumerate(panels):
         row, column = divmod(i, columns)
-        drawn = _Panel(panel, column * _WIDTH, row * _HEIGHT, logarithmic)
-        shapes += drawn.shapes(axis)
+        panel_drawing = _Panel(panel, column * _WIDTH, row * _HEIGHT, logarithmic)
+        shapes += panel_drawing.shapes(axis)
     rows = -(-len(panels) // columns)
     return Picture(shapes, columns * _WIDTH, rows * _HEIGHT, title)
 
@@ -87,12 +87,12 @@ class _Panel:
         self.up, self.marks = value_scale(
             values, bottom, top, logarithmic and positive and bool(values)
         )
-        places = [place for curve in panel.curves for place in curve.places]
-        low, high = min(places, default=0), max(places, default=1)
+        positions = [position for curve in panel.curves for position in curve.places]
+        low, high = min(positions, default=0), max(positions, default=1)
         self.texts = tick_texts(self.marks, self.up.logarithmic)
         widest = max(text_width(text, SMALL) for text in self.texts)
-        left = x + max(_LEFT, widest + 20)
-        self.across = Scale(low, high, left, x + _WIDTH - _RIGHT)
+        x0 = x + max(_LEFT, widest + 20)
+        self.across = Scale(low, high, x0, x + _WIDTH - _RIGHT)
 
     def shapes(self, axis: str) -> Iterator[Shape]:
         yield from self._heading()
@@ -107,8 +107,8 @@ class _Panel:
         curves = self.panel.curves if len(self.panel.curves) > 1 else ()
         names = [fitted(curve.name, 120, SMALL) for curve in curves]
         key = sum(text_width(name, SMALL) + 40 for name in names)
-        beside = text_width(title, TITLE, True) + key <= _WIDTH - 32
-        x, y = self.x + _WIDTH - 16, self.y + (26 if beside else 44)
+        fits_in_line = text_width(title, TITLE, True) + key <= _WIDTH - 32
+        x, y = self.x + _WIDTH - 16, self.y + (26 if fits_in_line else 44)
         for curve, name in reversed(list(zip(curves, names, strict=True))):
             yield Text(x, y, name, SMALL, color="muted", anchor="end")
             x -= text_width(name, SMALL) + 6
@@ -122,20 +122,20 @@ class _Panel:
             x -= 20 + 14
 
     def _grid(self, axis: str) -> Iterator[Shape]:
-        left, right = self.across.start, self.across.end
+        x0, right = self.across.start, self.across.end
         for mark, text in zip(self.marks, self.texts, strict=True):
             y = self.up(mark)
-            yield straight((left, y), (right, y), color="faint", width=1)
-            yield Text(left - 8, y + 4, text, SMALL, color="muted", anchor="end")
+            yield straight((x0, y), (right, y), color="faint", width=1)
+            yield Text(x0 - 8, y + 4, text, SMALL, color="muted", anchor="end")
         y = self.up.start + 17
-        marks = ticks(self.across.low, self.across.high, 6, whole=True)
+        marks = ticks(self.across.low, self.across.high, 6, integers_only=True)
         if self.across.low not in marks and marks:
             near = self.across(marks[0]) - self.across(self.across.low) < 24
             marks = [self.across.low, *marks[int(near) :]]
         for mark in marks:
             x, text = self.across(mark), f"{mark:.0f}"
             yield Text(x, y, text, SMALL, color="muted", anchor="middle")
-        middle = (left + right) / 2
+        middle = (x0 + right) / 2
         yield Text(middle, y + 16, axis, SMALL, color="muted", anchor="middle")
 
     def _curve(self, curve: Curve) -> Iterator[Shape]:
@@ -152,8 +152,10 @@ class _Panel:
                 continue
             value = number_text(curve.values[i], 6)
             hint = f"{curve.name}, {curve.places[i]:.0f}: {value}"
-            seen = len(points) <= _FEW
-            yield _dot(point, 3 if seen else 5, curve.color, float(seen), hint)
+            shows_points = len(points) <= _FEW
+            yield _dot(
+                point, 3 if shows_points else 5, curve.color, float(shows_points), hint
+            )
         if curve.best is not None and points[curve.best] is not None:
             best = points[curve.best]
             assert best is not None
@@ -163,8 +165,8 @@ class _Panel:
 
     def _points(self, curve: Curve) -> list[tuple[float, float] | None]:
         return [
-            (self.across(place), self.up(value)) if isfinite(value) else None
-            for place, value in zip(curve.places, curve.values, strict=True)
+            (self.across(position), self.up(value)) if isfinite(value) else None
+            for position, value in zip(curve.places, curve.values, strict=True)
         ]
 
     def _end_labels(self) -> Iterator[Shape]:
@@ -177,7 +179,7 @@ class _Panel:
                 text = next((t for t in texts if text_width(t, SMALL, True) < 46), "")
                 ends.append((self.up(finite[-1]), text, curve))
         ends.sort(key=lambda end: end[0])
-        heights = spread([end[0] for end in ends], _APART)
+        heights = spread_positions([end[0] for end in ends], _APART)
         below = max([0.0, *(y - self.up.start for y in heights)])
         heights = [y - below for y in heights]  # above the labels of the axis
         for y, (_, text, curve) in zip(heights, ends, strict=True):
@@ -194,7 +196,7 @@ def _dot(
     return Rectangle(*corner, color, radius, opacity=opacity, hint=hint)
 
 
-def spread(places: Sequence[float], apart: float) -> list[float]:
+def spread_positions(positions: Sequence[float], distance: float) -> list[float]:
     """Move ascending positions by the smallest distances that separate them.
 
     >>> spread([0.0, 1.0, 30.0], 12.0)
@@ -203,18 +205,18 @@ def spread(places: Sequence[float], apart: float) -> list[float]:
     groups: list[
         tuple[float, int]
     ] = []  # the center of a group of touching positions, and its size
-    for place in places:
-        middle, count = place, 1
+    for position in positions:
+        middle, count = position, 1
         while groups:
-            before, others = groups[-1]
-            if middle - before >= apart * (count + others) / 2:
+            before, group_size = groups[-1]
+            if middle - before >= distance * (count + group_size) / 2:
                 break
             groups.pop()
-            middle = (middle * count + before * others) / (count + others)
-            count += others
+            middle = (middle * count + before * group_size) / (count + group_size)
+            count += group_size
         groups.append((middle, count))
     return [
-        middle + apart * (i - (count - 1) / 2)
+        middle + distance * (i - (count - 1) / 2)
         for middle, count in groups
         for i in range(count)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit.pictures.boxes import Cluster, box_shapes, box_size
-from toolkit.pictures.nesting import place
+from toolkit.pictures.nesting import lay_out_picture
 from toolkit.pictures.picture import Picture
 from toolkit.pictures.shapes import (
     TITLE,
@@ -23,10 +23,10 @@ _MARGIN = 12.0
 
 def draw(content: Cluster, rankdir: str, splines: str) -> Picture:
     """Lay out and draw a model; `rankdir` is "TB", "BT", "LR" or "RL"."""
-    placed = place(content, rankdir, splines)
+    placed = lay_out_picture(content, rankdir, splines)
     sideways = rankdir in ("LR", "RL")
 
-    def turn(point: Point) -> Point:
+    def transform(point: Point) -> Point:
         x, y = point
         y = placed.height - y if rankdir in ("BT", "RL") else y
         return (y + _MARGIN, x + _MARGIN) if sideways else (x + _MARGIN, y + _MARGIN)
@@ -34,16 +34,18 @@ def draw(content: Cluster, rankdir: str, splines: str) -> Picture:
     frames: list[Shape] = []
     names: list[Shape] = []
     for name, x, y, width, height in placed.frames:
-        (a, b), (c, d) = turn((x, y)), turn((x + width, y + height))
-        left, top = min(a, c), min(b, d)
+        (a, b), (c, d) = transform((x, y)), transform((x + width, y + height))
+        x0, top = min(a, c), min(b, d)
         frames.append(
-            Rectangle(left, top, abs(c - a), abs(d - b), "none", radius=6, dashed=True)
+            Rectangle(x0, top, abs(c - a), abs(d - b), "none", radius=6, dashed=True)
         )
-        names.append(Text(left + 10, top + 18, printable(name), TITLE))
-    lines = [_turned(commands, turn, arrow) for commands, arrow in placed.lines]
+        names.append(Text(x0 + 10, top + 18, printable(name), TITLE))
+    lines = [
+        _transform_line(commands, transform, arrow) for commands, arrow in placed.lines
+    ]
     boxes: list[Shape] = []
     for box, point in placed.boxes.items():
-        (x, y), (width, height) = turn(point), box_size(box)
+        (x, y), (width, height) = transform(point), box_size(box)
         boxes += box_shapes(box, x - width / 2, y - height / 2)
     width, height = placed.width, placed.height
     if sideways:
@@ -52,5 +54,9 @@ def draw(content: Cluster, rankdir: str, splines: str) -> Picture:
     return Picture(shapes, width + 2 * _MARGIN, height + 2 * _MARGIN, content.name)
 
 
-def _turned(commands: Any, turn: Callable[[Point], Point], arrow: bool) -> Line:
-    return Line([(kind, [turn(p) for p in points]) for kind, points in commands], arrow)
+def _transform_line(
+    commands: Any, transform: Callable[[Point], Point], arrow: bool
+) -> Line:
+    return Line(
+        [(kind, [transform(p) for p in points]) for kind, points in commands], arrow
+    )

@@ -27,8 +27,8 @@ def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
         stack = [(root, iter(after[root]))] if state[root] == 0 else []
         state[root] = state[root] or 1
         while stack:
-            node, rest = stack[-1]
-            i, following = next(rest, (-1, -1))
+            node, successors = stack[-1]
+            i, following = next(successors, (-1, -1))
             if i < 0:
                 state[node] = 2
                 stack.pop()
@@ -88,28 +88,28 @@ def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
         below[u].append(v)
         above[v].append(u)
     rows = _discovered(rank, below)
-    best, fewest = rows, _crossings(rows, below)
+    best, fewest_crossings = rows, _crossings(rows, below)
     for sweep in range(_SWEEPS):
-        if not fewest:
+        if not fewest_crossings:
             break
         down = sweep % 2 == 0
         rows = _sorted(rows, above if down else below, down)
         crossings = _crossings(rows, below)
-        if crossings < fewest:
-            best, fewest = rows, crossings
+        if crossings < fewest_crossings:
+            best, fewest_crossings = rows, crossings
     return best
 
 
 def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[int]]:
     """Return the ranks in the order of a depth-first search from the top."""
     rows: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
-    seen = set()
+    visited = set()
     for root in sorted(range(len(rank)), key=lambda v: rank[v]):
         stack = [root]
         while stack:
             node = stack.pop()
-            if node not in seen:
-                seen.add(node)
+            if node not in visited:
+                visited.add(node)
                 rows[rank[node]].append(node)
                 stack += reversed(below[node])
     return rows
@@ -120,14 +120,14 @@ def _sorted(
 ) -> list[list[int]]:
     """Sort each rank by the mean position of its neighbours in the previous rank."""
     result = [list(row) for row in rows]
-    place: dict[int, float] = {}
+    position: dict[int, float] = {}
     for r in range(len(rows)) if down else reversed(range(len(rows))):
         means = {}
         for i, node in enumerate(result[r]):
-            near = [place[other] for other in neighbours[node]]
+            near = [position[other] for other in neighbours[node]]
             means[node] = sum(near) / len(near) if near else float(i)
         result[r].sort(key=means.__getitem__)
-        place.update((node, float(i)) for i, node in enumerate(result[r]))
+        position.update((node, float(i)) for i, node in enumerate(result[r]))
     return result
 
 
@@ -135,11 +135,13 @@ def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
     """Count the pairs of edges that cross."""
     total = 0
     for upper, lower in zip(rows, rows[1:], strict=False):
-        place = {node: i for i, node in enumerate(lower)}
-        seen: list[int] = []
+        position = {node: i for i, node in enumerate(lower)}
+        sorted_ends: list[int] = []
         for node in upper:
-            ends = [place[other] for other in below[node]]
-            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            ends = [position[other] for other in below[node]]
+            total += sum(
+                len(sorted_ends) - bisect_right(sorted_ends, end) for end in ends
+            )
             for end in ends:
-                insort(seen, end)
+                insort(sorted_ends, end)
     return total

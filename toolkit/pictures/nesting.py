@@ -51,9 +51,9 @@ def moved(commands: Commands, x: float, y: float) -> Commands:
     return [(kind, [(a + x, b + y) for a, b in points]) for kind, points in commands]
 
 
-def place(cluster: Cluster, rankdir: str, splines: str) -> Placed:
+def lay_out_picture(cluster: Cluster, rankdir: str, splines: str) -> Placed:
     """Lay out a whole picture as if its direction were "TB"."""
-    return _Nesting(rankdir, splines).inside(cluster, list(cluster.edges))
+    return _Nesting(rankdir, splines).lay_out(cluster, list(cluster.edges))
 
 
 def _boxes(child: Box | Cluster) -> Iterable[Box]:
@@ -68,7 +68,7 @@ class _Nesting:
         self.splines = splines
         self.sideways = rankdir in ("LR", "RL")
 
-    def inside(self, cluster: Cluster, edges: list[Edge]) -> Placed:
+    def lay_out(self, cluster: Cluster, edges: list[Edge]) -> Placed:
         """Lay out the content of a cluster; `edges` are the edges that touch it."""
         children = cluster.children
         where = {box: i for i, child in enumerate(children) for box in _boxes(child)}
@@ -84,12 +84,12 @@ class _Nesting:
         links, arrows, exits, entries = self._links(edges, where, inner)
         points = [(0.0, 0.0)] * (len(exits) + len(entries))
         last, first = list(exits.values()), list(entries.values())
-        found = arrange([*sizes, *points], links, first, last, self.splines)
-        result = _result(found, children, inner)
-        result.lines += zip(found.paths, arrows, strict=True)
+        arranged = arrange([*sizes, *points], links, first, last, self.splines)
+        result = _result(arranged, children, inner)
+        result.lines += zip(arranged.paths, arrows, strict=True)
         for ports, crossing in ((exits, result.leaving), (entries, result.arriving)):
             for box, i in ports.items():
-                crossing[box] = found.places[i][0] - found.width / 2
+                crossing[box] = arranged.places[i][0] - arranged.width / 2
         return result
 
     def _size(self, child: Box | Cluster) -> tuple[float, float]:
@@ -121,7 +121,7 @@ class _Nesting:
     def _framed(self, cluster: Cluster, edges: list[Edge]) -> Placed:
         """Return a cluster with its frame and space for its name. The name is at the
         top in every direction."""
-        content = self.inside(cluster, edges)
+        content = self.lay_out(cluster, edges)
         name = text_width(cluster.name, TITLE) + _PAD
         spare = max(0.0, name - (content.height if self.sideways else content.width))
         before, after, top, bottom = {
@@ -157,15 +157,17 @@ def _vertical(x: float, top: float, bottom: float) -> Commands:
 
 
 def _result(
-    found: Arranged, children: list[Box | Cluster], inner: dict[int, Placed]
+    arranged: Arranged, children: list[Box | Cluster], inner: dict[int, Placed]
 ) -> Placed:
     """Put the children at their positions."""
-    result = Placed(found.width, found.height)
+    result = Placed(arranged.width, arranged.height)
     for i, child in enumerate(children):
-        x, y = found.places[i]
+        x, y = arranged.places[i]
         if isinstance(child, Box):
             result.boxes[child] = x, y
         else:
-            part = inner[i]
-            result.take(part, x - part.width / 2, y - part.height / 2)
+            child_layout = inner[i]
+            result.take(
+                child_layout, x - child_layout.width / 2, y - child_layout.height / 2
+            )
     return result

@@ -67,11 +67,18 @@ def _described(array: Any) -> str:
         return ""
     values = array.astype("float64") if kind in "fV" else array
     finite = values if kind in "iu" else values[np.isfinite(values)]
-    parts = []
+    texts = []
     if finite.size:
-        least, mean, most = finite.min(), finite.mean(dtype="float64"), finite.max()
-        found = (number_text(float(v)) for v in (least, mean, most))
-        parts = [f"{k} {v}" for k, v in zip(("min", "mean", "max"), found, strict=True)]
+        minimum, mean, maximum = (
+            finite.min(),
+            finite.mean(dtype="float64"),
+            finite.max(),
+        )
+        number_texts = (number_text(float(v)) for v in (minimum, mean, maximum))
+        texts = [
+            f"{k} {v}"
+            for k, v in zip(("min", "mean", "max"), number_texts, strict=True)
+        ]
     if finite.size < values.size:
-        parts.append(f"{values.size - finite.size:,} not finite")
-    return ", ".join(parts)
+        texts.append(f"{values.size - finite.size:,} not finite")
+    return ", ".join(texts)

@@ -40,13 +40,13 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Markup:
     return Markup(f"<{name}{written}>{join(content)}</{name}>")
 
 
-def join(parts: Iterable[Any], separator: str = "") -> Markup:
+def join(items: Iterable[Any], separator: str = "") -> Markup:
     """Join values; text that is not Markup is escaped."""
-    return Markup(separator.join(map(_content, parts)))
+    return Markup(separator.join(map(_content, items)))
 
 
-def _content(part: Any) -> str:
-    return str(part) if isinstance(part, Markup) else _escaped(part)
+def _content(item: Any) -> str:
+    return str(item) if isinstance(item, Markup) else _escaped(item)
 
 
 def _escaped(value: Any) -> str:
@@ -84,11 +84,11 @@ def table(
         for row in rows
     ]
     content = (tag("thead", top), tag("tbody", *body))
-    inside = tag("table", *content, aria_label=caption)
+    element = tag("table", *content, aria_label=caption)
     if len(body) <= FOLD:
-        return captioned(inside, caption)
+        return captioned(element, caption)
     head = tag("summary", f"{caption}: all {len(body):,} rows")
-    return tag("details", head, scrolling(inside, caption))
+    return tag("details", head, scrolling(element, caption))
 
 
 def captioned(content: Markup, caption: str) -> Markup:
@@ -103,7 +103,9 @@ def scrolling(content: Markup, label: str) -> Markup:
     )
 
 
-def figure(picture: Picture, caption: Any = "", least: float | None = None) -> Markup:
+def figure(
+    picture: Picture, caption: Any = "", min_scale: float | None = None
+) -> Markup:
     """Show a picture on a page that has its style.
 
     Args:
@@ -112,12 +114,12 @@ def figure(picture: Picture, caption: Any = "", least: float | None = None) -> M
         least: the minimum scale on a narrow page, below which the picture scrolls;
             None fits it to any page.
     """
-    drawn = Markup(picture.svg(style=""))
-    if least is not None:
-        style = f"min-width:{least * picture.width:.0f}px"
-        drawn = scrolling(tag("div", drawn, style=style), picture.title)
+    svg = Markup(picture.svg(style=""))
+    if min_scale is not None:
+        style = f"min-width:{min_scale * picture.width:.0f}px"
+        svg = scrolling(tag("div", svg, style=style), picture.title)
     below = tag("figcaption", caption) if caption else ""
-    return tag("figure", drawn, below)
+    return tag("figure", svg, below)
 
 
 def bar(share: float, text: Any) -> Markup:

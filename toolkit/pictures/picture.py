@@ -111,13 +111,13 @@ def _dark_rules() -> str:
 STYLE = f".toolkit-picture{{max-width:100%;height:auto}}{_dark_rules()}"
 
 
-def _paint(what: str, role: str) -> str:
+def _paint(attribute: str, role: str) -> str:
     """Return the attributes that fill or stroke a shape in a colour."""
     if role == "none":
-        return f'{what}="none"'
+        return f'{attribute}="none"'
     light, dark = PALETTE[role]
-    rule = f' class="{what[0]}-{role}"' if light != dark else ""
-    return f'{what}="{light}"{rule}'
+    rule = f' class="{attribute[0]}-{role}"' if light != dark else ""
+    return f'{attribute}="{light}"{rule}'
 
 
 def _svg_shape(shape: Shape) -> str:

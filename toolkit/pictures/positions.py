@@ -37,9 +37,9 @@ def horizontal(
     x = [0.0] * len(widths)
     bends = [[link.target for link in way[:-1]] for way in ways]
 
-    def settle(row: Sequence[int], wanted: Sequence[float] | dict[int, float]) -> None:
-        for node, place in zip(row, _apart(row, widths, wanted), strict=True):
-            x[node] = place
+    def settle(row: Sequence[int], targets: Sequence[float] | dict[int, float]) -> None:
+        for node, position in zip(row, _separate(row, widths, targets), strict=True):
+            x[node] = position
 
     above, below = _neighbours(ways)
     for row in rows:
@@ -80,16 +80,16 @@ def _neighbours(ways: Sequence[list[Link]]) -> tuple[_Near, _Near]:
     return above, below
 
 
-def _mean(near: list[tuple[int, float]], x: list[float], own: float) -> float:
+def _mean(near: list[tuple[int, float]], x: list[float], default: float) -> float:
     if not near:
-        return own
+        return default
     return sum(x[node] + shift for node, shift in near) / len(near)
 
 
-def _apart(
+def _separate(
     row: Sequence[int],
     widths: Sequence[float],
-    wanted: Sequence[float] | dict[int, float],
+    targets: Sequence[float] | dict[int, float],
 ) -> list[float]:
     """Return the nearest positions, in least squares, at which no nodes overlap.
 
@@ -103,12 +103,14 @@ def _apart(
         offsets.append(offsets[-1] + (widths[a] + widths[b]) / 2 + gap)
     for node, offset in zip(row, offsets, strict=True):
         weight = _WEIGHT if widths[node] else 1.0
-        pool = [(wanted[node] - offset) * weight, weight, 1.0]
+        pool = [(targets[node] - offset) * weight, weight, 1.0]
         while pools and pools[-1][0] / pools[-1][1] > pool[0] / pool[1]:
             pool = [a + b for a, b in zip(pool, pools.pop(), strict=True)]
         pools.append(pool)
-    places = [total / mass for total, mass, size in pools for _ in range(int(size))]
-    return [place + offset for place, offset in zip(places, offsets, strict=True)]
+    positions = [total / mass for total, mass, size in pools for _ in range(int(size))]
+    return [
+        position + offset for position, offset in zip(positions, offsets, strict=True)
+    ]
 
 
 def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
@@ -120,15 +122,15 @@ def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
     nets = _nets(links, x)
     starts = [[start(links[i], x) for i in net] for net in nets]
     ends = [[end(links[i], x) for i in net] for net in nets]
-    result, taken = [-1] * len(links), _Tracks()
+    result, occupied = [-1] * len(links), _Tracks()
     placed: dict[int, int] = {}
     for net in _top_down(starts, ends):
         above = [t for other, t in placed.items() if _meet(starts[other], ends[net])]
         span = [*starts[net], *ends[net]]
-        placed[net] = taken.place(max(above, default=-1) + 1, min(span), max(span))
+        placed[net] = occupied.occupy(max(above, default=-1) + 1, min(span), max(span))
         for i in nets[net]:
             result[i] = placed[net]
-    return result, len(taken.spans)
+    return result, len(occupied.spans)
 
 
 class _Tracks:
@@ -137,7 +139,7 @@ class _Tracks:
     def __init__(self) -> None:
         self.spans: list[list[tuple[float, float]]] = []
 
-    def place(self, track: int, low: float, high: float) -> int:
+    def occupy(self, track: int, low: float, high: float) -> int:
         """Occupy the first track from this one on that is free from `low` to `high`."""
         while track < len(self.spans) and any(
             low < b + _NEAR and a < high + _NEAR for a, b in self.spans[track]
@@ -162,11 +164,11 @@ def _nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
     for i in bent:
         source, target = links[i].source, links[i].target
         together = arriving[target, links[i].arriving]
-        alone = all(
+        is_alone = all(
             len(leaving[links[j].source, links[j].leaving]) == 1 for j in together
         )
-        key = (target, links[i].arriving) if alone else (source, links[i].leaving)
-        nets[(alone, *key)].append(i)
+        key = (target, links[i].arriving) if is_alone else (source, links[i].leaving)
+        nets[(is_alone, *key)].append(i)
     return list(nets.values())
 
 
@@ -185,25 +187,25 @@ def _meet(starts: list[float], ends: list[float]) -> bool:
 
 
 def _below(
-    net: int, others: list[int], starts: list[list[float]], ends: list[list[float]]
+    net: int, nets: list[int], starts: list[list[float]], ends: list[list[float]]
 ) -> bool:
     """Return whether a net in `others` must be above a net."""
-    return any(other != net and _meet(starts[other], ends[net]) for other in others)
+    return any(other != net and _meet(starts[other], ends[net]) for other in nets)
 
 
 def _top_down(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
     """Sort the nets so that upper nets are first; a cycle is cut at any net."""
-    left = sorted(range(len(starts)), key=lambda net: min(starts[net]))
+    remaining = sorted(range(len(starts)), key=lambda net: min(starts[net]))
     result = []
-    while left:
+    while remaining:
         free = (
             net
-            for net in left
+            for net in remaining
             if not any(
-                other != net and _meet(starts[other], ends[net]) for other in left
+                other != net and _meet(starts[other], ends[net]) for other in remaining
             )
         )
-        chosen = next(free, left[0])
-        left.remove(chosen)
-        result.append(chosen)
+        next_net = next(free, remaining[0])
+        remaining.remove(next_net)
+        result.append(next_net)
     return result

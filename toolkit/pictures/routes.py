@@ -57,13 +57,13 @@ def rounded(points: list[Point]) -> Commands:
 
 def _corners(points: list[Point]) -> list[Point]:
     """Return the ends, and the points at which the direction changes."""
-    kept = [points[0]]
+    corners = [points[0]]
     for point, after in zip(points[1:], points[2:], strict=False):
-        (a, b), (c, d), (e, f) = kept[-1], point, after
-        turns = abs((c - a) * (f - d) - (d - b) * (e - c)) > 1e-6
-        if turns and _distance(kept[-1], point) > 1e-6:
-            kept.append(point)
-    return [*kept, points[-1]]
+        (a, b), (c, d), (e, f) = corners[-1], point, after
+        is_corner = abs((c - a) * (f - d) - (d - b) * (e - c)) > 1e-6
+        if is_corner and _distance(corners[-1], point) > 1e-6:
+            corners.append(point)
+    return [*corners, points[-1]]
 
 
 def _distance(a: Point, b: Point) -> float:
@@ -71,5 +71,5 @@ def _distance(a: Point, b: Point) -> float:
 
 
 def _towards(a: Point, b: Point, length: float) -> Point:
-    part = length / _distance(a, b)
-    return a[0] + (b[0] - a[0]) * part, a[1] + (b[1] - a[1]) * part
+    fraction = length / _distance(a, b)
+    return a[0] + (b[0] - a[0]) * fraction, a[1] + (b[1] - a[1]) * fraction

@@ -26,19 +26,19 @@ def draw_scatter(
     _, marks = value_scale([*xs, *ys], 0, 1)
     texts = tick_texts(marks)
     widest = max(text_width(text, SMALL) for text in (*texts, up))
-    left, right = 26 + widest, 12 + widest / 2
+    x0, right = 26 + widest, 12 + widest / 2
     bottom = _TOP + _SIZE
-    x = Scale(marks[0], marks[-1], left, left + _SIZE)
+    x = Scale(marks[0], marks[-1], x0, x0 + _SIZE)
     y = Scale(marks[0], marks[-1], bottom, _TOP)
     shapes = [*_grid(x, y, marks, texts)]
     shapes.append(straight((x.start, y.start), (x.end, y.end), dashed=True))
     for a, b in zip(xs, ys, strict=True):
-        place = (x(a) - 2.5, y(b) - 2.5, 5, 5)
-        shapes.append(Rectangle(*place, "first", 2.5, opacity=0.5))
+        rectangle = (x(a) - 2.5, y(b) - 2.5, 5, 5)
+        shapes.append(Rectangle(*rectangle, "first", 2.5, opacity=0.5))
     middle = x.start + _SIZE / 2
     names = (
         Text(middle, bottom + 38, across, SMALL, color="muted", anchor="middle"),
-        Text(left - 8, _TOP + 4, up, SMALL, color="muted", anchor="end"),
+        Text(x0 - 8, _TOP + 4, up, SMALL, color="muted", anchor="end"),
     )
     return Picture([*shapes, *names], x.end + right, bottom + _BOTTOM, title)
 

@@ -101,8 +101,8 @@ Shape = Rectangle | Text | Line
 
 def straight(*points: Point, **options: Any) -> Line:
     """Draw a straight line through points."""
-    first, *rest = points
-    return Line([("M", [first]), *[("L", [point]) for point in rest]], **options)
+    first, *remaining = points
+    return Line([("M", [first]), *[("L", [point]) for point in remaining]], **options)
 
 
 def head(line: Line) -> list[Point]:
@@ -155,7 +155,7 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
 
 
 def _character_width(character: str) -> int:
-    place = ord(character) - 32
-    if 0 <= place < len(_WIDTHS):
-        return _WIDTHS[place]
+    index = ord(character) - 32
+    if 0 <= index < len(_WIDTHS):
+        return _WIDTHS[index]
     return _WIDE if unicodedata.east_asian_width(character) in "WF" else _OTHER

@@ -44,9 +44,9 @@ def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
         remark: below the title.
     """
     names = [fitted(row.name, _NAME, BODY) for row in rows]
-    left = 32 + max((text_width(name, BODY) for name in names), default=0.0)
+    x0 = 32 + max((text_width(name, BODY) for name in names), default=0.0)
     end = max((span[1] for row in rows for span in row.spans), default=0.0) or 1e-6
-    across = Scale(0, end, left, _WIDTH - _RIGHT)
+    across = Scale(0, end, x0, _WIDTH - _RIGHT)
     shapes: list[Shape] = [
         Text(16, 28, fitted(title, _WIDTH - 32, TITLE, True), TITLE, bold=True)
     ]
@@ -58,7 +58,7 @@ def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
     shapes += _axis(across, top, bottom)
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         middle = top + _ROW * (number + 0.5)
-        shapes.append(Text(left - 12, middle + 4, name, BODY, anchor="end"))
+        shapes.append(Text(x0 - 12, middle + 4, name, BODY, anchor="end"))
         color = SERIES[number % len(SERIES)]
         shapes += _bars(row, across, middle, color)
         total = seconds_text(sum(b - a for a, b in row.spans)) if row.spans else "0 s"
@@ -92,12 +92,12 @@ def _merged(
     spans: Sequence[tuple[float, float]], across: Scale
 ) -> list[tuple[float, float, int]]:
     """Return spans as positions; indistinguishable spans are merged."""
-    found: list[tuple[float, float, int]] = []
+    merged: list[tuple[float, float, int]] = []
     for a, b in sorted(spans):
         start, end = across(a), across(b)
-        if found and start - found[-1][1] < _CLOSE:
-            before, last, count = found[-1]
-            found[-1] = before, max(last, end), count + 1
+        if merged and start - merged[-1][1] < _CLOSE:
+            before, last, count = merged[-1]
+            merged[-1] = before, max(last, end), count + 1
         else:
-            found.append((start, end, 1))
-    return found
+            merged.append((start, end, 1))
+    return merged

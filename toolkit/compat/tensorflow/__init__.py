@@ -93,11 +93,11 @@ install()
 
 
 def __getattr__(name: str) -> Any:
-    globals()[name] = value = _found(name)
+    globals()[name] = value = _import_name(name)
     return value
 
 
-def _found(name: str) -> Any:
+def _import_name(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in _WHERE:

@@ -51,12 +51,12 @@ def check_within(
     """
     if indices.dtype == "bool":
         raise DTypeError(f"{function}: expected indices; received booleans")
-    found = indices.constant
-    if found is None or not found.size:
+    values = indices.constant
+    if values is None or not values.size:
         return
-    least, most = found.min(), found.max()
-    if most >= extent or (lowest is not None and least < lowest):
-        wrong = most if most >= extent else least
+    minimum, maximum = values.min(), values.max()
+    if maximum >= extent or (lowest is not None and minimum < lowest):
+        wrong = maximum if maximum >= extent else minimum
         raise OutOfRangeError(
             f"{function}: expected indices in [{lowest or 0}, {extent}); received "
             f"{int(wrong)}"
@@ -119,14 +119,14 @@ def dtype_name(dtype: Any) -> str | None:
     return None if dtype is None else dtypes.standardize(dtype)
 
 
-def refuse(function: str, **given: tuple[Any, Any]) -> None:
+def refuse(function: str, **arguments: tuple[Any, Any]) -> None:
     """Raise for an argument whose value is not the only supported one.
 
     Args:
         function: the name of the caller.
         **given: argument -> (value, the only supported value).
     """
-    for argument, (value, supported) in given.items():
+    for argument, (value, supported) in arguments.items():
         if value is not supported and value != supported:
             raise UnsupportedError(
                 f"{function}: only {argument}={supported!r} is supported; received "

@@ -167,11 +167,11 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    given = [
+    bounds = [
         convert(as_array(fitting(x, dtype, "range")), dtype_name(dtype))
         for x in (start, limit, delta)
     ]
-    kinds = [str(x.dtype) for x in given]
+    kinds = [str(x.dtype) for x in bounds]
     if not {*kinds} <= {*_RANGES}:
         raise DTypeError(
             f"range: expected numbers of {', '.join(_RANGES)}; received "
@@ -179,7 +179,7 @@ def range(
         )
     kind = max(kinds, key=_RANGES.index)
     # Static numbers, also in a trace: loops over them are unrolled.
-    return convert(_steps(*(convert(x, kind).numpy() for x in given)))
+    return convert(_steps(*(convert(x, kind).numpy() for x in bounds)))
 
 
 _RANGES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -223,8 +223,8 @@ def one_hot(
     """Return on_value (1) at the indices and off_value (0) elsewhere; float32."""
     hot = ops.one_hot(indices, int(depth), -1 if axis is None else axis, dtype="bool")
     if dtype is None:
-        given = [v for v in (on_value, off_value) if v is not None]
-        dtype = convert(given[0]).dtype if given else "float32"
+        values = [v for v in (on_value, off_value) if v is not None]
+        dtype = convert(values[0]).dtype if values else "float32"
     on = convert(1 if on_value is None else on_value, dtype_name(dtype))
     return ops.where(hot, on, convert(off_value or 0, dtype_name(dtype)))
 
@@ -238,8 +238,8 @@ def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
     In a traced function the result is a NumPy array: extents are static there, and can
     be used in shapes.
     """
-    found = np.array(convert(input).shape, dtype_name(out_type) or "int32")
-    return convert(found) if state.trace is None else found
+    extents_array = np.array(convert(input).shape, dtype_name(out_type) or "int32")
+    return convert(extents_array) if state.trace is None else extents_array
 
 
 def size(input: Any, out_type: Any = None, name: Any = None) -> Any:
@@ -254,8 +254,8 @@ def rank(input: Any, name: Any = None) -> Any:
 
 def shape_of_size(number: int, out_type: Any) -> Any:
     """Return a number that depends only on shapes, in the form of `shape`."""
-    found = np.array(number, dtype_name(out_type) or "int32")[()]
-    return convert(found) if state.trace is None else found
+    result = np.array(number, dtype_name(out_type) or "int32")[()]
+    return convert(result) if state.trace is None else result
 
 
 def reshape(tensor: Any, shape: Any, name: Any = None) -> Tensor:
@@ -267,8 +267,8 @@ def complex(real: Any, imag: Any, name: Any = None) -> Tensor:
     """Combine real and imaginary parts, which broadcast, to a complex tensor."""
     (real, imag), _ = operands(real, imag)
     shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
-    parts = [ops.broadcast_to(part, shape) for part in (real, imag)]
-    return ops.view_as_complex(ops.stack(parts, -1))
+    components = [ops.broadcast_to(component, shape) for component in (real, imag)]
+    return ops.view_as_complex(ops.stack(components, -1))
 
 
 def bitcast(input: Any, type: Any, name: Any = None) -> Tensor:
@@ -314,20 +314,20 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     x, y = TensorShape(shape_x), TensorShape(shape_y)
     wide = builtins.max(len(x), len(y))
     pairs = [((1,) * (wide - len(s)) + (*s,)) for s in (x, y)]
-    found = []
+    result = []
     for m, n in zip(*pairs, strict=True):
         if 1 not in (m, n) and None not in (m, n) and m != n:
             raise ShapeError(f"broadcast_static_shape: {x} and {y} do not go together")
-        known = [k for k in (m, n) if k not in (1, None)]
-        found.append(known[0] if known else None if None in (m, n) else 1)
-    return TensorShape(found)
+        static = [k for k in (m, n) if k not in (1, None)]
+        result.append(static[0] if static else None if None in (m, n) else 1)
+    return TensorShape(result)
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Any:
     """Return `broadcast_static_shape` as an int32 tensor, see `shape`."""
-    both = broadcast_static_shape(extents(shape_x), extents(shape_y))
-    found = np.array(both, "int32")
-    return convert(found) if state.trace is None else found
+    broadcast = broadcast_static_shape(extents(shape_x), extents(shape_y))
+    result = np.array(broadcast, "int32")
+    return convert(result) if state.trace is None else result
 
 
 def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
@@ -336,12 +336,14 @@ def ensure_shape(x: Any, shape: Any, name: Any = None) -> Tensor:
     Raises:
         ShapeError: the shape is different.
     """
-    x, wanted = convert(x), tuple(shape)
-    fits = len(wanted) == x.ndim and all(
-        n in (None, m) for m, n in zip(x.shape, wanted, strict=True)
+    x, expected = convert(x), tuple(shape)
+    fits = len(expected) == x.ndim and all(
+        n in (None, m) for m, n in zip(x.shape, expected, strict=True)
     )
     if not fits:
-        raise ShapeError(f"ensure_shape: expected {wanted}; received {tuple(x.shape)}")
+        raise ShapeError(
+            f"ensure_shape: expected {expected}; received {tuple(x.shape)}"
+        )
     return x
 
 
@@ -401,12 +403,12 @@ def split(
     if not np.ndim(num_or_size_splits):
         return ops.split(value, int(num_or_size_splits), int(axis))
     sizes = list(extents(num_or_size_splits))
-    whole = convert(value).shape[int(axis)]
+    extent = convert(value).shape[int(axis)]
     if sizes.count(-1) == 1:
-        sizes[sizes.index(-1)] = whole - sum(sizes) - 1
-    if sum(sizes) != whole or (num is not None and num != len(sizes)):
+        sizes[sizes.index(-1)] = extent - sum(sizes) - 1
+    if sum(sizes) != extent or (num is not None and num != len(sizes)):
         raise ShapeError(
-            f"split: expected sizes that add up to {whole}; received {sizes}"
+            f"split: expected sizes that add up to {extent}; received {sizes}"
         )
     return ops.split(value, list(accumulate(sizes))[:-1], int(axis))
 

@@ -46,8 +46,8 @@ def decode_wav(
     data = one_string(contents, "decode_wav")
     samples, rate = wav_samples(io.BytesIO(data), len(data), "decode_wav: contents")
     if desired_channels > 0:
-        chosen = np.minimum(np.arange(desired_channels), samples.shape[1] - 1)
-        samples = samples[:, chosen]
+        channel_indices = np.minimum(np.arange(desired_channels), samples.shape[1] - 1)
+        samples = samples[:, channel_indices]
     if desired_samples > 0:
         samples = samples[:desired_samples]
         samples = np.pad(samples, ((0, desired_samples - len(samples)), (0, 0)))
@@ -67,11 +67,11 @@ def encode_wav(audio: Any, sample_rate: Any, name: Any = None) -> StringTensor:
             f"encode_wav: expected audio of shape (samples, channels); received "
             f"{samples.shape}"
         )
-    whole = np.round(np.clip(samples, -1, 1) * 32767).astype("<i2")
+    pcm = np.round(np.clip(samples, -1, 1) * 32767).astype("<i2")
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(samples.shape[1])
         file.setsampwidth(2)
         file.setframerate(int(sample_rate))
-        file.writeframes(whole.tobytes())
+        file.writeframes(pcm.tobytes())
     return StringTensor(buffer.getvalue())

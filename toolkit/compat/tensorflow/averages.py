@@ -73,8 +73,8 @@ class ExponentialMovingAverage:
         for variable in variables:
             average = self._averages[id(variable)][1]
             value = ops.convert_to_tensor(variable)
-            rest = ops.cast(1 - decay, value.dtype)
-            average.assign_sub((average.read() - value) * rest)
+            rate = ops.cast(1 - decay, value.dtype)
+            average.assign_sub((average.read() - value) * rate)
 
     def _add(self, variable: Any) -> None:
         """Create the average of a Variable, if it does not exist."""
@@ -100,8 +100,8 @@ class ExponentialMovingAverage:
 
     def average(self, var: Any) -> Variable | None:
         """Return the Variable that holds an average; None if there is none."""
-        found = self._averages.get(id(var))
-        return None if found is None else found[1]
+        average = self._averages.get(id(var))
+        return None if average is None else average[1]
 
     def average_name(self, var: Any) -> str:
         """Return the name of the average of a Variable."""
@@ -118,7 +118,7 @@ class ExponentialMovingAverage:
                 default
                 is all Variables with an average.
         """
-        chosen = moving_avg_variables
-        if chosen is None:
-            chosen = [variable for variable, _ in self._averages.values()]
-        return {self.average_name(variable): variable for variable in chosen}
+        variables = moving_avg_variables
+        if variables is None:
+            variables = [variable for variable, _ in self._averages.values()]
+        return {self.average_name(variable): variable for variable in variables}

@@ -61,9 +61,9 @@ def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the class of the first ragged or sparse tensor among arguments, or
     None."""
     for arg in (*args, *kwargs.values()) if kwargs else args:
-        for part in arg if type(arg) in (list, tuple) else (arg,):
-            if getattr(type(part), "is_composite", False):
-                return type(part)
+        for item in arg if type(arg) in (list, tuple) else (arg,):
+            if getattr(type(item), "is_composite", False):
+                return type(item)
     return None
 
 
@@ -117,6 +117,6 @@ def operations(module: str, besides: str = "") -> None:
     """
     members = vars(sys.modules[module])
     for name, member in list(members.items()):
-        own = isfunction(member) and member.__module__ == module
-        if own and name[0] != "_" and name not in besides.split():
+        is_public = isfunction(member) and member.__module__ == module
+        if is_public and name[0] != "_" and name not in besides.split():
             members[name] = recorded(member, operation(member))

@@ -172,23 +172,23 @@ def _sampled(
     with np.errstate(divide="ignore"):
         logits = convert(np.log(p)[None], "float32")
     if not unique:
-        drawn = core.categorical(logits, count, "int64", key)[0]
+        samples = core.categorical(logits, count, "int64", key)[0]
         expected = convert(p * count, "float32")
-        return drawn, ops.take(expected, classes, 0), ops.take(expected, drawn, 0)
+        return samples, ops.take(expected, classes, 0), ops.take(expected, samples, 0)
     # Gumbel top-k: the order of the first occurrences in draws with replacement.
     noise = -ops.log(-ops.log(core.uniform((1, len(p)), 1e-30, 1.0, seed=key)))
-    drawn = ops.cast(ops.top_k(logits + noise, count)[1][0], "int64")
-    met = ops.cumsum(ops.take(convert(p, "float32"), drawn, 0))[:-1]
+    samples = ops.cast(ops.top_k(logits + noise, count)[1][0], "int64")
+    met = ops.cumsum(ops.take(convert(p, "float32"), samples, 0))[:-1]
     # The number of draws until the next new class has a geometric distribution.
     waits = ops.log(core.uniform(met.shape, 1e-30, 1.0, seed=key))
     waits = 1 + ops.floor(waits / ops.log(ops.minimum(met, 1 - 1e-6)))
     tries = 1 + ops.sum(waits)
 
     def expected_count(which: Tensor) -> Tensor:
-        rest = ops.log1p(-ops.take(convert(p, "float32"), which, 0))
-        return -ops.expm1(tries * rest)
+        log_complement = ops.log1p(-ops.take(convert(p, "float32"), which, 0))
+        return -ops.expm1(tries * log_complement)
 
-    return drawn, expected_count(classes), expected_count(drawn)
+    return samples, expected_count(classes), expected_count(samples)
 
 
 def compute_accidental_hits(
@@ -211,8 +211,8 @@ def compute_accidental_hits(
     """
     function = "compute_accidental_hits"
     classes = np.asarray(_true_classes(function, true_classes, num_true, None))
-    drawn = np.asarray(convert(sampled_candidates, "int64"))
-    rows, _, numbers = np.nonzero(classes[:, :, None] == drawn)
+    candidates = np.asarray(convert(sampled_candidates, "int64"))
+    rows, _, numbers = np.nonzero(classes[:, :, None] == candidates)
     weights = np.full(len(rows), _LOWEST, "float32")
     return convert(rows, "int32"), convert(numbers, "int64"), convert(weights)
 
@@ -304,7 +304,7 @@ def _sampled_logits(
 ) -> tuple[Tensor, Tensor]:
     """Return logits and targets, (batch, num_true + num_sampled)."""
     if isinstance(weights, (list, tuple)):
-        weights = ops.concatenate([convert(part) for part in weights], 0)
+        weights = ops.concatenate([convert(shard) for shard in weights], 0)
     weights, biases, x = convert(weights), convert(biases), convert(inputs)
     classes = _true_classes(function, labels, num_true, weights.shape[0])
     if x.ndim != 2 or x.shape[1:] != weights.shape[1:]:
@@ -312,15 +312,15 @@ def _sampled_logits(
             f"{function}: expected inputs (batch, {weights.shape[-1]}) for weights of "
             f"shape {tuple(weights.shape)}; received {tuple(x.shape)}"
         )
-    drawn, *counts = (ops.stop_gradient(y) for y in sampled)
+    candidates, *counts = (ops.stop_gradient(y) for y in sampled)
     true_log, drawn_log = (convert(ops.log(count), x.dtype) for count in counts)
     rows = ops.take(weights, classes, 0)
     true = ops.sum(rows * ops.expand_dims(x, 1), -1) + ops.take(biases, classes, 0)
-    other = ops.matmul(x, ops.transpose(ops.take(weights, drawn, 0)))
-    other = other + ops.take(biases, drawn, 0)
+    other = ops.matmul(x, ops.transpose(ops.take(weights, candidates, 0)))
+    other = other + ops.take(biases, candidates, 0)
     if removes_hits:
-        drawn = ops.cast(drawn, "int64")
-        hits = ops.any(ops.equal(ops.expand_dims(classes, 2), drawn), 1)
+        candidates = ops.cast(candidates, "int64")
+        hits = ops.any(ops.equal(ops.expand_dims(classes, 2), candidates), 1)
         other = ops.where(hits, _LOWEST, other)
     logits = ops.concatenate([true - true_log, other - drawn_log], -1)
     targets = [ops.full_like(true, 1 / int(num_true)), ops.zeros_like(other)]

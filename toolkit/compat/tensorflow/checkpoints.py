@@ -165,15 +165,15 @@ class _Status:
         """Restore the objects that now exist; return whether all values are used."""
         if self._checkpoint is None or self._reader is None:
             return True
-        for key, (leaf, others) in named_leaves(self._checkpoint).items():
-            name = next((k for k in (key, *others) if k in self._names), None)
+        for key, (leaf, alternatives) in named_leaves(self._checkpoint).items():
+            name = next((k for k in (key, *alternatives) if k in self._names), None)
             if name is not None and identity(leaf) not in self._objects:
                 self._objects.add(identity(leaf))
                 self._matched.add(self._names[name])
                 _restore(leaf, self._reader.get_tensor(self._names[name]), name)
         return self._matched >= set(self._reader.names())
 
-    def _missing(self) -> list[str]:
+    def _unmatched_keys(self) -> list[str]:
         """Return the keys of existing Variables that the file does not have."""
         assert self._checkpoint is not None
         return [
@@ -182,14 +182,14 @@ class _Status:
             if identity(leaf) not in self._objects and not key.endswith(_COUNTER)
         ]
 
-    def _check(self, unmatched: list[str], what: str) -> _Status:
+    def _check(self, unmatched: list[str], message: str) -> _Status:
         if self._reader is None:
             raise ModelFileError(
                 "Checkpoint: expected a file whose values were restored; received None"
             )
         if unmatched:
             raise UnmatchedError(
-                f"Checkpoint: {what}: {', '.join(sorted(unmatched)[:5])}"
+                f"Checkpoint: {message}: {', '.join(sorted(unmatched)[:5])}"
             )
         return self
 
@@ -201,24 +201,24 @@ class _Status:
             ModelFileError: there was no file.
         """
         self.update()
-        left = (
+        unused = (
             set() if self._reader is None else {*self._reader.names()} - self._matched
         )
-        self._check(list(left), "no object has the names of values in the file")
+        self._check(list(unused), "no object has the names of values in the file")
         return self.assert_existing_objects_matched()
 
     def assert_existing_objects_matched(self) -> _Status:
         """Raise unless all existing Variables have values from the file."""
         self.update()
-        missing = [] if self._reader is None else self._missing()
-        return self._check(missing, "the file has no values of existing objects")
+        unmatched = [] if self._reader is None else self._unmatched_keys()
+        return self._check(unmatched, "the file has no values of existing objects")
 
     def assert_nontrivial_match(self) -> _Status:
         """Raise unless a Variable other than the counter has a value from the file."""
         self.update()
         counter = {n for n in self._matched if n.startswith("save_counter/")}
-        nothing = [] if self._matched - counter else ["no object"]
-        return self._check(nothing, "no value was restored")
+        unmatched = [] if self._matched - counter else ["no object"]
+        return self._check(unmatched, "no value was restored")
 
     def expect_partial(self) -> _Status:
         """Suppress the message about unused values."""
@@ -228,12 +228,12 @@ class _Status:
 
 
 def _log_unused(names: list[str], matched: set[str]) -> None:
-    left = sorted({*names} - matched)
-    if left:
+    unused = sorted({*names} - matched)
+    if unused:
         logging.getLogger("tensorflow").warning(
             "Checkpoint: no object took the values of %s; expect_partial() says "
             "that this is meant",
-            ", ".join(left[:5]),
+            ", ".join(unused[:5]),
         )
 
 
@@ -287,9 +287,11 @@ class Checkpoint:
 
     def tracked_parts(self) -> dict[str, Any]:
         """Return the objects of the checkpoint by name."""
-        own = {name: part for name, part in vars(self).items() if name[0] != "_"}
+        attributes = {
+            name: value for name, value in vars(self).items() if name[0] != "_"
+        }
         root = {} if self._root is None else dict(children(self._root))
-        return {**root, **own}
+        return {**root, **attributes}
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -298,10 +300,10 @@ class Checkpoint:
     def _saver(self) -> Saver:
         values: dict[str, Any] = {}
         aliases: dict[str, str] = {}
-        for key, (leaf, others) in named_leaves(self).items():
+        for key, (leaf, alternatives) in named_leaves(self).items():
             is_iterator = key.endswith(STATE)
             values[key] = _encoded(leaf.get_state()) if is_iterator else leaf
-            aliases |= dict.fromkeys(others, key)
+            aliases |= dict.fromkeys(alternatives, key)
         values[_GRAPH] = _encoded(aliases)
         return Saver(values, max_to_keep=None)
 
@@ -365,10 +367,12 @@ class CheckpointManager:
         self.checkpoint = checkpoint
         self.directory: str = os.fspath(directory)
         self._prefix = os.path.join(self.directory, checkpoint_name)
-        self._most = max_to_keep
+        self._max_to_keep = max_to_keep
         state = get_checkpoint_state(self.directory)
-        kept = state.all_model_checkpoint_paths if state is not None else []
-        self.checkpoints: list[str] = [path for path in kept if checkpoint_exists(path)]
+        existing_paths = state.all_model_checkpoint_paths if state is not None else []
+        self.checkpoints: list[str] = [
+            path for path in existing_paths if checkpoint_exists(path)
+        ]
 
     @property
     def latest_checkpoint(self) -> str | None:
@@ -381,7 +385,7 @@ class CheckpointManager:
             self.checkpoint.save_counter.assign(int(checkpoint_number) - 1)
         path = self.checkpoint.save(self._prefix)
         self.checkpoints = [p for p in self.checkpoints if p != path] + [path]
-        while self._most and len(self.checkpoints) > self._most:
+        while self._max_to_keep and len(self.checkpoints) > self._max_to_keep:
             Path(self.checkpoints.pop(0) + SUFFIX).unlink(missing_ok=True)
         return path
 

@@ -38,12 +38,12 @@ def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice
         '/physical_device:CPU:0'
     """
     logical = config.logical_devices("cpu")
-    found = [
+    devices = [
         PhysicalDevice(f"/physical_device:{name.upper()}", name.split(":")[0].upper())
         for name in config.list_devices()
         if not (name.startswith("cpu") and logical and name != "cpu:0")
     ]
-    return [d for d in found if device_type in (None, d.device_type)]
+    return [d for d in devices if device_type in (None, d.device_type)]
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
@@ -66,8 +66,10 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
             "set_visible_devices: expected devices of list_physical_devices; received "
             f"{unknown[0]!r}"
         )
-    others = [d for d in get_visible_devices() if device_type not in (None, d[1])]
-    visible = [*others, *devices]
+    other_devices = [
+        d for d in get_visible_devices() if device_type not in (None, d[1])
+    ]
+    visible = [*other_devices, *devices]
     current = config.device().upper()
     if not any(d.name.endswith(current.split(":")[0] + ":0") for d in visible):
         raise UnsupportedError(
@@ -79,16 +81,18 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
     """Return the devices for `tf.device`."""
-    found = [
+    devices = [
         LogicalDevice(f"/device:{name.upper()}", name.split(":")[0].upper())
         for name in config.list_devices()
     ]
-    return [d for d in found if device_type in (None, d.device_type)]
+    return [d for d in devices if device_type in (None, d.device_type)]
 
 
 def set_logical_device_configuration(device: Any, logical_devices: Any) -> None:
     """Divide the CPU into logical devices."""
-    if any(part.memory_limit is not None for part in logical_devices):
+    if any(
+        logical_device.memory_limit is not None for logical_device in logical_devices
+    ):
         raise UnsupportedError(
             "set_logical_device_configuration: memory_limit is not supported"
         )

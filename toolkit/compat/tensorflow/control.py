@@ -73,21 +73,21 @@ def while_loop(
     limit = None if maximum_iterations is None else int(maximum_iterations)
 
     def holds(*variables: Any) -> Any:
-        found = cond(*variables)
-        if not isinstance(found, (bool, np.bool_)):
-            found = convert(found)
-            if found.ndim:
+        result = cond(*variables)
+        if not isinstance(result, (bool, np.bool_)):
+            result = convert(result)
+            if result.ndim:
                 raise ShapeError(
                     "while_loop: expected cond to return one boolean; received shape "
-                    f"{tuple(found.shape)}"
+                    f"{tuple(result.shape)}"
                 )
-        return found
+        return result
 
     if state.trace is None or shape_invariants is not None:
-        found = loop_with_open_shapes(holds, body, loop_vars, limit)
+        finals = loop_with_open_shapes(holds, body, loop_vars, limit)
     else:
-        found = ops.while_loop(holds, body, loop_vars, limit)
-    return found if back_prop else tree.map_structure(ops.stop_gradient, found)
+        finals = ops.while_loop(holds, body, loop_vars, limit)
+    return finals if back_prop else tree.map_structure(ops.stop_gradient, finals)
 
 
 def case(
@@ -107,11 +107,11 @@ def case(
     pairs = list(pred_fn_pairs)
     last = pairs.pop()[1] if default is None else default
 
-    def choose(rest: list[Any]) -> Any:
-        if not rest:
+    def choose(pairs: list[Any]) -> Any:
+        if not pairs:
             return last()
-        (pred, function), *others = rest
-        return ops.cond(pred, function, lambda: choose(others))
+        (pred, function), *remaining = pairs
+        return ops.cond(pred, function, lambda: choose(remaining))
 
     return choose(pairs)
 
@@ -149,13 +149,15 @@ def map_fn(
         back_prop, infer_shape: only True.
     """
     refuse("map_fn", back_prop=(back_prop, True), infer_shape=(infer_shape, True))
-    found = ops.map(fn, tree.map_structure(convert, elems))
+    result = ops.map(fn, tree.map_structure(convert, elems))
     signature = dtype if fn_output_signature is None else fn_output_signature
     if signature is not None:
-        wanted = [getattr(spec, "dtype", spec) for spec in tree.flatten(signature)]
-        for y, expected in zip(tree.flatten(found), wanted, strict=True):
+        expected_dtypes = [
+            getattr(spec, "dtype", spec) for spec in tree.flatten(signature)
+        ]
+        for y, expected in zip(tree.flatten(result), expected_dtypes, strict=True):
             assert_type(y, expected, "map_fn: the dtype of what fn returns")
-    return found
+    return result
 
 
 def vectorized_map(
@@ -212,13 +214,15 @@ def scan(
     start = tree.map_structure(convert, first)
 
     def step(state: Any, row: Any) -> Any:
-        found = fn(state, row)
-        return found, found
+        new_state = fn(state, row)
+        return new_state, new_state
 
     states = ops.scan(step, start, elems)[1]
     if initializer is None:
         states = tree.map_structure(
-            lambda one, rest: ops.concatenate([one[None], rest], 0), start, states
+            lambda one, remaining: ops.concatenate([one[None], remaining], 0),
+            start,
+            states,
         )
     if reverse:
         states = tree.map_structure(lambda x: ops.flip(x, 0), states)
@@ -339,8 +343,8 @@ def numpy_function(
         return _decorator(numpy_function, Tout)
 
     def of_arrays(*xs: Any) -> Any:
-        found = func(*(x.numpy() for x in xs))
-        return tree.map_structure(np.asarray, found)
+        result = func(*(x.numpy() for x in xs))
+        return tree.map_structure(np.asarray, result)
 
     return _called("numpy_function", of_arrays, inp, Tout)
 
@@ -350,22 +354,23 @@ def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
     xs = [convert_to_tensor(x) for x in inp]
     if any(isinstance(x, Tensor) and x.known() is None for x in xs):
         raise NeedsValues(name)
-    found = func(*xs)
+    result = func(*xs)
     if not isinstance(Tout, (list, tuple)):
-        return None if Tout is None else _of_dtype(name, found, Tout)
-    found = found if isinstance(found, (list, tuple)) else [found]
-    if Tout and len(found) != len(Tout):
+        return None if Tout is None else _of_dtype(name, result, Tout)
+    result = result if isinstance(result, (list, tuple)) else [result]
+    if Tout and len(result) != len(Tout):
         raise ArgumentError(
-            f"{name}: expected {len(Tout)} results, as Tout says; received {len(found)}"
+            f"{name}: expected {len(Tout)} results, as Tout says; "
+            f"received {len(result)}"
         )
-    return [_of_dtype(name, y, t) for y, t in zip(found, Tout, strict=False)]
+    return [_of_dtype(name, y, t) for y, t in zip(result, Tout, strict=False)]
 
 
 def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
     """Convert a result to a tensor of the declared dtype."""
-    wanted = dtype_name(dtype)
-    if isinstance(y, Tensor) and y.dtype != wanted:
-        raise DTypeError(f"{name}: expected a result of {wanted}; received {y.dtype}")
+    expected = dtype_name(dtype)
+    if isinstance(y, Tensor) and y.dtype != expected:
+        raise DTypeError(f"{name}: expected a result of {expected}; received {y.dtype}")
     return convert_to_tensor(y, dtype)
 
 

@@ -23,20 +23,20 @@ def _layout(data_format: str | None) -> str:
     raise ArgumentError(f"data_format: expected NHWC or NCHW; received {data_format!r}")
 
 
-def _spatial(sizes: Any, layout: str, count: int, what: str) -> tuple[int, ...]:
+def _spatial(sizes: Any, layout: str, count: int, argument: str) -> tuple[int, ...]:
     """Return the sizes of the spatial axes from one number, or one per (spatial)
     axis."""
-    given = extents(sizes)
-    if len(given) == 1:
-        return given * count
-    if len(given) == count:
-        return given
-    inner = given[1:-1] if layout == "channels_last" else given[2:]
-    outer = [*given[:1], *(given[-1:] if layout == "channels_last" else given[1:2])]
+    values = extents(sizes)
+    if len(values) == 1:
+        return values * count
+    if len(values) == count:
+        return values
+    inner = values[1:-1] if layout == "channels_last" else values[2:]
+    outer = [*values[:1], *(values[-1:] if layout == "channels_last" else values[1:2])]
     if len(inner) != count or set(outer) != {1}:
         raise UnsupportedError(
-            f"{what}: expected sizes of {count} spatial axes, and 1 for others; "
-            f"received {given}"
+            f"{argument}: expected sizes of {count} spatial axes, and 1 for others; "
+            f"received {values}"
         )
     return inner
 
@@ -145,21 +145,21 @@ def _transposed(
     holes = _spatial(dilations or 1, layout, count, "dilations")
     first = 1 if layout == "channels_last" else 2
     at = slice(first, first + count)
-    wanted = extents(output_shape)
-    wanted = wanted if len(wanted) == count else wanted[at]
+    expected = extents(output_shape)
+    expected = expected if len(expected) == count else expected[at]
     rests = []
     for n, size, k, s, d in zip(
-        x.shape[at], wanted, convert(filters).shape[:count], steps, holes, strict=True
+        x.shape[at], expected, convert(filters).shape[:count], steps, holes, strict=True
     ):
         k = (k - 1) * d + 1
-        least = (n - 1) * s + (k if padding == "VALID" else k - 2 * (k // 2))
-        rests.append(size - least)
+        minimum = (n - 1) * s + (k if padding == "VALID" else k - 2 * (k // 2))
+        rests.append(size - minimum)
     y = ops.conv_transpose(
         x, filters, steps, padding.lower(), tuple(rests), layout, holes
     )
-    if y.shape[at] != wanted:
+    if y.shape[at] != expected:
         raise UnsupportedError(
-            f"{function}: output_shape {wanted} is not supported for an input of "
+            f"{function}: output_shape {expected} is not supported for an input of "
             f"{x.shape[at]}; the nearest is {y.shape[at]}"
         )
     return y
@@ -222,10 +222,10 @@ def atrous_conv2d_transpose(
 
 def _of_channels(sizes: Any, layout: str) -> int:
     """Return the size along the channels: 1 unless each axis has a size."""
-    given = extents(sizes)
-    if len(given) < 3:
+    values = extents(sizes)
+    if len(values) < 3:
         return 1
-    return given[-1] if layout == "channels_last" else given[1]
+    return values[-1] if layout == "channels_last" else values[1]
 
 
 def _check_depth_only(ksize: Any, strides: Any) -> None:
@@ -310,8 +310,8 @@ def pool(
     refuse("pool", dilations=(dilations, None))
     if pooling_type not in ("MAX", "AVG"):
         raise ArgumentError(f"pool: expected MAX or AVG; received {pooling_type!r}")
-    chosen = max_pool if pooling_type == "MAX" else avg_pool
-    return chosen(input, window_shape, strides or 1, padding, data_format)
+    pooling = max_pool if pooling_type == "MAX" else avg_pool
+    return pooling(input, window_shape, strides or 1, padding, data_format)
 
 
 def local_response_normalization(
@@ -329,8 +329,8 @@ def local_response_normalization(
         ops.square(x), [(0, 0)] * (x.ndim - 1) + [(depth_radius, depth_radius)]
     )
     count = x.shape[-1]
-    around = [squares[..., i : i + count] for i in range(2 * depth_radius + 1)]
-    return x / ops.power(bias + alpha * math.add_n(around), beta)
+    neighbours = [squares[..., i : i + count] for i in range(2 * depth_radius + 1)]
+    return x / ops.power(bias + alpha * math.add_n(neighbours), beta)
 
 
 lrn = local_response_normalization

@@ -22,15 +22,15 @@ _ROW_END = re.compile("\r\n?(?!$)")
 
 def paths_of(file_pattern: Any) -> list[str]:
     """Return the files of a path or pattern, or of a list of them, in order."""
-    given = (
+    patterns = (
         [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else file_pattern
     )
-    found = [
-        path for pattern in given for path in sorted(glob.glob(os.fspath(pattern)))
+    paths = [
+        path for pattern in patterns for path in sorted(glob.glob(os.fspath(pattern)))
     ]
-    if not found:
+    if not paths:
         raise MissingFileError(f"make_csv_dataset: no file fits {file_pattern!r}")
-    return found
+    return paths
 
 
 @record
@@ -64,7 +64,7 @@ class Table:
         """Infer the description from the first rows of a file."""
         lines = data.TextLineDataset(path, compression_type=compression)
         # Rows can end with CR, which is not a line end in other text files.
-        pieces = (part for line in lines for part in _ROW_END.split(str(line)))
+        pieces = (piece for line in lines for piece in _ROW_END.split(str(line)))
         texts = islice(pieces, rows + header)
         quoting: Any = csv.QUOTE_MINIMAL if form["quotes"] else csv.QUOTE_NONE
         fields = list(csv.reader(texts, delimiter=form["delimiter"], quoting=quoting))
@@ -84,12 +84,12 @@ class Table:
         defaults = [_default(column, form["na"]) for column in columns]
         return cls(list(names), defaults, form, header, compression)
 
-    def columns(self, wanted: Sequence[Any] | None) -> list[int]:
+    def columns(self, selection: Sequence[Any] | None) -> list[int]:
         """Return the indices of columns, given by name or by index."""
-        if wanted is None:
+        if selection is None:
             return list(range(len(self.names)))
         numbers = []
-        for column in wanted:
+        for column in selection:
             if isinstance(column, str) and column not in self.names:
                 raise unknown_choice("select_columns", column, self.names)
             is_name = isinstance(column, str)
@@ -100,7 +100,7 @@ class Table:
         self,
         paths: list[str],
         defaults: Sequence[Any] | None,
-        wanted: Sequence[Any] | None,
+        selection: Sequence[Any] | None,
         blocks: int | None = None,
         skips_errors: bool = False,
     ) -> data.Dataset:
@@ -118,11 +118,11 @@ class Table:
             files = data.Dataset.from_tensor_slices(np.array(paths))
             return files.interleave(
                 lambda path: self.read(
-                    [str(path)], defaults, wanted, None, skips_errors
+                    [str(path)], defaults, selection, None, skips_errors
                 ),
                 cycle_length=blocks,
             )
-        numbers = self.columns(wanted)
+        numbers = self.columns(selection)
         if defaults is None:
             defaults = [self.defaults[number] for number in numbers]
         elif len(defaults) == len(self.names) > len(numbers):
@@ -135,25 +135,25 @@ class Table:
             field_delim=self.form["delimiter"],
             use_quote_delim=self.form["quotes"],
             na_value=self.form["na"],
-            select_cols=None if wanted is None else numbers,
+            select_cols=None if selection is None else numbers,
             skip_errors=skips_errors,
         )
 
     def named(
-        self, wanted: Sequence[Any] | None, label: str | None
+        self, selection: Sequence[Any] | None, label: str | None
     ) -> Callable[..., Any]:
         """Return a function that maps the columns of a batch to a dict, and the
         label."""
-        names = [self.names[number] for number in self.columns(wanted)]
+        names = [self.names[number] for number in self.columns(selection)]
         if label is not None and label not in names:
             raise unknown_choice("label_name", label, names)
 
         def name(*columns: Any) -> Any:
-            found = dict(zip(names, columns, strict=True))
+            features = dict(zip(names, columns, strict=True))
             if label is None:
-                return found
-            target = found.pop(label)
-            return found, target
+                return features
+            target = features.pop(label)
+            return features, target
 
         return name
 

@@ -189,7 +189,7 @@ def _shown(value: Any) -> Any:
     return as_tensor(value)
 
 
-def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:
+def _calling(method: Callable[..., Any], convert_argument: Callable[[Any], Any]) -> Any:
     """Wrap a method of toolkit's Dataset for TensorFlow arguments.
 
     Args:
@@ -199,14 +199,14 @@ def _calling(method: Callable[..., Any], given: Callable[[Any], Any]) -> Any:
     names = list(inspect.signature(method).parameters)
 
     def argument(name: str, value: Any) -> Any:
-        return as_components(value) if name in _ELEMENTS else given(value)
+        return as_components(value) if name in _ELEMENTS else convert_argument(value)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         kwargs.pop("name", None)
         kwargs = {name: argument(name, value) for name, value in kwargs.items()}
-        rest = ("",) * (len(args) - len(names))
-        known = zip((*names, *rest), args, strict=False)
-        return _returned(method(*(argument(*pair) for pair in known), **kwargs))
+        unnamed = ("",) * (len(args) - len(names))
+        named_args = zip((*names, *unnamed), args, strict=False)
+        return _returned(method(*(argument(*pair) for pair in named_args), **kwargs))
 
     return update_wrapper(call, method)
 

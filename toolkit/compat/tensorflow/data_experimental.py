@@ -55,14 +55,14 @@ def choose_from_datasets(
 
 def Counter(start: int = 0, step: int = 1, dtype: Any = "int64") -> Dataset:
     """Return an infinite data set of numbers that increase by a step."""
-    made: Any = Dataset.counter
-    return made(start, step, dtype)
+    source: Any = Dataset.counter
+    return source(start, step, dtype)
 
 
 def RandomDataset(seed: int | None = None) -> Dataset:
     """Return an infinite data set of random integers."""
-    made: Any = Dataset.random
-    return made(seed)
+    source: Any = Dataset.random
+    return source(seed)
 
 
 def dense_to_ragged_batch(
@@ -115,8 +115,8 @@ def save(dataset: Dataset, path: Any, compression: str | None = None) -> None:
 
 def load(path: Any, element_spec: Any = None, compression: str | None = None) -> Any:
     """Call `Dataset.load`."""
-    made: Any = Dataset.load
-    return made(path, element_spec, compression)
+    source: Any = Dataset.load
+    return source(path, element_spec, compression)
 
 
 def _applied(name: str) -> Callable[..., Applied]:

@@ -25,18 +25,20 @@ InvalidArgumentError = ArgumentError
 
 
 def _check(
-    holds: Any, what: str, message: Any, *values: Any, summarize: int | None = None
+    holds: Any, condition: str, message: Any, *values: Any, summarize: int | None = None
 ) -> None:
     holds = convert(holds)
     if holds.known() is None:
         if asks_for_shapes():
             return
-        raise NeedsValues(f"a check ({what})")
+        raise NeedsValues(f"a check ({condition})")
     if bool(np.all(holds.numpy())):
         return
     edge = 3 if summarize is None else summarize
     received = "; ".join(shown(x, edge) for x in values)
-    raise ArgumentError(f"{message or what}: expected {what}; received {received}")
+    raise ArgumentError(
+        f"{message or condition}: expected {condition}; received {received}"
+    )
 
 
 def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
@@ -135,10 +137,10 @@ def assert_rank_in(x: Any, ranks: Any, message: Any = None, name: Any = None) ->
 
 def assert_integer(x: Any, message: Any = None, name: Any = None) -> None:
     """Raise a DTypeError unless x has an integer dtype."""
-    found = convert(x).dtype
-    if not dtypes.is_integer(found):
+    dtype = convert(x).dtype
+    if not dtypes.is_integer(dtype):
         raise DTypeError(
-            f"{message or 'assert_integer'}: expected integers; received {found}"
+            f"{message or 'assert_integer'}: expected integers; received {dtype}"
         )
 
 
@@ -152,10 +154,10 @@ def assert_type(
     tensor: Any, tf_type: Any, message: Any = None, name: Any = None
 ) -> None:
     """Raise a DTypeError unless a tensor has this dtype."""
-    found, wanted = convert(tensor).dtype, dtypes.standardize(tf_type)
-    if found != wanted:
+    dtype, expected = convert(tensor).dtype, dtypes.standardize(tf_type)
+    if dtype != expected:
         raise DTypeError(
-            f"{message or 'assert_type'}: expected {wanted}; received {found}"
+            f"{message or 'assert_type'}: expected {expected}; received {dtype}"
         )
 
 
@@ -176,20 +178,20 @@ def assert_shapes(
         >>> x, y = tf.zeros((2, 3)), tf.zeros((3, 4))
         >>> tf.debugging.assert_shapes([(x, ("N", "K")), (y, ("K", 4))])
     """
-    known: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for x, extents in shapes.items() if isinstance(shapes, dict) else shapes:
-        found = tuple(convert(x).shape)
-        wanted = [known.setdefault(n, m) if isinstance(n, str) else n
-                  for n, m in zip(extents, found, strict=False)]  # fmt: skip
-        fits = len(extents) == len(found) and all(
-            n in (None, m) for n, m in zip(wanted, found, strict=True)
+        shape = tuple(convert(x).shape)
+        expected = [sizes.setdefault(n, m) if isinstance(n, str) else n
+                  for n, m in zip(extents, shape, strict=False)]  # fmt: skip
+        fits = len(extents) == len(shape) and all(
+            n in (None, m) for n, m in zip(expected, shape, strict=True)
         )
         if not fits:
             edge = 3 if summarize is None else summarize
             shows = "".join(f"; {shown(x, edge)}" for x in data or ())
             raise ShapeError(
                 f"{message or 'assert_shapes'}: expected {tuple(extents)} with "
-                f"{known}; received {found}{shows}"
+                f"{sizes}; received {shape}{shows}"
             )
 
 

@@ -106,17 +106,21 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
             f"parse_tensor: no message of a tensor: {error}"
         ) from error
     dtype = dtypes.standardize(out_type)
-    found = next((name for name, n in _NUMBERS.items() if n == number), str(number))
-    if found != dtype:
-        raise DTypeError(f"parse_tensor: expected a tensor of {dtype}; it has {found}")
+    dtype_name = next(
+        (name for name, n in _NUMBERS.items() if n == number), str(number)
+    )
+    if dtype_name != dtype:
+        raise DTypeError(
+            f"parse_tensor: expected a tensor of {dtype}; it has {dtype_name}"
+        )
     size = int(np.prod(shape, dtype=object))
     is_text = dtype == dtypes.STRING
-    held = len(texts) if is_text else len(content)
-    wanted = size if is_text else size * dtypes.itemsize(dtype)
-    if held != wanted:
+    received = len(texts) if is_text else len(content)
+    expected = size if is_text else size * dtypes.itemsize(dtype)
+    if received != expected:
         raise MalformedDataError(
-            f"parse_tensor: expected {wanted} {'strings' if is_text else 'bytes'} for "
-            f"the shape {shape}; the message has {held}"
+            f"parse_tensor: expected {expected} {'strings' if is_text else 'bytes'} "
+            f"for the shape {shape}; the message has {received}"
         )
     if is_text:
         return StringTensor(objects(texts, shape))
@@ -191,10 +195,10 @@ def decode_csv(
     rows = []
     for text in map(decoded, array.ravel()):
         fields = _fields(text, field_delim, use_quote_delim)
-        least = len(defaults) if select_cols is None else max(wanted, default=-1) + 1
-        if len(fields) < least or (select_cols is None and len(fields) > least):
+        minimum = len(defaults) if select_cols is None else max(wanted, default=-1) + 1
+        if len(fields) < minimum or (select_cols is None and len(fields) > minimum):
             raise ArgumentError(
-                f"decode_csv: expected {least} fields as there are record_defaults; "
+                f"decode_csv: expected {minimum} fields as there are record_defaults; "
                 f"received {len(fields)} in {text!r:.60}"
             )
         rows.append([fields[number] for number in wanted])
@@ -212,15 +216,15 @@ def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
     if not may_be_quoted:
         return text.split(delimiter)
     field = re.compile(rf'"((?:[^"]|"")*)"|([^"{re.escape(delimiter)}\r\n]*)')
-    found, position = [], 0
+    fields, position = [], 0
     while True:
         match = field.match(text, position)
         assert match is not None  # a field can be empty
         quoted, plain = match.groups()
-        found.append(plain if quoted is None else quoted.replace('""', '"'))
+        fields.append(plain if quoted is None else quoted.replace('""', '"'))
         position = match.end()
         if position == len(text):
-            return found
+            return fields
         if text[position] != delimiter:
             raise ArgumentError(
                 "decode_csv: expected quotes around a whole field, and doubled within "
@@ -290,8 +294,8 @@ def decode_raw(
             f"decode_raw: expected a multiple of the {dtype.itemsize} bytes of "
             f"{dtype.name}; received {size} bytes"
         )
-    whole = b"".join(text[:size].ljust(size, b"\0") for text in texts)
-    numbers = np.frombuffer(whole, stored).astype(dtype)
+    data = b"".join(text[:size].ljust(size, b"\0") for text in texts)
+    numbers = np.frombuffer(data, stored).astype(dtype)
     return convert(numbers.reshape(*array.shape, size // dtype.itemsize))
 
 

@@ -94,8 +94,8 @@ class RaggedTensorSpec(TensorSpec):
         return cls(value.shape, value.dtype, value.ragged_rank, splits)
 
     def __repr__(self) -> str:
-        parts = (self.shape, self.dtype, self.ragged_rank, self.row_splits_dtype)
-        return f"RaggedTensorSpec({', '.join(map(repr, parts))})"
+        fields = (self.shape, self.dtype, self.ragged_rank, self.row_splits_dtype)
+        return f"RaggedTensorSpec({', '.join(map(repr, fields))})"
 
 
 class NoneTensorSpec:

@@ -35,7 +35,7 @@ first_maximum_p: Primitive = _extreme("first_maximum", maximum_p, ops.greater_eq
 first_minimum_p: Primitive = _extreme("first_minimum", minimum_p, ops.less_equal)
 
 
-def _chosen(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
+def _bind_extreme(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
     (x, y), dtype = operands(x, y)
     return bind(composite if dtype in INEXACT else plain, x, y)
 
@@ -45,7 +45,7 @@ def maximum(x: Any, y: Any, name: Any = None) -> Tensor:
 
     The gradient goes to x where they are equal.
     """
-    return _chosen(x, y, first_maximum_p, maximum_p)
+    return _bind_extreme(x, y, first_maximum_p, maximum_p)
 
 
 def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
@@ -53,7 +53,7 @@ def minimum(x: Any, y: Any, name: Any = None) -> Tensor:
 
     The gradient goes to x where they are equal.
     """
-    return _chosen(x, y, first_minimum_p, minimum_p)
+    return _bind_extreme(x, y, first_minimum_p, minimum_p)
 
 
 def clip_by_value(

@@ -31,12 +31,12 @@ def frame(
     axis = axis % x.ndim
     count = x.shape[axis]
     frames = -(-count // step) if pad_end else max(0, (count - length) // step + 1)
-    missing = max(0, (frames - 1) * step + length - count) if pad_end else 0
-    if missing:
-        widths = [(0, missing if n == axis else 0) for n in range(x.ndim)]
+    padding = max(0, (frames - 1) * step + length - count) if pad_end else 0
+    if padding:
+        widths = [(0, padding if n == axis else 0) for n in range(x.ndim)]
         x = ops.pad(x, widths, constant_values=pad_value)
-    places = np.arange(frames)[:, None] * step + np.arange(length)
-    return ops.take(x, places, axis)
+    indices = np.arange(frames)[:, None] * step + np.arange(length)
+    return ops.take(x, indices, axis)
 
 
 def overlap_and_add(signal: Any, frame_step: Any, name: Any = None) -> Tensor:

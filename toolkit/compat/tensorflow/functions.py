@@ -41,10 +41,10 @@ class ConcreteFunction:
         self.name: str = function.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        wanted = tree.flatten(self.structured_input_signature)
+        specs = tree.flatten(self.structured_input_signature)
         args = tuple(map(_as_specified, self.structured_input_signature[0], args))
-        given = tree.flatten((args, kwargs))
-        for spec, x in zip(wanted, given, strict=False):
+        arguments = tree.flatten((args, kwargs))
+        for spec, x in zip(specs, arguments, strict=False):
             if isinstance(spec, data.TensorSpec) and not spec.accepts(x.shape):
                 raise SignatureError(
                     f"{self.name}: expected a tensor of shape {spec.shape}; received "
@@ -84,21 +84,21 @@ class Function(views.Function):
         if kwargs:
             bound = inspect.signature(self.python_function).bind(*args, **kwargs)
             args = bound.args
-        wanted = self.input_signature or ()
-        if len(args) == len(wanted):
-            args = tuple(map(_as_specified, wanted, args))
+        specs = self.input_signature or ()
+        if len(args) == len(specs):
+            args = tuple(map(_as_specified, specs, args))
         return super()._fitted(args, {})
 
     def _run_eagerly(self, reason: Exception) -> None:
         """Run eagerly from now on, after a warning with the reason."""
         self._runs_eagerly = True
         if isinstance(reason, NeedsValues):
-            why = f"calls {reason.function}, which needs values of tensors"
-            instead = "leave that out to have it compiled"
+            explanation = f"calls {reason.function}, which needs values of tensors"
+            advice = "leave that out to have it compiled"
         else:
-            why = "loops over a data set, whose elements a graph cannot hold"
-            instead = "put tf.function on the step that it repeats"
-        warn(f"{self.name} {why}: it runs eagerly; {instead}")
+            explanation = "loops over a data set, whose elements a graph cannot hold"
+            advice = "put tf.function on the step that it repeats"
+        warn(f"{self.name} {explanation}: it runs eagerly; {advice}")
 
     @property
     def traced_function(self) -> Callable[..., Any]:
@@ -157,26 +157,26 @@ def _tracing() -> Iterator[None]:
         local.is_tracing = outer
 
 
-def _as_specified(spec: Any, given: Any) -> Any:
+def _as_specified(spec: Any, argument: Any) -> Any:
     """Convert an argument to its spec: lists to tensors; cast numbers and arrays."""
     if isinstance(spec, data.TensorSpec):
-        is_plain = not isinstance(given, (Tensor, Variable))
+        is_plain = not isinstance(argument, (Tensor, Variable))
         if spec.dtype == STRING:
-            return given
-        return convert_to_tensor(given, spec.dtype if is_plain else None)
+            return argument
+        return convert_to_tensor(argument, spec.dtype if is_plain else None)
     if (
         isinstance(spec, dict)
-        and isinstance(given, dict)
-        and spec.keys() == given.keys()
+        and isinstance(argument, dict)
+        and spec.keys() == argument.keys()
     ):
-        return {key: _as_specified(spec[key], given[key]) for key in given}
-    if isinstance(spec, (list, tuple)) and isinstance(given, (list, tuple)):
-        if len(spec) == len(given) and not hasattr(given, "_fields"):
-            return type(given)(map(_as_specified, spec, given))
-    return given
+        return {key: _as_specified(spec[key], argument[key]) for key in argument}
+    if isinstance(spec, (list, tuple)) and isinstance(argument, (list, tuple)):
+        if len(spec) == len(argument) and not hasattr(argument, "_fields"):
+            return type(argument)(map(_as_specified, spec, argument))
+    return argument
 
 
-def _as_tensors(found: Any) -> Any:
+def _as_tensors(result: Any) -> Any:
     """Convert the numbers, arrays and strings of a result to tensors."""
 
     def of(leaf: Any) -> Any:
@@ -185,7 +185,7 @@ def _as_tensors(found: Any) -> Any:
         is_plain = isinstance(leaf, (*_PLAIN, np.ndarray, np.generic))
         return convert_to_tensor(leaf) if is_plain else leaf
 
-    return tree.map_structure(of, found)
+    return tree.map_structure(of, result)
 
 
 def _example(leaf: Any) -> Any:
@@ -247,8 +247,8 @@ def function(
     }
 
     def make(f: Callable[..., Any]) -> Function:
-        made = Function(f, **options)
-        made.autograph = bool(autograph)
-        return made
+        traced = Function(f, **options)
+        traced.autograph = bool(autograph)
+        return traced
 
     return make if func is None else make(func)

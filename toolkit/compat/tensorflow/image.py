@@ -209,9 +209,9 @@ def per_image_standardization(image: Any) -> Tensor:
     x = convert(image)
     x = x if dtypes.is_float(x.dtype) else convert(x, "float32")
     axes = (-3, -2, -1)
-    least = 1.0 / float(np.sqrt(np.prod(x.shape[-3:])))
+    minimum = 1.0 / float(np.sqrt(np.prod(x.shape[-3:])))
     mean, std = ops.mean(x, axes, keepdims=True), ops.std(x, axes, keepdims=True)
-    return (x - mean) / ops.maximum(std, least)
+    return (x - mean) / ops.maximum(std, minimum)
 
 
 def crop_to_bounding_box(
@@ -222,16 +222,16 @@ def crop_to_bounding_box(
     target_width: Any,
 ) -> Tensor:
     """Crop the image to a box."""
-    top, left, height, width = map(
+    top, x0, height, width = map(
         int, (offset_height, offset_width, target_height, target_width)
     )
     x = convert(image)
-    if not (0 <= top <= x.shape[-3] - height and 0 <= left <= x.shape[-2] - width):
+    if not (0 <= top <= x.shape[-3] - height and 0 <= x0 <= x.shape[-2] - width):
         raise ArgumentError(
             f"crop_to_bounding_box: expected a box within {tuple(x.shape)}; received "
-            f"{(top, left, height, width)}"
+            f"{(top, x0, height, width)}"
         )
-    return x[..., top : top + height, left : left + width, :]
+    return x[..., top : top + height, x0 : x0 + width, :]
 
 
 def pad_to_bounding_box(
@@ -243,15 +243,15 @@ def pad_to_bounding_box(
 ) -> Tensor:
     """Pad the image with zeros to a size."""
     x = convert(image)
-    top, left = int(offset_height), int(offset_width)
+    top, x0 = int(offset_height), int(offset_width)
     below = int(target_height) - top - x.shape[-3]
-    right = int(target_width) - left - x.shape[-2]
-    if min(top, left, below, right) < 0:
+    right = int(target_width) - x0 - x.shape[-2]
+    if min(top, x0, below, right) < 0:
         raise ArgumentError(
             f"pad_to_bounding_box: expected a box around {tuple(x.shape)}; received "
-            f"{(top, left, int(target_height), int(target_width))}"
+            f"{(top, x0, int(target_height), int(target_width))}"
         )
-    return ops.pad(x, [(0, 0)] * (x.ndim - 3) + [(top, below), (left, right), (0, 0)])
+    return ops.pad(x, [(0, 0)] * (x.ndim - 3) + [(top, below), (x0, right), (0, 0)])
 
 
 def central_crop(image: Any, central_fraction: float) -> Tensor:
@@ -270,12 +270,12 @@ def resize_with_crop_or_pad(
     image: Any, target_height: Any, target_width: Any
 ) -> Tensor:
     """Crop or pad with zeros around the center."""
-    x, wanted = convert(image), (int(target_height), int(target_width))
+    x, target = convert(image), (int(target_height), int(target_width))
     old = x.shape[-3:-1]
-    kept = [min(n, w) for n, w in zip(old, wanted, strict=True)]
-    starts = [(n - k) // 2 for n, k in zip(old, kept, strict=True)]
-    x = crop_to_bounding_box(x, *starts, *kept)
-    return _centred(x, wanted)
+    cropped_size = [min(n, w) for n, w in zip(old, target, strict=True)]
+    starts = [(n - k) // 2 for n, k in zip(old, cropped_size, strict=True)]
+    x = crop_to_bounding_box(x, *starts, *cropped_size)
+    return _centred(x, target)
 
 
 def resize_with_pad(
@@ -290,26 +290,26 @@ def resize_with_pad(
     Raises:
         ArgumentError: the height or width would be 0.
     """
-    x, wanted = convert(image), (int(target_height), int(target_width))
+    x, target = convert(image), (int(target_height), int(target_width))
     old = x.shape[-3:-1]
     # As TensorFlow rounds: in float32, in which 9 / (9 / 7) is 7.
-    ratio = max(np.float32(n) / np.float32(w) for n, w in zip(old, wanted, strict=True))
+    ratio = max(np.float32(n) / np.float32(w) for n, w in zip(old, target, strict=True))
     sizes = [np.float32(n) / ratio for n in old]
     height, width = map(int, sizes)
     if not height or not width:
         raise ArgumentError(
             f"resize_with_pad: expected a size in which a pixel is left of {old}; "
-            f"received {wanted}"
+            f"received {target}"
         )
-    top, left = (int((w - n) / 2) for w, n in zip(wanted, sizes, strict=True))
+    top, x0 = (int((w - n) / 2) for w, n in zip(target, sizes, strict=True))
     y = resize(x, (height, width), method, antialias=antialias)
-    return pad_to_bounding_box(y, top, left, *wanted)
+    return pad_to_bounding_box(y, top, x0, *target)
 
 
 def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Pad with zeros around the center."""
-    top, left = ((w - n) // 2 for w, n in zip(size, x.shape[-3:-1], strict=True))
-    return pad_to_bounding_box(x, top, left, *size)
+    top, x0 = ((w - n) // 2 for w, n in zip(size, x.shape[-3:-1], strict=True))
+    return pad_to_bounding_box(x, top, x0, *size)
 
 
 def extract_patches(
@@ -327,11 +327,11 @@ def psnr(a: Any, b: Any, max_val: Any, name: Any = None) -> Tensor:
     Integer images and `max_val` are first scaled to [0, 1].
     """
     x, y = convert(a), convert(b)
-    most = convert_image_dtype(convert(max_val, x.dtype), "float32")
+    peak = convert_image_dtype(convert(max_val, x.dtype), "float32")
     x, y = (convert_image_dtype(picture, "float32") for picture in (x, y))
     error = ops.mean(ops.square(x - y), (-3, -2, -1))
     tenth = 10 / float(np.log(10))
-    return tenth * (2 * ops.log(most) - ops.log(error))
+    return tenth * (2 * ops.log(peak) - ops.log(error))
 
 
 def ssim(
@@ -438,8 +438,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    others = (
+    lazy_names = (
         import_module(f"toolkit.compat.tensorflow.{module}").__all__
         for module in _OF_OTHERS
     )
-    return sorted({*globals(), *chain.from_iterable(others)})
+    return sorted({*globals(), *chain.from_iterable(lazy_names)})

@@ -64,26 +64,26 @@ def crop_and_resize(
             f"box_indices (boxes,); received shapes {tuple(x.shape)}, "
             f"{tuple(corners.shape)} and {tuple(numbers.shape)}"
         )
-    known = numbers.known()
+    static_numbers = numbers.known()
     if (
-        known is not None
-        and known.size
-        and not 0 <= known.min() <= known.max() < len(x)
+        static_numbers is not None
+        and static_numbers.size
+        and not 0 <= static_numbers.min() <= static_numbers.max() < len(x)
     ):
         raise ArgumentError(
             f"crop_and_resize: expected box_indices in [0, {len(x)}); received "
-            f"{known.tolist()!r:.60}"
+            f"{static_numbers.tolist()!r:.60}"
         )
-    rows = _places(corners[:, 0], corners[:, 2], x.shape[1], height)
-    columns = _places(corners[:, 1], corners[:, 3], x.shape[2], width)
+    rows = _sample_coordinates(corners[:, 0], corners[:, 2], x.shape[1], height)
+    columns = _sample_coordinates(corners[:, 1], corners[:, 3], x.shape[2], width)
     y = ops.expand_dims(rows, 2)
     z = ops.expand_dims(columns, 1)
-    inside = (y >= 0) & (y <= x.shape[1] - 1) & (z >= 0) & (z <= x.shape[2] - 1)
-    found = (_bilinear if method == "bilinear" else _nearest)(x, numbers, y, z)
-    return ops.where(ops.expand_dims(inside, 3), found, float(extrapolation_value))
+    is_inside = (y >= 0) & (y <= x.shape[1] - 1) & (z >= 0) & (z <= x.shape[2] - 1)
+    pixels = (_bilinear if method == "bilinear" else _nearest)(x, numbers, y, z)
+    return ops.where(ops.expand_dims(is_inside, 3), pixels, float(extrapolation_value))
 
 
-def _places(low: Tensor, high: Tensor, extent: int, count: int) -> Tensor:
+def _sample_coordinates(low: Tensor, high: Tensor, extent: int, count: int) -> Tensor:
     """Return the pixel coordinates of parts along an axis: (boxes, count)."""
     last = float(extent - 1)
     if count == 1:
@@ -99,8 +99,8 @@ def _pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
     row = ops.cast(ops.clip(y, 0, height - 1), "int32")
     column = ops.cast(ops.clip(z, 0, width - 1), "int32")
     picture = ops.reshape(numbers, (-1, 1, 1))
-    places = (picture * height + row) * width + column
-    return ops.take(ops.reshape(x, (-1, channels)), places, axis=0)
+    offsets = (picture * height + row) * width + column
+    return ops.take(ops.reshape(x, (-1, channels)), offsets, axis=0)
 
 
 def _nearest(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -108,11 +108,11 @@ def _nearest(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    top, left = ops.floor(y), ops.floor(z)
-    down, right = ops.expand_dims(y - top, 3), ops.expand_dims(z - left, 3)
+    top, x0 = ops.floor(y), ops.floor(z)
+    down, right = ops.expand_dims(y - top, 3), ops.expand_dims(z - x0, 3)
 
     def line(row: Tensor) -> Tensor:
-        first = _pixels(x, numbers, row, left)
+        first = _pixels(x, numbers, row, x0)
         return first + (_pixels(x, numbers, row, ops.ceil(z)) - first) * right
 
     above = line(top)
@@ -141,8 +141,8 @@ def non_max_suppression(
         score_threshold: the lower bound of scores, excluded.
     """
     limits = (max_output_size, iou_threshold, score_threshold)
-    kept = _kept("non_max_suppression", boxes, scores, *limits, 0.0)
-    return convert(np.array([number for number, _ in kept], "int32"))
+    selected = _select_boxes("non_max_suppression", boxes, scores, *limits, 0.0)
+    return convert(np.array([number for number, _ in selected], "int32"))
 
 
 def non_max_suppression_with_scores(
@@ -164,19 +164,19 @@ def non_max_suppression_with_scores(
     """
     limits = (max_output_size, iou_threshold, score_threshold)
     function = "non_max_suppression_with_scores"
-    kept = _kept(function, boxes, scores, *limits, float(soft_nms_sigma))
-    numbers = np.array([number for number, _ in kept], "int32")
-    found = np.array([score for _, score in kept], "float32")
-    return convert(numbers), convert(found)
+    selected = _select_boxes(function, boxes, scores, *limits, float(soft_nms_sigma))
+    numbers = np.array([number for number, _ in selected], "int32")
+    selected_scores = np.array([score for _, score in selected], "float32")
+    return convert(numbers), convert(selected_scores)
 
 
-def _kept(
+def _select_boxes(
     function: str,
     boxes: Any,
     scores: Any,
-    most: Any,
+    limit: Any,
     overlap: Any,
-    least: Any,
+    threshold: Any,
     sigma: float,
 ) -> list[tuple[int, float]]:
     """Return (index, score) of the selected boxes, best first."""
@@ -186,7 +186,7 @@ def _kept(
             f"{function}: expected boxes (boxes, 4) and scores (boxes,); received "
             f"shapes {corners.shape} and {values.shape}"
         )
-    overlap, least = float(overlap), float(least)
+    overlap, threshold = float(overlap), float(threshold)
     if not 0 <= overlap <= 1:
         raise ArgumentError(
             f"{function}: iou_threshold: expected one in [0, 1]; received {overlap}"
@@ -195,25 +195,25 @@ def _kept(
     ends = np.minimum(low, high), np.maximum(low, high)
     # Best first, then the lowest index. The third number is the count of selected boxes
     # with which the box was already compared.
-    queue = [(-float(v), i, 0) for i, v in enumerate(values) if v > least]
+    queue = [(-float(v), i, 0) for i, v in enumerate(values) if v > threshold]
     heapq.heapify(queue)
-    kept: list[tuple[int, float]] = []
-    while queue and len(kept) < int(most):
+    selected: list[tuple[int, float]] = []
+    while queue and len(selected) < int(limit):
         negative, number, begin = heapq.heappop(queue)
         score = -negative
-        for other, _ in reversed(kept[begin:]):
+        for other, _ in reversed(selected[begin:]):
             shared = _overlap(*ends, number, other)
             if sigma > 0:
                 score *= float(np.exp(-0.5 / sigma * shared * shared))
             elif shared > overlap:
                 score = float("-inf")
-            if score <= least:
+            if score <= threshold:
                 break
         if score == -negative:
-            kept.append((number, score))
-        elif score > least:
-            heapq.heappush(queue, (-score, number, len(kept)))
-    return kept
+            selected.append((number, score))
+        elif score > threshold:
+            heapq.heappush(queue, (-score, number, len(selected)))
+    return selected
 
 
 def _overlap(low: Any, high: Any, i: int, j: int) -> float:
@@ -257,27 +257,27 @@ def draw_bounding_boxes(
     if not len(palette):
         palette = _COLORS
     lines = np.zeros(tuple(x.shape), "float32")
-    drawn = np.zeros((*tuple(x.shape)[:3], 1), bool)
-    for picture, several in enumerate(corners):
-        for number, box in enumerate(several):
-            for place in _outline(box, *x.shape[1:3]):
-                lines[picture][place] = palette[number % len(palette)][:channels]
-                drawn[picture][place] = True
-    return ops.where(convert(drawn), convert(lines, str(x.dtype)), x)
+    is_drawn = np.zeros((*tuple(x.shape)[:3], 1), bool)
+    for picture, image_boxes in enumerate(corners):
+        for number, box in enumerate(image_boxes):
+            for region in _outline(box, *x.shape[1:3]):
+                lines[picture][region] = palette[number % len(palette)][:channels]
+                is_drawn[picture][region] = True
+    return ops.where(convert(is_drawn), convert(lines, str(x.dtype)), x)
 
 
 def _outline(box: Any, height: int, width: int) -> list[Any]:
     """Return the visible sides of a box, as slices of the image."""
     scales = np.array([height - 1, width - 1] * 2, "float32")
-    top, left, bottom, right = (int(n) for n in box.astype("float32") * scales)
-    if top > bottom or left > right:
+    top, x0, bottom, right = (int(n) for n in box.astype("float32") * scales)
+    if top > bottom or x0 > right:
         return []
-    if top >= height or bottom < 0 or left >= width or right < 0:
+    if top >= height or bottom < 0 or x0 >= width or right < 0:
         return []
     rows = slice(max(top, 0), min(bottom, height - 1) + 1)
-    columns = slice(max(left, 0), min(right, width - 1) + 1)
+    columns = slice(max(x0, 0), min(right, width - 1) + 1)
     sides: list[Any] = [(row, columns) for row in (top, bottom) if 0 <= row < height]
-    return sides + [(rows, column) for column in (left, right) if 0 <= column < width]
+    return sides + [(rows, column) for column in (x0, right) if 0 <= column < width]
 
 
 operations(__name__)

@@ -67,9 +67,9 @@ def sample_distorted_bounding_box(
         TensorShape([8, 8, 3])
     """
     needs_each_call("sample_distorted_bounding_box")
-    drawn = random.uniform((), 0, _LARGEST_SEED, "int32", seed or None)
+    seed_tensor = random.uniform((), 0, _LARGEST_SEED, "int32", seed or None)
     return _sampled(
-        drawn,
+        seed_tensor,
         image_size,
         bounding_boxes,
         min_object_covered,
@@ -90,9 +90,9 @@ def stateless_sample_distorted_bounding_box(
     name: Any = None,
 ) -> SampleDistortedBoundingBoxV2:
     """Return a crop as `sample_distorted_bounding_box`, by a seed of two integers."""
-    drawn = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")
+    seed_tensor = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")
     return _sampled(
-        drawn,
+        seed_tensor,
         image_size,
         bounding_boxes,
         min_object_covered,
@@ -102,7 +102,12 @@ def stateless_sample_distorted_bounding_box(
 
 
 def _sampled(
-    drawn: Any, image_size: Any, boxes: Any, least: Any, limits: Any, uses_image: Any
+    seed_tensor: Any,
+    image_size: Any,
+    boxes: Any,
+    min_covered: Any,
+    limits: Any,
+    uses_image: Any,
 ) -> SampleDistortedBoundingBoxV2:
     height, width = (int(n) for n in np.asarray(convert(image_size))[:2])
     objects = np.asarray(convert(boxes), "float64").reshape(-1, 4)
@@ -119,14 +124,14 @@ def _sampled(
             f"{objects.tolist()[:2]}"
         )
     ratios, areas, attempts = limits
-    generator = np.random.default_rng(int(drawn))
+    generator = np.random.default_rng(int(seed_tensor))
     scale = np.array([height, width, height, width])
     y, x, h, w = 0, 0, height, width
     for _ in range(attempts or 100):
         ratio = generator.uniform(*(ratios or (0.75, 1.33)))
-        part = _part(generator, height, width, ratio, areas or (0.05, 1.0))
-        if part and _covers(part, objects * scale, float(least)):
-            y, x, h, w = part
+        crop = _draw_crop(generator, height, width, ratio, areas or (0.05, 1.0))
+        if crop and _covers(crop, objects * scale, float(min_covered)):
+            y, x, h, w = crop
             break
     box = np.array([y / height, x / width, (y + h) / height, (x + w) / width])
     return SampleDistortedBoundingBoxV2(
@@ -136,34 +141,34 @@ def _sampled(
     )
 
 
-def _part(
+def _draw_crop(
     generator: Any, height: int, width: int, ratio: float, areas: Sequence[float]
 ) -> tuple[int, int, int, int] | None:
     """Return (y, x, height, width) of a crop with this ratio; None if none fits."""
-    least, most = (area * height * width for area in areas)
-    low = int(round((least / ratio) ** 0.5))
-    high = min(int(round((most / ratio) ** 0.5)), height, int(width / ratio + 0.5))
+    min_area, max_area = (area * height * width for area in areas)
+    low = int(round((min_area / ratio) ** 0.5))
+    high = min(int(round((max_area / ratio) ** 0.5)), height, int(width / ratio + 0.5))
     if not high:
         return None
     rows = int(generator.integers(min(low, high), high + 1))
     columns = int(round(rows * ratio))
     if not (0 < columns <= width and 0 < rows <= height):
         return None
-    if not least <= rows * columns <= most:
+    if not min_area <= rows * columns <= max_area:
         return None
     y = int(generator.integers(height - rows + 1))
     return y, int(generator.integers(width - columns + 1)), rows, columns
 
 
-def _covers(part: tuple[int, int, int, int], objects: Any, least: float) -> bool:
+def _covers(crop: tuple[int, int, int, int], objects: Any, minimum: float) -> bool:
     """Return whether a crop covers enough of one of the objects, in pixels."""
-    y, x, height, width = part
+    y, x, height, width = crop
     low = np.maximum(objects[:, :2], [y, x])
     high = np.minimum(objects[:, 2:], [y + height, x + width])
     shared = np.prod(np.maximum(high - low, 0), axis=1)
-    whole = np.prod(objects[:, 2:] - objects[:, :2], axis=1)
-    is_object = whole > 0
-    return bool((shared[is_object] >= least * whole[is_object]).any())
+    object_areas = np.prod(objects[:, 2:] - objects[:, :2], axis=1)
+    is_object = object_areas > 0
+    return bool((shared[is_object] >= minimum * object_areas[is_object]).any())
 
 
 functions_of_tensors(__name__)

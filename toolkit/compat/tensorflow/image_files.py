@@ -46,8 +46,8 @@ def decode_image(
         dtype: uint8, uint16, or a floating dtype, of values in [0, 1].
         expand_animations: whether a GIF is a batch; if not, its first image.
     """
-    found = _decoded(contents, "decode_image", _FORMATS, channels, dtype)
-    return found[0] if found.ndim == 4 and not expand_animations else found
+    image = _decoded(contents, "decode_image", _FORMATS, channels, dtype)
+    return image[0] if image.ndim == 4 and not expand_animations else image
 
 
 def decode_jpeg(
@@ -108,18 +108,18 @@ def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
 def decode_gif(contents: Any, name: Any = None) -> Tensor:
     """Decode the images of a GIF file, or the image of a PNG or JPEG file, as a batch;
     uint8."""
-    found = _decoded(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
-    return found if found.ndim == 4 else found[None]
+    image = _decoded(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
+    return image if image.ndim == 4 else image[None]
 
 
 def _one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
-    found = _decoded(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
-    if found.ndim == 4 and len(found) > 1:
+    image = _decoded(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
+    if image.ndim == 4 and len(image) > 1:
         raise ArgumentError(
             f"{function}: expected one picture; received a GIF file with "
-            f"{len(found)}, which decode_gif and decode_image decode"
+            f"{len(image)}, which decode_gif and decode_image decode"
         )
-    return found[0] if found.ndim == 4 else found
+    return image[0] if image.ndim == 4 else image
 
 
 def _decoded(
@@ -160,10 +160,10 @@ def _decoded(
 
 def _check_channels(function: str, kind: str, count: int) -> None:
     """Raise for a number of channels that TensorFlow does not support for a format."""
-    least, most = {"JPEG": (1, 3), "BMP": (3, 4)}.get(kind, (1, 4))
-    least, most = (3, 3) if kind in _SEVERAL else (least, most)
-    if count and not least <= count <= most:
-        allowed = sorted({0, *(n for n in _MODES if least <= n <= most)})
+    minimum, maximum = {"JPEG": (1, 3), "BMP": (3, 4)}.get(kind, (1, 4))
+    minimum, maximum = (3, 3) if kind in _SEVERAL else (minimum, maximum)
+    if count and not minimum <= count <= maximum:
+        allowed = sorted({0, *(n for n in _MODES if minimum <= n <= maximum)})
         raise ArgumentError(
             f"{function}: channels: expected one of {allowed} for {kind}; received "
             f"{count}"
@@ -289,12 +289,12 @@ def encode_jpeg(
         xmp_metadata: only "".
     """
     array = _checked("encode_jpeg", image, (1, 3), ("uint8",))
-    wanted = "grayscale" if array.shape[-1] == 1 else "rgb"
+    expected = "grayscale" if array.shape[-1] == 1 else "rgb"
     refuse("encode_jpeg", xmp_metadata=(xmp_metadata, ""))
-    if format not in ("", wanted):
+    if format not in ("", expected):
         raise ArgumentError(
-            f"encode_jpeg: format: expected {wanted!r} for {array.shape[-1]} channels; "
-            f"received {format!r}"
+            f"encode_jpeg: format: expected {expected!r} for {array.shape[-1]} "
+            f"channels; received {format!r}"
         )
     if not 0 <= quality <= 100:
         raise ArgumentError(

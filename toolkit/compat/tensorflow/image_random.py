@@ -39,9 +39,9 @@ def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any
     return low, high
 
 
-def _around(function: str, most: Any, limit: float | None = None) -> Any:
+def _symmetric_range(function: str, radius: Any, limit: float | None = None) -> Any:
     """Return the range from -most to most."""
-    return _range(function, -float(most), most, limit)
+    return _range(function, -float(radius), radius, limit)
 
 
 def _positive(function: str, low: Any, high: Any) -> Any:
@@ -51,31 +51,31 @@ def _positive(function: str, low: Any, high: Any) -> Any:
     return low, high
 
 
-def _drawn(ends: tuple[float, float], seed: Any) -> Tensor:
+def _draw_uniform(ends: tuple[float, float], seed: Any) -> Tensor:
     return uniform((), *ends, seed=random.source(seed))
 
 
 def _stateless(ends: tuple[float, float], seed: Any) -> Tensor:
-    drawn: Callable[..., Tensor] = random.stateless_uniform
-    return drawn((), seed, *ends)
+    sampler: Callable[..., Tensor] = random.stateless_uniform
+    return sampler((), seed, *ends)
 
 
 def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
     """Apply `adjust_brightness` with a random delta of at most max_delta."""
-    ends = _around("random_brightness", max_delta)
-    return adjust_brightness(image, _drawn(ends, seed))
+    ends = _symmetric_range("random_brightness", max_delta)
+    return adjust_brightness(image, _draw_uniform(ends, seed))
 
 
 def stateless_random_brightness(image: Any, max_delta: Any, seed: Any) -> Tensor:
     """Apply `random_brightness` with a seed of two integers."""
-    ends = _around("stateless_random_brightness", max_delta)
+    ends = _symmetric_range("stateless_random_brightness", max_delta)
     return adjust_brightness(image, _stateless(ends, seed))
 
 
 def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
     """Apply `adjust_contrast` with a random factor."""
     ends = _positive("random_contrast", lower, upper)
-    return adjust_contrast(image, _drawn(ends, seed))
+    return adjust_contrast(image, _draw_uniform(ends, seed))
 
 
 def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> Tensor:
@@ -87,7 +87,7 @@ def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> 
 def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
     """Apply `adjust_saturation` with a random factor."""
     ends = _positive("random_saturation", lower, upper)
-    return adjust_saturation(image, _drawn(ends, seed))
+    return adjust_saturation(image, _draw_uniform(ends, seed))
 
 
 def stateless_random_saturation(
@@ -101,12 +101,14 @@ def stateless_random_saturation(
 def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
     """Apply `adjust_hue` with a random delta of at most max_delta, which is at most
     0.5."""
-    return adjust_hue(image, _drawn(_around("random_hue", max_delta, 0.5), seed))
+    return adjust_hue(
+        image, _draw_uniform(_symmetric_range("random_hue", max_delta, 0.5), seed)
+    )
 
 
 def stateless_random_hue(image: Any, max_delta: Any, seed: Any) -> Tensor:
     """Apply `random_hue` with a seed of two integers."""
-    ends = _around("stateless_random_hue", max_delta, 0.5)
+    ends = _symmetric_range("stateless_random_hue", max_delta, 0.5)
     return adjust_hue(image, _stateless(ends, seed))
 
 
@@ -130,10 +132,10 @@ def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
     return _flipped(image, -3, lambda shape: random.stateless_uniform(shape, seed))
 
 
-def _flipped(image: Any, axis: int, drawn: Callable[[Any], Tensor]) -> Tensor:
+def _flipped(image: Any, axis: int, sample: Callable[[Any], Tensor]) -> Tensor:
     x = convert(image)
     shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
-    return ops.where(drawn(shape) < 0.5, ops.flip(x, axis), x)
+    return ops.where(sample(shape) < 0.5, ops.flip(x, axis), x)
 
 
 operations(__name__)

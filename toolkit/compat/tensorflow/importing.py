@@ -94,14 +94,14 @@ class _Private:
         return import_module(f"{_PACKAGE}.keras")
 
 
-def _real_of(own: str) -> Any:
+def _real_of(name: str) -> Any:
     """Return the real object of a name in the package, or None."""
-    if own in _NAMESPACES:
-        return reduce(getattr, own.split("."), sys.modules[_PACKAGE])
-    if own == _PRIVATE:
+    if name in _NAMESPACES:
+        return reduce(getattr, name.split("."), sys.modules[_PACKAGE])
+    if name == _PRIVATE:
         return _Private()
-    if f"{own}.".startswith(f"{_PRIVATE}.keras."):
-        return import_module(f"{_PACKAGE}.{own.removeprefix(f'{_PRIVATE}.')}")
+    if f"{name}.".startswith(f"{_PRIVATE}.keras."):
+        return import_module(f"{_PACKAGE}.{name.removeprefix(f'{_PRIVATE}.')}")
     return None
 
 

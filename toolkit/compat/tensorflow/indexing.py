@@ -90,19 +90,19 @@ def gather(
     if not batch_dims:
         return ops.take(params, indices, axis)
     moved = ops.moveaxis(params, axis, batch_dims)
-    batch, rest = moved.shape[:batch_dims], moved.shape[batch_dims:]
+    batch, tail = moved.shape[:batch_dims], moved.shape[batch_dims:]
     count = int(np.prod(batch, dtype=int))
     first = ops.reshape(
-        np.arange(count, dtype="int32") * rest[0],
+        np.arange(count, dtype="int32") * tail[0],
         (*batch, *[1] * (indices.ndim - batch_dims)),
     )
-    rows = ops.reshape(moved, (count * rest[0], *rest[1:]))
-    found = ops.take(rows, convert(indices, "int32") + first, 0)
+    rows = ops.reshape(moved, (count * tail[0], *tail[1:]))
+    result = ops.take(rows, convert(indices, "int32") + first, 0)
     # The axes between the batch and the axis are after the indices: move them back.
     inner = indices.ndim
     for n in np.arange(axis - batch_dims):
-        found = ops.moveaxis(found, inner + int(n), batch_dims + int(n))
-    return found
+        result = ops.moveaxis(result, inner + int(n), batch_dims + int(n))
+    return result
 
 
 def gather_nd(
@@ -118,12 +118,14 @@ def gather_nd(
     params, indices = convert(params), convert(indices)
     if batch_dims:
         batch = indices.shape[:batch_dims]
-        places = ops.meshgrid(*map(np.arange, batch), indexing="ij")
+        grids = ops.meshgrid(*map(np.arange, batch), indexing="ij")
         wide = (*batch, *[1] * (indices.ndim - batch_dims - 1))
-        whole = indices.shape[:-1]
+        leading_shape = indices.shape[:-1]
         first = [
-            ops.broadcast_to(ops.cast(ops.reshape(p, wide), indices.dtype), whole)
-            for p in places
+            ops.broadcast_to(
+                ops.cast(ops.reshape(p, wide), indices.dtype), leading_shape
+            )
+            for p in grids
         ]
         indices = ops.concatenate([ops.stack(first, -1), indices], -1)
     depth = indices.shape[-1]
@@ -187,8 +189,8 @@ def sequence_mask(
     """Return True for the first `length` elements of each row with `maxlen`
     elements."""
     lengths = convert(lengths)
-    most = int(np.max(lengths.numpy())) if maxlen is None else int(maxlen)
-    mask = np.arange(most, dtype="int32") < ops.expand_dims(lengths, -1)
+    limit = int(np.max(lengths.numpy())) if maxlen is None else int(maxlen)
+    mask = np.arange(limit, dtype="int32") < ops.expand_dims(lengths, -1)
     return ops.cast(mask, dtype_name(dtype))
 
 
@@ -203,10 +205,10 @@ def reverse_sequence(
     x = ops.moveaxis(input, (batch_axis, seq_axis), (0, 1))
     lengths = ops.expand_dims(ops.cast(seq_lengths, "int32"), 1)
     order = np.arange(x.shape[1], dtype="int32")[None]
-    places = ops.where(order < lengths, lengths - 1 - order, order)
-    places = ops.reshape(places, (*places.shape, *[1] * (x.ndim - 2)))
-    found = ops.take_along_axis(x, ops.broadcast_to(places, x.shape), 1)
-    return ops.moveaxis(found, (0, 1), (batch_axis, seq_axis))
+    positions = ops.where(order < lengths, lengths - 1 - order, order)
+    positions = ops.reshape(positions, (*positions.shape, *[1] * (x.ndim - 2)))
+    result = ops.take_along_axis(x, ops.broadcast_to(positions, x.shape), 1)
+    return ops.moveaxis(result, (0, 1), (batch_axis, seq_axis))
 
 
 def dynamic_partition(
@@ -233,19 +235,21 @@ def dynamic_stitch(indices: Any, data: Any, name: Any = None) -> Tensor:
 
     A missing index has a row of zeros.
     """
-    places = np.concatenate([np.ravel(np.asarray(i)) for i in indices])
+    flat_indices = np.concatenate([np.ravel(np.asarray(i)) for i in indices])
     rows = [
         ops.reshape(x, (-1, *x.shape[np.ndim(i) :]))
         for i, x in zip(indices, map(convert, data), strict=True)
     ]
     every = ops.concatenate(rows, 0)
-    if places.size:
-        check_within("dynamic_stitch", convert(places), int(places.max()) + 1)
-    named, last = np.unique(places[::-1], return_index=True)
-    sources = len(places) - 1 - last
+    if flat_indices.size:
+        check_within(
+            "dynamic_stitch", convert(flat_indices), int(flat_indices.max()) + 1
+        )
+    named, last = np.unique(flat_indices[::-1], return_index=True)
+    sources = len(flat_indices) - 1 - last
     if named.size and named.size <= named[-1]:  # there are gaps
         every = ops.concatenate([every, ops.zeros_like(every[:1])], 0)
-        sources, gaps = np.full(named[-1] + 1, len(places)), sources
+        sources, gaps = np.full(named[-1] + 1, len(flat_indices)), sources
         sources[named] = gaps
     return ops.take(every, sources, 0)
 
@@ -261,10 +265,10 @@ def histogram_fixed_width(
     values = convert(values)
     low, high = (convert(v, values.dtype) for v in ops.unstack(convert(value_range)))
     count = int(nbins)
-    places = ops.floor((values - low) / (high - low) * count)
-    places = ops.cast(ops.clip(places, 0, count - 1), "int32")
+    bins = ops.floor((values - low) / (high - low) * count)
+    bins = ops.cast(ops.clip(bins, 0, count - 1), "int32")
     return ops.cast(
-        ops.bincount(ops.reshape(places, (-1,)), minlength=count), dtype_name(dtype)
+        ops.bincount(ops.reshape(bins, (-1,)), minlength=count), dtype_name(dtype)
     )
 
 
@@ -284,8 +288,8 @@ def sort(
     values: Any, axis: int = -1, direction: str = "ASCENDING", name: Any = None
 ) -> Tensor:
     """Sort the values along an axis."""
-    found = ops.sort(values, axis)
-    return ops.flip(found, axis) if _descending(direction) else found
+    result = ops.sort(values, axis)
+    return ops.flip(result, axis) if _descending(direction) else result
 
 
 def argsort(
@@ -325,12 +329,12 @@ def searchsorted(
     rows."""
     rows, values = convert(sorted_sequence), convert(values)
     if rows.ndim == 1:
-        found = ops.searchsorted(rows, values, side)
+        result = ops.searchsorted(rows, values, side)
     else:
         compare = ops.less if side == "left" else ops.less_equal
         before = compare(ops.expand_dims(rows, -2), ops.expand_dims(values, -1))
-        found = ops.sum(ops.cast(before, "int32"), -1)
-    return ops.cast(found, dtype_name(out_type))
+        result = ops.sum(ops.cast(before, "int32"), -1)
+    return ops.cast(result, dtype_name(out_type))
 
 
 def unique(x: Any, out_idx: Any = "int32", name: Any = None) -> Unique:
@@ -350,11 +354,11 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
         return_counts=True,
     )
     order = np.argsort(first)
-    place = np.argsort(order)
+    rank_of = np.argsort(order)
     dtype = dtype_name(out_idx)
     return UniqueWithCounts(
         convert(values[order], x.dtype),
-        convert(place[inverse], dtype),
+        convert(rank_of[inverse], dtype),
         convert(counts[order], dtype),
     )
 

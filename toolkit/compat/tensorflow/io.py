@@ -156,9 +156,11 @@ def parse_single_example(
         3
     """
     message = one_string(serialized, "parse_single_example")
-    wanted = _by_name(features)
-    found = as_tensors(data.parse_single_example(message, wanted))
-    return {name: _of_any_length(wanted[name], x) for name, x in found.items()}
+    sorted_features = _by_name(features)
+    result = as_tensors(data.parse_single_example(message, sorted_features))
+    return {
+        name: _of_any_length(sorted_features[name], x) for name, x in result.items()
+    }
 
 
 def parse_example(
@@ -169,9 +171,11 @@ def parse_example(
     `example_names` has no effect: errors name the feature.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    wanted = _by_name(features)
-    found = as_tensors(data.parse_example(messages, wanted))
-    return {name: _of_any_length(wanted[name], x) for name, x in found.items()}
+    sorted_features = _by_name(features)
+    result = as_tensors(data.parse_example(messages, sorted_features))
+    return {
+        name: _of_any_length(sorted_features[name], x) for name, x in result.items()
+    }
 
 
 def _of_any_length(feature: Any, values: Any) -> Any:
@@ -180,9 +184,9 @@ def _of_any_length(feature: Any, values: Any) -> Any:
         return values
     if isinstance(values, RaggedTensor):
         return values.to_sparse()
-    places = np.argwhere(np.ones(tuple(values.shape), bool))
+    indices = np.argwhere(np.ones(tuple(values.shape), bool))
     flat = values if len(values.shape) == 1 else ops.reshape(values, (-1,))
-    return SparseTensor(places, flat, tuple(values.shape))
+    return SparseTensor(indices, flat, tuple(values.shape))
 
 
 def parse_single_sequence_example(
@@ -203,9 +207,9 @@ def parse_single_sequence_example(
         example_name: has no effect: errors name the feature.
     """
     message = one_string(serialized, "parse_single_sequence_example")
-    wanted = [_by_name(x or {}) for x in (context_features, sequence_features)]
-    context, steps = data.parse_single_sequence_example(message, *wanted)
-    return _shown(wanted[0], context), _shown(wanted[1], steps)
+    sorted_features = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    context, steps = data.parse_single_sequence_example(message, *sorted_features)
+    return _shown(sorted_features[0], context), _shown(sorted_features[1], steps)
 
 
 def parse_sequence_example(
@@ -222,15 +226,15 @@ def parse_sequence_example(
     has no effect.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    wanted = [_by_name(x or {}) for x in (context_features, sequence_features)]
-    context, steps, counts = data.parse_sequence_example(messages, *wanted)
-    shown = _shown(wanted[0], context), _shown(wanted[1], steps)
+    sorted_features = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    context, steps, counts = data.parse_sequence_example(messages, *sorted_features)
+    shown = _shown(sorted_features[0], context), _shown(sorted_features[1], steps)
     return *shown, as_tensors(counts)
 
 
 def _shown(features: Any, values: Any) -> dict[str, Any]:
-    found = as_tensors(values)
-    return {name: _of_any_length(features[name], x) for name, x in found.items()}
+    tensors = as_tensors(values)
+    return {name: _of_any_length(features[name], x) for name, x in tensors.items()}
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) -> Any:

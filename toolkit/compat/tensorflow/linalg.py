@@ -60,12 +60,12 @@ def matmul(
         >>> float(tf.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True)[0, 0])
         11.0
     """
-    a = _turned(a, transpose_a, adjoint_a)
-    product = ops.matmul(a, _turned(b, transpose_b, adjoint_b))
+    a = _transpose_matrix(a, transpose_a, adjoint_a)
+    product = ops.matmul(a, _transpose_matrix(b, transpose_b, adjoint_b))
     return convert(product, dtype_name(output_type))
 
 
-def _turned(x: Any, transposed: bool, adjoint: bool) -> Tensor:
+def _transpose_matrix(x: Any, transposed: bool, adjoint: bool) -> Tensor:
     x = matrix_transpose(x) if transposed or adjoint else convert(x)
     return ops.conj(x) if adjoint else x
 
@@ -83,7 +83,9 @@ def matvec(
 
     `a_is_sparse` and `b_is_sparse` are hints, and have no effect.
     """
-    product = ops.matmul(_turned(a, transpose_a, adjoint_a), ops.expand_dims(b, -1))
+    product = ops.matmul(
+        _transpose_matrix(a, transpose_a, adjoint_a), ops.expand_dims(b, -1)
+    )
     return ops.squeeze(product, -1)
 
 
@@ -121,19 +123,19 @@ def norm(
     if ord == "euclidean" or (ord == 2 and not isinstance(axis, (list, tuple))):
         return math.reduce_euclidean_norm(tensor, axis, keepdims)
     if axis is None:
-        found = ops.norm(ops.reshape(tensor, (-1,)), ord)
-        return ops.reshape(found, (1,) * convert(tensor).ndim) if keepdims else found
+        result = ops.norm(ops.reshape(tensor, (-1,)), ord)
+        return ops.reshape(result, (1,) * convert(tensor).ndim) if keepdims else result
     return ops.norm(tensor, ord, axes(axis), bool(keepdims))
 
 
 def inv(input: Any, adjoint: bool = False, name: Any = None) -> Tensor:
     """Return the inverse of a matrix."""
-    return ops.inv(_turned(input, False, adjoint))
+    return ops.inv(_transpose_matrix(input, False, adjoint))
 
 
 def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: Any = None) -> Tensor:
     """Solve matrix @ x = rhs for x."""
-    return ops.solve(_turned(matrix, False, adjoint), rhs)
+    return ops.solve(_transpose_matrix(matrix, False, adjoint), rhs)
 
 
 def triangular_solve(
@@ -141,7 +143,7 @@ def triangular_solve(
 ) -> Tensor:
     """Solve matrix @ x = rhs for x, with a triangular matrix."""
     lower = lower if not adjoint else not lower
-    return ops.solve_triangular(_turned(matrix, False, adjoint), rhs, lower)
+    return ops.solve_triangular(_transpose_matrix(matrix, False, adjoint), rhs, lower)
 
 
 def lstsq(

@@ -53,9 +53,9 @@ class KeyValueTensorInitializer:
                 f"lookup: expected a value for each key; received {len(self.keys)} "
                 f"keys and {len(self.values)} values"
             )
-        found: dict[Any, Any] = {}
+        values_by_key: dict[Any, Any] = {}
         for key, value in zip(self.keys.tolist(), self.values.tolist(), strict=True):
-            if found.setdefault(key, value) != value:
+            if values_by_key.setdefault(key, value) != value:
                 raise ArgumentError(f"lookup: the key {key!r} has several values")
 
     @property
@@ -122,7 +122,7 @@ def _column(
     """Return a column, the lines or the line numbers, as strings or as numbers."""
     if index == TextFileIndex.LINE_NUMBER:
         return [number + offset for number in range(len(lines))]
-    parts: list[Any] = lines
+    fields: list[Any] = lines
     if index != TextFileIndex.WHOLE_LINE:
         rows = [line.split(delimiter.encode()) for line in lines]
         short = next((i for i, row in enumerate(rows) if len(row) <= index), None)
@@ -131,12 +131,12 @@ def _column(
                 f"lookup: expected more than {index} columns; line {short} has "
                 f"{len(rows[short])}"
             )
-        parts = [row[index] for row in rows]
+        fields = [row[index] for row in rows]
     if dtype_name(dtype) == dtypes.STRING:
-        return parts
+        return fields
     number = float if dtypes.is_float(str(dtype_name(dtype))) else int
     try:
-        return [parse_number(number, part) for part in parts]
+        return [parse_number(number, text) for text in fields]
     except (ValueError, OverflowError) as error:
         raise ArgumentError(f"lookup: a file of numbers: {error}") from None
 
@@ -149,8 +149,8 @@ class _Table:
         keys = np.zeros(0, object) if initializer is None else initializer.keys
         self._is_of_strings = keys.dtype == object
         if self._is_of_strings:
-            self._places = {key: place for place, key in enumerate(keys.tolist())}
-            self._count = len(self._places)
+            self._slots = {key: slot for slot, key in enumerate(keys.tolist())}
+            self._count = len(self._slots)
             return
         self._sorted, first = np.unique(keys.astype("int64"), return_index=True)
         self._first, self._count = first.astype("int64"), len(self._sorted)
@@ -166,7 +166,7 @@ class _Table:
         """Return the values of keys; a subclass defines it."""
         raise NotImplementedError
 
-    def _found(self, keys: Any, missing: int) -> Any:
+    def _find_slots(self, keys: Any, default_slot: int) -> Any:
         """Return the slot of each key in the initializer, or `missing`."""
         keys = convert_to_tensor(keys)
         is_string = isinstance(keys, StringTensor)
@@ -176,14 +176,16 @@ class _Table:
                 f"{self.name}: expected keys that are {kinds[0]}; received {kinds[1]}"
             )
         if is_string:
-            flat = [self._places.get(key, missing) for key in _plain(keys).flat]
+            flat = [self._slots.get(key, default_slot) for key in _plain(keys).flat]
             return ops.reshape(ops.convert_to_tensor(flat, "int64"), tuple(keys.shape))
         if not self._count:
-            return ops.full(tuple(keys.shape), missing, "int64")
-        keys, known = ops.cast(keys, "int64"), ops.convert_to_tensor(self._sorted)
-        near = ops.minimum(ops.searchsorted(known, keys), self._count - 1)
-        places = ops.take(ops.convert_to_tensor(self._first), near)
-        return ops.where(ops.equal(ops.take(known, near), keys), places, missing)
+            return ops.full(tuple(keys.shape), default_slot, "int64")
+        keys, sorted_keys = ops.cast(keys, "int64"), ops.convert_to_tensor(self._sorted)
+        near = ops.minimum(ops.searchsorted(sorted_keys, keys), self._count - 1)
+        slots = ops.take(ops.convert_to_tensor(self._first), near)
+        return ops.where(
+            ops.equal(ops.take(sorted_keys, near), keys), slots, default_slot
+        )
 
 
 class StaticHashTable(_Table):
@@ -224,14 +226,14 @@ class StaticHashTable(_Table):
             DTypeError: the keys are strings and the table's keys are integers, or vice
                 versa.
         """
-        places = self._found(keys, len(self._values) - 1)
+        slots = self._find_slots(keys, len(self._values) - 1)
         if self.value_dtype != dtypes.STRING:
             return convert_to_tensor(
-                ops.take(ops.convert_to_tensor(self._values), places)
+                ops.take(ops.convert_to_tensor(self._values), slots)
             )
-        if places.known() is None:
+        if slots.known() is None:
             raise NeedsValues("a lookup of strings")
-        return StringTensor(self._values[np.asarray(places)])
+        return StringTensor(self._values[np.asarray(slots)])
 
     def export(self, name: Any = None) -> tuple[Any, Any]:
         """Return all keys, and their values."""
@@ -290,14 +292,18 @@ class StaticVocabularyTable(_Table):
     def lookup(self, keys: Any, name: Any = None) -> Any:
         """Return the index of each word, in the shape of the words; int64."""
         keys = convert_to_tensor(keys)
-        found = self._found(keys, self._count)
-        known = ops.take(ops.convert_to_tensor(self._values), found)
+        slots = self._find_slots(keys, self._count)
+        indices = ops.take(ops.convert_to_tensor(self._values), slots)
         if isinstance(keys, Tensor) and keys.known() is None:
             raise NeedsValues("a lookup in a vocabulary")
         words = [w if isinstance(w, bytes) else b"%d" % w for w in _plain(keys).flat]
-        others = [self._count + farm_hash(word) % self._buckets for word in words]
-        other = ops.reshape(ops.convert_to_tensor(others, "int64"), known.shape)
-        return convert_to_tensor(ops.where(ops.equal(known, -1), other, known))
+        bucket_indices = [
+            self._count + farm_hash(word) % self._buckets for word in words
+        ]
+        other = ops.reshape(
+            ops.convert_to_tensor(bucket_indices, "int64"), indices.shape
+        )
+        return convert_to_tensor(ops.where(ops.equal(indices, -1), other, indices))
 
 
 def _plain(x: Any) -> Any:

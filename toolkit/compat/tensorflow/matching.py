@@ -73,42 +73,42 @@ def of_one_dtype(function: _Function) -> _Function:
     return _of_parameters(function, [(names.index(n), n) for n in wanted])
 
 
-def _of_parameters(function: _Function, places: list[tuple[int, str]]) -> _Function:
+def _of_parameters(function: _Function, positions: list[tuple[int, str]]) -> _Function:
     name = function.__name__
     decides_first, is_each = name in _OF_FIRST, name in _OF_EACH
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        operands = [args[i] if i < len(args) else kwargs.get(n) for i, n in places]
+        operands = [args[i] if i < len(args) else kwargs.get(n) for i, n in positions]
         if _is_matched(operands) or not _can_match(operands):
             return function(*args, **kwargs)
         if is_each:
             operands = [own_tensor(x) for x in operands]
         dtype = own_tensor(operands[0])._dtype if decides_first else None
-        given = list(args)
+        arguments = list(args)
         for (i, n), tensor in zip(
-            places, match_dtypes(name, operands, dtype), strict=True
+            positions, match_dtypes(name, operands, dtype), strict=True
         ):
-            if i < len(given):
-                given[i] = tensor
+            if i < len(arguments):
+                arguments[i] = tensor
             else:
                 kwargs[n] = tensor
-        return function(*given, **kwargs)
+        return function(*arguments, **kwargs)
 
     return call
 
 
-def _of_parameter(function: _Function, place: int, parameter: str) -> _Function:
+def _of_parameter(function: _Function, position: int, parameter: str) -> _Function:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        values = args[place] if place < len(args) else kwargs.get(parameter)
+        values = args[position] if position < len(args) else kwargs.get(parameter)
         if not isinstance(values, (list, tuple)) or not values:
             return function(*args, **kwargs)
         if _is_matched(values) or not _can_match(values):
             return function(*args, **kwargs)
         tensors = match_dtypes(function.__name__, values)
-        if place < len(args):
-            args = (*args[:place], tensors, *args[place + 1 :])
+        if position < len(args):
+            args = (*args[:position], tensors, *args[position + 1 :])
         else:
             kwargs[parameter] = tensors
         return function(*args, **kwargs)
@@ -116,14 +116,14 @@ def _of_parameter(function: _Function, place: int, parameter: str) -> _Function:
     return call
 
 
-def _of_rest(function: _Function, place: int) -> _Function:
+def _of_rest(function: _Function, position: int) -> _Function:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        values = args[place:]
+        values = args[position:]
         if not values or _is_matched(values) or not _can_match(values):
             return function(*args, **kwargs)
         tensors = match_dtypes(function.__name__, values)
-        return function(*args[:place], *tensors, **kwargs)
+        return function(*args[:position], *tensors, **kwargs)
 
     return call
 

@@ -217,8 +217,8 @@ def multiply_no_nan(x: Any, y: Any, name: Any = None) -> Tensor:
 
 def xlogy(x: Any, y: Any, name: Any = None) -> Tensor:
     """Return x * log(y), and 0 where x is 0."""
-    nothing = ops.equal(x, 0)
-    return ops.multiply(x, ops.log(ops.where(nothing, ops.ones_like(y), y)))
+    is_zero = ops.equal(x, 0)
+    return ops.multiply(x, ops.log(ops.where(is_zero, ops.ones_like(y), y)))
 
 
 def reciprocal_no_nan(x: Any, name: Any = None) -> Tensor:
@@ -228,14 +228,14 @@ def reciprocal_no_nan(x: Any, name: Any = None) -> Tensor:
 
 def xdivy(x: Any, y: Any, name: Any = None) -> Tensor:
     """Return x / y, and 0 where x is 0."""
-    nothing = ops.equal(x, 0)
-    return ops.divide(x, ops.where(nothing, ops.ones_like(y), y))
+    is_zero = ops.equal(x, 0)
+    return ops.divide(x, ops.where(is_zero, ops.ones_like(y), y))
 
 
 def xlog1py(x: Any, y: Any, name: Any = None) -> Tensor:
     """Return x * log(1 + y), and 0 where x is 0."""
-    nothing = ops.equal(x, 0)
-    return ops.multiply(x, ops.log1p(ops.where(nothing, ops.zeros_like(y), y)))
+    is_zero = ops.equal(x, 0)
+    return ops.multiply(x, ops.log1p(ops.where(is_zero, ops.zeros_like(y), y)))
 
 
 def is_non_decreasing(x: Any, name: Any = None) -> Tensor:
@@ -298,9 +298,9 @@ def _cumulative(function: Any, start: Any, what: str) -> Any:
         if reverse:
             return ops.flip(cumulate(ops.flip(x, axis), axis, exclusive), axis)
         if exclusive and x.shape[axis]:
-            kept = ops.take(x, np.arange(x.shape[axis] - 1), axis)
+            leading = ops.take(x, np.arange(x.shape[axis] - 1), axis)
             first = start(ops.take(x, np.arange(1), axis))
-            x = ops.concatenate([first, kept], axis)
+            x = ops.concatenate([first, leading], axis)
         return convert(function(x, axis), x._dtype)
 
     cumulate.__name__ = cumulate.__qualname__ = what
@@ -324,9 +324,9 @@ def cumulative_logsumexp(
     The result is also -inf if exp(x - max(x)) underflows to 0.
     """
     x = convert(x)
-    most = ops.stop_gradient(ops.max(x, int(axis), True))
-    total = cumsum(ops.exp(x - most), axis, exclusive, reverse)
-    return ops.log(total) + most
+    peak = ops.stop_gradient(ops.max(x, int(axis), True))
+    total = cumsum(ops.exp(x - peak), axis, exclusive, reverse)
+    return ops.log(total) + peak
 
 
 def invert_permutation(x: Any, name: Any = None) -> Tensor:
@@ -336,11 +336,11 @@ def invert_permutation(x: Any, name: Any = None) -> Tensor:
         ArgumentError: concrete values are not a permutation.
     """
     x = convert(x)
-    known = x.constant
-    if known is not None and sorted(known.tolist()) != list(np.arange(known.size)):
+    values = x.constant
+    if values is not None and sorted(values.tolist()) != list(np.arange(values.size)):
         raise ArgumentError(
             "invert_permutation: expected each of the numbers from 0 on once; received "
-            f"{known.tolist()}"
+            f"{values.tolist()}"
         )
     return ops.cast(ops.argsort(x), x.dtype)
 
@@ -372,8 +372,8 @@ def approx_max_k(
     allow an approximation, have no effect.
     """
     moved = ops.moveaxis(operand, reduction_dimension, -1)
-    found = (ops.moveaxis(y, -1, reduction_dimension) for y in ops.top_k(moved, int(k)))
-    values, indices = found
+    best = (ops.moveaxis(y, -1, reduction_dimension) for y in ops.top_k(moved, int(k)))
+    values, indices = best
     return values, ops.cast(indices, "int32")
 
 

@@ -33,9 +33,9 @@ class Message:
     @classmethod
     def FromString(cls, serialized: Any) -> Self:
         """Parse the message in bytes."""
-        made = cls()
-        made.ParseFromString(serialized)
-        return made
+        message = cls()
+        message.ParseFromString(serialized)
+        return message
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the content by the message in bytes."""
@@ -144,13 +144,13 @@ class Feature(Message):
         float_list: FloatList | None = None,
         int64_list: Int64List | None = None,
     ) -> None:
-        given = [x for x in (bytes_list, float_list, int64_list) if x is not None]
-        if len(given) > 1:
-            raise ArgumentError(f"Feature: expected one list; received {len(given)}")
+        lists = [x for x in (bytes_list, float_list, int64_list) if x is not None]
+        if len(lists) > 1:
+            raise ArgumentError(f"Feature: expected one list; received {len(lists)}")
         self.bytes_list: BytesList = bytes_list or BytesList()
         self.float_list: FloatList = float_list or FloatList()
         self.int64_list: Int64List = int64_list or Int64List()
-        self._kind = given[0]._field if given else None
+        self._kind = lists[0]._field if lists else None
 
     def WhichOneof(self, oneof_group: str) -> str | None:
         """Return the name of the list in the feature.
@@ -176,11 +176,11 @@ class Feature(Message):
         """Replace the list by the message in bytes."""
         message = one_string(serialized, "ParseFromString")
         self._kind = None
-        for part in self._lists():
-            part.value = []
+        for candidate in self._lists():
+            candidate.value = []
         for number, values in read_lists(memoryview(message)):
-            part = self._lists()[number - 1]
-            part.value, self._kind = values.tolist(), part._field
+            candidate = self._lists()[number - 1]
+            candidate.value, self._kind = values.tolist(), candidate._field
 
     def _lines(self) -> list[str]:
         kind = self.WhichOneof("kind")
@@ -221,11 +221,11 @@ class Features(Message):
             self.feature[name] = feature_of(values)
 
     def _lines(self) -> list[str]:
-        found = []
+        lines = []
         for name in sorted(self.feature):
             entry = [f'key: "{name}"', *_nested("value", self.feature[name]._lines())]
-            found += _nested("feature", entry)
-        return found
+            lines += _nested("feature", entry)
+        return lines
 
 
 class Example(Message):
@@ -312,16 +312,18 @@ class FeatureLists(Message):
         message = memoryview(one_string(serialized, "ParseFromString"))
         self.feature_list = {}
         for _, _, entry in message_fields(message):
-            parts = {number: bytes(value) for number, _, value in message_fields(entry)}
-            name = parts.get(1, b"").decode()
-            self.feature_list[name] = FeatureList.FromString(parts.get(2, b""))
+            fields = {
+                number: bytes(value) for number, _, value in message_fields(entry)
+            }
+            name = fields.get(1, b"").decode()
+            self.feature_list[name] = FeatureList.FromString(fields.get(2, b""))
 
     def _lines(self) -> list[str]:
-        found = []
+        lines = []
         for name in sorted(self.feature_list):
             steps = _nested("value", self.feature_list[name]._lines())
-            found += _nested("feature_list", [f'key: "{name}"', *steps])
-        return found
+            lines += _nested("feature_list", [f'key: "{name}"', *steps])
+        return lines
 
 
 class SequenceExample(Message):
@@ -337,17 +339,22 @@ class SequenceExample(Message):
 
     def SerializeToString(self) -> bytes:
         """Return the bytes of the message, for a record."""
-        parts = self.context.SerializeToString(), self.feature_lists.SerializeToString()
+        fields = (
+            self.context.SerializeToString(),
+            self.feature_lists.SerializeToString(),
+        )
         return b"".join(
-            encode_field(number, part) for number, part in enumerate(parts, 1) if part
+            encode_field(number, field)
+            for number, field in enumerate(fields, 1)
+            if field
         )
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
         message = memoryview(one_string(serialized, "ParseFromString"))
-        parts = {number: bytes(value) for number, _, value in message_fields(message)}
-        self.context = Features.FromString(parts.get(1, b""))
-        self.feature_lists = FeatureLists.FromString(parts.get(2, b""))
+        fields = {number: bytes(value) for number, _, value in message_fields(message)}
+        self.context = Features.FromString(fields.get(1, b""))
+        self.feature_lists = FeatureLists.FromString(fields.get(2, b""))
 
     def _lines(self) -> list[str]:
         context = _nested("context", self.context._lines())

@@ -85,8 +85,8 @@ def executing_eagerly() -> bool:
 
 def building_graph() -> bool:
     """Return whether a TensorFlow 1 graph records the operations."""
-    wanted = local.graphs or not mode.is_eager
-    return bool(wanted) and local.run is None and state.trace is None
+    is_requested = local.graphs or not mode.is_eager
+    return bool(is_requested) and local.run is None and state.trace is None
 
 
 @contextmanager

@@ -71,12 +71,12 @@ class Module(metaclass=_AnyModule):
     @property
     def variables(self) -> tuple[Variable, ...]:
         """Return all Variables of the module and its parts, each once."""
-        found: dict[Variable, None] = {}
+        variables: dict[Variable, None] = {}
         for owner in (self, *self.submodules):
-            found |= dict.fromkeys(
-                owner.variables if isinstance(owner, Layer) else _own(owner)
+            variables |= dict.fromkeys(
+                owner.variables if isinstance(owner, Layer) else _variables_of(owner)
             )
-        return tuple(found)
+        return tuple(variables)
 
     @property
     def trainable_variables(self) -> tuple[Variable, ...]:
@@ -91,20 +91,20 @@ class Module(metaclass=_AnyModule):
     @property
     def submodules(self) -> tuple[Any, ...]:
         """Return the modules and layers in the module, also nested ones, each once."""
-        found: dict[int, Any] = {}
+        modules: dict[int, Any] = {}
 
         def visit(owner: Any) -> None:
-            for part in _parts(owner):
-                if isinstance(part, (Module, Layer)) and id(part) not in found:
-                    found[id(part)] = part
-                    visit(part)
+            for child in _attribute_values(owner):
+                if isinstance(child, (Module, Layer)) and id(child) not in modules:
+                    modules[id(child)] = child
+                    visit(child)
 
         visit(self)
-        found.pop(id(self), None)
-        return tuple(found.values())
+        modules.pop(id(self), None)
+        return tuple(modules.values())
 
 
-def _parts(owner: Any) -> Iterator[Any]:
+def _attribute_values(owner: Any) -> Iterator[Any]:
     """Return the values of a module's attributes, in the order of their names."""
     if isinstance(owner, Layer):
         yield from owner._flatten_layers(include_self=False, recursive=False)
@@ -113,5 +113,5 @@ def _parts(owner: Any) -> Iterator[Any]:
         yield from tree.flatten(value)
 
 
-def _own(owner: Module) -> Iterator[Variable]:
-    return (part for part in _parts(owner) if isinstance(part, Variable))
+def _variables_of(owner: Module) -> Iterator[Variable]:
+    return (value for value in _attribute_values(owner) if isinstance(value, Variable))

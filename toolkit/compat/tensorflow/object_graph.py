@@ -20,23 +20,23 @@ def named_leaves(root: Any) -> dict[str, tuple[Any, list[str]]]:
 
     The key is the shortest path of attributes, items and indices from the root.
     """
-    found: dict[int, tuple[str, Any]] = {}
+    keys_by_id: dict[int, tuple[str, Any]] = {}
     leaves: dict[str, tuple[Any, list[str]]] = {}
     queue: deque[tuple[str, Any]] = deque([("", root)])
     while queue:
         path, owner = queue.popleft()
-        for name, part in children(owner):
+        for name, child in children(owner):
             key = f"{path}/{name}" if path else name
-            if identity(part) in found:
-                first = found[identity(part)][0]
+            if identity(child) in keys_by_id:
+                first = keys_by_id[identity(child)][0]
                 if first in leaves and key != first:
-                    leaves[first][1].append(_key(key, part))
-            elif is_leaf(part):
-                found[identity(part)] = _key(key, part), part
-                leaves[_key(key, part)] = part, []
+                    leaves[first][1].append(_key(key, child))
+            elif is_leaf(child):
+                keys_by_id[identity(child)] = _key(key, child), child
+                leaves[_key(key, child)] = child, []
             else:
-                found[identity(part)] = key, part
-                queue.append((key, part))
+                keys_by_id[identity(child)] = key, child
+                queue.append((key, child))
     return leaves
 
 
@@ -69,34 +69,34 @@ def is_trackable(x: Any) -> bool:
 def children(owner: Any) -> Iterator[tuple[str, Any]]:
     """Return (name, object) of the parts of an object."""
     if hasattr(owner, "tracked_parts"):  # a Checkpoint
-        parts = list(owner.tracked_parts().items())
+        members = list(owner.tracked_parts().items())
     elif isinstance(owner, dict):
-        parts = [(str(key), part) for key, part in owner.items()]
+        members = [(str(key), member) for key, member in owner.items()]
     elif isinstance(owner, (list, tuple)):
-        parts = [(str(i), part) for i, part in enumerate(owner)]
+        members = [(str(i), member) for i, member in enumerate(owner)]
     elif isinstance(owner, Layer):
-        parts = list(_parts_of_layer(owner))
+        members = list(_parts_of_layer(owner))
     elif type(owner).__module__ != "builtins" and isinstance(owner, Module):
-        parts = [part for part in vars(owner).items() if part[0] != "_name"]
+        members = [member for member in vars(owner).items() if member[0] != "_name"]
     else:
-        parts = [("_variables", list(getattr(owner, "variables", ())))]
-    return ((name, part) for name, part in parts if is_trackable(part))
+        members = [("_variables", list(getattr(owner, "variables", ())))]
+    return ((name, member) for name, member in members if is_trackable(member))
 
 
 def _parts_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
     """Return the attributes of a layer, then layers and Variables without an
     attribute."""
-    seen: set[int] = set()
-    for name, part in vars(layer).items():
+    visited: set[int] = set()
+    for name, value in vars(layer).items():
         public = name.lstrip("_")
-        if name.startswith("_") and not isinstance(part, Variable):
+        if name.startswith("_") and not isinstance(value, Variable):
             continue
-        if is_trackable(part):
-            seen.add(identity(part))
-            yield public, part
+        if is_trackable(value):
+            visited.add(identity(value))
+            yield public, value
     inner = layer._flatten_layers(include_self=False, recursive=False)
-    for number, part in enumerate(inner):
-        yield f"layer-{number}", part
-    rest = [v for v in layer._owned_of(Variable) if identity(v) not in seen]
-    for number, v in enumerate(rest):
+    for number, value in enumerate(inner):
+        yield f"layer-{number}", value
+    unnamed = [v for v in layer._owned_of(Variable) if identity(v) not in visited]
+    for number, v in enumerate(unnamed):
         yield f"_variables/{number}", v

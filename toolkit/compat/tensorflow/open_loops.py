@@ -45,7 +45,7 @@ def loop_with_open_shapes(
     while limit is None or steps < limit:
         holds = cond(*values)
         if state.trace is not None:
-            holds = _known(holds, steps)
+            holds = _static_condition(holds, steps)
         if not holds:
             break
         values = _step(body, values)
@@ -55,7 +55,7 @@ def loop_with_open_shapes(
     return list(values) if isinstance(loop_vars, list) else values
 
 
-def _known(holds: Any, steps: int) -> Any:
+def _static_condition(holds: Any, steps: int) -> Any:
     """Return the static value of a condition in a trace."""
     value = holds.known() if isinstance(holds, Tensor) else holds
     if value is None or steps >= _UNROLLED:
@@ -88,8 +88,8 @@ def _keeping_shapes(body: Callable[..., Any]) -> Callable[..., Any]:
 
     def step(*values: Any) -> Any:
         result = body(*values)
-        several = result if isinstance(result, (tuple, list)) else (result,)
-        pairs = zip(tree.flatten(values), tree.flatten(tuple(several)), strict=False)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        pairs = zip(tree.flatten(values), tree.flatten(tuple(results)), strict=False)
         if any(tuple(old.shape) != tuple(convert(new).shape) for old, new in pairs):
             raise _ShapeChanged
         return result

@@ -90,8 +90,8 @@ def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
         is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
     ):
         return
-    known = divisor if isinstance(divisor, int) else convert(divisor).known()
-    if known is not None and not np.all(known):
+    static_divisor = divisor if isinstance(divisor, int) else convert(divisor).known()
+    if static_divisor is not None and not np.all(static_divisor):
         raise ArgumentError(f"{function}: integer division by zero")
 
 

@@ -111,9 +111,9 @@ def _array(x: Any, edge: int) -> str:
 
 def _float(value: Any) -> str:
     """Format a float as C++: 6 digits (float64: 15) if they are exact, else 9 (17)."""
-    few, many = (6, 9) if value.itemsize <= 4 else (15, 17)
-    text = f"{value:.{few}g}"
-    return text if type(value)(text) == value else f"{value:.{many}g}"
+    digits, max_digits = (6, 9) if value.itemsize <= 4 else (15, 17)
+    text = f"{value:.{digits}g}"
+    return text if type(value)(text) == value else f"{value:.{max_digits}g}"
 
 
 _SHOWN: dict[str, Any] = {

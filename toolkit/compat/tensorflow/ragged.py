@@ -20,8 +20,8 @@ from toolkit.compat.tensorflow.ragged_operations import map_flat
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor as RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
-    known_integers,
-    taken,
+    gather_values,
+    static_integers,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
@@ -80,12 +80,12 @@ def _depth(x: Any) -> int:
     """
     if not isinstance(x, _LISTS) or (isinstance(x, np.ndarray) and not x.ndim):
         return 0
-    is_list = [isinstance(part, _LISTS) for part in x]
+    is_list = [isinstance(item, _LISTS) for item in x]
     if any(is_list) and not all(is_list):
         raise ArgumentError(
             "ragged.constant: expected all numbers at the same depth of the lists"
         )
-    return 1 + max((_depth(part) for part in x), default=0)
+    return 1 + max((_depth(item) for item in x), default=0)
 
 
 def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
@@ -93,15 +93,15 @@ def _constant_values(values: Any, dtype: Any, inner: tuple[int, ...]) -> Any:
         if dtype is not None and dtype_name(dtype) == STRING:
             return StringTensor(np.zeros((0, *inner), object))
         return convert(np.zeros((0, *inner), dtype_name(dtype) or "float32"))
-    found = as_values(values)
-    if dtype is not None and not isinstance(found, StringTensor):
-        found = convert(found, dtype_name(dtype))
-    if inner and tuple(found.shape)[1:] != inner:
+    result = as_values(values)
+    if dtype is not None and not isinstance(result, StringTensor):
+        result = convert(result, dtype_name(dtype))
+    if inner and tuple(result.shape)[1:] != inner:
         raise ShapeError(
             f"ragged.constant: expected elements of shape {inner}; received "
-            f"{tuple(found.shape)[1:]}"
+            f"{tuple(result.shape)[1:]}"
         )
-    return found
+    return result
 
 
 def stack(values: Sequence[Any], axis: int = 0, name: Any = None) -> Any:
@@ -155,13 +155,13 @@ def range(
     """
     if limits is None:
         starts, limits = 0, starts
-    given = np.broadcast_arrays(
+    bounds = np.broadcast_arrays(
         *(np.asarray(convert(x)) for x in (starts, limits, deltas))
     )
-    kind = dtype_name(dtype) or np.result_type(*given)
+    kind = dtype_name(dtype) or np.result_type(*bounds)
     rows = [
         np.arange(*row).astype(kind)
-        for row in zip(*map(np.atleast_1d, given), strict=True)
+        for row in zip(*map(np.atleast_1d, bounds), strict=True)
     ]
     made = RaggedTensor.from_row_lengths(
         np.concatenate([np.zeros(0, kind), *rows]), [len(row) for row in rows]
@@ -173,16 +173,16 @@ def row_splits_to_segment_ids(
     splits: Any, name: Any = None, out_type: Any = None
 ) -> Tensor:
     """Convert row splits to the row index of each value."""
-    known = known_integers(splits, "splits")
-    ids = np.repeat(np.arange(len(known) - 1), np.diff(known))
-    return convert(ids.astype(dtype_name(out_type) or known.dtype))
+    static_splits = static_integers(splits, "splits")
+    ids = np.repeat(np.arange(len(static_splits) - 1), np.diff(static_splits))
+    return convert(ids.astype(dtype_name(out_type) or static_splits.dtype))
 
 
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: Any = None
 ) -> Tensor:
     """Convert the row index of each value to row splits."""
-    ids = known_integers(segment_ids, "segment_ids")
+    ids = static_integers(segment_ids, "segment_ids")
     rows = RaggedTensor.from_value_rowids(ids, ids, num_segments)
     return convert(rows.splits.astype(dtype_name(out_type) or "int64"))
 
@@ -191,9 +191,9 @@ def stack_dynamic_partitions(
     data: Any, partitions: Any, num_partitions: Any, name: Any = None
 ) -> RaggedTensor:
     """Return the values of each partition as a row."""
-    ids = known_integers(partitions, "partitions")
+    ids = static_integers(partitions, "partitions")
     order = np.argsort(ids, kind="stable")
-    values = taken(as_values(data), order)
+    values = gather_values(as_values(data), order)
     return RaggedTensor.from_value_rowids(values, ids[order], int(num_partitions))
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from toolkit.compat.tensorflow.arguments import dtype_name
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
-    joined,
-    known_integers,
+    concatenate_indices,
+    gather_values,
     length_of,
     padding_of,
     reshaped,
-    taken,
+    static_integers,
     unpadded_lengths,
 )
 from toolkit.errors import ShapeError
@@ -44,7 +44,7 @@ class RaggedConstructors:
 
         `validate` has no effect: the numbers are always checked.
         """
-        values, splits = as_values(values), known_integers(row_splits, "row_splits")
+        values, splits = as_values(values), static_integers(row_splits, "row_splits")
         right = splits.ndim == 1 and len(splits) and splits[0] == 0
         if not right or splits[-1] != length_of(values) or (np.diff(splits) < 0).any():
             raise ShapeError(
@@ -59,7 +59,7 @@ class RaggedConstructors:
         cls, values: Any, row_lengths: Any, name: Any = None, validate: bool = True
     ) -> Self:
         """Return rows of these lengths; `validate` has no effect."""
-        lengths = known_integers(row_lengths, "row_lengths")
+        lengths = static_integers(row_lengths, "row_lengths")
         zero = np.zeros(1, lengths.dtype)
         splits = np.concatenate([zero, np.cumsum(lengths, dtype=lengths.dtype)])
         return cls.from_row_splits(values, splits)
@@ -81,7 +81,7 @@ class RaggedConstructors:
             nrows: the number of rows; by default the last index plus 1.
             validate: has no effect: the indices are always checked.
         """
-        ids = known_integers(value_rowids, "value_rowids")
+        ids = static_integers(value_rowids, "value_rowids")
         last = int(ids.max()) + 1 if ids.size else 0
         count = last if nrows is None else int(nrows)
         if (np.diff(ids) < 0).any() or count < last:
@@ -96,7 +96,7 @@ class RaggedConstructors:
         cls, values: Any, row_starts: Any, name: Any = None, validate: bool = True
     ) -> Self:
         """Create rows from the start of each; `validate` has no effect."""
-        values, starts = as_values(values), known_integers(row_starts, "row_starts")
+        values, starts = as_values(values), static_integers(row_starts, "row_starts")
         return cls.from_row_splits(values, np.append(starts, length_of(values)))
 
     @classmethod
@@ -104,7 +104,7 @@ class RaggedConstructors:
         cls, values: Any, row_limits: Any, name: Any = None, validate: bool = True
     ) -> Self:
         """Create rows from the end of each; `validate` has no effect."""
-        limits = known_integers(row_limits, "row_limits")
+        limits = static_integers(row_limits, "row_limits")
         return cls.from_row_splits(values, np.append(limits[:1] * 0, limits))
 
     @classmethod
@@ -119,9 +119,9 @@ class RaggedConstructors:
         """Return rows of one length; `validate` has no effect."""
         values, length = as_values(values), int(uniform_row_length)
         count = length_of(values) // length if nrows is None else int(nrows)
-        made = cls.from_row_splits(values, np.arange(count + 1) * length)
-        made.uniform_row_length = length
-        return made
+        rows = cls.from_row_splits(values, np.arange(count + 1) * length)
+        rows.uniform_row_length = length
+        return rows
 
     @classmethod
     def from_nested_row_splits(
@@ -177,31 +177,33 @@ class RaggedConstructors:
             row_splits_dtype: int32 or int64.
         """
         values = as_values(tensor)
-        rows, steps, *rest = values.shape
+        rows, steps, *inner_shape = values.shape
         if ragged_rank > 1:
-            inner = reshaped(values, (rows * steps, *rest))
+            inner = reshaped(values, (rows * steps, *inner_shape))
             nested = cls.from_tensor(inner, None, None, ragged_rank - 1)
-            made = cls.from_uniform_row_length(nested, steps, rows)
+            full_rows = cls.from_uniform_row_length(nested, steps, rows)
         else:
-            flat = reshaped(values, (rows * steps, *rest))
-            made = cls.from_uniform_row_length(flat, steps, rows)
-        made.splits = made.splits.astype(dtype_name(row_splits_dtype))
+            flat = reshaped(values, (rows * steps, *inner_shape))
+            full_rows = cls.from_uniform_row_length(flat, steps, rows)
+        full_rows.splits = full_rows.splits.astype(dtype_name(row_splits_dtype))
         if lengths is None and padding is None:
-            return made
+            return full_rows
         if lengths is None:
             array = np.asarray(values)
             lengths = unpadded_lengths(array, padding_of(array, padding))
-        counts = np.clip(known_integers(lengths, "lengths"), 0, steps)
-        places = [np.arange(n) + row * steps for row, n in enumerate(counts)]
-        return cls.from_row_lengths(taken(made.values, joined(places)), counts)
+        counts = np.clip(static_integers(lengths, "lengths"), 0, steps)
+        indices = [np.arange(n) + row * steps for row, n in enumerate(counts)]
+        return cls.from_row_lengths(
+            gather_values(full_rows.values, concatenate_indices(indices)), counts
+        )
 
     @classmethod
     def from_sparse(
         cls, st_input: Any, name: Any = None, row_splits_dtype: Any = "int64"
     ) -> Self:
         """Return the rows of a sparse tensor of two axes."""
-        places = np.asarray(st_input.indices)
+        indices = np.asarray(st_input.indices)
         count = int(np.asarray(st_input.dense_shape)[0])
-        made = cls.from_value_rowids(st_input.values, places[:, 0], count)
-        made.splits = made.splits.astype(dtype_name(row_splits_dtype))
-        return made
+        rows = cls.from_value_rowids(st_input.values, indices[:, 0], count)
+        rows.splits = rows.splits.astype(dtype_name(row_splits_dtype))
+        return rows

@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
-    joined,
-    taken,
-    taken_rows,
+    concatenate_indices,
+    gather_rows,
+    gather_values,
 )
 from toolkit.errors import ArgumentError, OutOfRangeError
 
@@ -27,18 +27,18 @@ def get_item(rows: RaggedTensor, key: Any) -> Any:
     Raises:
         ArgumentError: an integer for an axis of rows of different lengths.
     """
-    parts = _expanded(key if isinstance(key, tuple) else (key,), rows.ndim)
-    if not parts:
+    items = _expanded(key if isinstance(key, tuple) else (key,), rows.ndim)
+    if not items:
         return rows
-    first, rest = parts[0], parts[1:]
+    first, remaining = items[0], items[1:]
     if first is None:
         one = RaggedTensor.from_uniform_row_length(rows, rows.count, 1)
-        return _inner(one, rest)
+        return _inner(one, remaining)
     if isinstance(first, slice):
-        picked = taken_rows(rows, np.arange(rows.count)[_plain(first)])
-        return _inner(picked, rest)
+        picked = gather_rows(rows, np.arange(rows.count)[_plain(first)])
+        return _inner(picked, remaining)
     row = _row(rows, index(first))
-    return row[tuple(rest)] if rest else row
+    return row[tuple(remaining)] if remaining else row
 
 
 def _row(rows: RaggedTensor, number: int) -> Any:
@@ -51,32 +51,32 @@ def _row(rows: RaggedTensor, number: int) -> Any:
     return rows.values[first:last]
 
 
-def _inner(rows: RaggedTensor, parts: list[Any]) -> Any:
+def _inner(rows: RaggedTensor, items: list[Any]) -> Any:
     """Apply the parts of a key for the axes inside of rows."""
-    if not parts:
+    if not items:
         return rows
-    first, rest = parts[0], parts[1:]
+    first, remaining = items[0], items[1:]
     if first is None:
         splits = np.arange(rows.count + 1)
-        inner = _inner(rows, rest)
-        made = RaggedTensor(inner, splits, 1)
-        return made
+        inner = _inner(rows, remaining)
+        result = RaggedTensor(inner, splits, 1)
+        return result
     if not isinstance(first, slice):
-        return _column(rows, index(first), rest)
+        return _column(rows, index(first), remaining)
     if first != slice(None):
         picked = [np.arange(a, b)[_plain(first)] for a, b in _bounds(rows)]
-        lengths = [len(places) for places in picked]
-        values = taken(rows.values, joined(picked))
+        lengths = [len(row_indices) for row_indices in picked]
+        values = gather_values(rows.values, concatenate_indices(picked))
         rows = RaggedTensor.from_row_lengths(values, lengths)
-    if not rest:
+    if not remaining:
         return rows
     values = rows.values
     if isinstance(values, RaggedTensor):
-        return rows.with_values(_inner(values, rest))
-    return rows.with_values(values[(slice(None), *rest)])
+        return rows.with_values(_inner(values, remaining))
+    return rows.with_values(values[(slice(None), *remaining)])
 
 
-def _column(rows: RaggedTensor, number: int, rest: list[Any]) -> Any:
+def _column(rows: RaggedTensor, number: int, remaining: list[Any]) -> Any:
     """Return one value of each row, for rows with one length by construction."""
     length = rows.uniform_row_length
     if length is None:
@@ -86,8 +86,8 @@ def _column(rows: RaggedTensor, number: int, rest: list[Any]) -> Any:
         )
     if not -length <= number < length:
         raise OutOfRangeError(f"indexing: value {number} of rows of {length} values")
-    values = taken(rows.values, rows.splits[:-1] + number % length)
-    return values[(slice(None), *rest)] if rest else values
+    values = gather_values(rows.values, rows.splits[:-1] + number % length)
+    return values[(slice(None), *remaining)] if remaining else values
 
 
 def _bounds(rows: RaggedTensor) -> Any:
@@ -96,15 +96,15 @@ def _bounds(rows: RaggedTensor) -> Any:
 
 def _expanded(key: tuple[Any, ...], rank: int) -> list[Any]:
     """Replace the Ellipsis of a key by full slices."""
-    places = [i for i, part in enumerate(key) if part is Ellipsis]
-    if not places:
+    positions = [i for i, item in enumerate(key) if item is Ellipsis]
+    if not positions:
         return list(key)
-    given = sum(part is not None and part is not Ellipsis for part in key)
-    before, after = key[: places[0]], key[places[0] + 1 :]
-    return [*before, *[slice(None)] * (rank - given), *after]
+    count = sum(item is not None and item is not Ellipsis for item in key)
+    before, after = key[: positions[0]], key[positions[0] + 1 :]
+    return [*before, *[slice(None)] * (rank - count), *after]
 
 
-def _plain(part: slice) -> slice:
+def _plain(item: slice) -> slice:
     """Convert the tensors in a slice to integers."""
-    numbers = (part.start, part.stop, part.step)
+    numbers = (item.start, item.stop, item.step)
     return slice(*(None if n is None else index(n) for n in numbers))

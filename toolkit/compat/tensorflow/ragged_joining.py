@@ -11,11 +11,11 @@ from toolkit import ops
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
-    joined,
+    concatenate_indices,
+    gather_rows,
+    gather_values,
     length_of,
     reshaped,
-    taken,
-    taken_rows,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
@@ -39,25 +39,27 @@ def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
         for other in rows[1:]:
             if not np.array_equal(other.splits, first.splits):
                 raise ShapeError("concat: expected rows of the same lengths")
-        parts = [x.values for x in rows]
-        return rows[0].with_values(joined_rows(function, parts, axis - 1))
-    whole = joined_rows(function, [x.values for x in rows], 0)
+        values_list = [x.values for x in rows]
+        return rows[0].with_values(joined_rows(function, values_list, axis - 1))
+    combined = joined_rows(function, [x.values for x in rows], 0)
     if axis == 0:
         lengths = np.concatenate([x.lengths for x in rows])
-        return RaggedTensor.from_row_lengths(whole, lengths)
+        return RaggedTensor.from_row_lengths(combined, lengths)
     if len({x.count for x in rows}) != 1:
         raise ShapeError(
             "concat: expected the same number of rows; received "
             f"{', '.join(str(x.count) for x in rows)}"
         )
     starts = np.cumsum([0, *(length_of(x.values) for x in rows)])
-    places = [
+    indices = [
         np.arange(x.splits[row], x.splits[row + 1]) + start
         for row in range(rows[0].count)
         for x, start in zip(rows, starts, strict=False)
     ]
     lengths = sum(x.lengths for x in rows)
-    return RaggedTensor.from_row_lengths(taken(whole, joined(places)), lengths)
+    return RaggedTensor.from_row_lengths(
+        gather_values(combined, concatenate_indices(indices)), lengths
+    )
 
 
 def _with_rank(x: Any, ragged_rank: int) -> Any:
@@ -69,8 +71,8 @@ def _with_rank(x: Any, ragged_rank: int) -> Any:
 def _stack(function: _Function, values: Any, axis: Any = 0, **names: Any) -> Any:
     rank = max(len(as_values(x).shape) for x in values)
     axis = int(axis) % (rank + 1)
-    parts = [expanded(as_values(x), axis) for x in values]
-    return joined_rows(_concatenated, parts, axis)
+    values_list = [expanded(as_values(x), axis) for x in values]
+    return joined_rows(_concatenated, values_list, axis)
 
 
 def _concatenated(values: list[Any], axis: int) -> Any:
@@ -99,8 +101,8 @@ def _squeeze(function: _Function, input: Any, axis: Any = None, **names: Any) ->
     axes = [int(n) % input.ndim for n in np.atleast_1d([] if axis is None else axis)]
     if not axes:
         axes = [i for i, n in enumerate(input.shape) if n == 1]
-    for place in sorted(axes, reverse=True):
-        input = _without_axis(input, place)
+    for axis_index in sorted(axes, reverse=True):
+        input = _without_axis(input, axis_index)
     return input
 
 
@@ -118,9 +120,11 @@ def _without_axis(x: Any, axis: int) -> Any:
 
 def stack_rows(rows: Sequence[Any]) -> Any:
     """Stack tensors or rows as the rows of a RaggedTensor."""
-    parts = [as_values(row) for row in rows]
-    whole = joined_rows(_concatenated, parts, 0)
-    return RaggedTensor.from_row_lengths(whole, [length_of(part) for part in parts])
+    values_list = [as_values(row) for row in rows]
+    combined = joined_rows(_concatenated, values_list, 0)
+    return RaggedTensor.from_row_lengths(
+        combined, [length_of(row_values) for row_values in values_list]
+    )
 
 
 def _gather(
@@ -134,32 +138,33 @@ def _gather(
 ) -> Any:
     if isinstance(indices, RaggedTensor) and not batch_dims and not axis:
         if isinstance(params, RaggedTensor):
-            return indices.with_flat_values(taken_rows(params, _array(indices)))
+            return indices.with_flat_values(gather_rows(params, _array(indices)))
         return indices.with_flat_values(function(params, indices.flat_values))
     if batch_dims == 1 and isinstance(params, RaggedTensor):
         rows = _with_rank(indices, 1)
         places = _array(rows) + params.splits[:-1][rows.rowids()]
-        return rows.with_values(taken(params.values, places))
+        return rows.with_values(gather_values(params.values, places))
     if axis or batch_dims:
         raise ShapeError("gather: of ragged rows only axis=0 is supported")
     places = np.asarray(convert(indices))
-    return taken_rows(params, places) if places.ndim else params[int(places)]
+    return gather_rows(params, places) if places.ndim else params[int(places)]
 
 
 def _array(rows: RaggedTensor) -> Any:
     return np.asarray(rows.flat_values)
 
 
-def _gather_nd(function: _Function, params: Any, indices: Any, *rest: Any) -> Any:
-    places = np.asarray(convert(indices))
+def _gather_nd(function: _Function, params: Any, indices: Any, *args: Any) -> Any:
+    indices_array = np.asarray(convert(indices))
     rows = [
-        params[tuple(map(int, key))] for key in places.reshape(-1, places.shape[-1])
+        params[tuple(map(int, key))]
+        for key in indices_array.reshape(-1, indices_array.shape[-1])
     ]
-    return ops.reshape(ops.stack(rows), (*places.shape[:-1], *rows[0].shape))
+    return ops.reshape(ops.stack(rows), (*indices_array.shape[:-1], *rows[0].shape))
 
 
-def _embedding_lookup(function: _Function, params: Any, ids: Any, *rest: Any) -> Any:
-    return ids.with_flat_values(function(params, ids.flat_values, *rest))
+def _embedding_lookup(function: _Function, params: Any, ids: Any, *args: Any) -> Any:
+    return ids.with_flat_values(function(params, ids.flat_values, *args))
 
 
 def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
@@ -170,9 +175,9 @@ def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
 
 
 def _reverse(function: _Function, tensor: Any, axis: Any, **names: Any) -> Any:
-    for place in np.atleast_1d(axis):
+    for axis_index in np.atleast_1d(axis):
         key = [slice(None)] * tensor.ndim
-        key[int(place)] = slice(None, None, -1)
+        key[int(axis_index)] = slice(None, None, -1)
         tensor = tensor[tuple(key)]
     return tensor
 
@@ -204,21 +209,21 @@ def boolean_mask(data: Any, mask: Any, name: Any = None) -> Any:
     """
     mask, data = as_values(mask), as_values(data)
     if len(mask.shape) == 1:
-        return taken(data, np.flatnonzero(np.asarray(mask)))
+        return gather_values(data, np.flatnonzero(np.asarray(mask)))
     if not isinstance(mask, RaggedTensor):
         mask = RaggedTensor.from_tensor(mask, ragged_rank=len(mask.shape) - 1)
     if not isinstance(data, RaggedTensor):
         data = RaggedTensor.from_tensor(data, ragged_rank=mask.ragged_rank)
     if isinstance(mask.values, RaggedTensor):
         return data.with_values(boolean_mask(data.values, mask.values))
-    kept = np.asarray(mask.values)
-    places, ids = np.flatnonzero(kept), data.rowids()
-    lengths = np.bincount(ids[places], minlength=data.count)
-    return RaggedTensor.from_row_lengths(taken(data.values, places), lengths)
+    selection = np.asarray(mask.values)
+    indices, ids = np.flatnonzero(selection), data.rowids()
+    lengths = np.bincount(ids[indices], minlength=data.count)
+    return RaggedTensor.from_row_lengths(gather_values(data.values, indices), lengths)
 
 
 OPERATIONS: dict[str, _Function] = {
-    "boolean_mask": lambda f, tensor, mask, *rest, **names: boolean_mask(tensor, mask),
+    "boolean_mask": lambda f, tensor, mask, *args, **names: boolean_mask(tensor, mask),
     "concat": _concat,
     "embedding_lookup": _embedding_lookup,
     "expand_dims": _expand_dims,

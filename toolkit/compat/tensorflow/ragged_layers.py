@@ -30,16 +30,16 @@ _MAXIMA = (layers.GlobalMaxPooling1D,)
 @of_tensors
 def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
     """Call a layer with ragged rows as its first argument."""
-    rest = args[1:]
+    remaining = args[1:]
     if isinstance(layer, Model) or not call_info(type(layer).call).own:
-        return _run(layer, rows, rest, kwargs)
+        return _run(layer, rows, remaining, kwargs)
     if isinstance(layer, (layers.Lambda, layers.Wrapper)) and not _is_recurrent(layer):
-        return _run(layer, rows, rest, kwargs)
+        return _run(layer, rows, remaining, kwargs)
     if getattr(layer, "output_mode", None) in _OF_CODES:
-        return ops.stack([layer(row, *rest, **kwargs) for row in rows])
+        return ops.stack([layer(row, *remaining, **kwargs) for row in rows])
     if isinstance(layer, _OF_VALUES):
-        return rows.with_flat_values(layer(rows.flat_values, *rest, **kwargs))
-    return layer(_padded(rows, layer), *rest, **kwargs)
+        return rows.with_flat_values(layer(rows.flat_values, *remaining, **kwargs))
+    return layer(_padded(rows, layer), *remaining, **kwargs)
 
 
 def _is_recurrent(layer: Any) -> bool:
@@ -59,7 +59,7 @@ def _padded(rows: RaggedTensor, layer: Any) -> Any:
     return tensor
 
 
-def _run(layer: Any, rows: RaggedTensor, rest: Any, kwargs: Any) -> Any:
+def _run(layer: Any, rows: RaggedTensor, args: Any, kwargs: Any) -> Any:
     """Run the `call` method of the layer with the rows."""
     is_built = layer.built
     if not is_built:
@@ -71,7 +71,7 @@ def _run(layer: Any, rows: RaggedTensor, rest: Any, kwargs: Any) -> Any:
     names = layer._info.names
     options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
     with DIALECT.inside():
-        outputs = layer._run(layer.call, (rows, *rest), options, training)
+        outputs = layer._run(layer.call, (rows, *args), options, training)
     if not is_built:
         layer._finish_build()
     return outputs

@@ -15,8 +15,8 @@ from toolkit.compat.tensorflow.ragged_reductions import REDUCTIONS
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
+    gather_values,
     reshaped,
-    taken,
 )
 from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
@@ -58,9 +58,9 @@ def map_flat(function: _Function, args: Any, kwargs: Any) -> Any:
     Raises:
         ShapeError: ragged arguments have rows of different lengths.
     """
-    places = [x for x in (*args, *kwargs.values()) if isinstance(x, RaggedTensor)]
-    rows = max(places, key=lambda x: x.ragged_rank)
-    for other in places:
+    ragged_args = [x for x in (*args, *kwargs.values()) if isinstance(x, RaggedTensor)]
+    rows = max(ragged_args, key=lambda x: x.ragged_rank)
+    for other in ragged_args:
         _check_same_rows(function, rows, other)
 
     def flat(x: Any) -> Any:
@@ -93,7 +93,7 @@ def _broadcast(rows: RaggedTensor, x: Any) -> Any:
     return map_broadcast(x, tuple(rows.shape), coordinates(rows))
 
 
-def map_broadcast(x: Any, shape: tuple[Any, ...], places: Sequence[Any]) -> Any:
+def map_broadcast(x: Any, shape: tuple[Any, ...], indices: Sequence[Any]) -> Any:
     """Return the broadcast elements of a tensor at indices.
 
     Args:
@@ -104,36 +104,36 @@ def map_broadcast(x: Any, shape: tuple[Any, ...], places: Sequence[Any]) -> Any:
     if not _may_broadcast(x):
         return x
     values = as_values(x)
-    ragged_axes = len(values.shape) - (len(shape) - len(places))
+    ragged_axes = len(values.shape) - (len(shape) - len(indices))
     if ragged_axes <= 0:
         return values
-    if ragged_axes > len(places):
+    if ragged_axes > len(indices):
         raise ShapeError(
             f"broadcast: a tensor of shape {tuple(values.shape)} does not broadcast to "
             f"shape {shape}"
         )
-    flat = np.zeros(len(places[0]), int)
-    for extent, place in zip(
-        values.shape[:ragged_axes], places[-ragged_axes:], strict=True
+    flat = np.zeros(len(indices[0]), int)
+    for extent, index in zip(
+        values.shape[:ragged_axes], indices[-ragged_axes:], strict=True
     ):
-        if extent != 1 and place.size and place.max() >= extent:
+        if extent != 1 and index.size and index.max() >= extent:
             raise ShapeError(
-                f"broadcast: rows of up to {place.max() + 1} values do not go with an "
+                f"broadcast: rows of up to {index.max() + 1} values do not go with an "
                 f"axis of {extent} of a tensor of shape {tuple(values.shape)}"
             )
-        flat = flat * extent + (0 if extent == 1 else place)
-    return taken(reshaped(values, (-1, *values.shape[ragged_axes:])), flat)
+        flat = flat * extent + (0 if extent == 1 else index)
+    return gather_values(reshaped(values, (-1, *values.shape[ragged_axes:])), flat)
 
 
 def coordinates(rows: RaggedTensor) -> list[np.ndarray[Any, Any]]:
     """Return the index of each innermost value along the first and the ragged axes."""
-    found: list[np.ndarray[Any, Any]] = [np.arange(rows.count)]
+    result: list[np.ndarray[Any, Any]] = [np.arange(rows.count)]
     for splits in rows.all_splits():
         lengths = np.diff(splits)
         ids = np.repeat(np.arange(len(lengths)), lengths)
-        found = [place[ids] for place in found]
-        found.append(np.arange(len(ids)) - splits[:-1][ids])
-    return found
+        result = [index[ids] for index in result]
+        result.append(np.arange(len(ids)) - splits[:-1][ids])
+    return result
 
 
 def _elementwise(function: _Function, *args: Any, **kwargs: Any) -> Any:
@@ -175,12 +175,12 @@ def _of_tensors(x: Any) -> Any:
 def _where(function: _Function, condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is not None or y is not None:
         return map_flat(function, (condition, x, y), {})
-    places = np.stack(coordinates(condition), 1)
-    return convert(places[np.asarray(condition.flat_values)].astype("int64"))
+    indices = np.stack(coordinates(condition), 1)
+    return convert(indices[np.asarray(condition.flat_values)].astype("int64"))
 
 
-def _size(function: _Function, input: Any, *rest: Any, **names: Any) -> Any:
-    return function(input.flat_values, *rest, **names)
+def _size(function: _Function, input: Any, *args: Any, **names: Any) -> Any:
+    return function(input.flat_values, *args, **names)
 
 
 def _rank(function: _Function, input: Any, name: Any = None) -> Any:
@@ -188,8 +188,8 @@ def _rank(function: _Function, input: Any, name: Any = None) -> Any:
 
 
 def _add_n(function: _Function, inputs: Any, name: Any = None) -> Any:
-    first, *rest = inputs
-    for other in rest:
+    first, *remaining = inputs
+    for other in remaining:
         first = first + other
     return first
 
@@ -242,10 +242,10 @@ def _bincount(function: _Function, arr: Any, *args: Any, **kwargs: Any) -> Any:
 def _map_fn(
     function: _Function, fn: _Function, elems: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    found = [fn(row) for row in elems]
-    if all(len(y.shape) == 0 for y in found):
-        return ops.stack(found)
-    return stack_rows(found)
+    results = [fn(row) for row in elems]
+    if all(len(y.shape) == 0 for y in results):
+        return ops.stack(results)
+    return stack_rows(results)
 
 
 def _convert(function: _Function, value: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,9 +11,9 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import segments
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
+    gather_values,
     length_of,
     reshaped,
-    taken,
 )
 from toolkit.errors import ArgumentError
 
@@ -31,19 +31,28 @@ def _reduction(kind: str) -> _Function:
     ) -> Any:
         rows = input_tensor
         axes = range(rows.ndim) if axis is None else np.atleast_1d(axis)
-        places = sorted({int(n) % rows.ndim for n in axes}, reverse=True)
-        if len(places) == rows.ndim:
+        sorted_axes = sorted({int(n) % rows.ndim for n in axes}, reverse=True)
+        if len(sorted_axes) == rows.ndim:
             total = function(rows.flat_values)
             return reshaped(total, (1,) * rows.ndim) if keepdims else total
-        if len(places) > 1 and kind not in ("sum", "prod", "max", "min", "any", "all"):
+        if len(sorted_axes) > 1 and kind not in (
+            "sum",
+            "prod",
+            "max",
+            "min",
+            "any",
+            "all",
+        ):
             raise ArgumentError(
                 f"reduce_{kind}: expected one axis of ragged rows, or all; received "
                 f"{axis}"
             )
-        for place in places:
-            rows = _along(kind, function, rows, place)
+        for axis_index in sorted_axes:
+            rows = _along(kind, function, rows, axis_index)
             if keepdims:
-                rows = RaggedTensor.operations["expand_dims"](function, rows, place)
+                rows = RaggedTensor.operations["expand_dims"](
+                    function, rows, axis_index
+                )
         return rows
 
     return reduce_rows
@@ -72,8 +81,8 @@ def _grouped(kind: str, rows: RaggedTensor) -> Any:
         np.maximum.at(lengths, ids, inner.lengths)
         splits = np.concatenate([[0], np.cumsum(lengths)])
         targets = _Targets(targets, splits)
-        places = np.arange(length_of(inner.values)) - inner.splits[:-1][inner.rowids()]
-        ids = splits[:-1][ids[inner.rowids()]] + places
+        columns = np.arange(length_of(inner.values)) - inner.splits[:-1][inner.rowids()]
+        ids = splits[:-1][ids[inner.rowids()]] + columns
         inner = inner.values
     count = rows.count if targets is None else targets.values_count
     reduced = _segments(kind, inner, ids, count)
@@ -98,18 +107,18 @@ def _segments(kind: str, values: Any, ids: Any, count: int) -> Any:
     if kind in _SEGMENTS:
         return getattr(segments, _SEGMENTS[kind])(values, ids, count)
     if kind in ("any", "all"):
-        wanted = values if kind == "any" else ops.logical_not(values)
-        total = segments.unsorted_segment_sum(ops.cast(wanted, "int32"), ids, count)
-        found = ops.greater(total, 0)
-        return found if kind == "any" else ops.logical_not(found)
+        is_match = values if kind == "any" else ops.logical_not(values)
+        total = segments.unsorted_segment_sum(ops.cast(is_match, "int32"), ids, count)
+        result = ops.greater(total, 0)
+        return result if kind == "any" else ops.logical_not(result)
     if kind == "logsumexp":
-        most = segments.unsorted_segment_max(values, ids, count)
-        scaled = ops.exp(values - taken(most, ids))
-        return ops.log(segments.unsorted_segment_sum(scaled, ids, count)) + most
+        maxima = segments.unsorted_segment_max(values, ids, count)
+        scaled = ops.exp(values - gather_values(maxima, ids))
+        return ops.log(segments.unsorted_segment_sum(scaled, ids, count)) + maxima
     mean = _mean(values, ids, count)
     if kind == "mean":
         return mean
-    variance = _mean(ops.square(values - taken(mean, ids)), ids, count)
+    variance = _mean(ops.square(values - gather_values(mean, ids)), ids, count)
     return variance if kind == "variance" else ops.sqrt(variance)
 
 

@@ -11,9 +11,9 @@ from toolkit.compat.tensorflow.arguments import dtype_name
 from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.ragged_constructors import RaggedConstructors
 from toolkit.compat.tensorflow.ragged_values import (
+    gather_values,
     length_of,
     reshaped,
-    taken,
     with_filling,
 )
 from toolkit.compat.tensorflow.types import TensorShape
@@ -113,8 +113,8 @@ class RaggedTensor(RaggedConstructors):
     def all_splits(self) -> list[np.ndarray[Any, Any]]:
         """Return the splits of each ragged axis as arrays, the outermost first."""
         inner = self.values
-        rest = inner.all_splits() if isinstance(inner, RaggedTensor) else []
-        return [self.splits, *rest]
+        inner_splits = inner.all_splits() if isinstance(inner, RaggedTensor) else []
+        return [self.splits, *inner_splits]
 
     def nested_row_lengths(self, name: Any = None) -> tuple[Tensor, ...]:
         """Return the lengths of rows in each ragged axis."""
@@ -162,8 +162,10 @@ class RaggedTensor(RaggedConstructors):
     def bounds(self) -> tuple[int, ...]:
         """Return the shape of `to_tensor()` as integers."""
         inner = self.values
-        rest = inner.bounds() if isinstance(inner, RaggedTensor) else inner.shape
-        return (self.count, int(max(self.lengths, default=0)), *tuple(rest)[1:])
+        inner_bounds = (
+            inner.bounds() if isinstance(inner, RaggedTensor) else inner.shape
+        )
+        return (self.count, int(max(self.lengths, default=0)), *tuple(inner_bounds)[1:])
 
     def with_values(self, new_values: Any) -> RaggedTensor:
         """Return rows of the same lengths with other values."""
@@ -216,10 +218,10 @@ class RaggedTensor(RaggedConstructors):
             default_value: the padding; 0 or an empty string by default.
             shape: its extents, None for the natural extent; longer rows are truncated.
         """
-        count, length, *rest = (*(shape or ()), *[None] * self.ndim)[: self.ndim]
+        count, length, *inner_shape = (*(shape or ()), *[None] * self.ndim)[: self.ndim]
         inner = self.values
         if isinstance(inner, RaggedTensor):
-            inner = inner.to_tensor(default_value, shape=(None, *rest))
+            inner = inner.to_tensor(default_value, shape=(None, *inner_shape))
         longest = int(max(self.lengths, default=0))
         wide = longest if length is None or int(length) < 0 else int(length)
         rows = self.count if count is None or int(count) < 0 else int(count)
@@ -228,7 +230,7 @@ class RaggedTensor(RaggedConstructors):
             zip(self.splits[:rows], self.splits[1:], strict=False)
         ):
             grid[row, : last - first] = np.arange(first, last)[:wide]
-        return taken(with_filling(inner, default_value), grid)
+        return gather_values(with_filling(inner, default_value), grid)
 
     def to_sparse(self, name: Any = None) -> Any:
         """Return the values and their indices as a SparseTensor."""
@@ -295,8 +297,8 @@ class RaggedTensor(RaggedConstructors):
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def operate(self: RaggedTensor, *others: Any) -> Any:
-        return self.operations[name](self, *others)
+    def operate(self: RaggedTensor, *operands: Any) -> Any:
+        return self.operations[name](self, *operands)
 
     operate.__name__ = operate.__qualname__ = name
     return of_tensors(operate)

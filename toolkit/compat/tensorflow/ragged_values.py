@@ -36,37 +36,39 @@ def length_of(values: Any) -> int:
     return int(values.shape[0])
 
 
-def known_integers(numbers: Any, what: str) -> np.ndarray[Any, Any]:
+def static_integers(numbers: Any, argument: str) -> np.ndarray[Any, Any]:
     """Return static integers as an array of int64, or of int32 for an int32 tensor."""
     if isinstance(numbers, (Tensor, Variable)):
-        known = ops.convert_to_tensor(numbers).known()
-        if known is None:
-            raise NeedsValues(f"RaggedTensor with {what} that are computed")
-        return known if known.dtype in ("int32", "int64") else known.astype("int64")
+        values = ops.convert_to_tensor(numbers).known()
+        if values is None:
+            raise NeedsValues(f"RaggedTensor with {argument} that are computed")
+        return values if values.dtype in ("int32", "int64") else values.astype("int64")
     return np.asarray(numbers).astype("int64")
 
 
-def taken(values: Any, places: Any) -> Any:
+def gather_values(values: Any, indices: Any) -> Any:
     """Gather values along the first axis, in the shape of the indices."""
     if is_composite(values):
-        return taken_rows(values, places)
+        return gather_rows(values, indices)
     if isinstance(values, StringTensor):
-        return values[places]
-    return ops.take(values, places, 0)
+        return values[indices]
+    return ops.take(values, indices, 0)
 
 
-def taken_rows(rows: Any, places: Any) -> Any:
+def gather_rows(rows: Any, indices: Any) -> Any:
     """Gather rows by their indices."""
-    firsts, lengths = rows.splits[:-1][places], rows.lengths[places]
-    found = [np.arange(first, first + n) for first, n in zip(firsts, lengths)]  # noqa: B905
-    made = type(rows).from_row_lengths(taken(rows.values, joined(found)), lengths)
-    made.uniform_row_length = rows.uniform_row_length
-    return made
+    firsts, lengths = rows.splits[:-1][indices], rows.lengths[indices]
+    flat_indices = [np.arange(first, first + n) for first, n in zip(firsts, lengths)]  # noqa: B905
+    result = type(rows).from_row_lengths(
+        gather_values(rows.values, concatenate_indices(flat_indices)), lengths
+    )
+    result.uniform_row_length = rows.uniform_row_length
+    return result
 
 
-def joined(places: Sequence[Any]) -> np.ndarray[Any, Any]:
+def concatenate_indices(indices: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Concatenate index arrays; the result is int64 also for an empty list."""
-    return np.concatenate([np.zeros(0, "int64"), *places])
+    return np.concatenate([np.zeros(0, "int64"), *indices])
 
 
 def reshaped(values: Any, shape: tuple[int, ...]) -> Any:
@@ -92,10 +94,10 @@ def unpadded_lengths(array: Any, padding: Any) -> Any:
 
 def with_filling(values: Any, fill: Any) -> Any:
     """Append one value, which serves as the padding."""
-    rest = tuple(values.shape)[1:]
+    inner_shape = tuple(values.shape)[1:]
     if isinstance(values, StringTensor):
         text = b"" if fill is None else np.asarray(StringTensor(fill))[()]
-        filling = np.full((1, *rest), text, object)
+        filling = np.full((1, *inner_shape), text, object)
         return StringTensor(np.concatenate([np.asarray(values), filling]))
     one = ops.cast(0 if fill is None else fill, values.dtype)
-    return ops.concatenate([values, ops.broadcast_to(one, (1, *rest))], 0)
+    return ops.concatenate([values, ops.broadcast_to(one, (1, *inner_shape))], 0)

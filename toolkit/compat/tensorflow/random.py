@@ -113,9 +113,9 @@ def gamma(
 ) -> Tensor:
     """Sample from the gamma distribution; the axes of alpha are the last axes."""
     alpha = convert(alpha, dtype_name(dtype))
-    whole = (*extents(shape), *alpha.shape)
-    drawn = core.gamma(whole, alpha, dtype_name(dtype), source(seed))
-    return drawn if beta is None else drawn / convert(beta, drawn.dtype)
+    full_shape = (*extents(shape), *alpha.shape)
+    samples = core.gamma(full_shape, alpha, dtype_name(dtype), source(seed))
+    return samples if beta is None else samples / convert(beta, samples.dtype)
 
 
 def poisson(
@@ -171,8 +171,8 @@ def stateless_binomial(
         counts, probs: trials and their probabilities; they broadcast to the shape.
         output_dtype: of the result.
     """
-    drawn = core.binomial(extents(shape), counts, probs, "float64", key_of(seed))
-    return ops.cast(drawn, dtype_name(output_dtype))
+    samples = core.binomial(extents(shape), counts, probs, "float64", key_of(seed))
+    return ops.cast(samples, dtype_name(output_dtype))
 
 
 def stateless_gamma(
@@ -191,8 +191,8 @@ def stateless_gamma(
         alpha, beta: shapes and rates; they broadcast to the shape.
         dtype: of the result.
     """
-    drawn = core.gamma(extents(shape), alpha, dtype_name(dtype), key_of(seed))
-    return drawn if beta is None else drawn / convert(beta, drawn.dtype)
+    samples = core.gamma(extents(shape), alpha, dtype_name(dtype), key_of(seed))
+    return samples if beta is None else samples / convert(beta, samples.dtype)
 
 
 def stateless_parameterized_truncated_normal(
@@ -373,8 +373,8 @@ class Generator:
         name: Any = None,
     ) -> Tensor:
         """Sample from the binomial distribution."""
-        drawn = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
-        return ops.cast(drawn, dtype_name(dtype))
+        samples = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
+        return ops.cast(samples, dtype_name(dtype))
 
     @of_tensors
     def uniform_full_int(
@@ -418,8 +418,8 @@ def random_crop(value: Any, size: Any, seed: Any = None, name: Any = None) -> Te
         raise ArgumentError(
             f"random_crop: expected a size within {tuple(value.shape)}; received {size}"
         )
-    places = core.uniform((len(size),), seed=source(seed)) * convert(limits, "float32")
-    return ops.slice(value, ops.cast(places, "int32"), size)
+    offsets = core.uniform((len(size),), seed=source(seed)) * convert(limits, "float32")
+    return ops.slice(value, ops.cast(offsets, "int32"), size)
 
 
 experimental: SimpleNamespace = SimpleNamespace(

@@ -32,8 +32,8 @@ INSTEAD = {
 class Refusal:
     """Name that raises an error at its use, not at its lookup."""
 
-    def __init__(self, name: str, instead: str) -> None:
-        self._message = f"tf.{name} is not supported: {instead}"
+    def __init__(self, name: str, alternative: str) -> None:
+        self._message = f"tf.{name} is not supported: {alternative}"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

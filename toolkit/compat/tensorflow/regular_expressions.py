@@ -64,7 +64,7 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
 
 
 def replaced(
-    pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, once: bool
+    pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, only_first: bool
 ) -> str:
     """Replace all matches, or the first one.
 
@@ -74,40 +74,40 @@ def replaced(
         value: the string.
         once: whether to replace only the first match.
     """
-    found, position, last = [], 0, -1
+    pieces, position, last = [], 0, -1
     while position <= len(value):
         match = pattern.search(value, position)
         if match is None:
             break
-        found.append(value[position : match.start()])
+        pieces.append(value[position : match.start()])
         # an empty match right after another match
         if match.start() == match.end() == last:
-            found.append(value[last : last + 1])
+            pieces.append(value[last : last + 1])
             position = last + 1
             continue
-        found += [p if isinstance(p, str) else match[p] or "" for p in rewrite]
+        pieces += [p if isinstance(p, str) else match[p] or "" for p in rewrite]
         position = last = match.end()
-        if once:
+        if only_first:
             break
-    return "".join(found) + value[position:]
+    return "".join(pieces) + value[position:]
 
 
 def rewriting(rewrite: str, pattern: re.Pattern[str], function: str) -> list[str | int]:
     r"""Parse the rewrite of a match: strings, and group numbers for `\0` to `\9`."""
-    parts: list[str | int] = []
+    pieces: list[str | int] = []
     for text in re.findall(r"\\.?|[^\\]+", rewrite, re.DOTALL):
         if text[0] != "\\":
-            parts.append(text)
+            pieces.append(text)
         elif text == "\\\\":
-            parts.append("\\")
+            pieces.append("\\")
         elif text[1:].isdecimal() and int(text[1:]) <= pattern.groups:
-            parts.append(int(text[1:]))
+            pieces.append(int(text[1:]))
         else:
             raise ArgumentError(
                 f"{function}: rewrite: expected \\\\, or \\0 to \\9 for one of "
                 f"{pattern.groups} groups; received {text!r} in {rewrite!r}"
             )
-    return parts
+    return pieces
 
 
 class _Translation:
@@ -120,20 +120,20 @@ class _Translation:
         self.flags: frozenset[str] = frozenset()
         self.depth = 0  # nesting depth of groups
 
-    def error(self, what: str) -> ArgumentError:
+    def error(self, problem: str) -> ArgumentError:
         return ArgumentError(
             f"{self.function}: expected a regular expression that RE2 accepts; "
-            f"received {self.pattern!r:.80}: {what} at {self.position}"
+            f"received {self.pattern!r:.80}: {problem} at {self.position}"
         )
 
-    def rest(self) -> str:
+    def remaining(self) -> str:
         return self.pattern[self.position :]
 
-    def taken(self, text: str) -> bool:
+    def consume(self, text: str) -> bool:
         """Consume `text` if it is next; return whether it is."""
-        found = self.pattern.startswith(text, self.position)
-        self.position += len(text) if found else 0
-        return found
+        is_next = self.pattern.startswith(text, self.position)
+        self.position += len(text) if is_next else 0
+        return is_next
 
     def fits(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         """Consume the next match of an expression, and return it."""
@@ -147,11 +147,11 @@ class _Translation:
         """Parse up to the end of the pattern, or of a group."""
         flags = self.flags
         while self.position < len(self.pattern):
-            if self.rest()[0] == ")":
+            if self.remaining()[0] == ")":
                 if not self.depth:
                     raise self.error("a ) that closes nothing")
                 break
-            if self.taken("|"):
+            if self.consume("|"):
                 yield "|"
             else:
                 yield from self.repeated()
@@ -159,8 +159,8 @@ class _Translation:
 
     def repeated(self) -> Iterator[str]:
         """Parse an item and its repetition."""
-        if self.taken(r"\Q"):
-            text, end, after = self.rest().partition(r"\E")
+        if self.consume(r"\Q"):
+            text, end, after = self.remaining().partition(r"\E")
             self.position += len(text) + len(end)
             yield from map(self.literal, text)
             return
@@ -171,13 +171,13 @@ class _Translation:
             return
         if not thing:
             raise self.error("a repetition of nothing")
-        lazy = self.taken("?") is not ("U" in self.flags)
+        lazy = self.consume("?") is not ("U" in self.flags)
         yield count + "?" * lazy
         if self.count():
             raise self.error("a repetition of a repetition")
 
     def count(self) -> str:
-        if self.rest()[:1] in ("*", "+", "?") and self.rest():
+        if self.remaining()[:1] in ("*", "+", "?") and self.remaining():
             self.position += 1
             return self.pattern[self.position - 1]
         match = self.fits(_COUNT)
@@ -189,19 +189,19 @@ class _Translation:
         return match[0]
 
     def thing(self) -> str:
-        if self.rest()[0] == "(":
+        if self.remaining()[0] == "(":
             return self.group()
-        if self.taken("["):
+        if self.consume("["):
             return self.bracket()
-        if self.taken("."):
-            return self.outside([] if "s" in self.flags else [(10, 10)])
-        if self.taken("^"):
+        if self.consume("."):
+            return self.negated_set([] if "s" in self.flags else [(10, 10)])
+        if self.consume("^"):
             return "(?m:^)" if "m" in self.flags else r"\A"
-        if self.taken("$"):
+        if self.consume("$"):
             return "(?m:$)" if "m" in self.flags else r"\Z"
-        if self.taken("\\"):
+        if self.consume("\\"):
             return self.escape()
-        if self.rest()[0] in "*+?":
+        if self.remaining()[0] in "*+?":
             raise self.error("a repetition of nothing")
         self.position += 1
         return self.literal(self.pattern[self.position - 1])
@@ -212,12 +212,12 @@ class _Translation:
         if named:
             start = named[0]
         elif (marks := self.fits(_FLAGS)) is not None:
-            inside = flags.union(marks[1]).difference(marks[2] or "")
+            inner_flags = flags.union(marks[1]).difference(marks[2] or "")
             if marks[3] == ")":  # until the end of the enclosing group
-                self.flags = inside
+                self.flags = inner_flags
                 return ""
-            self.flags, start = inside, "(?:"
-        elif self.taken("(?"):
+            self.flags, start = inner_flags, "(?:"
+        elif self.consume("(?"):
             raise self.error("a group that RE2 does not know")
         else:
             self.position += 1
@@ -230,13 +230,13 @@ class _Translation:
         body = "".join(self.alternatives())
         self.depth -= 1
         self.flags = flags
-        if not self.taken(")"):
+        if not self.consume(")"):
             raise self.error("a missing )")
         return f"{start}{body})"
 
     def escape(self) -> str:
         r"""Parse an escape after a `\` outside of brackets."""
-        letter = self.rest()[:1]
+        letter = self.remaining()[:1]
         if letter in _PLACES and letter:
             self.position += 1
             return _PLACES[letter]
@@ -245,7 +245,7 @@ class _Translation:
                 rf"{self.function}: \C, a byte, is not supported in {self.pattern!r}"
             )
         ranges = self.ranges()
-        return self.inside(ranges) if ranges else self.literal(self.character())
+        return self.character_set(ranges) if ranges else self.literal(self.character())
 
     # --- characters -------------------------------------------------------------------
 
@@ -253,24 +253,24 @@ class _Translation:
         text = re.escape(character)
         return f"(?i:{text})" if "i" in self.flags else text
 
-    def inside(self, ranges: Ranges, start: str = "[") -> str:
+    def character_set(self, ranges: Ranges, start: str = "[") -> str:
         """Return a set of characters."""
         text = "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
         return f"(?i:{start}{text}])" if "i" in self.flags else f"{start}{text}]"
 
-    def outside(self, ranges: Ranges) -> str:
+    def negated_set(self, ranges: Ranges) -> str:
         """Return a negated set of characters."""
-        return self.inside([*ranges, _BROKEN], "[^")
+        return self.character_set([*ranges, _BROKEN], "[^")
 
     def bracket(self) -> str:
         """Parse a set of characters after its `[`."""
-        negated, ranges, first = self.taken("^"), [], True
-        while first or not self.taken("]"):
-            if not self.rest():
+        negated, ranges, first = self.consume("^"), [], True
+        while first or not self.consume("]"):
+            if not self.remaining():
                 raise self.error("a missing ]")
             first = False
             ranges += self.item()
-        return self.outside(ranges) if negated else self.inside(ranges)
+        return self.negated_set(ranges) if negated else self.character_set(ranges)
 
     def item(self) -> Ranges:
         """Parse a class, a range or a character in brackets."""
@@ -279,7 +279,7 @@ class _Translation:
             if posix[2] not in _POSIX:
                 raise self.error(f"the unknown class {posix[0]}")
             return _complement(_pairs(_POSIX[posix[2]]), bool(posix[1]))
-        if self.taken("\\"):
+        if self.consume("\\"):
             ranges = self.ranges()
             if ranges:
                 return ranges
@@ -287,9 +287,9 @@ class _Translation:
         else:
             low = self.one()
         high = low
-        if self.rest()[:1] == "-" and self.rest()[1:2] not in ("]", ""):
+        if self.remaining()[:1] == "-" and self.remaining()[1:2] not in ("]", ""):
             self.position += 1
-            high = self.character() if self.taken("\\") else self.one()
+            high = self.character() if self.consume("\\") else self.one()
         if high < low:
             raise self.error(f"the range {low}-{high}")
         return [(ord(low), ord(high))]
@@ -301,7 +301,7 @@ class _Translation:
     def ranges(self) -> Ranges:
         r"""Parse a class such as `\d` or `\p{L}` after its `\`; the result can be
         empty."""
-        letter = self.rest()[:1]
+        letter = self.remaining()[:1]
         if letter and letter.lower() in _PERL:
             self.position += 1
             return _complement(_pairs(_PERL[letter.lower()]), letter.isupper())
@@ -326,7 +326,7 @@ class _Translation:
             if number > sys.maxunicode:
                 raise self.error(f"\\{code[0]}, which is no character,")
             return chr(number)
-        letter = self.one() if self.rest() else ""
+        letter = self.one() if self.remaining() else ""
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         if not letter or not letter.isascii() or letter.isalnum():

@@ -30,30 +30,36 @@ def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., An
 
 
 def _renamed(name: str, function: Callable[..., Any], names: str) -> Callable[..., Any]:
-    wanted = names.split()
-    parameters = list(inspect.signature(function).parameters.values())[: len(wanted)]
-    core_names = dict(zip(wanted, (p.name for p in parameters), strict=True))
-    most = len(wanted)
+    parameter_names = names.split()
+    parameters = list(inspect.signature(function).parameters.values())[
+        : len(parameter_names)
+    ]
+    core_names = dict(zip(parameter_names, (p.name for p in parameters), strict=True))
+    limit = len(parameter_names)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
             kwargs.pop("name", None)
-            kwargs = {_known(name, core_names, k): v for k, v in kwargs.items()}
-        if len(args) > most:
-            args = _without_name(name, args, most)
+            kwargs = {
+                _core_parameter(name, core_names, k): v for k, v in kwargs.items()
+            }
+        if len(args) > limit:
+            args = _without_name(name, args, limit)
         return function(*args, **kwargs)
 
-    made: Any = update_wrapper(call, function)
-    del made.__wrapped__
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"`ops.{function.__name__}`: {function.__doc__}".partition("\n")[0]
-    made.__signature__ = inspect.Signature(
-        [p.replace(name=n) for p, n in zip(parameters, wanted, strict=True)]
+    wrapper: Any = update_wrapper(call, function)
+    del wrapper.__wrapped__
+    wrapper.__name__ = wrapper.__qualname__ = name
+    wrapper.__doc__ = f"`ops.{function.__name__}`: {function.__doc__}".partition("\n")[
+        0
+    ]
+    wrapper.__signature__ = inspect.Signature(
+        [p.replace(name=n) for p, n in zip(parameters, parameter_names, strict=True)]
     )
-    return made
+    return wrapper
 
 
-def _known(function: str, core_names: dict[str, str], key: str) -> str:
+def _core_parameter(function: str, core_names: dict[str, str], key: str) -> str:
     if key in core_names:
         return core_names[key]
     raise ArgumentTypeError(
@@ -62,10 +68,10 @@ def _known(function: str, core_names: dict[str, str], key: str) -> str:
     )
 
 
-def _without_name(function: str, args: Any, most: int) -> Any:
-    if len(args) == most + 1 and (args[-1] is None or isinstance(args[-1], str)):
+def _without_name(function: str, args: Any, limit: int) -> Any:
+    if len(args) == limit + 1 and (args[-1] is None or isinstance(args[-1], str)):
         return args[:-1]
     raise ArgumentTypeError(
-        f"{function}: expected at most {most} arguments and a name; received "
+        f"{function}: expected at most {limit} arguments and a name; received "
         f"{len(args)}"
     )

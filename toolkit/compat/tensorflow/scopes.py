@@ -36,8 +36,8 @@ class name_scope(ExitStack):
     def __enter__(self) -> Any:
         if building_graph():
             return self.enter_context(mode.graph().name_scope(self.name))
-        for part in filter(None, str(self.name).split("/")):
-            self.enter_context(naming.name_scope(part))
+        for name in filter(None, str(self.name).split("/")):
+            self.enter_context(naming.name_scope(name))
         return naming.current_path() + "/"
 
 
@@ -59,11 +59,11 @@ def device(device_name: Any) -> Any:
             f"tf.device: expected a device of this process; received {device_name!r}, "
             "which is for graphs: those of compat.v1, in sessions on a cluster"
         )
-    parts = [part for part in device_name.split("/") if part]
+    fields = [field for field in device_name.split("/") if field]
     try:
-        return core.device(parts[-1].removeprefix("device:").lower())
+        return core.device(fields[-1].removeprefix("device:").lower())
     except DeviceError:
-        kind = parts[-1].removeprefix("device:").partition(":")[0].lower()
+        kind = fields[-1].removeprefix("device:").partition(":")[0].lower()
         if not get_soft_device_placement() or kind not in _KINDS:
             raise
         return core.device("cpu")

@@ -54,9 +54,11 @@ def source(seed: Any) -> Any:
     if seed is None or isinstance(seed, core.SeedGenerator):
         return seed
     if seed not in _of_operations:
-        both = np.random.SeedSequence([_global_seed, int(seed) % 2**32])
+        sequence = np.random.SeedSequence([_global_seed, int(seed) % 2**32])
         with no_trace(), root_scope():
-            _of_operations[seed] = core.SeedGenerator(int(both.generate_state(1)[0]))
+            _of_operations[seed] = core.SeedGenerator(
+                int(sequence.generate_state(1)[0])
+            )
     return _of_operations[seed]
 
 

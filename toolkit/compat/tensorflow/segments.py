@@ -25,8 +25,8 @@ def _rows(function: str, data: Any, ids: Any, count: int) -> tuple[Tensor, Tenso
             f"{tuple(data.shape)}; received shape {tuple(ids.shape)}"
         )
     check_within(function, ids, count, lowest=None)
-    rest = data.shape[ids.ndim :]
-    return ops.reshape(data, (-1, *rest)), ops.reshape(ids, (-1,))
+    row_shape = data.shape[ids.ndim :]
+    return ops.reshape(data, (-1, *row_shape)), ops.reshape(ids, (-1,))
 
 
 def _sizes(ids: Tensor, count: int, rank: int) -> Tensor:
@@ -41,8 +41,8 @@ def _quotient(total: Tensor, sizes: Tensor) -> Tensor:
     sizes = ops.maximum(sizes, 1)
     if total.dtype in dtypes.INEXACT:
         return total / ops.cast(sizes, total.dtype)
-    whole = ops.floor_divide(ops.absolute(total), ops.cast(sizes, total.dtype))
-    return ops.sign(total) * whole
+    magnitude = ops.floor_divide(ops.absolute(total), ops.cast(sizes, total.dtype))
+    return ops.sign(total) * magnitude
 
 
 _EXTREMES: dict[str, Callable[[str], float]] = {
@@ -62,11 +62,11 @@ def _of_segments(
     name: str, rows: Tensor, ids: Tensor, count: int, empty: Any
 ) -> Tensor:
     """Return a minimum or maximum of each segment; `empty` for one without rows."""
-    found = getattr(ops, f"segment_{name}")(rows, ids, count)
+    result = getattr(ops, f"segment_{name}")(rows, ids, count)
     if empty is None:
-        return found
-    is_empty = ops.equal(_sizes(ids, count, found.ndim), 0)
-    return ops.where(is_empty, convert(empty, found.dtype), found)
+        return result
+    is_empty = ops.equal(_sizes(ids, count, result.ndim), 0)
+    return ops.where(is_empty, convert(empty, result.dtype), result)
 
 
 # --- unsorted segments ----------------------------------------------------------------

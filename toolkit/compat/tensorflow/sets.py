@@ -23,11 +23,11 @@ def _sets(function: str, x: Any) -> tuple[tuple[int, ...], dict[Any, set[Any]], 
     """Return the leading shape, the set of each row, and the dtype."""
     if isinstance(x, SparseTensor):
         shape = tuple(x.extents)
-        places, values = x.places, x.values
+        indices, values = x.index_array, x.values
     else:
         values = StringTensor(x) if is_string(x) else convert(x)
         shape = tuple(values.shape)
-        places = np.argwhere(np.ones(shape, bool))
+        indices = np.argwhere(np.ones(shape, bool))
     dtype = "string" if is_string(values) else str(values.dtype)
     if dtype not in _DTYPES:
         raise ArgumentTypeError(
@@ -41,8 +41,8 @@ def _sets(function: str, x: Any) -> tuple[tuple[int, ...], dict[Any, set[Any]], 
         raise NeedsValues(f"tf.sets.{function}")
     array = np.asarray(values)
     sets: dict[Any, set[Any]] = {}
-    for place, value in zip(places.tolist(), array.ravel().tolist(), strict=True):
-        sets.setdefault(tuple(place[:-1]), set()).add(value)
+    for index, value in zip(indices.tolist(), array.ravel().tolist(), strict=True):
+        sets.setdefault(tuple(index[:-1]), set()).add(value)
     return shape[:-1], sets, array.dtype
 
 

@@ -37,19 +37,19 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
 
-def _parts(x: Any) -> tuple[Tensor, Tensor]:
+def _complex_parts(x: Any) -> tuple[Tensor, Tensor]:
     """Return the real and the imaginary part."""
     x = convert(x)
     return ops.real(x), ops.imag(x) if dtypes.is_complex(x.dtype) else ops.zeros_like(x)
 
 
-def _complex(parts: tuple[Tensor, Tensor]) -> Tensor:
-    return ops.view_as_complex(ops.stack(parts, -1))
+def _complex(components: tuple[Tensor, Tensor]) -> Tensor:
+    return ops.view_as_complex(ops.stack(components, -1))
 
 
 def _along(x: Tensor, axis: int, inverse: bool) -> Tensor:
     """Return the transform of a complex tensor along one axis."""
-    real, imag = _parts(ops.swapaxes(x, axis, -1))
+    real, imag = _complex_parts(ops.swapaxes(x, axis, -1))
     sign = -1 if inverse else 1
     real, imag = ops.fft((real, imag * sign))
     count = real.shape[-1] if inverse else 1
@@ -84,7 +84,7 @@ def _last(count: int) -> list[int]:
 
 def fft(input: Any, name: Any = None) -> Tensor:
     """Return the Fourier transform over the last axis."""
-    return _complex(ops.fft(_parts(input)))
+    return _complex(ops.fft(_complex_parts(input)))
 
 
 def ifft(input: Any, name: Any = None) -> Tensor:
@@ -119,22 +119,22 @@ def _halves(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
     """Return the transform of real numbers; on the last axis only the first half."""
     x = convert(x)
     lengths = [x.shape[axis] for axis in axes] if lengths is None else lengths
-    *others, last = axes
+    *leading_axes, last = axes
     for axis, count in zip(axes, lengths, strict=True):
         x = _sized(x, axis, count)
     y = _complex(ops.rfft(ops.swapaxes(x, last, -1), lengths[-1]))
-    return _transformed(ops.swapaxes(y, last, -1), others)
+    return _transformed(ops.swapaxes(y, last, -1), leading_axes)
 
 
-def _whole(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
+def _real_inverse(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
     """Return the real inverse of `_halves`."""
     x = convert(x)
-    *others, last = axes
+    *leading_axes, last = axes
     if lengths is None:
-        lengths = [*(x.shape[axis] for axis in others), 2 * (x.shape[last] - 1)]
-    for axis, count in zip(others, lengths, strict=False):
+        lengths = [*(x.shape[axis] for axis in leading_axes), 2 * (x.shape[last] - 1)]
+    for axis, count in zip(leading_axes, lengths, strict=False):
         x = _along(_sized(x, axis, count), axis, True)
-    y = ops.irfft(_parts(ops.swapaxes(x, last, -1)), lengths[-1])
+    y = ops.irfft(_complex_parts(ops.swapaxes(x, last, -1)), lengths[-1])
     return ops.swapaxes(y, last, -1)
 
 
@@ -160,7 +160,7 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft`."""
-    return _whole(input_tensor, _last(1), _lengths(fft_length, 1, "irfft"))
+    return _real_inverse(input_tensor, _last(1), _lengths(fft_length, 1, "irfft"))
 
 
 def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
@@ -170,7 +170,7 @@ def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tenso
 
 def irfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft2d`."""
-    return _whole(input_tensor, _last(2), _lengths(fft_length, 2, "irfft2d"))
+    return _real_inverse(input_tensor, _last(2), _lengths(fft_length, 2, "irfft2d"))
 
 
 def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
@@ -181,13 +181,13 @@ def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tenso
 
 def irfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft3d`."""
-    return _whole(input_tensor, _last(3), _lengths(fft_length, 3, "irfft3d"))
+    return _real_inverse(input_tensor, _last(3), _lengths(fft_length, 3, "irfft3d"))
 
 
 # --- any axes -------------------------------------------------------------------------
 
 
-def _chosen(
+def _resolve_axes(
     function: str, input_tensor: Any, fft_length: Any, axes: Any, norm: Any
 ) -> tuple[list[int], list[int] | None]:
     """Return axes and lengths; the default is all axes, or as many as lengths."""
@@ -208,8 +208,8 @@ def fftnd(
     name: Any = None,
 ) -> Tensor:
     """Return the Fourier transform over axes, all by default; norm is only None."""
-    chosen = _chosen("fftnd", input_tensor, fft_length, axes, norm)
-    return _transformed(input_tensor, *chosen)
+    axes_and_lengths = _resolve_axes("fftnd", input_tensor, fft_length, axes, norm)
+    return _transformed(input_tensor, *axes_and_lengths)
 
 
 def ifftnd(
@@ -220,8 +220,8 @@ def ifftnd(
     name: Any = None,
 ) -> Tensor:
     """Return the inverse of `fftnd`."""
-    chosen = _chosen("ifftnd", input_tensor, fft_length, axes, norm)
-    return _transformed(input_tensor, *chosen, inverse=True)
+    axes_and_lengths = _resolve_axes("ifftnd", input_tensor, fft_length, axes, norm)
+    return _transformed(input_tensor, *axes_and_lengths, inverse=True)
 
 
 def rfftnd(
@@ -232,8 +232,8 @@ def rfftnd(
     name: Any = None,
 ) -> Tensor:
     """Return the transform of real numbers over axes; on the last only one half."""
-    chosen = _chosen("rfftnd", input_tensor, fft_length, axes, norm)
-    return _halves(input_tensor, *chosen)
+    axes_and_lengths = _resolve_axes("rfftnd", input_tensor, fft_length, axes, norm)
+    return _halves(input_tensor, *axes_and_lengths)
 
 
 def irfftnd(
@@ -244,8 +244,8 @@ def irfftnd(
     name: Any = None,
 ) -> Tensor:
     """Return the inverse of `rfftnd`."""
-    chosen = _chosen("irfftnd", input_tensor, fft_length, axes, norm)
-    return _whole(input_tensor, *chosen)
+    axes_and_lengths = _resolve_axes("irfftnd", input_tensor, fft_length, axes, norm)
+    return _real_inverse(input_tensor, *axes_and_lengths)
 
 
 def _rolled(x: Any, axes: Any, sign: int) -> Tensor:

@@ -28,7 +28,7 @@ from toolkit.compat.tensorflow.sparse_shapes import (
     concat as concat,
     expand_dims as expand_dims,
     fill_empty_rows as fill_empty_rows,
-    flat_places,
+    flat_offsets,
     joined_values,
     reorder as reorder,
     reset_shape as reset_shape,
@@ -40,7 +40,7 @@ from toolkit.compat.tensorflow.sparse_shapes import (
 )
 from toolkit.compat.tensorflow.sparse_tensor import (
     SparseTensor as SparseTensor,
-    known,
+    static_int64,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
@@ -72,8 +72,8 @@ def to_dense(
         return sp_input.to_tensor(default_value)
     if not isinstance(sp_input, SparseTensor):
         return sp_input
-    places = sp_input.places
-    if validate_indices and not _is_rising(places, sp_input.extents):
+    indices = sp_input.index_array
+    if validate_indices and not _is_rising(indices, sp_input.extents):
         raise ShapeError(
             "to_dense: expected indices inside of the shape, in the order of rows and "
             "each once; tf.sparse.reorder brings them into it"
@@ -82,17 +82,17 @@ def to_dense(
     if isinstance(values, StringTensor):
         text = b"" if fill is None else np.asarray(StringTensor(fill))[()]
         dense = np.full(sp_input.extents, text, object)
-        dense[tuple(places.T)] = np.asarray(values)
+        dense[tuple(indices.T)] = np.asarray(values)
         return StringTensor(dense)
     one = ops.cast(0 if fill is None else fill, values.dtype)
     whole = ops.broadcast_to(one, sp_input.extents)
-    return ops.scatter_update(whole, convert(places), values)
+    return ops.scatter_update(whole, convert(indices), values)
 
 
-def _is_rising(places: Any, shape: Any) -> bool:
-    if ((places < 0) | (places >= np.asarray(shape))).any():
+def _is_rising(indices: Any, shape: Any) -> bool:
+    if ((indices < 0) | (indices >= np.asarray(shape))).any():
         return False
-    return bool((np.diff(flat_places(places, shape)) > 0).all())
+    return bool((np.diff(flat_offsets(indices, shape)) > 0).all())
 
 
 def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
@@ -101,12 +101,12 @@ def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
     if isinstance(x, Tensor) and x.known() is None:
         raise NeedsValues("tf.sparse.from_dense")
     array = np.asarray(x)
-    places = np.argwhere(array != (b"" if array.dtype == object else 0))
+    indices = np.argwhere(array != (b"" if array.dtype == object else 0))
     if isinstance(x, StringTensor):
-        values: Any = StringTensor(array[tuple(places.T)])
+        values: Any = StringTensor(array[tuple(indices.T)])
     else:
-        values = ops.take(ops.reshape(x, (-1,)), flat_places(places, array.shape), 0)
-    return SparseTensor(places, values, array.shape)
+        values = ops.take(ops.reshape(x, (-1,)), flat_offsets(indices, array.shape), 0)
+    return SparseTensor(indices, values, array.shape)
 
 
 def eye(
@@ -115,9 +115,9 @@ def eye(
     """Return ones on the diagonal of a matrix."""
     rows = int(num_rows)
     columns = rows if num_columns is None else int(num_columns)
-    places = np.repeat(np.arange(min(rows, columns))[:, None], 2, axis=1)
+    indices = np.repeat(np.arange(min(rows, columns))[:, None], 2, axis=1)
     return SparseTensor(
-        places, np.ones(len(places), dtype_name(dtype)), (rows, columns)
+        indices, np.ones(len(indices), dtype_name(dtype)), (rows, columns)
     )
 
 
@@ -125,7 +125,7 @@ def to_indicator(sp_input: SparseTensor, vocab_size: Any, name: Any = None) -> T
     """Return booleans that are true at the values of each row."""
     values = np.asarray(sp_input.values)
     dense = np.zeros((*sp_input.extents[:-1], int(vocab_size)), bool)
-    dense[(*sp_input.places[:, :-1].T, values)] = True
+    dense[(*sp_input.index_array[:, :-1].T, values)] = True
     return convert(dense)
 
 
@@ -138,17 +138,20 @@ def map_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> SparseTenso
     Raises:
         ShapeError: the arguments have values at different indices.
     """
-    parts = [x for x in (*args, *kwargs.values()) if isinstance(x, SparseTensor)]
-    if not parts:
+    sparse_args = [x for x in (*args, *kwargs.values()) if isinstance(x, SparseTensor)]
+    if not sparse_args:
         raise ArgumentError("map_values: expected a sparse tensor; received none")
-    if any(not np.array_equal(x.places, parts[0].places) for x in parts):
+    if any(
+        not np.array_equal(x.index_array, sparse_args[0].index_array)
+        for x in sparse_args
+    ):
         raise ShapeError("map_values: expected values at the same indices")
 
     def values(x: Any) -> Any:
         return x.values if isinstance(x, SparseTensor) else x
 
     names = {key: values(x) for key, x in kwargs.items()}
-    return parts[0].with_values(op(*map(values, args), **names))
+    return sparse_args[0].with_values(op(*map(values, args), **names))
 
 
 def add(a: Any, b: Any, threshold: Any = 0) -> Any:
@@ -174,11 +177,11 @@ def _combined(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> A
             f"sparse.{function}: expected equal shapes; received {a.shape} and "
             f"{b.shape}"
         )
-    both = joined_values((a, b))
-    flat = flat_places(np.concatenate([a.places, b.places]), a.extents)
+    values = joined_values((a, b))
+    flat = flat_offsets(np.concatenate([a.index_array, b.index_array]), a.extents)
     cells, ids = np.unique(flat, return_inverse=True)
-    places = np.stack(np.unravel_index(cells, a.extents), 1)
-    return SparseTensor(places, reduce(both, ids, len(cells)), a.extents)
+    indices = np.stack(np.unravel_index(cells, a.extents), 1)
+    return SparseTensor(indices, reduce(values, ids, len(cells)), a.extents)
 
 
 def maximum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseTensor:
@@ -193,11 +196,11 @@ def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseT
 
 def _extreme(name: str, a: SparseTensor, b: SparseTensor, function: Any) -> Any:
     union = _combined(name, a, b, lambda values, ids, n: np.zeros(n))
-    cells = tuple(union.places.T)
+    cells = tuple(union.index_array.T)
     of_a, of_b = (
         ops.take(
             ops.reshape(to_dense(x), (-1,)),
-            flat_places(np.stack(cells, 1), x.extents),
+            flat_offsets(np.stack(cells, 1), x.extents),
             0,
         )
         for x in (a, b)
@@ -221,14 +224,16 @@ def sparse_dense_matmul(
         [[6.0]]
     """
     if isinstance(b, SparseTensor):
-        turned = sparse_dense_matmul(b, sp_a, not adjoint_b, not adjoint_a)
+        transposed = sparse_dense_matmul(b, sp_a, not adjoint_b, not adjoint_a)
         return (
-            ops.conj(ops.transpose(turned)) if _is_complex(b) else ops.transpose(turned)
+            ops.conj(ops.transpose(transposed))
+            if _is_complex(b)
+            else ops.transpose(transposed)
         )
     dense = as_values(b)
     if adjoint_b:
         dense = ops.transpose(ops.conj(dense) if _is_complex(dense) else dense)
-    rows, columns = sp_a.places.T
+    rows, columns = sp_a.index_array.T
     shape, values = sp_a.extents, sp_a.values
     if adjoint_a:
         rows, columns, shape = columns, rows, shape[::-1]
@@ -248,11 +253,11 @@ def _is_complex(x: Any) -> bool:
 
 def softmax(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
     """Return the softmax over the values of each row."""
-    flat = flat_places(sp_input.places[:, :-1], sp_input.extents[:-1])
+    flat = flat_offsets(sp_input.index_array[:, :-1], sp_input.extents[:-1])
     _, ids = np.unique(flat, return_inverse=True)
     count = int(ids.max()) + 1 if ids.size else 0
-    most = ops.take(unsorted_segment_max(sp_input.values, ids, count), ids, 0)
-    scaled = ops.exp(sp_input.values - most)
+    maxima = ops.take(unsorted_segment_max(sp_input.values, ids, count), ids, 0)
+    scaled = ops.exp(sp_input.values - maxima)
     total = unsorted_segment_sum(scaled, ids, count)
     return sp_input.with_values(scaled / ops.take(total, ids, 0))
 
@@ -265,8 +270,8 @@ def reduce_sum(
     name: Any = None,
 ) -> Any:
     """Return the sum along axes, dense by default."""
-    whole = ops.sum(to_dense(reorder(sp_input)), _axes(axis), bool(keepdims))
-    return from_dense(whole) if output_is_sparse else whole
+    total = ops.sum(to_dense(reorder(sp_input)), _axes(axis), bool(keepdims))
+    return from_dense(total) if output_is_sparse else total
 
 
 def reduce_max(
@@ -281,12 +286,12 @@ def reduce_max(
     low = ops.cast(ops.min(values) if values.shape[0] else 0, values.dtype)
     dense = to_dense(reorder(sp_input), low)
     has_any = np.zeros(sp_input.extents, bool)
-    has_any[tuple(sp_input.places.T)] = True
+    has_any[tuple(sp_input.index_array.T)] = True
     axes = _axes(axis)
     largest = ops.max(dense, axes, bool(keepdims))
     is_there = has_any.any(axis=axes, keepdims=bool(keepdims))
-    whole = ops.where(is_there, largest, ops.zeros_like(largest))
-    return from_dense(whole) if output_is_sparse else whole
+    result = ops.where(is_there, largest, ops.zeros_like(largest))
+    return from_dense(result) if output_is_sparse else result
 
 
 def _axes(axis: Any) -> Any:
@@ -315,7 +320,7 @@ def segment_mean(
 ) -> Tensor:
     """Return the segment means of the rows of data at the indices."""
     total = segment_sum(data, indices, segment_ids, num_segments)
-    sizes = np.bincount(known(segment_ids), minlength=int(total.shape[0]))
+    sizes = np.bincount(static_int64(segment_ids), minlength=int(total.shape[0]))
     shape = (len(sizes), *[1] * (len(total.shape) - 1))
     return total / ops.cast(np.maximum(sizes, 1).reshape(shape), total.dtype)
 
@@ -323,10 +328,10 @@ def segment_mean(
 def _of_segments(
     function: Any, unsorted: Any, data: Any, indices: Any, ids: Any, count: Any
 ) -> Any:
-    rows = ops.take(as_values(data), known(indices), 0)
+    rows = ops.take(as_values(data), static_int64(indices), 0)
     if count is None:
-        return function(rows, known(ids))
-    return unsorted(rows, known(ids), int(count))
+        return function(rows, static_int64(ids))
+    return unsorted(rows, static_int64(ids), int(count))
 
 
 def _number(numbers: Callable[[SparseTensor], Any]) -> Callable[..., Any]:

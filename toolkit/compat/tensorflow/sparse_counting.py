@@ -34,15 +34,17 @@ def bincount(
         minlength, maxlength: bounds for the number of counted integers.
         binary_output: whether to return 1 for each integer with a count.
     """
-    rows, found = _rows_and_values(values)
-    shares = np.ones(len(found), found.dtype)
+    rows, flat_values = _rows_and_values(values)
+    shares = np.ones(len(flat_values), flat_values.dtype)
     if weights is not None:
         shares = _rows_and_values(weights)[1]
     if maxlength is not None:
-        is_in = found < int(maxlength)
-        rows, found, shares = rows[is_in], found[is_in], shares[is_in]
-    wide = max(int(found.max()) + 1 if len(found) else 0, int(minlength or 0))
-    keys = found if axis == 0 else rows * max(wide, 1) + found
+        is_in = flat_values < int(maxlength)
+        rows, flat_values, shares = rows[is_in], flat_values[is_in], shares[is_in]
+    wide = max(
+        int(flat_values.max()) + 1 if len(flat_values) else 0, int(minlength or 0)
+    )
+    keys = flat_values if axis == 0 else rows * max(wide, 1) + flat_values
     cells, ids = np.unique(keys, return_inverse=True)
     totals = np.zeros(len(cells), shares.dtype)
     np.add.at(totals, ids, shares)
@@ -50,8 +52,8 @@ def bincount(
     if axis == 0:
         return SparseTensor(cells[:, None], totals, (wide,))
     count = int(as_shape(values)[0])
-    places = np.stack(np.divmod(cells, max(wide, 1)), 1)
-    return SparseTensor(places, totals, (count, wide))
+    indices = np.stack(np.divmod(cells, max(wide, 1)), 1)
+    return SparseTensor(indices, totals, (count, wide))
 
 
 def as_shape(values: Any) -> Any:
@@ -61,7 +63,7 @@ def as_shape(values: Any) -> Any:
 
 def _rows_and_values(x: Any) -> tuple[Any, Any]:
     if isinstance(x, SparseTensor):
-        return x.places[:, 0], np.asarray(x.values)
+        return x.index_array[:, 0], np.asarray(x.values)
     if isinstance(x, RaggedTensor):
         return coordinates(x)[0], np.asarray(x.flat_values)
     array = np.asarray(as_values(x))
@@ -80,15 +82,15 @@ def cross(
     """
     between = str.encode("_X_" if separator is None else str(separator))
     sources = [_texts_of_rows(x) for x in inputs]
-    places, texts = [], []
+    indices, texts = [], []
     for row, lists in enumerate(zip(*sources, strict=True)):
-        for column, parts in enumerate(product(*lists)):
-            places.append((row, column))
-            texts.append(between.join(parts))
-    wide = max((place[1] + 1 for place in places), default=0)
+        for column, combination in enumerate(product(*lists)):
+            indices.append((row, column))
+            texts.append(between.join(combination))
+    wide = max((index[1] + 1 for index in indices), default=0)
     values = StringTensor(texts) if texts else StringTensor(np.zeros(0, object))
     return SparseTensor(
-        np.array(places, int).reshape(-1, 2), values, (len(sources[0]), wide)
+        np.array(indices, int).reshape(-1, 2), values, (len(sources[0]), wide)
     )
 
 

@@ -10,82 +10,88 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents
 from toolkit.compat.tensorflow.boundary import functions_of_tensors
-from toolkit.compat.tensorflow.ragged_values import as_values, taken
-from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, known
+from toolkit.compat.tensorflow.ragged_values import as_values, gather_values
+from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, static_int64
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
 
 
-def flat_places(places: Any, shape: Any) -> Any:
+def flat_offsets(indices: Any, shape: Any) -> Any:
     """Return the flat row-major offset of each index."""
-    return np.ravel_multi_index(tuple(places.T), tuple(shape))
+    return np.ravel_multi_index(tuple(indices.T), tuple(shape))
 
 
 def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
     """Sort the values in row-major order."""
-    return _ordered(sp_input.places, sp_input.values, sp_input.extents)
+    return _ordered(sp_input.index_array, sp_input.values, sp_input.extents)
 
 
-def _ordered(places: Any, values: Any, shape: Any) -> SparseTensor:
-    order = np.lexsort(places.T[::-1])
-    return SparseTensor(places[order], taken(as_values(values), order), shape)
+def _ordered(indices: Any, values: Any, shape: Any) -> SparseTensor:
+    order = np.lexsort(indices.T[::-1])
+    return SparseTensor(indices[order], gather_values(as_values(values), order), shape)
 
 
 def transpose(
     sp_input: SparseTensor, perm: Any = None, name: Any = None
 ) -> SparseTensor:
     """Permute the axes; reverse them if perm is None."""
-    axes = list(range(sp_input.ndim))[::-1] if perm is None else known(perm).tolist()
+    axes = (
+        list(range(sp_input.ndim))[::-1]
+        if perm is None
+        else static_int64(perm).tolist()
+    )
     shape = [sp_input.extents[n] for n in axes]
-    return _ordered(sp_input.places[:, axes], sp_input.values, shape)
+    return _ordered(sp_input.index_array[:, axes], sp_input.values, shape)
 
 
 def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTensor:
     """Reshape a sparse tensor; one extent can be -1."""
-    wanted = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
-    flat = flat_places(sp_input.places, sp_input.extents)
-    places = np.stack(np.unravel_index(flat, wanted), 1)
-    return SparseTensor(places, sp_input.values, wanted)
+    new_shape = np.zeros(sp_input.extents, bool).reshape(extents(shape)).shape
+    flat = flat_offsets(sp_input.index_array, sp_input.extents)
+    indices = np.stack(np.unravel_index(flat, new_shape), 1)
+    return SparseTensor(indices, sp_input.values, new_shape)
 
 
 def expand_dims(
     sp_input: SparseTensor, axis: int | None = None, name: Any = None
 ) -> SparseTensor:
     """Insert an axis of one element, by default the last."""
-    place = (-1 if axis is None else int(axis)) % (sp_input.ndim + 1)
-    shape = [*sp_input.extents[:place], 1, *sp_input.extents[place:]]
-    places = np.insert(sp_input.places, place, 0, axis=1)
-    return SparseTensor(places, sp_input.values, shape)
+    position = (-1 if axis is None else int(axis)) % (sp_input.ndim + 1)
+    shape = [*sp_input.extents[:position], 1, *sp_input.extents[position:]]
+    indices = np.insert(sp_input.index_array, position, 0, axis=1)
+    return SparseTensor(indices, sp_input.values, shape)
 
 
 def reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
     """Set another shape, by default the smallest one that contains the values."""
-    least = np.max(sp_input.places, axis=0, initial=-1) + 1
-    shape = least if new_shape is None else np.asarray(extents(new_shape))
-    if (shape < least).any():
+    minimum = np.max(sp_input.index_array, axis=0, initial=-1) + 1
+    shape = minimum if new_shape is None else np.asarray(extents(new_shape))
+    if (shape < minimum).any():
         raise ShapeError(
-            f"reset_shape: expected extents of {least.tolist()} or more; received "
+            f"reset_shape: expected extents of {minimum.tolist()} or more; received "
             f"{shape.tolist()}"
         )
-    return SparseTensor(sp_input.places, sp_input.values, shape)
+    return SparseTensor(sp_input.index_array, sp_input.values, shape)
 
 
 def retain(sp_input: SparseTensor, to_retain: Any) -> SparseTensor:
     """Return the values where a vector of booleans is true."""
     is_kept = np.flatnonzero(np.asarray(to_retain))
-    values = taken(sp_input.values, is_kept)
-    return SparseTensor(sp_input.places[is_kept], values, sp_input.extents)
+    values = gather_values(sp_input.values, is_kept)
+    return SparseTensor(sp_input.index_array[is_kept], values, sp_input.extents)
 
 
 def slice(sp_input: SparseTensor, start: Any, size: Any, name: Any = None) -> Any:
     """Return a slice: `size` elements from `start` on along each axis."""
-    first, count = known(start), known(size)
+    first, count = static_int64(start), static_int64(size)
     last = np.minimum(first + count, sp_input.extents)
-    is_in = ((sp_input.places >= first) & (sp_input.places < last)).all(axis=1)
-    part = retain(sp_input, is_in)
+    is_in = ((sp_input.index_array >= first) & (sp_input.index_array < last)).all(
+        axis=1
+    )
+    result = retain(sp_input, is_in)
     shape = np.maximum(last - first, 0)
-    return SparseTensor(part.places - first, part.values, shape)
+    return SparseTensor(result.index_array - first, result.values, shape)
 
 
 def split(
@@ -94,7 +100,7 @@ def split(
     """Split along an axis; the first parts are larger if they cannot be equal."""
     axis, count = int(axis) % sp_input.ndim, int(num_split)
     sizes = [
-        len(part) for part in np.array_split(np.arange(sp_input.extents[axis]), count)
+        len(chunk) for chunk in np.array_split(np.arange(sp_input.extents[axis]), count)
     ]
     starts = np.zeros((count, sp_input.ndim), int)
     starts[:, axis] = np.cumsum([0, *sizes[:-1]])
@@ -118,23 +124,25 @@ def concat(
     """
     axis = int(axis) % sp_inputs[0].ndim
     shapes = np.array([x.extents for x in sp_inputs])
-    whole = shapes.max(axis=0)
-    others = np.delete(shapes, axis, axis=1)
-    if not expand_nonconcat_dims and (others != others[0]).any():
+    largest = shapes.max(axis=0)
+    other_extents = np.delete(shapes, axis, axis=1)
+    if not expand_nonconcat_dims and (other_extents != other_extents[0]).any():
         raise ShapeError(
             f"sparse.concat: expected equal extents but along axis {axis}; received "
             f"{shapes.tolist()}"
         )
-    whole[axis] = shapes[:, axis].sum()
+    largest[axis] = shapes[:, axis].sum()
     starts = np.zeros_like(shapes)
     starts[:, axis] = np.cumsum([0, *shapes[:-1, axis]])
-    places = [x.places + start for x, start in zip(sp_inputs, starts, strict=True)]
-    return _ordered(np.concatenate(places), joined_values(sp_inputs), whole)
+    index_arrays = [
+        x.index_array + start for x, start in zip(sp_inputs, starts, strict=True)
+    ]
+    return _ordered(np.concatenate(index_arrays), joined_values(sp_inputs), largest)
 
 
-def joined_values(parts: Sequence[SparseTensor]) -> Any:
+def joined_values(tensors: Sequence[SparseTensor]) -> Any:
     """Concatenate the values of sparse tensors."""
-    values = [part.values for part in parts]
+    values = [tensor.values for tensor in tensors]
     if isinstance(values[0], StringTensor):
         return StringTensor(np.concatenate([np.asarray(x) for x in values]))
     return ops.concatenate(values, 0)
@@ -149,18 +157,20 @@ def fill_empty_rows(
         The sparse tensor, and booleans: whether the row was empty.
     """
     count = sp_input.extents[0]
-    is_empty = np.bincount(sp_input.places[:, 0], minlength=count)[:count] == 0
+    is_empty = np.bincount(sp_input.index_array[:, 0], minlength=count)[:count] == 0
     rows = np.flatnonzero(is_empty)
-    places = np.zeros((len(rows), sp_input.ndim), "int64")
-    places[:, 0] = rows
+    indices = np.zeros((len(rows), sp_input.ndim), "int64")
+    indices[:, 0] = rows
     if isinstance(sp_input.values, StringTensor):
         text = np.asarray(StringTensor(default_value))[()]
         fills: Any = StringTensor(np.full(len(rows), text, object))
     else:
         fills = ops.cast(ops.full((len(rows),), default_value), sp_input.dtype)
-    parts = (sp_input, SparseTensor(places, fills, sp_input.extents))
-    both = np.concatenate([part.places for part in parts])
-    return _ordered(both, joined_values(parts), sp_input.extents), convert(is_empty)
+    tensors = (sp_input, SparseTensor(indices, fills, sp_input.extents))
+    all_indices = np.concatenate([tensor.index_array for tensor in tensors])
+    return _ordered(all_indices, joined_values(tensors), sp_input.extents), convert(
+        is_empty
+    )
 
 
 functions_of_tensors(__name__)

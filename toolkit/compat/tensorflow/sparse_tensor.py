@@ -48,15 +48,15 @@ class SparseTensor:
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
         self.values: Any = as_values(values)
-        self.extents: tuple[int, ...] = tuple(known(dense_shape).tolist())
-        self.places: np.ndarray[Any, Any] = known(indices)
-        if not self.places.size:
-            self.places = self.places.reshape(-1, len(self.extents))
-        wanted = (int(self.values.shape[0]), len(self.extents))
-        if self.places.shape != wanted:
+        self.extents: tuple[int, ...] = tuple(static_int64(dense_shape).tolist())
+        self.index_array: np.ndarray[Any, Any] = static_int64(indices)
+        if not self.index_array.size:
+            self.index_array = self.index_array.reshape(-1, len(self.extents))
+        expected = (int(self.values.shape[0]), len(self.extents))
+        if self.index_array.shape != expected:
             raise ShapeError(
-                f"SparseTensor: expected indices of shape {wanted}, a row for each "
-                f"value; received {self.places.shape}"
+                f"SparseTensor: expected indices of shape {expected}, a row for each "
+                f"value; received {self.index_array.shape}"
             )
 
     @classmethod
@@ -72,7 +72,7 @@ class SparseTensor:
 
     @property
     def indices(self) -> Tensor:
-        return convert(self.places)
+        return convert(self.index_array)
 
     @property
     def dense_shape(self) -> Tensor:
@@ -96,7 +96,7 @@ class SparseTensor:
 
     def with_values(self, new_values: Any) -> SparseTensor:
         """Return a sparse tensor with other values at the same indices."""
-        return SparseTensor(self.places, new_values, self.extents)
+        return SparseTensor(self.index_array, new_values, self.extents)
 
     def __mul__(self, other: Any) -> Any:
         return self._combined(lambda x, y: x * y, other)
@@ -108,12 +108,12 @@ class SparseTensor:
     def _combined(self, function: Callable[..., Any], other: Any) -> Any:
         if isinstance(other, SparseTensor):
             return NotImplemented
-        at = map_broadcast(other, self.extents, list(self.places.T))
+        at = map_broadcast(other, self.extents, list(self.index_array.T))
         return self.with_values(function(self.values, at))
 
     def __repr__(self) -> str:
-        parts = (self.indices, self.values, self.dense_shape)
-        indices, values, shape = (_shown(part) for part in parts)
+        values_shown = (self.indices, self.values, self.dense_shape)
+        indices, values, shape = (_shown(value) for value in values_shown)
         return f"SparseTensor(indices={indices}, values={values}, dense_shape={shape})"
 
     def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
@@ -143,17 +143,17 @@ class SparseTensor:
     @property
     def nbytes(self) -> int:
         """Return the bytes of the values and their indices."""
-        return int(self.places.nbytes + np.asarray(self.values).nbytes)
+        return int(self.index_array.nbytes + np.asarray(self.values).nbytes)
 
     def rows(self) -> list[SparseTensor]:
         """Return the rows as sparse tensors."""
         values = np.asarray(self.values)
-        found = []
+        rows = []
         for row in range(self.extents[0]):
-            is_in = self.places[:, 0] == row
-            part = self.places[is_in, 1:]
-            found.append(SparseTensor(part, values[is_in], self.extents[1:]))
-        return found
+            is_in = self.index_array[:, 0] == row
+            indices = self.index_array[is_in, 1:]
+            rows.append(SparseTensor(indices, values[is_in], self.extents[1:]))
+        return rows
 
     @property
     def stacked(self) -> Callable[[Sequence[Any]], SparseTensor]:
@@ -174,48 +174,49 @@ class SparseTensorSpec(TensorSpec):
         return f"SparseTensorSpec({TensorShape(self.shape)!r}, tf.{self.dtype.name})"
 
 
-def stack_sparse(parts: Sequence[SparseTensor]) -> SparseTensor:
+def stack_sparse(tensors: Sequence[SparseTensor]) -> SparseTensor:
     """Stack sparse tensors along a new first axis, with the largest extents."""
-    if len({part.ndim for part in parts}) != 1:
+    if len({tensor.ndim for tensor in tensors}) != 1:
         raise ShapeError("batch: expected sparse tensors with the same number of axes")
-    places = [
-        np.insert(part.places, 0, number, axis=1) for number, part in enumerate(parts)
+    indices = [
+        np.insert(tensor.index_array, 0, number, axis=1)
+        for number, tensor in enumerate(tensors)
     ]
-    largest = np.max([part.extents for part in parts], axis=0)
-    values = np.concatenate([np.asarray(part.values) for part in parts])
-    return SparseTensor(np.concatenate(places), values, (len(parts), *largest))
+    largest = np.max([tensor.extents for tensor in tensors], axis=0)
+    values = np.concatenate([np.asarray(tensor.values) for tensor in tensors])
+    return SparseTensor(np.concatenate(indices), values, (len(tensors), *largest))
 
 
-def _shown(part: Any) -> str:
-    if isinstance(part, Tensor) and part.known() is None:
-        return repr(part)
-    return str(part)
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor) and value.known() is None:
+        return repr(value)
+    return str(value)
 
 
-def known(numbers: Any) -> np.ndarray[Any, Any]:
+def static_int64(numbers: Any) -> np.ndarray[Any, Any]:
     """Return integers as an array of int64.
 
     Raises:
         NeedsValues: the integers are computed in a trace.
     """
     if isinstance(numbers, (Tensor, Variable)):
-        found = convert(numbers).known()
-        if found is None:
+        values = convert(numbers).known()
+        if values is None:
             raise NeedsValues("SparseTensor with indices that are computed")
-        return found.astype("int64")
+        return values.astype("int64")
     return np.asarray(numbers, "int64")
 
 
 def _rows_to_sparse(rows: RaggedTensor) -> SparseTensor:
     inner = np.argwhere(np.ones(tuple(rows.flat_values.shape)[1:], bool))
-    places = np.stack(coordinates(rows), 1)
+    indices = np.stack(coordinates(rows), 1)
     if inner.size:
-        places = np.concatenate(
-            [np.repeat(places, len(inner), 0), np.tile(inner, (len(places), 1))], 1
+        indices = np.concatenate(
+            [np.repeat(indices, len(inner), 0), np.tile(inner, (len(indices), 1))], 1
         )
     values = rows.flat_values
     flat = values if not inner.size else ops.reshape(values, (-1,))
-    return SparseTensor(places, flat, rows.bounds())
+    return SparseTensor(indices, flat, rows.bounds())
 
 
 RaggedTensor.operations["to_sparse"] = _rows_to_sparse

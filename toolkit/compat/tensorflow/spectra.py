@@ -99,9 +99,9 @@ def inverse_mdct(
     folded = ops.idct(x, 4, norm=norm)
     if norm is None:
         folded = folded * (0.5 / half)
-    left, right = ops.split(folded, 2, -1)
+    first_half, right = ops.split(folded, 2, -1)
     frames = ops.concatenate(
-        [right, -ops.flip(right, -1), -ops.flip(left, -1), -left], -1
+        [right, -ops.flip(right, -1), -ops.flip(first_half, -1), -first_half], -1
     )
     return overlap_and_add(_windowed(frames, window_fn), half)
 
@@ -161,10 +161,10 @@ def linear_to_mel_weight_matrix(
             f"{bins}, {count}, {low}, {high} and {rate}"
         )
     # No triangle contains frequency 0.
-    places = _mel(np.linspace(0.0, rate / 2, count)[1:])[:, None]
+    frequencies = _mel(np.linspace(0.0, rate / 2, count)[1:])[:, None]
     edges = np.linspace(_mel(low), _mel(high), bins + 2)
-    rise = (places - edges[:-2]) / (edges[1:-1] - edges[:-2])
-    fall = (edges[2:] - places) / (edges[2:] - edges[1:-1])
+    rise = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    fall = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])
     weights = np.maximum(0.0, np.minimum(rise, fall))
     return convert(np.pad(weights, [[1, 0], [0, 0]]), dtype_name(dtype))
 

@@ -41,13 +41,13 @@ def of_strings(function: _Function) -> _Function:
     names = list(inspect.signature(function).parameters)
     if implementation is None or not set(parameters.split()) <= set(names):
         return function
-    places = [(names.index(name), name) for name in parameters.split()]
+    positions = [(names.index(name), name) for name in parameters.split()]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        for place, name in places:
-            given = args[place] if place < len(args) else kwargs.get(name)
-            if has_text(given):
+        for position, name in positions:
+            argument = args[position] if position < len(args) else kwargs.get(name)
+            if has_text(argument):
                 return implementation(function, *args, **kwargs)
         return function(*args, **kwargs)
 
@@ -93,9 +93,9 @@ def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
     array = array_of(x)
     numbers = [codes.setdefault(text, len(codes)) for text in array.ravel().tolist()]
     coded = np.array(numbers, "int64").reshape(array.shape)
-    found = function(coded, *args, **kwargs)
+    result = function(coded, *args, **kwargs)
     texts = objects(list(codes), (len(codes),))
-    return found._replace(y=StringTensor(texts[np.asarray(found.y)]))
+    return result._replace(y=StringTensor(texts[np.asarray(result.y)]))
 
 
 def _constant(
@@ -104,20 +104,20 @@ def _constant(
     dtype: Any = None,
     shape: Any = None,
     name: Any = "Const",
-    **others: Any,
+    **options: Any,
 ) -> StringTensor:
     if dtype is not None and dtypes.standardize(dtype) != dtypes.STRING:
         raise DTypeError(f"constant: expected numbers of {dtype}; received strings")
     array = array_of(value)
     if shape is None:
         return StringTensor(array)
-    wanted = extents(shape)
-    if array.size != 1 and array.size != np.prod(wanted, dtype=int):
+    expected = extents(shape)
+    if array.size != 1 and array.size != np.prod(expected, dtype=int):
         raise ShapeError(
-            f"constant: expected one string, or as many as the shape {wanted} has "
+            f"constant: expected one string, or as many as the shape {expected} has "
             f"places; received {array.size}"
         )
-    return StringTensor(np.resize(array, wanted))
+    return StringTensor(np.resize(array, expected))
 
 
 def _fill(function: _Function, dims: Any, value: Any, name: Any = None) -> StringTensor:
@@ -125,7 +125,7 @@ def _fill(function: _Function, dims: Any, value: Any, name: Any = None) -> Strin
 
 
 def _zeros_like(
-    function: _Function, input: Any, dtype: Any = None, **others: Any
+    function: _Function, input: Any, dtype: Any = None, **options: Any
 ) -> Any:
     shape = array_of(input).shape
     if dtype is None or dtypes.standardize(dtype) == dtypes.STRING:
@@ -176,24 +176,24 @@ def _python(
     numbers = [x for i, x in enumerate(inp) if i not in texts]
     of_arrays = function.__name__ == "numpy_function"
 
-    def call(*given: Any) -> Any:
-        rest = iter(given)
+    def call(*arguments: Any) -> Any:
+        remaining = iter(arguments)
         return func(
             *(
                 (texts[i].numpy() if of_arrays else texts[i])
                 if i in texts
-                else next(rest)
+                else next(remaining)
                 for i in range(len(inp))
             )
         )
 
     if not _holds_text(Tout):
         return function(call, numbers, Tout, *args, **kwargs)
-    given = [convert(x) for x in numbers]
-    found = call(*(x.numpy() if of_arrays else x for x in given))
+    tensors = [convert(x) for x in numbers]
+    result = call(*(x.numpy() if of_arrays else x for x in tensors))
     if not isinstance(Tout, (list, tuple)):
-        return _as_dtype(found, Tout)
-    return [_as_dtype(y, dtype) for y, dtype in zip(found, Tout, strict=True)]
+        return _as_dtype(result, Tout)
+    return [_as_dtype(y, dtype) for y, dtype in zip(result, Tout, strict=True)]
 
 
 def _as_dtype(value: Any, dtype: Any) -> Any:

@@ -11,7 +11,7 @@ from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
     array_of,
-    each,
+    map_to_array,
     mapped,
     objects,
     text_of,
@@ -46,9 +46,9 @@ def bytes_split(input: Any, name: Any = None) -> Strings:
 
 def in_parts(
     function: str,
-    parts: Callable[[bytes], list[Any]],
+    splitter: Callable[[bytes], list[Any]],
     input: Any,
-    made: Callable[[Any], Any] = StringTensor,
+    build: Callable[[Any], Any] = StringTensor,
 ) -> Any:
     """Split a string into a tensor, or a vector into ragged rows.
 
@@ -59,7 +59,7 @@ def in_parts(
         made: creates a tensor from an array of parts.
     """
     if isinstance(input, RaggedTensor):
-        rows = in_parts(function, parts, input.flat_values, made)
+        rows = in_parts(function, splitter, input.flat_values, build)
         return input.with_flat_values(rows)
     if array_of(input).ndim > 1:
         raise UnsupportedError(
@@ -67,11 +67,11 @@ def in_parts(
             f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "
             "ragged rows"
         )
-    rows = each(parts, input)
+    rows = map_to_array(splitter, input)
     if not rows.ndim:
-        return made(objects(rows[()], (len(rows[()]),)))
-    flat = [part for row in rows for part in row]
-    values = np.asarray(made(objects(flat, (len(flat),))))
+        return build(objects(rows[()], (len(rows[()]),)))
+    flat = [piece for row in rows for piece in row]
+    values = np.asarray(build(objects(flat, (len(flat),))))
     return RaggedTensor.from_row_lengths(values, list(map(len, rows)))
 
 
@@ -105,33 +105,33 @@ class Coding(NamedTuple):
             number, _, order = self.encoding.upper()[3:].partition("_")
             named = "-".join(filter(None, ("UTF", number, order)))
             return self._replace(encoding=named).checked()
-        for name, value, known in (
+        for name, value, supported in (
             ("encoding", self.encoding, _ENCODINGS),
             ("errors", self.errors, _ERRORS),
         ):
-            if value not in known:
-                raise unknown_choice(f"{self.function}: {name}", value, known)
+            if value not in supported:
+                raise unknown_choice(f"{self.function}: {name}", value, supported)
         return self
 
     def characters(self, data: bytes) -> list[tuple[str, int]]:
         """Return the characters, each with the offset of its first byte."""
-        found: list[tuple[str, int]] = []
-        view, place = memoryview(data), 0
-        while place < len(data):
+        result: list[tuple[str, int]] = []
+        view, offset = memoryview(data), 0
+        while offset < len(data):
             try:
-                text, end, bad = str(view[place:], self.encoding), len(data), 0
+                text, end, bad = str(view[offset:], self.encoding), len(data), 0
             except UnicodeDecodeError as error:
-                end, bad = place + error.start, error.end - error.start
-                text = str(view[place:end], self.encoding)
+                end, bad = offset + error.start, error.end - error.start
+                text = str(view[offset:end], self.encoding)
             for character in text:
-                found.append((self._shown(character), place))
-                place += len(character.encode(self.encoding))
+                result.append((self._shown(character), offset))
+                offset += len(character.encode(self.encoding))
             if bad:
                 self._check(f"the bytes {data[end : end + bad]!r}")
                 if self.errors == "replace":
-                    found.append((chr(self.replacement_char), end))
-                place = end + bad
-        return found
+                    result.append((chr(self.replacement_char), end))
+                offset = end + bad
+        return result
 
     def encoded(self, codes: list[int]) -> bytes:
         """Return the bytes of characters, by their codes."""
@@ -149,11 +149,11 @@ class Coding(NamedTuple):
         is_replaced = self.replace_control_characters and character < " "
         return chr(self.replacement_char) if is_replaced else character
 
-    def _check(self, what: str) -> None:
+    def _check(self, problem: str) -> None:
         if self.errors == "strict":
             raise ArgumentError(
                 f"{self.function}: expected characters of {self.encoding}; received "
-                f"{what}, which are none"
+                f"{problem}, which are none"
             )
 
 
@@ -178,8 +178,8 @@ def unicode_split(
 
 def _split(coding: Coding, input: Any) -> Any:
     def characters(data: bytes) -> list[bytes]:
-        found = coding.checked().characters(data)
-        return [character.encode(coding.encoding) for character, _ in found]
+        characters = coding.checked().characters(data)
+        return [character.encode(coding.encoding) for character, _ in characters]
 
     return in_parts(coding.function, characters, input)
 
@@ -193,7 +193,7 @@ def _codes(coding: Coding, input: Any) -> Any:
 
 def _offsets(coding: Coding, input: Any) -> Any:
     def offsets(data: bytes) -> list[int]:
-        return [place for _, place in coding.checked().characters(data)]
+        return [offset for _, offset in coding.checked().characters(data)]
 
     return in_parts(coding.function, offsets, input, _numbers("int64"))
 
@@ -331,36 +331,36 @@ def ngrams(
     if not all(width >= 1 for width in widths):
         raise ArgumentError(f"ngrams: expected widths >= 1; received {ngram_width}")
     pair = pad_values if isinstance(pad_values, (list, tuple)) else (pad_values,) * 2
-    before, behind = (None if pad is None else text_of(pad, "ngrams") for pad in pair)
+    before, after = (None if pad is None else text_of(pad, "ngrams") for pad in pair)
     between = separator.encode()
 
     def padded(row: list[bytes], width: int) -> list[bytes]:
-        if before is None or behind is None:
+        if before is None or after is None:
             return row
         count = width - 1 if padding_width is None else min(width - 1, padding_width)
-        return [before.encode()] * count + row + [behind.encode()] * count
+        return [before.encode()] * count + row + [after.encode()] * count
 
     def grams(row: list[bytes]) -> Iterator[bytes]:
         for width in map(int, widths):
-            whole = padded(row, width)
-            for start in range(len(whole) - width + 1):
-                yield between.join(whole[start : start + width])
+            padded_row = padded(row, width)
+            for start in range(len(padded_row) - width + 1):
+                yield between.join(padded_row[start : start + width])
 
-    def made(row: list[bytes]) -> list[bytes]:
-        found = list(grams(row))
-        if not found and row and preserve_short_sequences:
+    def grams_of_row(row: list[bytes]) -> list[bytes]:
+        result = list(grams(row))
+        if not result and row and preserve_short_sequences:
             return [between.join(row)]
-        return found
+        return result
 
     if isinstance(data, RaggedTensor):
-        rows = [made(row) for row in data.to_list()]
+        rows = [grams_of_row(row) for row in data.to_list()]
         flat = [gram for row in rows for gram in row]
         lengths = list(map(len, rows))
         return RaggedTensor.from_row_lengths(objects(flat, (len(flat),)), lengths)
     array = array_of(data)
     if not array.ndim:
         raise ArgumentError("ngrams: expected strings with an axis or more")
-    rows = [made(row) for row in array.reshape(-1, array.shape[-1]).tolist()]
+    rows = [grams_of_row(row) for row in array.reshape(-1, array.shape[-1]).tolist()]
     count = len(rows[0]) if rows else 0
     flat = [gram for row in rows for gram in row]
     return StringTensor(objects(flat, (*array.shape[:-1], count)))

@@ -102,7 +102,7 @@ def objects(values: Any, shape: tuple[int, ...]) -> Any:
     return array.reshape(shape)
 
 
-def each(function: Callable[[bytes], Any], value: Any) -> Any:
+def map_to_array(function: Callable[[bytes], Any], value: Any) -> Any:
     """Apply a function to each string, and return an array."""
     array = array_of(value)
     return objects([function(text) for text in array.ravel().tolist()], array.shape)
@@ -111,7 +111,7 @@ def each(function: Callable[[bytes], Any], value: Any) -> Any:
 def mapped(
     function: Callable[[bytes], Any],
     value: Any,
-    made: Callable[[Any], Any] = StringTensor,
+    build: Callable[[Any], Any] = StringTensor,
 ) -> Any:
     """Apply a function to each string in a tensor or in ragged rows.
 
@@ -122,5 +122,5 @@ def mapped(
     """
     if getattr(value, "is_composite", False):  # ragged rows
         flat = value.flat_values
-        return value.with_flat_values(made(each(function, flat)))
-    return made(each(function, value))
+        return value.with_flat_values(build(map_to_array(function, flat)))
+    return build(map_to_array(function, value))

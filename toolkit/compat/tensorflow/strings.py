@@ -122,7 +122,7 @@ def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
     """Concatenate strings elementwise, also in ragged rows."""
     rows = next((x for x in inputs if isinstance(x, RaggedTensor)), None)
     if rows is not None:
-        return map_flat(lambda *parts: join(parts, separator), inputs, {})
+        return map_flat(lambda *inputs_list: join(inputs_list, separator), inputs, {})
     arrays = np.broadcast_arrays(*map(array_of, inputs))
     between = separator.encode()
     flat = [between.join(row) for row in zip(*(a.ravel() for a in arrays), strict=True)]
@@ -187,10 +187,10 @@ def unsorted_segment_join(
             f"unsorted_segment_join: expected segment ids in [0, {count}); received "
             f"{numbers.tolist()!r:.60}"
         )
-    parts: list[list[bytes]] = [[] for _ in range(count)]
+    strings: list[list[bytes]] = [[] for _ in range(count)]
     for text, number in zip(array.tolist(), numbers.tolist(), strict=True):
-        parts[number].append(text)
-    joined = [separator.encode().join(part) for part in parts]
+        strings[number].append(text)
+    joined = [separator.encode().join(row) for row in strings]
     return StringTensor(objects(joined, (count,)))
 
 
@@ -220,7 +220,9 @@ def format(
         shown(as_strings(x) if is_string(x) else convert(x), summarize) for x in tensors
     ]
     pairs = zip(texts, others, strict=True)
-    return StringTensor(first + "".join(text + rest for text, rest in pairs))
+    return StringTensor(
+        first + "".join(text + text_after for text, text_after in pairs)
+    )
 
 
 # --- hashes ---------------------------------------------------------------------------
@@ -241,7 +243,7 @@ def to_hash_bucket_strong(
         num_buckets: the number of hash values.
         key: two integers.
     """
-    first, second = (int(part) % 2**64 for part in key)
+    first, second = (int(word) % 2**64 for word in key)
     return _buckets(
         "to_hash_bucket_strong",
         lambda text: sip_hash(text, (first, second)),
@@ -285,11 +287,11 @@ def regex_replace(
         b'hi ! '
     """
     compiled = re2.compiled(text_of(pattern, "regex_replace"), "regex_replace")
-    parts = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
+    pieces = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
 
     def replace(text: bytes) -> bytes:
-        found = re2.replaced(compiled, parts, decoded(text), not replace_global)
-        return encoded(found)
+        text_after = re2.replaced(compiled, pieces, decoded(text), not replace_global)
+        return encoded(text_after)
 
     return mapped(replace, input)
 
@@ -329,13 +331,13 @@ def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Number
     read = _float if dtypes.is_float(dtype) else partial(_integer, dtype=dtype)
 
     def number(text: bytes) -> Any:
-        found = read(text.strip())
-        if found is None:
+        value = read(text.strip())
+        if value is None:
             raise ArgumentError(
                 f"to_number: expected a string that shows a number of {dtype}; "
                 f"received {text!r}"
             )
-        return found
+        return value
 
     return mapped(number, input, partial(_numbers, dtype=dtype))
 

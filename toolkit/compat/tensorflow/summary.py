@@ -164,8 +164,10 @@ def image(
     pixels = np.asarray(data)
     if pixels.dtype == np.uint8:
         pixels = pixels / 255.0
-    several = min(len(pixels), max_outputs) > 1
-    found = False
+    has_numbers = min(len(pixels), max_outputs) > 1
+    has_writer = False
     for i, picture in enumerate(pixels[:max_outputs]):
-        found = _write("image", f"{name}/{i}" if several else name, picture, step)
-    return found
+        has_writer = _write(
+            "image", f"{name}/{i}" if has_numbers else name, picture, step
+        )
+    return has_writer

@@ -70,8 +70,8 @@ def non_max_suppression_padded(
         )
     limits = limit, iou_threshold, score_threshold
     rows = [
-        np.asarray(non_max_suppression(corners[place], values[place], *limits))
-        for place in np.ndindex(lead)
+        np.asarray(non_max_suppression(corners[index], values[index], *limits))
+        for index in np.ndindex(lead)
     ]
     counts = np.array([len(row) for row in rows], "int32").reshape(lead)
     if pad_to_max_output_size:
@@ -141,8 +141,8 @@ def combined_non_max_suppression(
         zeros; and the numbers of valid boxes, (batch,), int32.
     """
     corners, values = np.asarray(convert(boxes)), np.asarray(convert(scores))
-    wanted = [(*values.shape[:2], count, 4) for count in (1, *values.shape[2:])]
-    if values.ndim != 3 or corners.shape not in wanted:
+    shapes = [(*values.shape[:2], count, 4) for count in (1, *values.shape[2:])]
+    if values.ndim != 3 or corners.shape not in shapes:
         raise ShapeError(
             "combined_non_max_suppression: expected boxes (batch, boxes, 1 or classes, "
             f"4) and scores (batch, boxes, classes); received shapes {corners.shape} "
@@ -152,25 +152,25 @@ def combined_non_max_suppression(
     corners = np.broadcast_to(corners, (*values.shape, 4))
     per_class, total = int(max_output_size_per_class), int(max_total_size)
     total = min(total, per_class * classes) if pad_per_class else total
-    found = np.zeros((batch, total, 6), "float32")
+    result = np.zeros((batch, total, 6), "float32")
     counts = np.zeros(batch, "int32")
     for picture in range(batch):
-        kept = []
+        candidates = []
         for number in range(classes):
             pair = corners[picture, :, number], values[picture, :, number]
             limits = per_class, iou_threshold, score_threshold
-            chosen = np.asarray(non_max_suppression(*pair, *limits))
-            kept += [(*pair[0][i], pair[1][i], number) for i in chosen.tolist()]
-        kept = sorted(kept, key=lambda box: -box[4])[:total]
-        counts[picture] = len(kept)
-        if kept:
-            found[picture, : len(kept)] = kept
+            selected = np.asarray(non_max_suppression(*pair, *limits))
+            candidates += [(*pair[0][i], pair[1][i], number) for i in selected.tolist()]
+        candidates = sorted(candidates, key=lambda box: -box[4])[:total]
+        counts[picture] = len(candidates)
+        if candidates:
+            result[picture, : len(candidates)] = candidates
     if clip_boxes:
-        found[..., :4] = np.clip(found[..., :4], 0.0, 1.0)
+        result[..., :4] = np.clip(result[..., :4], 0.0, 1.0)
     return CombinedNonMaxSuppression(
-        convert(found[..., :4]),
-        convert(found[..., 4]),
-        convert(found[..., 5]),
+        convert(result[..., :4]),
+        convert(result[..., 4]),
+        convert(result[..., 5]),
         convert(counts),
     )
 

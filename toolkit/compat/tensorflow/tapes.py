@@ -74,10 +74,10 @@ class GradientTape(tape.GradientTape):
                 "batch_jacobian: expected a target and a source of one batch size; "
                 f"received shapes {tuple(target.shape)} and {tuple(source.shape)}"
             )
-        whole = self.jacobian(target, source, unconnected_gradients)
-        if whole is None:
+        jacobian = self.jacobian(target, source, unconnected_gradients)
+        if jacobian is None:
             return None
-        return ops.moveaxis(ops.diagonal(whole, 0, 0, target.ndim), -1, 0)
+        return ops.moveaxis(ops.diagonal(jacobian, 0, 0, target.ndim), -1, 0)
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,9 +113,9 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             first = [f(*args, **kwargs)]
         variables = finder.watched_variables()
 
-        def again(*xs: Any, **options: Any) -> Any:
-            given = xs[: len(args)]
-            outputs, grad = first.pop() if first else f(*given, **options)
+        def recompute(*xs: Any, **options: Any) -> Any:
+            inputs = xs[: len(args)]
+            outputs, grad = first.pop() if first else f(*inputs, **options)
             return outputs, _of_variables(grad, variables) if variables else grad
 
         if variables and not _takes_variables(first[0][1]):
@@ -123,8 +123,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
                 f"custom_gradient: {getattr(f, '__name__', f)} reads Variables: its "
                 "gradient function must take the keyword argument `variables`"
             )
-        again.__name__ = getattr(f, "__name__", "function")
-        return customizing.custom_gradient(again)(*args, *variables, **kwargs)
+        recompute.__name__ = getattr(f, "__name__", "function")
+        return customizing.custom_gradient(recompute)(*args, *variables, **kwargs)
 
     return of_tensors(call)
 
@@ -137,10 +137,10 @@ def _takes_variables(grad: Callable[..., Any]) -> bool:
 def _of_variables(grad: Any, variables: tuple[Any, ...]) -> Callable[..., Any]:
     """Return a gradient function of the inputs, then of the Variables."""
 
-    def whole(*upstream: Any) -> tuple[Any, ...]:
-        of_inputs, found = grad(*upstream, variables=list(variables))
+    def combined(*upstream: Any) -> tuple[Any, ...]:
+        of_inputs, of_variables = grad(*upstream, variables=list(variables))
         if not isinstance(of_inputs, (list, tuple)):
             of_inputs = (of_inputs,)
-        return (*of_inputs, *found)
+        return (*of_inputs, *of_variables)
 
-    return whole
+    return combined

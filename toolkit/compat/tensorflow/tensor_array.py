@@ -12,7 +12,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 
 
-def _known(size: Any) -> int:
+def _static_size(size: Any) -> int:
     """Return the static number of tensors."""
     if size is None:
         return 0
@@ -61,7 +61,7 @@ class TensorArray:
             None if element_shape is None else tuple(element_shape)
         )
         self._clears, self._has_one_shape = clear_after_read is not False, infer_shape
-        self._tensors: list[Tensor | None] = [None] * _known(size)
+        self._tensors: list[Tensor | None] = [None] * _static_size(size)
 
     def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
         """Write the tensor at a static index; return the array."""

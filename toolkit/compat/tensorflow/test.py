@@ -93,8 +93,8 @@ class TestCase(unittest.TestCase):
         """Call `assertAllClose` with tolerance 1e-3 for float16 and 1e-2 for
         bfloat16."""
         leaves = [np.asarray(x) for x in (*tree.flatten(a), *tree.flatten(b))]
-        least = max((_NARROW.get(x.dtype.name, 0.0) for x in leaves), default=0.0)
-        rtol, atol = max(rtol, least), max(atol, least)
+        tolerance = max((_NARROW.get(x.dtype.name, 0.0) for x in leaves), default=0.0)
+        rtol, atol = max(rtol, tolerance), max(atol, tolerance)
         self.assertAllClose(_wide(a), _wide(b), rtol, atol, msg)
 
     def assertNotAllClose(
@@ -158,10 +158,10 @@ class TestCase(unittest.TestCase):
         x = np.asarray(a)
         self._all(x <= comparison_target, f"<= {comparison_target}", x)
 
-    def _all(self, holds: Any, what: str, x: Any) -> None:
+    def _all(self, holds: Any, condition: str, x: Any) -> None:
         if not np.all(holds):
             wrong = np.extract(~np.asarray(holds), x)[:5].tolist()
-            self.fail(f"expected all elements to be {what}; received {wrong}")
+            self.fail(f"expected all elements to be {condition}; received {wrong}")
 
     # --- shapes, dtypes, lengths and errors -------------------------------------------
 

@@ -183,8 +183,8 @@ class TensorShape(tuple[Any, ...]):
             ) from None
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return TensorShape(found) if isinstance(key, slice) else found
+        result = tuple.__getitem__(self, key)
+        return TensorShape(result) if isinstance(key, slice) else result
 
     @property
     def rank(self) -> int:

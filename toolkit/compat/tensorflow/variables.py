@@ -75,8 +75,8 @@ class Variable(views.Variable, metaclass=_AnyVariable):
     ) -> None:
         if initial_value is None:
             raise ArgumentError("Variable: expected an initial_value; received None")
-        given = (caching_device, variable_def, import_scope)
-        if not validate_shape or any(value is not None for value in given):
+        unsupported = (caching_device, variable_def, import_scope)
+        if not validate_shape or any(value is not None for value in unsupported):
             raise UnsupportedError(
                 "Variable: validate_shape=False, caching_device, variable_def and "
                 "import_scope are not supported: a Variable has one shape and device"
@@ -86,7 +86,7 @@ class Variable(views.Variable, metaclass=_AnyVariable):
                 f"Variable: expected a shape without None; received {shape}: what it "
                 "holds keeps the shape of the first value"
             )
-        *scopes, own = (name or "Variable").split("/")
+        *scopes, own_name = (name or "Variable").split("/")
         with ExitStack() as opened:
             for scope in scopes:
                 opened.enter_context(name_scope(scope))
@@ -104,7 +104,7 @@ class Variable(views.Variable, metaclass=_AnyVariable):
                 autocast=False,
                 aggregation=_lower(aggregation),
                 synchronization=_lower(synchronization),
-                name=own,
+                name=own_name,
             )
         self.constraint = constraint
 
@@ -169,11 +169,11 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         Variable."""
         value = self.value
         with views.DIALECT.inside():
-            found: Any = value[key]
-            found = views.alias(found) if found is value else found
-        found.__class__ = views.Part
-        found._part = self, key
-        return found
+            part_value: Any = value[key]
+            part_value = views.alias(part_value) if part_value is value else part_value
+        part_value.__class__ = views.Part
+        part_value._part = self, key
+        return part_value
 
     def sparse_read(self, indices: Any, name: Any = None) -> Tensor:
         """Gather rows by their indices: `tf.gather`."""

@@ -69,8 +69,8 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
     @property
     def shape(self) -> TensorShape:
         array = self._array
-        found = (self.spec if array is None else array).shape
-        return tuple.__new__(TensorShape, found)
+        shape_tuple = (self.spec if array is None else array).shape
+        return tuple.__new__(TensorShape, shape_tuple)
 
     @property
     def dtype(self) -> DType:
@@ -197,13 +197,15 @@ class Part(Tensor):
         variable, key = self._part
         old = variable.read()
         with DIALECT.inside():
-            places = core_convert(np.arange(old.size, dtype="int32").reshape(old.shape))
-            places = ops.reshape(ops.get_item(places, key), (-1, 1))
+            offsets = core_convert(
+                np.arange(old.size, dtype="int32").reshape(old.shape)
+            )
+            offsets = ops.reshape(ops.get_item(offsets, key), (-1, 1))
             value = core_convert(value, old._dtype)
             if value.ndim > self.ndim:  # leading axes of one element
                 value = ops.reshape(value, value.shape[value.ndim - self.ndim :])
             value = ops.reshape(ops.broadcast_to(value, self.shape), (-1,))
-            new = ops.scatter_update(ops.reshape(old, (-1,)), places, value)
+            new = ops.scatter_update(ops.reshape(old, (-1,)), offsets, value)
             return variable.assign(ops.reshape(new, old.shape))
 
 
@@ -289,15 +291,15 @@ for _kind in (Tensor, Variable):
     install_operators(_kind)
 
 
-def viewed(found: Any) -> Any:
+def viewed(result: Any) -> Any:
     """Convert the core tensors in a result to `tf.Tensor`s."""
-    if type(found) is core.Tensor:
-        return _view(found)
-    if isinstance(found, (list, tuple, dict)):
+    if type(result) is core.Tensor:
+        return _view(result)
+    if isinstance(result, (list, tuple, dict)):
         return tree.map_structure(
-            lambda x: _view(x) if type(x) is core.Tensor else x, found
+            lambda x: _view(x) if type(x) is core.Tensor else x, result
         )
-    return found
+    return result
 
 
 def _view(x: core.Tensor) -> core.Tensor:

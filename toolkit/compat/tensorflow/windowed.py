@@ -32,7 +32,9 @@ def _pair(sizes: Any, function: str, argument: str) -> tuple[int, int]:
     )
 
 
-def _places(extent: int, size: int, step: int, rate: int, padding: str) -> Array:
+def _window_positions(
+    extent: int, size: int, step: int, rate: int, padding: str
+) -> Array:
     """Return the positions of windows along an axis, (windows, size)."""
     reach = (size - 1) * rate + 1
     if padding == "SAME":
@@ -67,8 +69,8 @@ class _Windows:
         steps = _pair(strides, function, "strides")
         rate = _pair(1 if dilations is None else dilations, function, "dilations")
         _, height, width, _ = self.x.shape
-        self.rows: Array = _places(height, high, steps[0], rate[0], padding)
-        self.columns: Array = _places(width, wide, steps[1], rate[1], padding)
+        self.rows: Array = _window_positions(height, high, steps[0], rate[0], padding)
+        self.columns: Array = _window_positions(width, wide, steps[1], rate[1], padding)
 
     def values(self) -> Tensor:
         """Return (batch, rows, columns, positions of a window, channels).
@@ -80,12 +82,12 @@ class _Windows:
         x = ops.take(self.x, np.clip(rows, 0, height - 1), 1)
         x = ops.take(x, np.clip(columns, 0, width - 1), 3)
         x = ops.transpose(x, (0, 1, 3, 2, 4, 5))
-        inside = ((rows >= 0) & (rows < height))[:, None, :, None]
-        inside = inside & ((columns >= 0) & (columns < width))[None, :, None, :]
+        is_inside = ((rows >= 0) & (rows < height))[:, None, :, None]
+        is_inside = is_inside & ((columns >= 0) & (columns < width))[None, :, None, :]
         lowest = -np.inf
         if dtypes.is_integer(x.dtype):
             lowest = np.iinfo(x.dtype).min
-        x = ops.where(inside[..., None], x, ops.full_like(x, lowest))
+        x = ops.where(is_inside[..., None], x, ops.full_like(x, lowest))
         return ops.reshape(x, (*x.shape[:3], -1, channels))
 
     def numbers(self) -> Array:
@@ -130,12 +132,12 @@ def max_pool_with_argmax(
     batch, height, width, channels = windows.x.shape
     numbers = convert(windows.numbers()[None, ..., None], "int64")
     numbers = ops.broadcast_to(numbers, values.shape)
-    places = ops.squeeze(ops.take_along_axis(numbers, best, 3), 3) * channels
-    places = places + ops.arange(channels, dtype="int64")
+    indices = ops.squeeze(ops.take_along_axis(numbers, best, 3), 3) * channels
+    indices = indices + ops.arange(channels, dtype="int64")
     if include_batch_in_index:
         first = np.arange(batch).reshape(-1, 1, 1, 1) * (height * width * channels)
-        places = places + convert(first, "int64")
-    return largest, ops.cast(places, dtype_name(output_dtype))
+        indices = indices + convert(first, "int64")
+    return largest, ops.cast(indices, dtype_name(output_dtype))
 
 
 def dilation2d(
@@ -199,10 +201,10 @@ def erosion2d(
         value: (batch, height, width, channels).
         filters, strides, padding, data_format, dilations: as in `dilation2d`.
     """
-    turned = ops.flip(convert(filters), (0, 1))
+    flipped = ops.flip(convert(filters), (0, 1))
     negative = ops.negative(value)
     options = strides, padding, data_format, dilations
-    return ops.negative(_dilation("erosion2d", negative, turned, *options))
+    return ops.negative(_dilation("erosion2d", negative, flipped, *options))
 
 
 operations(__name__)

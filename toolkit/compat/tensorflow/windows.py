@@ -48,9 +48,9 @@ def _kaiser(count: int, beta: Any, dtype: Any) -> Tensor:
     if count == 1:
         return ops.ones((1,), dtype)
     beta = convert(beta, "float64")
-    places = 2 * np.arange(count) / (count - 1) - 1
-    values = ops.i0e(beta * convert(np.sqrt(1 - places**2))) / ops.i0e(beta)
-    growth = ops.exp(ops.abs(beta) * convert(np.sqrt(1 - places**2) - 1))
+    positions = 2 * np.arange(count) / (count - 1) - 1
+    values = ops.i0e(beta * convert(np.sqrt(1 - positions**2))) / ops.i0e(beta)
+    growth = ops.exp(ops.abs(beta) * convert(np.sqrt(1 - positions**2) - 1))
     return convert(values * growth, dtype)
 
 

@@ -178,7 +178,7 @@ def _large(count: int) -> str:
 
 def _architecture(model: Any) -> Markup:
     content = read_model(model, Show(shapes=True, inputs=False, activations=True), True)
-    drawing = figure(draw(content, "TB", "ortho"), least=0.75)
+    drawing = figure(draw(content, "TB", "ortho"), min_scale=0.75)
     if len(model.layers) > _MANY:
         drawing = tag("details", tag("summary", "Show the diagram"), drawing)
     rows = list(layer_rows(model))

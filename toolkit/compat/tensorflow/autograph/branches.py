@@ -87,25 +87,27 @@ class _Joint:
 
     def join(self, test: Any, yes: _Side, no: _Side) -> list[Any]:
         """Return the values after the conditional."""
-        found: list[Any] = []
-        kept: list[tuple[int, int]] = []
+        results_or_splits: list[Any] = []
+        leaf_keys: list[tuple[int, int]] = []
         for i, name in enumerate(self.names):
             a, b = yes.values[i], no.values[i]
             if a.is_undefined or b.is_undefined:
-                found.append(self._half_defined(i, name, yes, no))
+                results_or_splits.append(self._half_defined(i, name, yes, no))
                 continue
             if not a.has_form_of(b):
                 raise differs("if", name, PLACES, a.value, b.value)
-            found.append(a)
+            results_or_splits.append(a)
             pairs = enumerate(zip(a.leaves, b.leaves, strict=True))
-            kept += [(i, j) for j, pair in pairs if self._differ(i, j, name, *pair)]
-        outputs = join_branches(test, yes.only(kept), no.only(kept))
-        results = dict(zip(kept, outputs, strict=True))
+            leaf_keys += [
+                (i, j) for j, pair in pairs if self._differ(i, j, name, *pair)
+            ]
+        outputs = join_branches(test, yes.only(leaf_keys), no.only(leaf_keys))
+        results = dict(zip(leaf_keys, outputs, strict=True))
         return [
             x
             if not isinstance(x, Split)
             else x.with_leaves([results.get((i, j), y) for j, y in enumerate(x.leaves)])
-            for i, x in enumerate(found)
+            for i, x in enumerate(results_or_splits)
         ]
 
     def _half_defined(self, i: int, name: str, yes: _Side, no: _Side) -> Any:
@@ -146,7 +148,7 @@ class _Side:
     body: Body
 
     def __init__(self) -> None:
-        self.places: list[tuple[int, int]] = []
+        self.leaf_keys: list[tuple[int, int]] = []
 
     def exits(self, names: Sequence[str]) -> bool:
         """Return whether the branch ends in `return`, `break` or `continue`."""
@@ -161,11 +163,11 @@ class _Side:
             for j, leaf in enumerate(split.leaves)
             if is_number(leaf)
         ]
-        self.places = [place for place, _ in every]
-        return [convert(leaf, dtypes.get(place)) for place, leaf in every]
+        self.leaf_keys = [key for key, _ in every]
+        return [convert(leaf, dtypes.get(key)) for key, leaf in every]
 
-    def only(self, places: list[tuple[int, int]]) -> Body:
+    def only(self, keys: list[tuple[int, int]]) -> Body:
         """Return the body with only these leaves as outputs."""
-        outputs = dict(zip(self.places, self.body.outputs, strict=True))
-        self.body.outputs = [outputs[place] for place in places]
+        outputs = dict(zip(self.leaf_keys, self.body.outputs, strict=True))
+        self.body.outputs = [outputs[key] for key in keys]
         return self.body

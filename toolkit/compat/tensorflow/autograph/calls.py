@@ -76,9 +76,9 @@ def _of_tensors(builtin: Callable[..., Any], function: Callable[..., Any]) -> An
     return call
 
 
-def _extreme(whole: Callable[[Any], Any], two: Callable[[Any, Any], Any]) -> Any:
+def _extreme(reduction: Callable[[Any], Any], two: Callable[[Any, Any], Any]) -> Any:
     def call(*args: Any) -> Any:
-        return whole(args[0]) if len(args) == 1 else reduce(two, args)
+        return reduction(args[0]) if len(args) == 1 else reduce(two, args)
 
     return call
 

@@ -89,35 +89,37 @@ class _Lowering:
 
     def block(self, statements: list[ast.stmt]) -> Lowered:
         """Lower a sequence of statements."""
-        done: list[ast.stmt] = []
+        lowered: list[ast.stmt] = []
         for i, statement in enumerate(statements):
-            rest = statements[i + 1 :]
-            if isinstance(statement, ast.If) and rest:
-                joined = self._with_rest(statement, rest)
+            remaining = statements[i + 1 :]
+            if isinstance(statement, ast.If) and remaining:
+                joined = self._with_rest(statement, remaining)
                 if joined is not None:
                     return Lowered(
-                        [*done, *joined.statements], joined.flags, joined.always
+                        [*lowered, *joined.statements], joined.flags, joined.always
                     )
-            now = self.statement(statement)
-            done += now.statements
-            if now.always or not rest:
-                return Lowered(done, now.flags, now.always)
-            if now.flags:
-                later = self.block(rest)
-                done.append(_unless(sorted(now.flags), later.statements, rest[0]))
-                return Lowered(done, now.flags | later.flags, later.always)
-        return Lowered(done)
+            current = self.statement(statement)
+            lowered += current.statements
+            if current.always or not remaining:
+                return Lowered(lowered, current.flags, current.always)
+            if current.flags:
+                later = self.block(remaining)
+                lowered.append(
+                    _unless(sorted(current.flags), later.statements, remaining[0])
+                )
+                return Lowered(lowered, current.flags | later.flags, later.always)
+        return Lowered(lowered)
 
-    def _with_rest(self, node: ast.If, rest: list[ast.stmt]) -> Lowered | None:
+    def _with_rest(self, node: ast.If, remaining: list[ast.stmt]) -> Lowered | None:
         """Lower an `if` with one branch that always exits: the rest moves to the other
         one."""
         yes, no = self.block(node.body), self.block(node.orelse)
         if yes.always == no.always:
             return None
         if yes.always:
-            no = self.block([*node.orelse, *rest])
+            no = self.block([*node.orelse, *remaining])
         else:
-            yes = self.block([*node.body, *rest])
+            yes = self.block([*node.body, *remaining])
         return self._branches(node, yes, no)
 
     def _branches(self, node: ast.If, yes: Lowered, no: Lowered) -> Lowered:
@@ -166,10 +168,10 @@ class _Lowering:
         done = [*before, ast.copy_location(new, node)]
         if after.statements:
             stops = new.stops
-            rest = (
+            exit_statements = (
                 [_unless(stops, after.statements, node)] if stops else after.statements
             )
-            done += rest
+            done += exit_statements
         return Lowered(done, used - {broken, skipped} | after.flags)
 
     def _parts(self, node: ast.stmt) -> Lowered:
@@ -179,13 +181,15 @@ class _Lowering:
         new: Any = type(node)(**dict(ast.iter_fields(node)))
         for field, value in ast.iter_fields(node):
             if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                part = self.block(value)
-                flags, always = flags | part.flags, always and part.always
-                setattr(new, field, part.statements)
+                lowered = self.block(value)
+                flags, always = flags | lowered.flags, always and lowered.always
+                setattr(new, field, lowered.statements)
             elif isinstance(value, list) and field in ("handlers", "cases"):
-                parts = [self._parts(case) for case in value]
-                flags = flags.union(*(part.flags for part in parts))
-                setattr(new, field, [part.statements[0] for part in parts])
+                lowered_cases = [self._parts(case) for case in value]
+                flags = flags.union(*(lowered.flags for lowered in lowered_cases))
+                setattr(
+                    new, field, [lowered.statements[0] for lowered in lowered_cases]
+                )
         if isinstance(node, (ast.Try, ast.TryStar)) and flags and node.orelse:
             new.orelse = [_unless(sorted(flags), new.orelse, node.orelse[0])]
         return Lowered([ast.copy_location(new, node)], flags, always and bool(flags))

@@ -119,8 +119,8 @@ def for_(
     if isinstance(iterable, Range):
         loop.run_range(iterable, stop, body)
     elif _is_long(iterable):
-        whole = Range(convert(0), convert(len(iterable)), convert(1))
-        loop.run_range(whole, stop, lambda i: body(iterable[i]), len(iterable))
+        full_range = Range(convert(0), convert(len(iterable)), convert(1))
+        loop.run_range(full_range, stop, lambda i: body(iterable[i]), len(iterable))
     else:
         _unrolled(iterable, stop, body, get, set_, names)
 
@@ -177,8 +177,8 @@ class _Loop:
         self.get = lambda: (*get(), counter[0])
 
         def set_all(values: Any) -> None:
-            *rest, counter[0] = values
-            set_(rest)
+            *outer_values, counter[0] = values
+            set_(outer_values)
 
         self.set = set_all
         self.run("for", test, step)
@@ -187,31 +187,30 @@ class _Loop:
         """Trace the loop, and set the names to its results."""
         self.kind = kind
         self.before = [Split.of(value) for value in self.get()]
-        places, finals = self._traced(test, body)
+        keys, finals = self._traced(test, body)
         while finals is None:
-            places, finals = self._traced(test, body)
-        self.set(self._values(places, finals, "after a loop over a tensor"))
+            keys, finals = self._traced(test, body)
+        self.set(self._values(keys, finals, "after a loop over a tensor"))
 
     def _traced(self, test: Callable[[], Any], body: Callable[[], None]) -> Any:
         """Return the carried leaves and their final values.
 
         The final values are None if the loop needs a new trace.
         """
-        places = self._carried()
+        keys = self._carried()
         leaves = [
-            convert(self.before[i].leaves[j], self.dtypes.get((i, j)))
-            for i, j in places
+            convert(self.before[i].leaves[j], self.dtypes.get((i, j))) for i, j in keys
         ]
         try:
             with self._with_options():
-                return places, ops.while_loop(
-                    lambda *xs: self._test(places, xs, test),
-                    lambda *xs: self._step(places, xs, body),
+                return keys, ops.while_loop(
+                    lambda *xs: self._test(keys, xs, test),
+                    lambda *xs: self._step(keys, xs, body),
                     tuple(leaves),
                     self.limit,
                 )
         except _Again:
-            return places, None
+            return keys, None
 
     @contextmanager
     def _with_options(self) -> Any:
@@ -230,31 +229,33 @@ class _Loop:
             if is_number(leaf)
         ]
 
-    def _values(self, places: Any, leaves: Any, where: str) -> list[Any]:
+    def _values(self, keys: Any, leaves: Any, where: str) -> list[Any]:
         """Return the values of the names with the leaves of an iteration."""
-        now = dict(zip(places, leaves, strict=True))
+        current = dict(zip(keys, leaves, strict=True))
         return [
             Undefined(name, where)
             if split.is_undefined
             else split.with_leaves(
-                [now.get((i, j), x) for j, x in enumerate(split.leaves)]
+                [current.get((i, j), x) for j, x in enumerate(split.leaves)]
             )
             for i, (name, split) in enumerate(zip(self.names, self.before, strict=True))
         ]
 
-    def _test(self, places: Any, leaves: Any, test: Callable[[], Any]) -> Any:
-        self.set(self._values(places, leaves, "at the beginning of a step"))
+    def _test(self, keys: Any, leaves: Any, test: Callable[[], Any]) -> Any:
+        self.set(self._values(keys, leaves, "at the beginning of a step"))
         return ops.reshape(convert(test(), "bool"), ())
 
-    def _step(self, places: Any, leaves: Any, body: Callable[[], None]) -> Any:
-        self.set(self._values(places, leaves, "at the beginning of a step"))
+    def _step(self, keys: Any, leaves: Any, body: Callable[[], None]) -> Any:
+        self.set(self._values(keys, leaves, "at the beginning of a step"))
         kinds = [leaf.dtype for leaf in leaves]
         body()
         after = [Split.of(value) for value in self.get()]
         for i, (old, new) in enumerate(zip(self.before, after, strict=True)):
             self._compare(i, old, new)
-        found = (after[i].leaves[j] for i, j in places)
-        return tuple(convert(x, kind) for x, kind in zip(found, kinds, strict=True))
+        new_leaves = (after[i].leaves[j] for i, j in keys)
+        return tuple(
+            convert(x, kind) for x, kind in zip(new_leaves, kinds, strict=True)
+        )
 
     def _compare(self, i: int, old: Split, new: Split) -> None:
         name = self.names[i]

@@ -47,26 +47,26 @@ def if_expression(test: Any, body: Any, orelse: Any) -> Any:
     return ops.cond(test, body, orelse)
 
 
-def and_(*parts: Callable[[], Any]) -> Any:
+def and_(*operands: Callable[[], Any]) -> Any:
     """Join the parts by `and`, with short-circuit evaluation as in Python."""
-    first, *rest = parts
+    first, *remaining = operands
     value = first()
-    if not rest:
+    if not remaining:
         return value
     if not unknown(value):
-        return value and and_(*rest)
-    return ops.cond(value, lambda: ops.cast(and_(*rest), "bool"), lambda: False)
+        return value and and_(*remaining)
+    return ops.cond(value, lambda: ops.cast(and_(*remaining), "bool"), lambda: False)
 
 
-def or_(*parts: Callable[[], Any]) -> Any:
+def or_(*operands: Callable[[], Any]) -> Any:
     """Join the parts by `or`, with short-circuit evaluation as in Python."""
-    first, *rest = parts
+    first, *remaining = operands
     value = first()
-    if not rest:
+    if not remaining:
         return value
     if not unknown(value):
-        return value or or_(*rest)
-    return ops.cond(value, lambda: True, lambda: ops.cast(or_(*rest), "bool"))
+        return value or or_(*remaining)
+    return ops.cond(value, lambda: True, lambda: ops.cast(or_(*remaining), "bool"))
 
 
 def not_(value: Any) -> Any:
@@ -91,11 +91,11 @@ _COMPARE = {
 def compare(kinds: Sequence[str], *values: Callable[[], Any]) -> Any:
     """Evaluate a chain of comparisons such as `a < b < c`; each value only once."""
 
-    def rest(left: Any, i: int) -> Any:
+    def compare_from(lhs: Any, i: int) -> Any:
         right = values[i + 1]()
-        here = _COMPARE[kinds[i]](left, right)
+        result = _COMPARE[kinds[i]](lhs, right)
         if i + 1 == builtins.len(kinds):
-            return here
-        return and_(lambda: here, lambda: rest(right, i + 1))
+            return result
+        return and_(lambda: result, lambda: compare_from(right, i + 1))
 
-    return rest(values[0](), 0)
+    return compare_from(values[0](), 0)

@@ -25,21 +25,23 @@ def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str
         nodes: the statements.
         names: the names that the statements assign.
     """
-    found: dict[str, Part] = {}
+    targets: dict[str, Part] = {}
     for node in walk(nodes):
         if isinstance(node, Part) and isinstance(node.ctx, ast.Store):
-            found[ast.unparse(node)] = node
-    changed = {*names, *found}
+            targets[ast.unparse(node)] = node
+    changed = {*names, *targets}
     return {
-        text: found[text] for text in sorted(found) if _is_fixed(found[text], changed)
+        text: targets[text]
+        for text in sorted(targets)
+        if _is_fixed(targets[text], changed)
     }
 
 
-def _is_fixed(part: Part, changed: Collection[str]) -> bool:
+def _is_fixed(target: Part, changed: Collection[str]) -> bool:
     """Return whether the object and the index of a part are not state themselves."""
-    if isinstance(part, ast.Subscript) and not _is_steady(part.slice, changed):
+    if isinstance(target, ast.Subscript) and not _is_steady(target.slice, changed):
         return False
-    return _is_steady(part.value, changed)
+    return _is_steady(target.value, changed)
 
 
 def _is_steady(node: ast.expr, changed: Collection[str]) -> bool:
@@ -54,10 +56,10 @@ def _is_steady(node: ast.expr, changed: Collection[str]) -> bool:
     return isinstance(node, ast.Name) or _is_fixed(node, changed)
 
 
-def read(part: Callable[[], Any], text: str) -> Any:
+def read(getter: Callable[[], Any], text: str) -> Any:
     """Return the value of an item or attribute, or an `Absent`."""
     try:
-        return part()
+        return getter()
     except _MISSING:
         return Absent(text)
 

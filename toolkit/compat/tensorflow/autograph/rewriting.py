@@ -41,9 +41,9 @@ class Names:
     def declaration(self, names: Sequence[str]) -> list[ast.stmt]:
         """Return the statements that declare names as nonlocal."""
         of_module = [name for name in names if name in self.globals]
-        others = [name for name in names if name not in self.globals]
-        both = (ast.Global(of_module), ast.Nonlocal(others))
-        return [node for node in both if node.names]
+        nonlocal_names = [name for name in names if name not in self.globals]
+        statements = (ast.Global(of_module), ast.Nonlocal(nonlocal_names))
+        return [node for node in statements if node.names]
 
 
 def _declared(
@@ -54,10 +54,10 @@ def _declared(
 
 def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
     """Count the reads of each name, inner functions included."""
-    inside = (
+    inner_nodes = (
         inner for node in nodes if isinstance(node, SCOPES) for inner in ast.walk(node)
     )
-    read = [*nodes, *inside]
+    read = [*nodes, *inner_nodes]
     return Counter(
         node.id
         for node in read
@@ -67,20 +67,22 @@ def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
 
 def assigned(nodes: Sequence[ast.AST]) -> list[str]:
     """Return the names that statements assign, in alphabetical order."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(nodes):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, SCOPES) and not isinstance(node, ast.Lambda):
-            found.add(node.name)
+            names.add(node.name)
         elif (
             isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar)
             and node.name
         ):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(part.asname or part.name).split(".")[0] for part in node.names}
-    return sorted(found - _of_comprehensions(nodes))
+            names |= {
+                (alias.asname or alias.name).split(".")[0] for alias in node.names
+            }
+    return sorted(names - _of_comprehensions(nodes))
 
 
 def _of_comprehensions(nodes: Sequence[ast.AST]) -> set[str]:
@@ -124,19 +126,19 @@ def _load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
-def _read(text: str, part: Part) -> ast.Call:
+def _read(text: str, target: Part) -> ast.Call:
     """Build the read of an item or attribute."""
-    read = copy.copy(part)
+    read = copy.copy(target)
     read.ctx = ast.Load()
     return _call("read", _later(read), ast.Constant(text))
 
 
-def _put(part: Part, value: str) -> ast.stmt:
+def _assign_target(target: Part, value: str) -> ast.stmt:
     """Build the statement that assigns the value of a name to an item or attribute."""
-    if isinstance(part, ast.Attribute):
-        key: ast.expr = ast.Constant(part.attr)
-        return ast.Expr(_call("set_attribute", part.value, key, _load(value)))
-    return ast.Expr(_call("set_item", part.value, part.slice, _load(value)))
+    if isinstance(target, ast.Attribute):
+        key: ast.expr = ast.Constant(target.attr)
+        return ast.Expr(_call("set_attribute", target.value, key, _load(value)))
+    return ast.Expr(_call("set_item", target.value, target.slice, _load(value)))
 
 
 def _has_walrus(*nodes: ast.AST) -> bool:
@@ -199,17 +201,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def statements(self, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Rewrite the statements of a block."""
-        found: list[ast.stmt] = []
+        result: list[ast.stmt] = []
         for node in nodes:
             new = self.visit(node)
-            found += new if isinstance(new, list) else [new]
-        return found
+            result += new if isinstance(new, list) else [new]
+        return result
 
     def visit_Delete(self, node: ast.Delete) -> Any:
         names = [x.id for x in node.targets if isinstance(x, ast.Name)]
         node.targets = [x for x in node.targets if not isinstance(x, ast.Name)]
-        found: list[ast.stmt] = [_located(_undefined(name), node) for name in names]
-        return [*found, *([node] if node.targets else [])]
+        statements: list[ast.stmt] = [
+            _located(_undefined(name), node) for name in names
+        ]
+        return [*statements, *([node] if node.targets else [])]
 
     def visit_If(self, node: ast.If) -> Any:
         names = assigned([*node.body, *node.orelse])
@@ -248,8 +252,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def _read_outside(self, node: Any, names: Sequence[str]) -> ast.Tuple:
         """Return the names that a loop assigns and that are read outside of it."""
-        inside = _loads(list(walk(node.body)))
-        return _texts([name for name in names if self.names.loads[name] > inside[name]])
+        body_loads = _loads(list(walk(node.body)))
+        return _texts(
+            [name for name in names if self.names.loads[name] > body_loads[name]]
+        )
 
     def _staged(
         self,
@@ -272,17 +278,19 @@ class _Rewriter(ast.NodeTransformer):
             statements = [*shared, *self.statements(body)] or [ast.Pass()]
             definitions.append(_define(f"{name}_{number}", statements, *parameters))
         getter, setter = f"get_{number}", f"set_{number}"
-        values = [*map(_load, names), *(_read(*part) for part in parts.items())]
-        taken = [*names, *(f"ag__part_{i}" for i in range(len(parts)))]
-        targets = ast.Tuple([ast.Name(x, ast.Store()) for x in taken], ast.Store())
+        values = [*map(_load, names), *(_read(*target) for target in parts.items())]
+        parameter_names = [*names, *(f"ag__part_{i}" for i in range(len(parts)))]
+        targets = ast.Tuple(
+            [ast.Name(x, ast.Store()) for x in parameter_names], ast.Store()
+        )
         stores: list[ast.stmt] = [ast.Assign([targets], _load("ag__values"))]
-        stores += map(_put, parts.values(), taken[len(names) :])
+        stores += map(_assign_target, parts.values(), parameter_names[len(names) :])
         tuple_ = ast.Tuple(values, ast.Load())
         definitions.append(_define(getter, [ast.Return(tuple_)]))
         definitions.append(_define(setter, [*shared, *stores], "ag__values"))
-        made = [_load(f"{name}_{number}") for name in functions]
-        rest = [_load(getter), _load(setter), _texts([*names, *parts])]
-        call = ast.Expr(_call(kind, *first, *made, *rest, *extra))
+        function_names = [_load(f"{name}_{number}") for name in functions]
+        state_arguments = [_load(getter), _load(setter), _texts([*names, *parts])]
+        call = ast.Expr(_call(kind, *first, *function_names, *state_arguments, *extra))
         return [_located(new, node) for new in (*definitions, call)]
 
     # --- expressions ------------------------------------------------------------------

@@ -103,16 +103,18 @@ def _converted_code(key: _Key) -> CodeType | None:
         module, code.co_filename, "exec", dont_inherit=True, flags=_future(code)
     )
     inner = _only_code(outer)
-    found = next(
-        part
-        for part in inner.co_consts
-        if isinstance(part, CodeType) and part.co_name == code.co_name
+    function_code = next(
+        constant
+        for constant in inner.co_consts
+        if isinstance(constant, CodeType) and constant.co_name == code.co_name
     )
-    return found.replace(co_qualname=code.co_qualname)
+    return function_code.replace(co_qualname=code.co_qualname)
 
 
 def _only_code(code: CodeType) -> CodeType:
-    return next(part for part in code.co_consts if isinstance(part, CodeType))
+    return next(
+        constant for constant in code.co_consts if isinstance(constant, CodeType)
+    )
 
 
 def _future(code: CodeType) -> int:
@@ -137,9 +139,9 @@ def _node_of(code: CodeType) -> Any:
     """Return a copy of the node of a function or lambda in the source of its file."""
     nodes = _functions_in("".join(linecache.getlines(code.co_filename)))
     is_it = _is_lambda if code.co_name == "<lambda>" else _is_function
-    found = [node for node in nodes if is_it(node, code)]
+    matches = [node for node in nodes if is_it(node, code)]
     # Of nested lambdas, the innermost has the fewest nodes.
-    return copy.deepcopy(min(found, key=_size)) if found else None
+    return copy.deepcopy(min(matches, key=_size)) if matches else None
 
 
 def _size(node: ast.AST) -> int:
@@ -160,11 +162,13 @@ def _is_lambda(node: Any, code: CodeType) -> bool:
     args = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
     count = code.co_argcount + code.co_kwonlyargcount
     start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-    places = {(line, column) for line, _, column, _ in code.co_positions()}
+    positions = {(line, column) for line, _, column, _ in code.co_positions()}
     # the nominal position of the first instruction
-    places -= {(code.co_firstlineno, 0)}
-    inside = all(start <= place <= end for place in places if None not in place)
-    return inside and [arg.arg for arg in args] == list(code.co_varnames[:count])
+    positions -= {(code.co_firstlineno, 0)}
+    is_inside = all(
+        start <= position <= end for position in positions if None not in position
+    )
+    return is_inside and [arg.arg for arg in args] == list(code.co_varnames[:count])
 
 
 class _Mangler(ast.NodeTransformer):

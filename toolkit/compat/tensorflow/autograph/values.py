@@ -122,7 +122,7 @@ def _zeros(leaf: Any) -> Any:
 
 
 def check_same_spec(
-    what: str, name: str, places: Sequence[str], a: Any, b: Any
+    statement: str, name: str, locations: Sequence[str], a: Any, b: Any
 ) -> None:
     """Raise for two values of a name with different shapes or dtypes.
 
@@ -135,25 +135,28 @@ def check_same_spec(
     x, y = convert(a), convert(b)
     if x.shape != y.shape:
         raise ShapeError(
-            f"{what}: {name!r} must have one shape: it is {tuple(x.shape)} {places[0]} "
-            f"and {tuple(y.shape)} {places[1]}"
+            f"{statement}: {name!r} must have one shape: it is {tuple(x.shape)} "
+            f"{locations[0]} and {tuple(y.shape)} {locations[1]}"
         )
     if common_dtype(a, b) is None:
         raise DTypeError(
-            f"{what}: {name!r} must have one dtype: it is {x.dtype} {places[0]} and "
-            f"{y.dtype} {places[1]}"
+            f"{statement}: {name!r} must have one dtype: it is {x.dtype} "
+            f"{locations[0]} and {y.dtype} {locations[1]}"
         )
 
 
-def differs(what: str, name: str, places: Sequence[str], a: Any, b: Any) -> TraceError:
+def differs(
+    statement: str, name: str, locations: Sequence[str], a: Any, b: Any
+) -> TraceError:
     """Create the error for a name with two different values that are not numbers."""
     return TraceError(
-        f"{what}: {name!r} is {_told(a)} {places[0]} and {_told(b)} {places[1]}; only "
+        f"{statement}: {name!r} is {_describe_value(a)} {locations[0]} and "
+        f"{_describe_value(b)} {locations[1]}; only "
         "numbers and tensors may differ where a tensor decides"
     )
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if isinstance(value, Undefined):
         return "undefined"
     return "None" if value is None else f"a {type(value).__name__}"

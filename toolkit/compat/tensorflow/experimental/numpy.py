@@ -80,9 +80,9 @@ def ndim(a: Any) -> int:
 def __getattr__(name: str) -> Any:
     if name in _CONSTANTS or name in _DTYPES.split():
         return getattr(_np, name)
-    found = None if name[0] == "_" else getattr(ops, _RENAMED.get(name, name), None)
-    if found is None:
+    value = None if name[0] == "_" else getattr(ops, _RENAMED.get(name, name), None)
+    if value is None:
         raise AttributeError(
             f"tf.experimental.numpy.{name} is not supported: see toolkit.ops"
         )
-    return found
+    return value

@@ -56,26 +56,29 @@ class _Alias(Alias):
     """A module of toolkit under its name in `tf.keras`."""
 
     def __getattr__(self, name: str) -> Any:
-        own = self.__name__.removeprefix(f"{__name__}.")
-        if own in _INSTEAD and not name.startswith("__"):
-            raise _not_there(own, _INSTEAD[own])
-        if f"{own}.{name}" in _ADDED:
+        name_in_keras = self.__name__.removeprefix(f"{__name__}.")
+        if name_in_keras in _INSTEAD and not name.startswith("__"):
+            raise _not_there(name_in_keras, _INSTEAD[name_in_keras])
+        if f"{name_in_keras}.{name}" in _ADDED:
             return import_module(f"{self.__name__}.{name}")
-        name, real = _OLDER.get(own, {}).get(name, name), self.__dict__["_real"]
-        if own in _ADDED and not hasattr(real, name):
-            real = import_module(f"{__name__}.{_ADDED[own]}")
-        found = getattr(real, name)
-        return _of_tensors(found) if name in _DATASETS else _shown(found)
+        name, real = (
+            _OLDER.get(name_in_keras, {}).get(name, name),
+            self.__dict__["_real"],
+        )
+        if name_in_keras in _ADDED and not hasattr(real, name):
+            real = import_module(f"{__name__}.{_ADDED[name_in_keras]}")
+        value = getattr(real, name)
+        return _of_tensors(value) if name in _DATASETS else _shown(value)
 
 
-def _real_of(own: str) -> Any:
+def _real_of(name: str) -> Any:
     """Return the module for a name of `tf.keras`, or None."""
     try:
-        return toolkit if own in _INSTEAD else import_module(f"toolkit.{own}")
+        return toolkit if name in _INSTEAD else import_module(f"toolkit.{name}")
     except ModuleNotFoundError:
-        if own not in _ADDED:
+        if name not in _ADDED:
             return None
-        return import_module(f"{__name__}.{_ADDED[own]}")
+        return import_module(f"{__name__}.{_ADDED[name]}")
 
 
 AliasFinder(__name__, _real_of, _Alias).install()
@@ -91,9 +94,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'tf.keras' has no attribute {name!r}")
 
 
-def _shown(found: Any) -> Any:
+def _shown(value: Any) -> Any:
     """Return the public class for a class of toolkit; most classes do not change."""
-    return BASES.get(found, found) if isinstance(found, type) else found
+    return BASES.get(value, value) if isinstance(value, type) else value
 
 
 def _of_tensors(function: Any) -> Any:
@@ -102,24 +105,24 @@ def _of_tensors(function: Any) -> Any:
     def wrapped(dataset: Any) -> Any:
         if not isinstance(dataset, toolkit.data.Dataset):
             return dataset
-        made = Dataset(dataset)
+        result = Dataset(dataset)
         for fact in ("class_names", "file_paths"):
             if hasattr(dataset, fact):
-                setattr(made, fact, getattr(dataset, fact))
-        return made
+                setattr(result, fact, getattr(dataset, fact))
+        return result
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
-        if isinstance(found, (list, tuple)):
-            return type(found)(map(wrapped, found))
-        return wrapped(found)
+        result = function(*args, **kwargs)
+        if isinstance(result, (list, tuple)):
+            return type(result)(map(wrapped, result))
+        return wrapped(result)
 
     return call
 
 
-def _not_there(name: str, instead: str) -> UnsupportedError:
-    return UnsupportedError(f"tf.keras.{name} is not supported: {instead}")
+def _not_there(name: str, alternative: str) -> UnsupportedError:
+    return UnsupportedError(f"tf.keras.{name} is not supported: {alternative}")
 
 
 def __dir__() -> list[str]:

@@ -142,9 +142,11 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
     letters = "bcdefghij"
     of_x, of_y = list(letters[: x.ndim]), ["b", *"klmnopq"[: y.ndim - 1]]
     of_x[first] = of_y[second] = "z"
-    kept = [n for n in of_x if n != "z"] + [n for n in of_y[1:] if n != "z"]
-    found = ops.einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(kept)}", x, y)
-    return found if found.ndim > 1 else ops.expand_dims(found, 1)
+    output_labels = [n for n in of_x if n != "z"] + [n for n in of_y[1:] if n != "z"]
+    result = ops.einsum(
+        f"{''.join(of_x)},{''.join(of_y)}->{''.join(output_labels)}", x, y
+    )
+    return result if result.ndim > 1 else ops.expand_dims(result, 1)
 
 
 @of_tensors

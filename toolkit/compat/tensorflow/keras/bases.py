@@ -21,12 +21,12 @@ class _OfTensors:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with DIALECT.inside():
-            args, kwargs = tree.map_structure(_given, (args, kwargs))
+            args, kwargs = tree.map_structure(_convert_argument, (args, kwargs))
             of_toolkit: Any = super()
             return of_toolkit.__call__(*args, **kwargs)
 
 
-def _given(x: Any) -> Any:
+def _convert_argument(x: Any) -> Any:
     return convert(x) if isinstance(x, np.ndarray) and x.dtype != object else viewed(x)
 
 
@@ -39,10 +39,12 @@ class _Base(_Kind):
     def __new__(mcs, name: str, bases: Any, members: Any, **options: Any) -> Any:
         if not any(isinstance(base, _Base) for base in bases):
             return super().__new__(mcs, name, bases, members)
-        made: list[type] = []  # the bases that replace the public base class
+        new_bases: list[type] = []  # the bases that replace the public base class
         for base in bases:
-            made += (_OfTensors, *base.__bases__) if type(base) is _Base else (base,)
-        return _Kind(name, tuple(dict.fromkeys(made)), members, **options)
+            new_bases += (
+                (_OfTensors, *base.__bases__) if type(base) is _Base else (base,)
+            )
+        return _Kind(name, tuple(dict.fromkeys(new_bases)), members, **options)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls.__bases__[0](*args, **kwargs)

@@ -21,8 +21,10 @@ class _Legacy(_Kind):
     """Wrapper that converts Keras 2 arguments and creates the optimizer of toolkit."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = vars(cls).get("_core", cls)
-        return type.__call__(made, *args, **_translated(made, args, kwargs))
+        optimizer_class = vars(cls).get("_core", cls)
+        return type.__call__(
+            optimizer_class, *args, **_translated(optimizer_class, args, kwargs)
+        )
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(
@@ -30,7 +32,9 @@ class _Legacy(_Kind):
         ) or type.__instancecheck__(cls, instance)
 
 
-def _translated(made: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _translated(
+    optimizer_class: Any, args: Any, kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Convert arguments of Keras 2 to current arguments.
 
     `lr` is the learning rate; with `decay` it is lr / (1 + decay * iterations), and an
@@ -38,28 +42,34 @@ def _translated(made: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """
     if "lr" in kwargs:
         if args or "learning_rate" in kwargs:
-            raise ArgumentError(f"{made.__name__}: lr and learning_rate are the same")
+            raise ArgumentError(
+                f"{optimizer_class.__name__}: lr and learning_rate are the same"
+            )
         kwargs["learning_rate"] = kwargs.pop("lr")
     if kwargs.get("epsilon", 0) is None:
         del kwargs["epsilon"]
     decay = kwargs.pop("decay", None)
     if not decay:
         return kwargs
-    default = inspect.signature(made).parameters["learning_rate"].default
+    default = inspect.signature(optimizer_class).parameters["learning_rate"].default
     rate = args[0] if args else kwargs.pop("learning_rate", default)
     if args or not isinstance(rate, (int, float)):
         raise ArgumentError(
-            f"{made.__name__}: decay needs a number as the keyword learning_rate; "
-            f"received {rate!r}"
+            f"{optimizer_class.__name__}: decay needs a number as the keyword "
+            f"learning_rate; received {rate!r}"
         )
     kwargs["learning_rate"] = schedules.InverseTimeDecay(rate, 1, decay)
     return kwargs
 
 
 def _class(name: str) -> Any:
-    made = getattr(core, name)
-    members = {"_core": made, "__doc__": made.__doc__, "__module__": __name__}
-    return _Legacy(name, (made,), members)
+    optimizer_class = getattr(core, name)
+    members = {
+        "_core": optimizer_class,
+        "__doc__": optimizer_class.__doc__,
+        "__module__": __name__,
+    }
+    return _Legacy(name, (optimizer_class,), members)
 
 
 _names = [

@@ -99,12 +99,12 @@ def __getattr__(name: str) -> Any:
     """Import a name on first use, or return the name of TensorFlow 2."""
     if name in ("data", "image", "layers", "losses", "metrics", "summary", "train"):
         return import_module(f"{__name__}.{name}")
-    found = import_module(f"{__name__}.functions").FUNCTIONS.get(name)
-    if found is None:
-        found = import_module(f"{__name__}.files").FILES.get(name)
-    if found is None:
-        found = getattr(import_module("toolkit.compat.tensorflow"), name)
-    return found
+    function = import_module(f"{__name__}.functions").FUNCTIONS.get(name)
+    if function is None:
+        function = import_module(f"{__name__}.files").FILES.get(name)
+    if function is None:
+        function = getattr(import_module("toolkit.compat.tensorflow"), name)
+    return function
 
 
 initializers: SimpleNamespace = SimpleNamespace(

@@ -93,9 +93,9 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Graph
     extents = (shape,) if isinstance(shape, int) else shape
     symbol = KerasTensor(extents or (), dtypes.standardize(dtype))
     step = GraphStep(_unfed, "Placeholder")
-    made: GraphTensor = get_default_graph().append(step, (), symbol, name=name)
-    made.any_shape = shape is None
-    return made
+    tensor: GraphTensor = get_default_graph().append(step, (), symbol, name=name)
+    tensor.any_shape = shape is None
+    return tensor
 
 
 def _unfed(run: Any) -> Any:

@@ -9,11 +9,11 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
 
-def _one(function: str, name: str, given: Any, older: str, as_older: Any) -> Any:
+def _one(function: str, name: str, value: Any, older: str, as_older: Any) -> Any:
     """Return the value of an argument with two names."""
-    if (given is None) == (as_older is None):
+    if (value is None) == (as_older is None):
         raise ArgumentError(f"{function}: expected one of {name} and {older}")
-    return as_older if given is None else given
+    return as_older if value is None else value
 
 
 def convolution(

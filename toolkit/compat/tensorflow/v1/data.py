@@ -32,7 +32,7 @@ class Iterator:
     def __init__(self, dataset: Any, starts_itself: bool) -> None:
         self.dataset, self.starts_itself = dataset, starts_itself
         # By session, as long as the session exists.
-        self._places: Any = WeakKeyDictionary()
+        self._iterators: Any = WeakKeyDictionary()
         self._initializer: GraphOperation | None = None
 
     @property
@@ -64,7 +64,7 @@ class Iterator:
         return symbols
 
     def _start(self, session: Any) -> None:
-        self._places[session] = iter(self.dataset.as_numpy_iterator())
+        self._iterators[session] = iter(self.dataset.as_numpy_iterator())
 
     def next_of(self, session: Any) -> list[Any]:
         """Return the values of the next element in a session.
@@ -73,7 +73,7 @@ class Iterator:
             OutOfRangeError: if there is no further element.
             NotBuiltError: if the initializer has not run.
         """
-        if session not in self._places:
+        if session not in self._iterators:
             if not self.starts_itself:
                 raise NotBuiltError(
                     "IteratorGetNext: run the iterator's initializer in this session "
@@ -81,7 +81,7 @@ class Iterator:
                 )
             self._start(session)
         try:
-            return tree.flatten(next(self._places[session]))
+            return tree.flatten(next(self._iterators[session]))
         except StopIteration:
             raise OutOfRangeError("End of sequence") from None
 

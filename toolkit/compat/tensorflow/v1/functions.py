@@ -52,11 +52,11 @@ def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]
 def moved(module: Any, names: str) -> dict[str, Callable[..., Any]]:
     """Return functions of a module that were in `tf` directly: "name" or
     "older=name"."""
-    found = {}
+    functions = {}
     for pair in names.split():
         older, _, name = pair.partition("=")
-        found[older] = getattr(module, name or older)
-    return found
+        functions[older] = getattr(module, name or older)
+    return functions
 
 
 _AXES = {"reduction_indices": "axis", "keep_dims": "keepdims"}
@@ -195,7 +195,7 @@ def while_loop(
         return_same_structure: whether the result for a list with one variable is a
             list, or the variable.
     """
-    found = _while_loop(
+    finals = _while_loop(
         cond,
         body,
         loop_vars,
@@ -204,8 +204,8 @@ def while_loop(
         maximum_iterations=maximum_iterations,
         name=name,
     )
-    single = isinstance(found, (list, tuple)) and len(found) == 1
-    return found[0] if single and not return_same_structure else found
+    single = isinstance(finals, (list, tuple)) and len(finals) == 1
+    return finals[0] if single and not return_same_structure else finals
 
 
 def Print(
@@ -241,9 +241,11 @@ def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
     """Return x / keep with probability `keep`, else 0; `keep` can be a tensor."""
     x = ops.convert_to_tensor(x)
     shape = x.shape if noise_shape is None else tuple(noise_shape)
-    drawn = random_numbers.uniform(shape, seed=random.source(seed))
+    samples = random_numbers.uniform(shape, seed=random.source(seed))
     keep = ops.cast(keep, x.dtype)
-    return ops.where(drawn < ops.cast(keep, drawn.dtype), x / keep, ops.zeros_like(x))
+    return ops.where(
+        samples < ops.cast(keep, samples.dtype), x / keep, ops.zeros_like(x)
+    )
 
 
 def dropout(

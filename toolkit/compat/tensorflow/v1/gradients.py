@@ -56,18 +56,18 @@ def gradients(
     ]
     _check(ys, xs, weights)
     reached = connected(ys, xs)
-    wanted = [x for x in xs if x in reached]
+    reached_xs = [x for x in xs if x in reached]
     zero = unconnected == "zero"
-    if not wanted:
+    if not reached_xs:
         return [ops.zeros_like(x) if zero else None for x in xs]
     graph = ys[0].graph
-    step = GraphStep(_differentiate, "Gradients", watched=tuple(wanted))
-    symbols = [KerasTensor(x.shape, x.dtype) for x in wanted]
+    step = GraphStep(_differentiate, "Gradients", watched=tuple(reached_xs))
+    symbols = [KerasTensor(x.shape, x.dtype) for x in reached_xs]
     with graph.name_scope(name):
-        graph.append(step, (ys, wanted, weights), symbols)
-    found = dict(zip(wanted, symbols, strict=True))
-    missing = {x: ops.zeros_like(x) for x in xs if zero and x not in found}
-    return [found.get(x, missing.get(x)) for x in xs]
+        graph.append(step, (ys, reached_xs, weights), symbols)
+    by_source = dict(zip(reached_xs, symbols, strict=True))
+    zeros = {x: ops.zeros_like(x) for x in xs if zero and x not in by_source}
+    return [by_source.get(x, zeros.get(x)) for x in xs]
 
 
 def _check(ys: list[Any], xs: list[Any], weights: list[Any]) -> None:
@@ -99,15 +99,15 @@ def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
 
 def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[Any]:
     """Return the xs on which a y depends through floating values."""
-    wanted, stack = set(xs), list(ys)
-    seen: set[Any] = set()
+    targets, stack = set(xs), list(ys)
+    visited: set[Any] = set()
     while stack:
         x = stack.pop()
-        if x in seen:
+        if x in visited:
             continue
-        seen.add(x)
+        visited.add(x)
         if isinstance(x, GraphTensor) and dtypes.is_float(x.dtype):
             if x.op.type not in _NO_GRADIENT:
                 stack += x.op.inputs
                 stack += getattr(x.op.node.op, "variables", ())
-    return wanted & seen
+    return targets & visited

@@ -84,14 +84,14 @@ class Graph:
         """Add a node; its outputs become tensors of this graph."""
         if self.finalized:
             raise TraceError("Graph is finalized and cannot be modified.")
-        wanted, self._name = self._name, None
+        requested_name, self._name = self._name, None
         for x in node.inputs:
             if x.graph is not self:
                 raise ArgumentError(
                     f"{type_of(node.op)}: expected tensors of one graph; received "
                     f"{x!r}, which is none of it"
                 )
-        name = self.unique_name(wanted or type_of(node.op))
+        name = self.unique_name(requested_name or type_of(node.op))
         operation = GraphOperation(self, node, name, self._controls)
         for i, symbol in enumerate(node.outputs):
             if not isinstance(symbol, GraphTensor):
@@ -107,9 +107,9 @@ class Graph:
 
     def _collect(self, weights: Iterable[Any]) -> None:
         """Add the Variables of a layer to the collections, once."""
-        known = set(self._collections["variables"])
+        existing = set(self._collections["variables"])
         for v in weights:
-            if v not in known:
+            if v not in existing:
                 self.add_to_collection("variables", v)
                 if v.trainable:
                     self.add_to_collection("trainable_variables", v)
@@ -201,9 +201,9 @@ class Graph:
         """Run the given operations before the operations inside; None for no
         dependency."""
         outer = self._controls
-        given = [] if control_inputs is None else list(control_inputs)
-        known = () if control_inputs is None else outer
-        self._controls = (*known, *(operation_of(x, self) for x in given))
+        controls = [] if control_inputs is None else list(control_inputs)
+        inherited = () if control_inputs is None else outer
+        self._controls = (*inherited, *(operation_of(x, self) for x in controls))
         try:
             yield
         finally:
@@ -270,12 +270,12 @@ class Graph:
                 f"The name {name!r} is no name of a Tensor, which is of the form "
                 '"<op_name>:<output_index>"'
             )
-        found = self._by_name.get(operation)
-        if found is None or int(index) >= len(found.node.outputs):
+        operation_node = self._by_name.get(operation)
+        if operation_node is None or int(index) >= len(operation_node.node.outputs):
             raise MissingKeyError(
                 f"The name {name!r} refers to a Tensor which does not exist."
             )
-        return found.outputs[int(index)]
+        return operation_node.outputs[int(index)]
 
     def as_graph_element(self, obj: Any) -> Any:
         """Return the tensor or operation for a name, or for itself."""

@@ -23,13 +23,17 @@ class ResizeMethod:
     BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = 0, 1, 2, 3
 
 
-def _places(method: str, count: int, wanted: int, corners: bool, half: bool) -> Any:
+def _sample_coordinates(
+    method: str, count: int, new_count: int, corners: bool, half: bool
+) -> Any:
     """Return the coordinates of the resized elements on the old axis, and the step."""
-    between = corners and wanted > 1
+    between = corners and new_count > 1
     step = np.float32(
-        (count - 1) / np.float32(wanted - 1) if between else count / np.float32(wanted)
+        (count - 1) / np.float32(new_count - 1)
+        if between
+        else count / np.float32(new_count)
     )
-    numbers = np.arange(wanted, dtype="float32")
+    numbers = np.arange(new_count, dtype="float32")
     if not half:
         return numbers * step, step
     return (numbers + np.float32(0.5)) * step - (
@@ -37,47 +41,49 @@ def _places(method: str, count: int, wanted: int, corners: bool, half: bool) -> 
     ), step
 
 
-def _weights(method: str, count: int, wanted: int, corners: bool, half: bool) -> Any:
+def _weights(method: str, count: int, new_count: int, corners: bool, half: bool) -> Any:
     """Return the weight of each old element (column) for each new one (row)."""
-    places, step = _places(method, count, wanted, corners, half)
-    matrix = np.zeros((wanted, count), "float32")
-    rows = np.arange(wanted)
+    coordinates, step = _sample_coordinates(method, count, new_count, corners, half)
+    matrix = np.zeros((new_count, count), "float32")
+    rows = np.arange(new_count)
 
     def add(columns: Any, weights: Any) -> None:
         np.add.at(matrix, (rows, np.clip(columns, 0, count - 1)), weights)
 
-    below = np.floor(places).astype(int)
-    share = places - below
+    below = np.floor(coordinates).astype(int)
+    share = coordinates - below
     if method == "nearest":
-        add(np.floor(places + 0.5).astype(int) if corners else below, 1)
+        add(np.floor(coordinates + 0.5).astype(int) if corners else below, 1)
     elif method == "bilinear":
         add(below, 1 - share)
         add(below + 1, share)
     elif method == "bicubic":
         _add_cubic(add, below, np.round(share * 1024) / 1024, -0.5 if half else -0.75)
         if half:  # drop elements outside
-            inside = (below[:, None] + [-1, 0, 1, 2] >= 0) & (
+            is_inside = (below[:, None] + [-1, 0, 1, 2] >= 0) & (
                 below[:, None] + [-1, 0, 1, 2] < count
             )
             matrix[:] = 0
-            _add_cubic(add, below, np.round(share * 1024) / 1024, -0.5, inside)
+            _add_cubic(add, below, np.round(share * 1024) / 1024, -0.5, is_inside)
             matrix /= matrix.sum(1, keepdims=True)
     else:
         for row in rows:
-            end = places[row] + step
+            end = coordinates[row] + step
             for column in np.arange(below[row], int(np.ceil(end))):
-                part = min(column + 1, end) - max(column, places[row])
-                matrix[row, min(column, count - 1)] += part / step
+                overlap = min(column + 1, end) - max(column, coordinates[row])
+                matrix[row, min(column, count - 1)] += overlap / step
     return matrix
 
 
-def _add_cubic(add: Any, below: Any, share: Any, a: float, inside: Any = None) -> None:
+def _add_cubic(
+    add: Any, below: Any, share: Any, a: float, is_inside: Any = None
+) -> None:
     """Add Keys's cubic kernel over the two elements on each side."""
     for i, distance in enumerate((1 + share, share, 1 - share, 2 - share)):
         near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
         far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
         weights = near if i in (1, 2) else far
-        add(below + i - 1, weights if inside is None else weights * inside[:, i])
+        add(below + i - 1, weights if is_inside is None else weights * is_inside[:, i])
 
 
 def _resized(x: Any, size: Any, method: str, corners: bool, half: bool) -> Tensor:

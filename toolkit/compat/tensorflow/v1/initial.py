@@ -133,8 +133,10 @@ class _Orthogonal:
         columns = shape[-1]
         rows = int(np.prod(shape[:-1], dtype=int))
         tall = max(rows, columns), min(rows, columns)
-        drawn = initializers.RandomNormal(0.0, 1.0, seed=self._seed)(tall, dtype=dtype)
-        q, r = ops.qr(drawn)
+        samples = initializers.RandomNormal(0.0, 1.0, seed=self._seed)(
+            tall, dtype=dtype
+        )
+        q, r = ops.qr(samples)
         q = q * ops.sign(ops.diagonal(r))  # otherwise the signs are not uniform
         q = ops.transpose(q) if rows < columns else q
         return ops.reshape(self._gain * q, shape)
@@ -192,5 +194,5 @@ class constant_initializer(initializers.Initializer):
                 f"constant_initializer: expected {size} values for shape "
                 f"{tuple(shape)}; received {values.size}"
             )
-        whole = values.reshape(shape) if values.ndim else np.full(shape, values)
-        return convert(whole, dtype)
+        result = values.reshape(shape) if values.ndim else np.full(shape, values)
+        return convert(result, dtype)

@@ -23,10 +23,12 @@ def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any
     """Return the Variable `kernel`, and `bias` if enabled."""
 
     def variable(name: str, shape: tuple[Any, ...]) -> Any:
-        wanted = ("initializer", "regularizer", "constraint")
-        given = {key: options[f"{name}_{key}"] for key in wanted}
+        option_names = ("initializer", "regularizer", "constraint")
+        arguments = {key: options[f"{name}_{key}"] for key in option_names}
         trainable = options["trainable"]
-        return get_variable(name, shape, options["dtype"], trainable=trainable, **given)
+        return get_variable(
+            name, shape, options["dtype"], trainable=trainable, **arguments
+        )
 
     kernel = variable("kernel", shape)
     return kernel, variable("bias", (units,)) if options["use_bias"] else None
@@ -35,8 +37,8 @@ def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any
 def _finished(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) -> Any:
     """Add the bias, apply the activation, and record the activity penalty."""
     if bias is not None:
-        around = (-1, *[1] * (y.ndim - 2)) if axis == 1 else (-1,)
-        y = y + (bias if axis == -1 else ops.reshape(bias, around))
+        bias_shape = (-1, *[1] * (y.ndim - 2)) if axis == 1 else (-1,)
+        y = y + (bias if axis == -1 else ops.reshape(bias, bias_shape))
     if options["activation"] is not None:
         y = activations.get(options["activation"])(y)
     if options["activity_regularizer"] is not None:
@@ -108,8 +110,8 @@ def _conv(ndim: int, options: dict[str, Any]) -> Any:
     with _scope(options["name"], f"conv{ndim}d", options["reuse"]):
         kernel, bias = _weights((*size, x.shape[axis], filters), filters, options)
         common = ("padding", "data_format", "dilation_rate")
-        given = {key: options[key] for key in common}
-        y = ops.conv(x, kernel, options["strides"], **given)
+        arguments = {key: options[key] for key in common}
+        y = ops.conv(x, kernel, options["strides"], **arguments)
         return _finished(y, bias, options, axis)
 
 
@@ -288,16 +290,16 @@ def batch_normalization(
     axis %= inputs.ndim
     shape = (inputs.shape[axis],)
     with _scope(name, "batch_normalization", reuse):
-        given = locals()
+        options = locals()
 
         def variable(key: str, trained: bool) -> Any:
-            rest = (f"{key}_regularizer", f"{key}_constraint")
-            regularizer, constraint = (given.get(option) for option in rest)
+            option_names = (f"{key}_regularizer", f"{key}_constraint")
+            regularizer, constraint = (options.get(option) for option in option_names)
             return get_variable(
                 key,
                 shape,
                 inputs.dtype,
-                given[f"{key}_initializer"],
+                options[f"{key}_initializer"],
                 regularizer,
                 trained,
                 constraint=constraint,
@@ -324,8 +326,8 @@ def _statistics(
     is_symbol = isinstance(training, KerasTensor)
     if not is_symbol and not training:
         return moving
-    others = [i for i in range(x.ndim) if i != axis]
-    batch = ops.moments(x, others)
+    reduced_axes = [i for i in range(x.ndim) if i != axis]
+    batch = ops.moments(x, reduced_axes)
     graph = get_default_graph()
     for v, new in zip(moving, batch, strict=True):
         if is_symbol:

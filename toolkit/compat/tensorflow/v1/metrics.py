@@ -42,9 +42,9 @@ def _ratio(
     def update(run: Any, cells: Any, inputs: Any) -> Any:
         added = counted(*(None if x is None else convert(run.value(x)) for x in inputs))
         sums = []
-        for v, more in zip(cells, added, strict=True):
+        for v, increment in zip(cells, added, strict=True):
             with run.at(v):
-                sums.append(run.cell(v).assign_add(ops.cast(more, v.dtype)))
+                sums.append(run.cell(v).assign_add(ops.cast(increment, v.dtype)))
         return divided(*sums)
 
     with variable_scope(name, default_name=default):
@@ -55,10 +55,10 @@ def _ratio(
         value = graph.record(divided, tuple(cells), {}, "value")
         step = GraphStep(update, "MetricUpdate")
         symbol = KerasTensor((), "float32")
-        made = value, graph.append(step, (cells, inputs), symbol, name="update_op")
-    for keys, tensor in zip(collections, made, strict=True):
+        tensors = value, graph.append(step, (cells, inputs), symbol, name="update_op")
+    for keys, tensor in zip(collections, tensors, strict=True):
         graph.add_to_collections(keys, tensor)
-    return made
+    return tensors
 
 
 def _weights(values: Any, weights: Any) -> Any:

@@ -90,14 +90,16 @@ def report_uninitialized_variables(
         var_list: by default the global and the local Variables.
         name: of the operation.
     """
-    wanted = global_variables() + local_variables() if var_list is None else var_list
-    asked = tuple(v for v in wanted if isinstance(v, GraphVariable))
+    variables = global_variables() + local_variables() if var_list is None else var_list
+    graph_variables = tuple(v for v in variables if isinstance(v, GraphVariable))
 
     def report(run: Any) -> Any:
-        names = [v.path.encode() for v in asked if not run.is_initialized(v)]
+        names = [v.path.encode() for v in graph_variables if not run.is_initialized(v)]
         return np.array(names, object)
 
-    step = GraphStep(report, "ReportUninitialized", asks=asked, compiles=False)
+    step = GraphStep(
+        report, "ReportUninitialized", asks=graph_variables, compiles=False
+    )
     symbol = KerasTensor((None,), dtypes.STRING)
     return get_default_graph().append(step, (), symbol, name=name)
 
@@ -187,17 +189,19 @@ def py_func(
         A tensor, or a list of tensors, with unknown shapes until `set_shape`. Functions
         that compute shapes treat them as numbers.
     """
-    several = isinstance(Tout, (list, tuple))
-    kinds = [dtypes.standardize(t) for t in (Tout if several else [Tout])]
+    has_list = isinstance(Tout, (list, tuple))
+    kinds = [dtypes.standardize(t) for t in (Tout if has_list else [Tout])]
 
     def call(run: Any, *values: Any) -> Any:
-        found = func(*(np.asarray(run.value(x)) for x in values))
-        found = found if several else [found]
-        made = [convert(np.asarray(y), t) for y, t in zip(found, kinds, strict=True)]
-        return made if several else made[0]
+        results = func(*(np.asarray(run.value(x)) for x in values))
+        results = results if has_list else [results]
+        tensors = [
+            convert(np.asarray(y), t) for y, t in zip(results, kinds, strict=True)
+        ]
+        return tensors if has_list else tensors[0]
 
     symbols: list[Any] = [KerasTensor((), t) for t in kinds]
-    outputs: Any = symbols if several else symbols[0]
+    outputs: Any = symbols if has_list else symbols[0]
     step = GraphStep(call, "PyFunc", compiles=False)
     made = get_default_graph().append(step, tuple(inp), outputs, name=name)
     for symbol in symbols:

@@ -134,8 +134,10 @@ class Optimizer:
         if not var_list:
             raise ArgumentError("No variables to optimize.")
         variables = list(var_list)
-        found = gradients([loss], variables, None if grad_loss is None else [grad_loss])
-        return list(zip(found, variables, strict=True))
+        computed = gradients(
+            [loss], variables, None if grad_loss is None else [grad_loss]
+        )
+        return list(zip(computed, variables, strict=True))
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
@@ -163,8 +165,8 @@ class Optimizer:
 
     def rate(self) -> Any:
         """Return the current learning rate."""
-        given = self._learning_rate
-        return given() if callable(given) else given
+        rate = self._learning_rate
+        return rate() if callable(rate) else rate
 
     def make_state(
         self, graph: Any, variables: Sequence[Any]
@@ -203,9 +205,9 @@ class Optimizer:
     ) -> None:
         common = [run.cell(v) for v in shared]
         read = [cell.read() for cell in common]
-        for g, v, own in zip(gs, variables, slots, strict=True):
+        for g, v, variable_slots in zip(gs, variables, slots, strict=True):
             with run.at(v):
-                cells = [run.cell(v), *map(run.cell, own)]
+                cells = [run.cell(v), *map(run.cell, variable_slots)]
                 p, *state = [cell.read() for cell in cells]
                 lr = ops.cast(run.value(rate), p.dtype)
                 values = list(self.update(p, run.value(g), lr, state, read))
@@ -215,8 +217,8 @@ class Optimizer:
                     cell.assign(value)
         if shared:
             with run.at(shared[0]):
-                found = self.update_shared(read)
-                for cell, value in zip(common, found, strict=True):
+                new_shared = self.update_shared(read)
+                for cell, value in zip(common, new_shared, strict=True):
                     cell.assign(value)
         if global_step is not None:
             with run.at(global_step):
@@ -350,11 +352,11 @@ class RMSPropOptimizer(Optimizer):
     def update(self, p, g, lr, slots, shared):
         s, *mean, a = slots
         s = self._decay * s + (1.0 - self._decay) * ops.square(g)
-        spread = s
+        variance = s
         if mean:
             mean = [self._decay * mean[0] + (1.0 - self._decay) * g]
-            spread = s - ops.square(mean[0])
-        a = self._momentum * a + lr * g * ops.rsqrt(spread + self._epsilon)
+            variance = s - ops.square(mean[0])
+        a = self._momentum * a + lr * g * ops.rsqrt(variance + self._epsilon)
         return (p - a, s, *mean, a)
 
 

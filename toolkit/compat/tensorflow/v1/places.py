@@ -55,26 +55,26 @@ def parse(name: str | Place | None) -> Place:
     """
     if isinstance(name, Place):
         return name
-    found: dict[str, Any] = {}
-    for part in str(name or "").split("/"):
-        kind, _, rest = part.lower().partition(":")
-        if kind == "job" and rest:
-            found["job"] = part.partition(":")[2]
-        elif kind == "task" and rest.isdigit():
-            found["task"] = int(rest)
-        elif kind == "device" and rest:
-            found["device"] = rest
+    fields: dict[str, Any] = {}
+    for field in str(name or "").split("/"):
+        kind, _, value = field.lower().partition(":")
+        if kind == "job" and value:
+            fields["job"] = field.partition(":")[2]
+        elif kind == "task" and value.isdigit():
+            fields["task"] = int(value)
+        elif kind == "device" and value:
+            fields["device"] = value
         elif kind in ("cpu", "gpu"):
-            found["device"] = f"{kind}:{rest or 0}"
-        elif part and (kind, rest) != ("replica", "0"):
+            fields["device"] = f"{kind}:{value or 0}"
+        elif field and (kind, value) != ("replica", "0"):
             raise DeviceError(
                 f"device {name!r}: expected a name such as '/job:worker/task:1/cpu:0'; "
-                f"received {part!r}"
+                f"received {field!r}"
             )
-    if found.get("job") == "localhost":  # always the current process
-        found.pop("job")
-        found.pop("task", None)
-    return Place(**found)
+    if fields.get("job") == "localhost":  # always the current process
+        fields.pop("job")
+        fields.pop("task", None)
+    return Place(**fields)
 
 
 def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | None:
@@ -85,18 +85,18 @@ def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | 
         scopes: of the graph.
         outermost: the device of the process's scope.
     """
-    place = Place()
+    location = Place()
     for scope in reversed(scopes):
         if scope is None:
             break
         if isinstance(scope, Place):
-            place = place.within(scope)
+            location = location.within(scope)
         else:
-            operation.device = str(place) or None
-            place = parse(scope(operation))
+            operation.device = str(location) or None
+            location = parse(scope(operation))
     else:
-        place = place.within(parse(outermost))
-    return str(place) or None
+        location = location.within(parse(outermost))
+    return str(location) or None
 
 
 class RoundRobin:
@@ -192,12 +192,12 @@ def replica_device_setter(
     strategy = ps_strategy or RoundRobin(ps_tasks)
 
     def choose(operation: Any) -> str:
-        place = parse(operation.device)
+        location = parse(operation.device)
         if operation.type not in types:
-            return str(place.within(worker))
-        if servers.task is None and place.job in (None, servers.job):
-            if place.task is None:
-                place = place._replace(task=strategy(operation))
-        return str(place.within(servers))
+            return str(location.within(worker))
+        if servers.task is None and location.job in (None, servers.job):
+            if location.task is None:
+                location = location._replace(task=strategy(operation))
+        return str(location.within(servers))
 
     return choose

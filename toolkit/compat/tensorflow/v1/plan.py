@@ -55,9 +55,12 @@ class Plan:
         self.operations: list[GraphOperation] = needed(fetches, fed)
         self.sources: list[GraphOperation] = self._with("source")
         self.sinks: list[GraphOperation] = self._with("sink")
-        drawn = [y for op in self.sources for y in op.outputs]
-        self._drawn = [y not in fed for y in drawn]
-        self.feeds: list[GraphTensor] = [*feeds, *(y for y in drawn if y not in fed)]
+        source_outputs = [y for op in self.sources for y in op.outputs]
+        self._is_source_used = [y not in fed for y in source_outputs]
+        self.feeds: list[GraphTensor] = [
+            *feeds,
+            *(y for y in source_outputs if y not in fed),
+        ]
         steps = [op.node.op for op in self.operations]
         steps = [step for step in steps if isinstance(step, GraphStep)]
         self.sets: set[Any] = {v for step in steps for v in step.sets}
@@ -74,9 +77,9 @@ class Plan:
             Function(self.session_run) if self._compiles else self.session_run
         )
 
-    def _with(self, part: str) -> list[GraphOperation]:
+    def _with(self, attribute: str) -> list[GraphOperation]:
         """Return the operations whose step has a part, for example a `source`."""
-        return [op for op in self.operations if _step(op, part)]
+        return [op for op in self.operations if _step(op, attribute)]
 
     def __call__(self, values: Any) -> Any:
         if not self._ready:
@@ -85,19 +88,19 @@ class Plan:
         if not self._ready:
             self.session.initialized |= self.sets
             self._ready = True
-        found = [
+        arrays = [
             None if x is None else _as_array(x, not self._compiles) for x in results
         ]
         if self.sinks:
-            self._tell(found[len(self.fetches) :])
-        return self.pack(found[: len(self.fetches)])
+            self._tell(arrays[len(self.fetches) :])
+        return self.pack(arrays[: len(self.fetches)])
 
     def fed(self, values: Any) -> list[Tensor]:
         """Return the feeds, and the values of sources, as validated tensors."""
         if self.sources:
             values = [*values, *self._draw()]
         pairs = zip(self.arguments, values, strict=True)
-        return [_as_fed(*wanted, x) for wanted, x in pairs]
+        return [_as_fed(*argument, x) for argument, x in pairs]
 
     def _results(self, fed: list[Tensor]) -> list[Any]:
         """Return the values of the fetches, and of the sinks."""
@@ -114,17 +117,23 @@ class Plan:
 
     def _draw(self) -> list[Any]:
         """Return the values of the sources that are not fed."""
-        drawn = [x for op in self.sources for x in op.node.op.source(self.session)]
-        return [x for x, wanted in zip(drawn, self._drawn, strict=True) if wanted]
+        source_values = [
+            x for op in self.sources for x in op.node.op.source(self.session)
+        ]
+        return [
+            x
+            for x, is_used in zip(source_values, self._is_source_used, strict=True)
+            if is_used
+        ]
 
     def _tell(self, values: list[Any]) -> None:
         """Call the sinks with their values."""
-        rest = iter(values)
+        remaining = iter(values)
         for op in self.sinks:
-            known: dict[Any, Any] = {x: next(rest) for x in op.inputs}
+            by_symbol: dict[Any, Any] = {x: next(remaining) for x in op.inputs}
             args = op.node.attrs["arguments"][0]
             leaves = [
-                known[x] if isinstance(x, KerasTensor) else x
+                by_symbol[x] if isinstance(x, KerasTensor) else x
                 for x in tree.flatten(args)
             ]
             op.node.op.sink(*tree.pack_sequence_as(args, leaves))
@@ -150,16 +159,18 @@ class Plan:
 
     def _check_variables(self) -> None:
         """Raise if a Variable is read before its initialization."""
-        known = self.session.initialized | {
+        initialized = self.session.initialized | {
             x for x in self.feeds if isinstance(x, GraphVariable)
         }
         for operation in self.operations:
             step = operation.node.op
-            asked: tuple[Any, ...] = ()
+            checked: tuple[Any, ...] = ()
             if isinstance(step, GraphStep):
-                known, asked = known.union(step.sets), step.asks
-            _check_known(operation.node.inputs, known.union(asked), operation.name)
-        _check_known(self.fetches, known, "Session.run")
+                initialized, checked = initialized.union(step.sets), step.asks
+            _check_known(
+                operation.node.inputs, initialized.union(checked), operation.name
+            )
+        _check_known(self.fetches, initialized, "Session.run")
 
     def session_run(self, *fed: Tensor) -> list[Any]:
         """Run all operations: in Python, or in a trace for compilation."""
@@ -177,7 +188,7 @@ class Run:
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
         self.known: dict[Any, Any] = {}
-        self._seen: list[Any] = []  # values of the sinks
+        self._sink_values: list[Any] = []  # values of the sinks
         self.tape: Any = None
         self.watched: set[Any] = set(plan.watched)
         if plan.watched:
@@ -208,10 +219,10 @@ class Run:
         }
         for operation in self.plan.operations:
             self.perform(operation)
-        found = [early[x] if x in early else self.value(x) for x in self.plan.fetches]
+        results = [early[x] if x in early else self.value(x) for x in self.plan.fetches]
         return [
             x if x is None or is_strings(x) else convert(x)
-            for x in (*found, *self._seen)
+            for x in (*results, *self._sink_values)
         ]
 
     def perform(self, operation: GraphOperation) -> None:
@@ -222,7 +233,7 @@ class Run:
     def _perform(self, operation: GraphOperation) -> None:
         node = operation.node
         if _step(operation, "sink"):
-            self._seen += map(self.value, node.inputs)
+            self._sink_values += map(self.value, node.inputs)
         if _step(operation, "source"):
             return
         args, kwargs = node.attrs["arguments"]
@@ -237,8 +248,8 @@ class Run:
 
     def _call(self, node: Node) -> Any:
         nest = self.values(node.attrs["arguments"])
-        made = all(isinstance(y, Extents) for y in node.outputs)
-        if made and are_extents(map(self.value, node.inputs)):
+        has_extents = all(isinstance(y, Extents) for y in node.outputs)
+        if has_extents and are_extents(map(self.value, node.inputs)):
             return from_extents(node.op, nest)
         return node.op(*nest[0], **nest[1])
 
@@ -290,25 +301,25 @@ def _step(operation: GraphOperation, name: str) -> Any:
 
 def needed(fetches: list[Any], fed: set[Any]) -> list[GraphOperation]:
     """Return the operations for the fetches with some values fed, in order."""
-    found: dict[GraphOperation, None] = {}
+    operations: dict[GraphOperation, None] = {}
     stack = list(fetches)
     while stack:
         x = stack.pop()
         if isinstance(x, (GraphVariable, Tensor, Variable)) or x in fed:
             continue
         operation = x.op if isinstance(x, GraphTensor) else x
-        if operation not in found:
-            found[operation] = None
+        if operation not in operations:
+            operations[operation] = None
             stack += operation.control_inputs
             stack += operation.inputs
-    return sorted(found, key=lambda operation: operation.number)
+    return sorted(operations, key=lambda operation: operation.number)
 
 
-def _check_known(symbols: Any, known: set[Any], what: str) -> None:
+def _check_known(symbols: Any, available: set[Any], message: str) -> None:
     for x in symbols:
-        if isinstance(x, GraphVariable) and x not in known:
+        if isinstance(x, GraphVariable) and x not in available:
             raise FailedPreconditionError(
-                f"{what}: Attempting to use uninitialized value {x.path} (variable "
+                f"{message}: Attempting to use uninitialized value {x.path} (variable "
                 f"{x.name}); run its initializer or tf.global_variables_initializer() "
                 "in this session first"
             )
@@ -322,30 +333,36 @@ def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tens
             f"received {value!r}"
         )
     try:
-        given = value if type(value) is np.ndarray else np.asarray(value)
-        array = given if given.dtype == dtype else given.astype(dtype)
+        array_like = value if type(value) is np.ndarray else np.asarray(value)
+        array = array_like if array_like.dtype == dtype else array_like.astype(dtype)
     except (ValueError, TypeError) as error:
         raise DTypeError(
             f"Cannot feed {value!r} for Tensor {symbol.name}, which has dtype "
             f"{symbol.dtype}: {error}"
         ) from None
-    if array is not given and dtype.kind in "iub" and not (array == given).all():
+    if (
+        array is not array_like
+        and dtype.kind in "iub"
+        and not (array == array_like).all()
+    ):
         raise DTypeError(
-            f"Cannot feed values of dtype {given.dtype} for Tensor {symbol.name}, "
+            f"Cannot feed values of dtype {array_like.dtype} for Tensor {symbol.name}, "
             f"which has dtype {symbol.dtype}: they would change"
         )
-    found = array.shape
+    shape_received = array.shape
     if (
-        found != shape
+        shape_received != shape
         and not symbol.any_shape
         and (
-            len(found) != len(shape)
-            or any(m not in (None, n) for m, n in zip(shape, found, strict=True))
+            len(shape_received) != len(shape)
+            or any(
+                m not in (None, n) for m, n in zip(shape, shape_received, strict=True)
+            )
         )
     ):
         raise ShapeError(
-            f"Cannot feed value of shape {found} for Tensor {symbol.name}, which has "
-            f"shape {shape}"
+            f"Cannot feed value of shape {shape_received} for Tensor {symbol.name}, "
+            f"which has shape {shape}"
         )
     return Tensor(
         backend().asarray(np.ascontiguousarray(array) if array.ndim else array, None)

@@ -100,8 +100,8 @@ def _symbol(shape: Any, x: Any) -> KerasTensor:
 
 def _masked(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
     start = axis or 0
-    rest = tensor.shape[start + len(mask.shape) :]
-    return _symbol((*tensor.shape[:start], None, *rest), tensor)
+    inner_shape = tensor.shape[start + len(mask.shape) :]
+    return _symbol((*tensor.shape[:start], None, *inner_shape), tensor)
 
 
 # Functions with value-dependent extents: name -> their output symbols.
@@ -123,8 +123,8 @@ def _py_function(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
 
 # Functions with a different implementation in graphs.
 _OWN: dict[Any, Callable[..., Any]] = {
-    inspect.unwrap(function): own
-    for function, own in (
+    inspect.unwrap(function): replacement
+    for function, replacement in (
         (control.group, operations.group),
         (control.no_op, operations.no_op),
         (control.numpy_function, operations.py_func),

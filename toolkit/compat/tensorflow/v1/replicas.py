@@ -71,7 +71,7 @@ class SyncReplicasOptimizer(Optimizer):
                 "SyncReplicasOptimizer: expected 0 < replicas_to_aggregate <= "
                 f"total_num_replicas; received {replicas_to_aggregate} and {total}"
             )
-        self._opt, self._wanted = opt, replicas_to_aggregate
+        self._opt, self._required = opt, replicas_to_aggregate
         self._counts: dict[Any, list[GraphVariable]] = {}
 
     def get_slot_names(self) -> list[str]:
@@ -126,14 +126,14 @@ class SyncReplicasOptimizer(Optimizer):
         if v not in self._counts:
             path = f"{v.path}/{self._name}"
             with colocated(v):
-                made = [
+                variables = [
                     GraphVariable(0, False, name=f"{path}/{key}", dtype="int64")
                     for key in ("count", "step")
                 ]
                 if sums:
                     zeros = ops.zeros(tuple(v.shape), v.dtype)
-                    made.append(GraphVariable(zeros, False, name=f"{path}/sum"))
-            self._counts[v] = made
+                    variables.append(GraphVariable(zeros, False, name=f"{path}/sum"))
+            self._counts[v] = variables
         return self._counts[v]
 
     def _collect(
@@ -148,44 +148,46 @@ class SyncReplicasOptimizer(Optimizer):
         variables, slots, sums, shared, rounds = state
         # The step of this worker's gradient. It is a separate value, so that the task
         # of the Variable does not read the current step when the gradient arrives.
-        begun = ops.cast(ops.stop_gradient(run.value(global_step)), "int64")
+        start_step = ops.cast(ops.stop_gradient(run.value(global_step)), "int64")
         common = [run.cell(v).read() for v in shared]
-        for g, v, own, counts in zip(gs, variables, slots, sums, strict=True):
+        for g, v, variable_slots, counts in zip(
+            gs, variables, slots, sums, strict=True
+        ):
             with run.at(v):
-                cells = [run.cell(v), *map(run.cell, own)]
+                cells = [run.cell(v), *map(run.cell, variable_slots)]
                 p, *old = [cell.read() for cell in cells]
-                is_new, is_full, count = self._counted(run, begun, counts)
+                is_new, is_full, count = self._counted(run, start_step, counts)
                 total = run.cell(counts[2])
-                whole = total.read() + ops.where(is_new, run.value(g), 0)
-                mean = whole / ops.cast(ops.maximum(count, 1), p.dtype)
+                sum_value = total.read() + ops.where(is_new, run.value(g), 0)
+                mean = sum_value / ops.cast(ops.maximum(count, 1), p.dtype)
                 lr = ops.cast(run.value(rate), p.dtype)
                 values = list(self._opt.update(p, mean, lr, old, common))
                 if v.constraint is not None:
                     values[0] = v.constraint(values[0])
                 for cell, value, before in zip(cells, values, [p, *old], strict=True):
                     cell.assign(ops.where(is_full, value, before))
-                total.assign(ops.where(is_full, 0, whole))
+                total.assign(ops.where(is_full, 0, sum_value))
         if shared:
             with run.at(shared[0]):
-                _, is_full, _ = self._counted(run, begun, rounds)
-                found = self._opt.update_shared(common)
-                for v, value, before in zip(shared, found, common, strict=True):
+                _, is_full, _ = self._counted(run, start_step, rounds)
+                new_shared = self._opt.update_shared(common)
+                for v, value, before in zip(shared, new_shared, common, strict=True):
                     run.cell(v).assign(ops.where(is_full, value, before))
         with run.at(global_step):
-            _, is_full, _ = self._counted(run, begun, steps)
+            _, is_full, _ = self._counted(run, start_step, steps)
             run.cell(global_step).assign_add(ops.cast(is_full, global_step.dtype))
 
     def _counted(
-        self, run: Any, begun: Tensor, counts: list[Any]
+        self, run: Any, start_step: Tensor, counts: list[Any]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return whether a gradient is current, whether it completes a step, and the
         count."""
         count, step = map(run.cell, counts[:2])
-        is_new = begun >= step.read()
-        found = count.read() + ops.cast(is_new, "int64")
-        is_full = found >= self._wanted
-        count.assign(ops.where(is_full, 0, found))
+        is_new = start_step >= step.read()
+        new_count = count.read() + ops.cast(is_new, "int64")
+        is_full = new_count >= self._required
+        count.assign(ops.where(is_full, 0, new_count))
         # After the loss of a worker, this Variable can be one step late.
-        after = ops.maximum(step.read(), begun) + 1
+        after = ops.maximum(step.read(), start_step) + 1
         step.assign(ops.where(is_full, after, step.read()))
-        return is_new, is_full, found
+        return is_new, is_full, new_count

@@ -107,14 +107,19 @@ class Saver:
             for i, name in enumerate(self._variables)
         }
         replace_file(Path(path + SUFFIX), lambda file: write_groups(file, groups))
-        kept = [p for p in self.last_checkpoints if p != path]
-        most = self._max_to_keep or len(kept) + 1
-        older, self.last_checkpoints = [*kept, path][:-most], [*kept, path][-most:]
+        existing_paths = [p for p in self.last_checkpoints if p != path]
+        limit = self._max_to_keep or len(existing_paths) + 1
+        older, self.last_checkpoints = (
+            [*existing_paths, path][:-limit],
+            [*existing_paths, path][-limit:],
+        )
         if write_state:
             _write_state(Path(path).parent, self.last_checkpoints, latest_filename)
-        for each in older:  # after the record: it must never refer to a deleted file
+        for (
+            old_path
+        ) in older:  # after the record: it must never refer to a deleted file
             with suppress(OSError):
-                os.remove(each + SUFFIX)
+                os.remove(old_path + SUFFIX)
         return path
 
     def restore(self, sess: Any, save_path: str | os.PathLike[str]) -> None:
@@ -128,18 +133,18 @@ class Saver:
         if not checkpoint_exists(path):
             raise MissingFileError(f"The passed save_path is not a checkpoint: {path}")
         with open_datasets(Path(path + SUFFIX)) as datasets:
-            found = {dataset.owner: dataset for dataset in datasets.values()}
+            datasets_by_name = {dataset.owner: dataset for dataset in datasets.values()}
             values = {}
             for name, v in self._variables.items():
-                if name not in found:
+                if name not in datasets_by_name:
                     raise ModelFileError(f"Key {name} not found in checkpoint {path}")
-                shape = tuple(found[name].shape)
+                shape = tuple(datasets_by_name[name].shape)
                 if shape != tuple(v.shape):
                     raise ModelFileError(
                         f"{name}: expected shape {tuple(v.shape)} in checkpoint "
                         f"{path}; it has {shape}"
                     )
-                values[v] = found[name].read()
+                values[v] = datasets_by_name[name].read()
         for v, value in values.items():
             sess.set_value(v, value)
 

@@ -119,7 +119,7 @@ class variable_scope:
             raise ArgumentError(
                 "variable_scope: expected name_or_scope or default_name; received None"
             )
-        self._given, self._default_name = name_or_scope, default_name
+        self._scope_or_name, self._default_name = name_or_scope, default_name
         self._options = {
             "initializer": initializer,
             "regularizer": regularizer,
@@ -131,17 +131,21 @@ class variable_scope:
     def __enter__(self) -> VariableScope:
         graph = get_default_graph()
         outer = get_variable_scope()
-        given, default = self._given, outer
-        if isinstance(given, VariableScope):
-            path, default = given.name, given
+        scope_or_name, default = self._scope_or_name, outer
+        if isinstance(scope_or_name, VariableScope):
+            path, default = scope_or_name.name, scope_or_name
             name = path.rpartition("/")[2]
         else:
-            name = given if given is not None else _unused(graph, self._default_name)
+            name = (
+                scope_or_name
+                if scope_or_name is not None
+                else _unused(graph, self._default_name)
+            )
             path = f"{outer.name}/{name}" if outer.name and name else outer.name or name
-        chosen = {k: v for k, v in self._options.items() if v is not None}
-        kept = {k: getattr(default, k) for k in self._options if k not in chosen}
+        options = {k: v for k, v in self._options.items() if v is not None}
+        inherited = {k: getattr(default, k) for k in self._options if k not in options}
         reuse = outer.reuse or default.reuse if self._reuse is None else self._reuse
-        scope = VariableScope(reuse, path, **chosen, **kept)
+        scope = VariableScope(reuse, path, **options, **inherited)
         self._names = graph.name_scope(name) if name and self._auxiliary else None
         if self._names is not None:
             scope.original_name_scope = self._names.__enter__()
@@ -158,11 +162,11 @@ def _unused(graph: Graph, name: Any) -> str:
     """Return the name with a number, if a scope of this name has Variables."""
     outer = get_variable_scope().name
     prefix = f"{outer}/" if outer else ""
-    count, found = 0, name
-    while any(path.startswith(f"{prefix}{found}/") for path in graph.variables):
+    count, unique_name = 0, name
+    while any(path.startswith(f"{prefix}{unique_name}/") for path in graph.variables):
         count += 1
-        found = f"{name}_{count}"
-    return found
+        unique_name = f"{name}_{count}"
+    return unique_name
 
 
 def get_variable(

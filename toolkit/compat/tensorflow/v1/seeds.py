@@ -24,10 +24,10 @@ class GraphSeed(SeedGenerator):
     """
 
     def __init__(self, graph: Graph, seed: int | None) -> None:
-        own = len(graph.operations) if seed is None else seed
+        operation_seed = len(graph.operations) if seed is None else seed
         self._fixed = None
         if seed is not None or graph.seed is not None:
-            self._fixed = ((graph.seed or 0) * _STRIDE + own) % 2**32
+            self._fixed = ((graph.seed or 0) * _STRIDE + operation_seed) % 2**32
         super().__init__(self.first_seed)
 
     @property

@@ -129,34 +129,34 @@ class Session:
 
     def _fetched(self, x: Any) -> Any:
         try:
-            found = self.graph.as_graph_element(x)
+            element = self.graph.as_graph_element(x)
         except ToolkitError as error:
             raise ArgumentError(
                 f"Session.run: fetch {x!r} is no tensor or operation: {error}"
             ) from None
-        if isinstance(found, (GraphTensor, GraphOperation)):
-            if found.graph is not self.graph:
+        if isinstance(element, (GraphTensor, GraphOperation)):
+            if element.graph is not self.graph:
                 raise ArgumentError(
                     f"Session.run: {x!r} is not in this session's graph"
                 )
-        elif not isinstance(found, (Tensor, Variable)):
+        elif not isinstance(element, (Tensor, Variable)):
             raise ArgumentTypeError(
                 f"Session.run: fetch {x!r} has invalid type {type(x).__name__}; "
                 "expected a tensor, an operation or a name of one"
             )
-        return found
+        return element
 
     def _fed(self, x: Any) -> GraphTensor:
         try:
-            found = self.graph.as_graph_element(x)
+            element = self.graph.as_graph_element(x)
         except ToolkitError as error:
             raise ArgumentError(f"Session.run: feed_dict: {error}") from None
-        if not isinstance(found, GraphTensor) or found.graph is not self.graph:
+        if not isinstance(element, GraphTensor) or element.graph is not self.graph:
             raise ArgumentTypeError(
                 "Session.run: expected tensors of this session's graph as keys of "
                 f"feed_dict; received {x!r}"
             )
-        return found
+        return element
 
     # --- state ------------------------------------------------------------------------
 
@@ -178,8 +178,8 @@ class Session:
     def generator(self, seed: GraphSeed) -> SeedGenerator:
         """Return the random number generator of an operation in this session."""
         if seed not in self._generators:
-            found = self._generators[seed] = SeedGenerator(seed.first_seed)
-            self._of_states[found.state] = f"random/{len(self._of_states)}"
+            generator = self._generators[seed] = SeedGenerator(seed.first_seed)
+            self._of_states[generator.state] = f"random/{len(self._of_states)}"
         return self._generators[seed]
 
     def variable_of(self, cell: Variable) -> Any:
@@ -253,8 +253,8 @@ class InteractiveSession(Session):
 
 def get_default_session() -> Session | None:
     """Return the session of the innermost `with session:`, None outside."""
-    found = local.sessions
-    return found[-1] if found else None
+    sessions = local.sessions
+    return sessions[-1] if sessions else None
 
 
 def _key(fetches: Any, feeds: Any) -> tuple[Any, ...]:

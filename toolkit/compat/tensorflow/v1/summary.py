@@ -21,10 +21,10 @@ def _summary(kind: str, name: str, tensor: Any, collections: Any) -> Summary:
     tag = graph.unique_name(name)
     if isinstance(tensor, (bool, int, float, np.ndarray, np.generic)):
         tensor = vars(arrays)["identity"](tensor)
-    made = Summary({(kind, tag): tensor})
+    summary = Summary({(kind, tag): tensor})
     keys = [GraphKeys.SUMMARIES] if collections is None else collections
-    graph.add_to_collections(keys, made)
-    return made
+    graph.add_to_collections(keys, summary)
+    return summary
 
 
 def scalar(name: str, tensor: Any, collections: Any = None) -> Summary:
@@ -62,8 +62,8 @@ def merge_all(
     """
     if scope is not None:
         raise ArgumentError("merge_all: scope must be None")
-    found = get_default_graph().get_collection(key)
-    return merge(found) if found else None
+    summaries = get_default_graph().get_collection(key)
+    return merge(summaries) if summaries else None
 
 
 class FileWriter:

@@ -175,11 +175,11 @@ def _on_extents(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     occur."""
     of_tensors = getattr(KerasTensor, name)
 
-    def method(self: Any, *others: Any) -> Any:
-        values = [x for x in tree.flatten(others) if not isinstance(x, (int, slice))]
+    def method(self: Any, *operands: Any) -> Any:
+        values = [x for x in tree.flatten(operands) if not isinstance(x, (int, slice))]
         if local.run is not None or not all(isinstance(x, Extents) for x in values):
-            return of_tensors(self, *others)
-        arguments = (*others, self) if name.startswith("__r") else (self, *others)
+            return of_tensors(self, *operands)
+        arguments = (*operands, self) if name.startswith("__r") else (self, *operands)
         return self.graph.record(function, arguments, {})
 
     return method
@@ -236,15 +236,15 @@ class GraphStep(Operation):
         self.compiles = compiles
 
 
-def session_of(given: Any, what: str) -> Any:
+def session_of(session: Any, method: str) -> Any:
     """Return the given session, or the default one; `what` names the method in
     errors."""
-    if given is None and not local.sessions:
+    if session is None and not local.sessions:
         raise ArgumentError(
-            f"{what}: cannot run without a session; use `with session:` or pass one "
+            f"{method}: cannot run without a session; use `with session:` or pass one "
             "as `session`"
         )
-    return given or local.sessions[-1]
+    return session or local.sessions[-1]
 
 
 def operation_of(x: Any, graph: Graph) -> GraphOperation:

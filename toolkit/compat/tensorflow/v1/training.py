@@ -15,8 +15,8 @@ from toolkit.optimizers import schedules
 def get_global_step(graph: Graph | None = None) -> GraphVariable | None:
     """Return the Variable that counts steps; None if it does not exist."""
     graph = graph or get_default_graph()
-    found = graph.get_collection(GraphKeys.GLOBAL_STEP)
-    return found[0] if found else None
+    variables = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    return variables[0] if variables else None
 
 
 def create_global_step(graph: Graph | None = None) -> GraphVariable:

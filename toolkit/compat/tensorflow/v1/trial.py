@@ -35,9 +35,9 @@ def from_extents(function: Callable[..., Any], nest: Any) -> Any:
     """Return the function's value for arrays of extents, as arrays."""
     args, kwargs = nest
     with no_trace():
-        found = function(*args, **kwargs)
+        result = function(*args, **kwargs)
     return tree.map_structure(
-        lambda y: np.asarray(y) if isinstance(y, (Tensor, np.generic)) else y, found
+        lambda y: np.asarray(y) if isinstance(y, (Tensor, np.generic)) else y, result
     )
 
 
@@ -62,7 +62,7 @@ class Trial:
         self.function, self.nest = function, (args, kwargs)
         self.__name__: str = function.__name__
         self.used: list[Any] = []  # symbols that are not arguments
-        self._found: dict[int, list[Any]] = {}
+        self._outputs_by_extent: dict[int, list[Any]] = {}
         self._probe: Any = None
         self._stand_ins: dict[Any, Any] = {}
         self._cells: dict[Any, Variable] = {}
@@ -70,23 +70,25 @@ class Trial:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._probe, self._stand_ins, self._cells = state.trace, {}, {}
         symbols = tree.flatten(self.nest)
-        given = tree.flatten((args, kwargs))
+        values = tree.flatten((args, kwargs))
         pairs = [
             (x, self._at(x) if isinstance(x, Extents) else value)
-            for x, value in zip(symbols, given, strict=True)
+            for x, value in zip(symbols, values, strict=True)
         ]
-        known = [(x, value) for x, value in pairs if isinstance(x, KerasTensor)]
-        self._stand_ins = dict(known)
+        stand_in_pairs = [
+            (x, value) for x, value in pairs if isinstance(x, KerasTensor)
+        ]
+        self._stand_ins = dict(stand_in_pairs)
         nest = tree.pack_sequence_as(self.nest, [value for _, value in pairs])
         draws = any(isinstance(value, SeedGenerator) for _, value in pairs)
         with running(self):
-            found = None
-            if not draws and are_extents(value for _, value in known):
-                found = from_extents(self.function, nest)
-            if found is None or not are_extents(tree.flatten(found)):
-                found = self.function(*nest[0], **nest[1])
-        self._found[self._probe.extent] = tree.flatten(found)
-        return found
+            result = None
+            if not draws and are_extents(value for _, value in stand_in_pairs):
+                result = from_extents(self.function, nest)
+            if result is None or not are_extents(tree.flatten(result)):
+                result = self.function(*nest[0], **nest[1])
+        self._outputs_by_extent[self._probe.extent] = tree.flatten(result)
+        return result
 
     def _at(self, x: Extents) -> Any:
         """Return the extents in this probe; request a second probe where they can
@@ -105,10 +107,13 @@ class Trial:
             return leaf
         (index,) = (
             i
-            for i, found in enumerate(next(iter(self._found.values())))
-            if found is leaf
+            for i, output in enumerate(next(iter(self._outputs_by_extent.values())))
+            if output is leaf
         )
-        at = {extent: np.asarray(found[index]) for extent, found in self._found.items()}
+        at = {
+            extent: np.asarray(output[index])
+            for extent, output in self._outputs_by_extent.items()
+        }
         dtype = dtypes.name_of(leaf.dtype)
         shapes = [array.shape for array in at.values()]
         if len({len(shape) for shape in shapes}) > 1:

@@ -10,10 +10,10 @@ from toolkit.arguments import is_int, is_real
 from toolkit.errors import ArgumentError
 
 
-def pair_of(what: str, value: Any) -> Any:
+def pair_of(argument: str, value: Any) -> Any:
     """Return the value, or raise if it is not a pair."""
     if np.ndim(value) != 1 or len(value) != 2:
-        raise ArgumentError(f"{what} must be two numbers; received {value!r}")
+        raise ArgumentError(f"{argument} must be two numbers; received {value!r}")
     return value
 
 
@@ -25,7 +25,7 @@ def drawn_zoom(zoom_range: Any) -> tuple[float, float]:
     return zx, zy
 
 
-def drawn(limit: float) -> float:
+def draw_uniform(limit: float) -> float:
     """Draw a number between -limit and limit."""
     return np.random.uniform(-limit, limit)
 

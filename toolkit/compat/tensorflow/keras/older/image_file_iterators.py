@@ -112,8 +112,8 @@ class FileIterator(Iterator):
         dtype = dtypes.numpy_dtype(self.dtype)
         batch = np.zeros((len(index_array), *self.image_shape), dtype)
         paths = self.filepaths
-        for place, row in enumerate(index_array):
-            batch[place] = self._image(paths[row])
+        for i, row in enumerate(index_array):
+            batch[i] = self._image(paths[row])
         self._save(batch, index_array, 10_000_000)
         if self.class_mode is None:
             return batch
@@ -133,8 +133,8 @@ class FileIterator(Iterator):
         if self.class_mode != "categorical":
             return np.array(numbers, dtype=batch.dtype)
         y = np.zeros((len(rows), len(self.class_indices)), batch.dtype)
-        for place, of_one in enumerate(numbers):
-            y[place, of_one] = 1
+        for i, of_one in enumerate(numbers):
+            y[i, of_one] = 1
         return y
 
 
@@ -227,13 +227,13 @@ class DirectoryIterator(FileIterator):
         """Return the images of a class, relative to the directory."""
         folder = os.path.join(self.directory, name)
         walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda at: at[0])
-        found = [
+        paths = [
             os.path.join(name, os.path.relpath(os.path.join(at, file), folder))
             for at, _, files in walk
             for file in sorted(files)
             if file.lower().endswith(self.white_list_formats)
         ]
-        return part_of(found, self.split)
+        return part_of(paths, self.split)
 
 
 def _folders(directory: Any) -> list[str]:

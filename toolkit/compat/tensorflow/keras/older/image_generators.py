@@ -24,7 +24,7 @@ from toolkit.compat.tensorflow.keras.older.image_drawing import (
     checked_shift,
     checked_split,
     checked_zoom,
-    drawn,
+    draw_uniform,
     drawn_shift,
     drawn_zoom,
 )
@@ -190,8 +190,8 @@ class ImageDataGenerator(Standardizer):
 
         Arguments are as in `NumpyArrayIterator`.
         """
-        given = self._given(locals())
-        return NumpyArrayIterator(image_data_generator=self, **given)
+        arguments = self._iterator_arguments(locals())
+        return NumpyArrayIterator(image_data_generator=self, **arguments)
 
     def flow_from_directory(
         self,
@@ -215,8 +215,8 @@ class ImageDataGenerator(Standardizer):
 
         Arguments are as in `DirectoryIterator`.
         """
-        given = self._given(locals())
-        return DirectoryIterator(image_data_generator=self, **given)
+        arguments = self._iterator_arguments(locals())
+        return DirectoryIterator(image_data_generator=self, **arguments)
 
     def flow_from_dataframe(
         self,
@@ -245,21 +245,21 @@ class ImageDataGenerator(Standardizer):
         Arguments are as in `DataFrameIterator`. `drop_duplicates`, `has_ext` and
         `sort`, from before Keras 2.2, have no effect.
         """
-        given = self._given(locals())
+        arguments = self._iterator_arguments(locals())
         if unknown := kwargs.keys() - set(_GONE):
             raise unknown_arguments("flow_from_dataframe", unknown, _GONE)
         for name in kwargs:
             warn(f"flow_from_dataframe: {name} has no effect", DeprecationWarning)
         if class_mode == "other":
             warn('class_mode="other" is called "raw" today', DeprecationWarning)
-            given["class_mode"] = "raw"
-        return DataFrameIterator(image_data_generator=self, **given)
+            arguments["class_mode"] = "raw"
+        return DataFrameIterator(image_data_generator=self, **arguments)
 
-    def _given(self, names: dict[str, Any]) -> dict[str, Any]:
+    def _iterator_arguments(self, names: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of an iterator: from a method, and from the
         generator."""
-        given = {k: v for k, v in names.items() if k not in ("self", "kwargs")}
-        return given | {"data_format": self.data_format, "dtype": self.dtype}
+        arguments = {k: v for k, v in names.items() if k not in ("self", "kwargs")}
+        return arguments | {"data_format": self.data_format, "dtype": self.dtype}
 
     def get_random_transform(
         self, img_shape: Any, seed: int | None = None
@@ -279,15 +279,15 @@ class ImageDataGenerator(Standardizer):
         height, width = img_shape[self.row_axis - 1], img_shape[self.col_axis - 1]
         # Random numbers are drawn in the order of Keras: the result of a seed depends
         # on it.
-        theta = drawn(self.rotation_range) if self.rotation_range else 0
+        theta = draw_uniform(self.rotation_range) if self.rotation_range else 0
         tx = drawn_shift(self.height_shift_range, height)
         ty = drawn_shift(self.width_shift_range, width)
-        shear = drawn(self.shear_range) if self.shear_range else 0
+        shear = draw_uniform(self.shear_range) if self.shear_range else 0
         zx, zy = drawn_zoom(self.zoom_range)
-        mirrored, turned = np.random.random() < 0.5, np.random.random() < 0.5
+        mirrored, is_flipped = np.random.random() < 0.5, np.random.random() < 0.5
         intensity = brightness = None
         if self.channel_shift_range != 0:
-            intensity = drawn(self.channel_shift_range)
+            intensity = draw_uniform(self.channel_shift_range)
         if self.brightness_range is not None:
             brightness = np.random.uniform(*self.brightness_range)
         return {
@@ -298,7 +298,7 @@ class ImageDataGenerator(Standardizer):
             "zx": zx,
             "zy": zy,
             "flip_horizontal": bool(mirrored and self.horizontal_flip),
-            "flip_vertical": bool(turned and self.vertical_flip),
+            "flip_vertical": bool(is_flipped and self.vertical_flip),
             "channel_shift_intensity": intensity,
             "brightness": brightness,
         }
@@ -314,11 +314,11 @@ class ImageDataGenerator(Standardizer):
         Returns:
             An image of the shape of x; x itself without a change.
         """
-        given = transform_parameters.get
+        parameter = transform_parameters.get
         row, column = self.row_axis - 1, self.col_axis - 1
         y: Array = apply_affine_transform(
             np.asarray(x),
-            **{name: given(name, value) for name, value in _NEUTRAL.items()},
+            **{name: parameter(name, value) for name, value in _NEUTRAL.items()},
             row_axis=row,
             col_axis=column,
             channel_axis=self.channel_axis - 1,
@@ -326,13 +326,13 @@ class ImageDataGenerator(Standardizer):
             cval=self.cval,
             order=self.interpolation_order,
         )
-        if (intensity := given("channel_shift_intensity")) is not None:
+        if (intensity := parameter("channel_shift_intensity")) is not None:
             y = apply_channel_shift(y, intensity)
-        if given("flip_horizontal"):
+        if parameter("flip_horizontal"):
             y = np.flip(y, column)
-        if given("flip_vertical"):
+        if parameter("flip_vertical"):
             y = np.flip(y, row)
-        if (brightness := given("brightness")) is not None:
+        if (brightness := parameter("brightness")) is not None:
             y = brightened(y, brightness, False, self.data_format)
         return y
 

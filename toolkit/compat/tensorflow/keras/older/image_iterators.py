@@ -178,8 +178,8 @@ class Iterator(PyDataset):
             return
         for x, row in zip(batch, rows, strict=True):
             image = array_to_img(x, self.data_format, scale=True)
-            drawn = np.random.randint(numbers)
-            name = f"{self.save_prefix}_{row}_{drawn}.{self.save_format}"
+            suffix = np.random.randint(numbers)
+            name = f"{self.save_prefix}_{row}_{suffix}.{self.save_format}"
             image.save(os.path.join(self.save_to_dir, name))
 
 
@@ -244,10 +244,10 @@ class NumpyArrayIterator(Iterator):
         self.image_data_generator = image_data_generator
         self.save_to_dir = save_to_dir
         self.save_prefix, self.save_format = save_prefix, save_format
-        images, others = _images_and_others(x)
+        images, extra_arrays = _images_and_others(x)
         targets = None if y is None else np.asarray(y)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        _check_lengths(images, [*others, targets, weights])
+        _check_lengths(images, [*extra_arrays, targets, weights])
         if weights is not None and targets is None:
             raise ArgumentError(
                 "NumpyArrayIterator: sample_weight is for samples with targets; "
@@ -260,10 +260,10 @@ class NumpyArrayIterator(Iterator):
             rows = split[SUBSETS.index(subset)]
             images = images[rows]
             targets = None if targets is None else targets[rows]
-            others = [other[rows] for other in others]
+            extra_arrays = [other[rows] for other in extra_arrays]
             weights = None if weights is None else weights[rows]
         self.x = np.asarray(images, dtype=dtypes.numpy_dtype(self.dtype))
-        self.x_misc, self.y, self.sample_weight = others, targets, weights
+        self.x_misc, self.y, self.sample_weight = extra_arrays, targets, weights
         self._check_images()
         super().__init__(len(self.x), batch_size, shuffle, seed)
 
@@ -284,11 +284,11 @@ class NumpyArrayIterator(Iterator):
 
     def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
         batch = np.zeros((len(index_array), *self.x.shape[1:]), self.x.dtype)
-        for place, row in enumerate(index_array):
-            batch[place] = self._transformed(self.x[row].copy())
+        for i, row in enumerate(index_array):
+            batch[i] = self._transformed(self.x[row].copy())
         self._save(batch, index_array, 10_000)
-        others = [other[index_array] for other in self.x_misc]
-        x: Any = [batch, *others] if others else batch
+        extra_arrays = [other[index_array] for other in self.x_misc]
+        x: Any = [batch, *extra_arrays] if extra_arrays else batch
         if self.y is None:
             return x
         if self.sample_weight is None:
@@ -315,12 +315,12 @@ def _images_and_others(x: Any) -> tuple[Array, list[Array]]:
             "NumpyArrayIterator: expected x to be an array, or a pair of an array and "
             f"what goes with it; received a {type(x).__name__} of {len(x)}"
         )
-    others = x[1] if isinstance(x[1], list) else [x[1]]
-    return np.asarray(x[0]), [np.asarray(other) for other in others]
+    extra_arrays = x[1] if isinstance(x[1], list) else [x[1]]
+    return np.asarray(x[0]), [np.asarray(other) for other in extra_arrays]
 
 
-def _check_lengths(images: Array, others: list[Array | None]) -> None:
-    for other in others:
+def _check_lengths(images: Array, arrays: list[Array | None]) -> None:
+    for other in arrays:
         if other is not None and len(other) != len(images):
             raise ArgumentError(
                 "NumpyArrayIterator: x, its further arrays, y and sample_weight must "

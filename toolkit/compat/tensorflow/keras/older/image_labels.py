@@ -32,8 +32,8 @@ class Labels:
     def _of(self, row: int) -> list[Any]:
         """Return the selected classes of a row."""
         label = self.rows[row]
-        several = label if isinstance(label, (list, tuple)) else [label]
-        return [one for one in several if not self.classes or one in self.classes]
+        row_classes = label if isinstance(label, (list, tuple)) else [label]
+        return [one for one in row_classes if not self.classes or one in self.classes]
 
     def has_class(self, row: int) -> bool:
         """Return whether a row has a selected class."""
@@ -46,12 +46,12 @@ class Labels:
     def indices(self, rows: Iterable[int], numbers: dict[str, int]) -> list[Any]:
         """Return the class index of each row; a list of indices for a list of
         classes."""
-        found = []
+        result = []
         for row in rows:
-            several = [numbers[one] for one in self._of(row)]
+            row_indices = [numbers[one] for one in self._of(row)]
             is_list = isinstance(self.rows[row], (list, tuple))
-            found.append(several if is_list else several[0])
-        return found
+            result.append(row_indices if is_list else row_indices[0])
+        return result
 
 
 def checked_labels(
@@ -69,19 +69,19 @@ def checked_labels(
         ArgumentTypeError: if a value is not a class.
         ArgumentError: if "binary" does not have two classes.
     """
-    rows, chosen = list(values), list(dict.fromkeys(classes or ()))
+    rows, selected = list(values), list(dict.fromkeys(classes or ()))
     types = (str, list, tuple) if class_mode == "categorical" else (str,)
     for value in rows:
         if not isinstance(value, types):
-            wanted = " or ".join(kind.__name__ for kind in types)
+            type_names = " or ".join(kind.__name__ for kind in types)
             raise ArgumentTypeError(
                 f'DataFrameIterator: for class_mode="{class_mode}" the column '
-                f"{column!r} must have values of type {wanted}; received {value!r}"
+                f"{column!r} must have values of type {type_names}; received {value!r}"
             )
-    names = chosen or sorted({row for row in rows if isinstance(row, str)})
+    names = selected or sorted({row for row in rows if isinstance(row, str)})
     if class_mode == "binary" and len(names) != 2:
         raise ArgumentError(
             'DataFrameIterator: class_mode="binary" needs two classes; received '
             f"{names}"
         )
-    return Labels(rows, chosen)
+    return Labels(rows, selected)

@@ -16,35 +16,35 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def _reflected(place: Array, n: int) -> Array:
+def _reflected(x: Array, n: int) -> Array:
     """Reflect a coordinate with the edge pixel repeated: b a | a b c | c b."""
-    place = np.mod(place, 2 * n)
-    return np.where(place < n, place, 2 * n - 1 - place)
+    x = np.mod(x, 2 * n)
+    return np.where(x < n, x, 2 * n - 1 - x)
 
 
-def _mirrored(place: Array, n: int) -> Array:
+def _mirrored(x: Array, n: int) -> Array:
     """Reflect a coordinate with the edge pixel not repeated: c b | a b c | b a."""
     if n == 1:
-        return np.zeros_like(place)
-    folded = np.mod(place, 2 * n - 2)
+        return np.zeros_like(x)
+    folded = np.mod(x, 2 * n - 2)
     # Between n - 1 and n, SciPy reflects later, which affects rounding at half pixels.
-    last = np.where(place < 0, n - 1, n)
+    last = np.where(x < 0, n - 1, n)
     return np.where(folded < last, folded, 2 * n - 2 - folded)
 
 
-def _wrapped(place: Array, n: int) -> Array:
+def _wrapped(x: Array, n: int) -> Array:
     """Wrap a coordinate; the last pixel is also the first pixel of the next period."""
     period = n - 1
     if not period:
-        return np.zeros_like(place)
+        return np.zeros_like(x)
     # Not `mod`: a negative multiple of the period maps to the last pixel.
-    below = place + period * (np.trunc(-place / period) + 1)
-    above = place - period * np.trunc(place / period)
-    return np.where(place < 0, below, np.where(place > period, above, place))
+    below = x + period * (np.trunc(-x / period) + 1)
+    above = x - period * np.trunc(x / period)
+    return np.where(x < 0, below, np.where(x > period, above, x))
 
 
-def _clipped(place: Array, n: int) -> Array:
-    return np.clip(place, 0, n - 1)
+def _clipped(x: Array, n: int) -> Array:
+    return np.clip(x, 0, n - 1)
 
 
 # Mode -> map from a coordinate outside of the image to one inside.
@@ -56,7 +56,7 @@ _PLACES: dict[str, Callable[[Array, int], Array]] = {
     "mirror": _mirrored,
     "wrap": _wrapped,
     "grid-wrap": np.mod,
-    "grid-constant": lambda place, n: np.clip(place, -2, n + 1),
+    "grid-constant": lambda x, n: np.clip(x, -2, n + 1),
 }
 # Mode -> map of a pixel index outside of the image, if it is not the edge pixel.
 _PIXELS: dict[str, Callable[[Array, int], Array]] = {
@@ -92,11 +92,11 @@ def affine_sampled(
         ]
         return np.stack(channels, axis=-1)
     rows, columns = np.arange(x.shape[0])[:, None], np.arange(x.shape[1])
-    places = [
+    coordinates = [
         start + rows * by_row + columns * by_column
         for start, (by_row, by_column) in zip(offset, matrix, strict=True)
     ]
-    return _as_pixels(_blended(x, places, order, mode, value), x.dtype)
+    return _as_pixels(_blended(x, coordinates, order, mode, value), x.dtype)
 
 
 def _scipy() -> Any:
@@ -110,47 +110,50 @@ def _scipy() -> Any:
 
 
 def _blended(
-    x: Array, places: list[Array], order: int, mode: str, value: float
+    x: Array, coordinates: list[Array], order: int, mode: str, value: float
 ) -> Array:
     """Return the interpolated values at coordinates, (rows, columns, channels),
     float64."""
     pixels = x.reshape(-1, x.shape[-1]).astype("float64")
     sides = [
-        _neighbours(_PLACES[mode](place, n), n, order, mode)
-        for place, n in zip(places, x.shape[:2], strict=True)
+        _neighbours(_PLACES[mode](coordinate, n), n, order, mode)
+        for coordinate, n in zip(coordinates, x.shape[:2], strict=True)
     ]
     total = np.zeros(x.shape)
     for row, row_share, no_row in sides[0]:
         for column, column_share, no_column in sides[1]:
-            found = pixels.take(row * x.shape[1] + column, axis=0)
+            samples = pixels.take(row * x.shape[1] + column, axis=0)
             if no_row is not None and no_column is not None:
-                found[no_row | no_column] = value
-            found *= (row_share * column_share)[..., None]
-            total += found
+                samples[no_row | no_column] = value
+            samples *= (row_share * column_share)[..., None]
+            total += samples
     if mode == "constant":
-        total[_outside(places[0], x.shape[0]) | _outside(places[1], x.shape[1])] = value
+        total[
+            _is_outside(coordinates[0], x.shape[0])
+            | _is_outside(coordinates[1], x.shape[1])
+        ] = value
     return total
 
 
-def _outside(place: Array, n: int) -> Array:
-    outside: Array = (place < 0) | (place > n - 1)
-    return outside
+def _is_outside(x: Array, n: int) -> Array:
+    result: Array = (x < 0) | (x > n - 1)
+    return result
 
 
 def _neighbours(
-    place: Array, n: int, order: int, mode: str
+    x: Array, n: int, order: int, mode: str
 ) -> list[tuple[Array, Array, Array | None]]:
     """Return (index, weight, mask of fill values) of the interpolated neighbours."""
-    low = np.floor(place if order else place + 0.5)
-    share = place - low
+    low = np.floor(x if order else x + 0.5)
+    share = x - low
     # Order 0 has one neighbour with weight 1.
     nodes = [(low, 1 - share), (low + 1, share)] if order else [(low, np.ones(()))]
-    found = []
+    result = []
     for index, weight in nodes:
-        inside = _PIXELS.get(mode, _clipped)(index, n)
-        absent = _outside(index, n) if mode == "grid-constant" else None
-        found.append((inside.astype("intp"), weight, absent))
-    return found
+        clipped_index = _PIXELS.get(mode, _clipped)(index, n)
+        absent = _is_outside(index, n) if mode == "grid-constant" else None
+        result.append((clipped_index.astype("intp"), weight, absent))
+    return result
 
 
 def _as_pixels(y: Array, dtype: np.dtype[Any]) -> Array:

@@ -55,10 +55,10 @@ class Standardizer(Checked):
     def _settle(self) -> None:
         """Set the required values of other arguments, with a warning for each
         change."""
-        for asked, other, value in _SETTLED:
-            if getattr(self, asked) and bool(getattr(self, other)) != value:
+        for option, other, value in _SETTLED:
+            if getattr(self, option) and bool(getattr(self, other)) != value:
                 setattr(self, other, value)
-                warn(f"ImageDataGenerator: {asked} sets {other} to {value}")
+                warn(f"ImageDataGenerator: {option} sets {other} to {value}")
 
     def standardize(self, x: Any) -> Any:
         """Standardize an image or a batch; float arrays are modified in place.
@@ -100,11 +100,11 @@ class Standardizer(Checked):
             )
         return np.array(x, None if is_float else dtypes.numpy_dtype(self.dtype))
 
-    def _has(self, name: str, found: Any) -> bool:
+    def _has(self, name: str, statistics: Any) -> bool:
         """Return whether a step is enabled and has its statistics from `fit`."""
-        if getattr(self, name) and found is None:
+        if getattr(self, name) and statistics is None:
             warn(f"ImageDataGenerator: {name} does nothing before `fit(images)`")
-        return bool(getattr(self, name)) and found is not None
+        return bool(getattr(self, name)) and statistics is not None
 
     def fit(
         self, x: Any, augment: bool = False, rounds: int = 1, seed: int | None = None

@@ -134,13 +134,13 @@ class DataFrameIterator(FileIterator):
 
     def _of_files(self, names: list[str], column: Any) -> list[int]:
         """Return the rows whose path is an image file."""
-        found = [row for row, name in enumerate(names) if self._is_image(name)]
-        if len(found) < len(names):
+        rows = [row for row, name in enumerate(names) if self._is_image(name)]
+        if len(rows) < len(names):
             warn(
-                f"DataFrameIterator: {len(names) - len(found)} of {len(names)} paths "
+                f"DataFrameIterator: {len(names) - len(rows)} of {len(names)} paths "
                 f"in the column {column!r} are no image files, and are left out"
             )
-        return found
+        return rows
 
     def _is_image(self, name: str) -> bool:
         path = os.path.join(self.directory, name)
@@ -189,11 +189,11 @@ class DataFrameIterator(FileIterator):
 
 def _texts(column: Any, values: Iterable[Any]) -> list[str]:
     """Return a validated column of paths."""
-    found = list(values)
-    for value in found:
+    texts = list(values)
+    for value in texts:
         if not isinstance(value, str):
             raise ArgumentTypeError(
                 f"DataFrameIterator: x_col={column!r} must have strings; received "
                 f"{value!r}"
             )
-    return found
+    return texts

@@ -256,14 +256,14 @@ def apply_affine_transform(
     return np.moveaxis(y, -1, channel_axis)
 
 
-def check_sampling(what: str, fill_mode: str, order: int) -> None:
+def check_sampling(caller: str, fill_mode: str, order: int) -> None:
     """Raise for an unknown mode or order of interpolation."""
     if fill_mode not in FILL_MODES:
-        raise unknown_choice(what, fill_mode, FILL_MODES)
+        raise unknown_choice(caller, fill_mode, FILL_MODES)
     if order not in ORDERS:
         raise ArgumentError(
-            f"{what.partition(':')[0]}: the order of interpolation must be an integer "
-            f"in [0, 5]; received {order!r}"
+            f"{caller.partition(':')[0]}: the order of interpolation must be an "
+            f"integer in [0, 5]; received {order!r}"
         )
 
 
@@ -271,8 +271,8 @@ def _matrix(
     theta: float, tx: float, ty: float, shear: float, zx: float, zy: float
 ) -> Array | None:
     """Return the (3, 3) map from result to image coordinates; None for the identity."""
-    turn, slant = np.deg2rad(theta), np.deg2rad(shear)
-    sine, cosine = np.sin(turn), np.cos(turn)
+    angle, slant = np.deg2rad(theta), np.deg2rad(shear)
+    sine, cosine = np.sin(angle), np.cos(angle)
     factors = (
         (theta != 0, [[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]]),
         (tx != 0 or ty != 0, [[1, 0, tx], [0, 1, ty], [0, 0, 1]]),
@@ -290,7 +290,7 @@ def _matrix(
 def _centred(matrix: Array, height: int, width: int) -> Array:
     """Return a matrix that acts around the center of the image, not its first pixel."""
     x, y = height / 2 - 0.5, width / 2 - 0.5
-    there = np.array([[1, 0, x], [0, 1, y], [0, 0, 1]])
+    to_center = np.array([[1, 0, x], [0, 1, y], [0, 0, 1]])
     back = np.array([[1, 0, -x], [0, 1, -y], [0, 0, 1]])
-    centred: Array = np.dot(np.dot(there, matrix), back)
+    centred: Array = np.dot(np.dot(to_center, matrix), back)
     return centred

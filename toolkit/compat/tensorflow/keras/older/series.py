@@ -186,9 +186,9 @@ def skipgrams(
         ]
     if shuffle:
         seed = random.randint(0, 10_000_000) if seed is None else seed
-        for part in (couples, labels):
+        for values in (couples, labels):
             random.seed(seed)
-            random.shuffle(part)
+            random.shuffle(values)
     return couples, labels
 
 
@@ -198,6 +198,6 @@ def _near(sequence: Sequence[int], window_size: int, table: Any) -> list[list[in
     for i, word in enumerate(sequence):
         if not word or (table is not None and table[word] < random.random()):
             continue
-        around = range(max(0, i - window_size), min(len(sequence), i + window_size + 1))
-        couples += [[word, sequence[j]] for j in around if j != i and sequence[j]]
+        window = range(max(0, i - window_size), min(len(sequence), i + window_size + 1))
+        couples += [[word, sequence[j]] for j in window if j != i and sequence[j]]
     return couples

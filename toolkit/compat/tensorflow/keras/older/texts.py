@@ -186,10 +186,18 @@ class Tokenizer:
             for word in set(words):
                 self.word_docs[word] = self.word_docs.get(word, 0) + 1
         # Words of equal frequency stay in the order of their first occurrence.
-        known = sorted(self.word_counts, key=lambda word: -self.word_counts[word])
-        known = known if self.oov_token is None else [self.oov_token, *known]
+        words_by_count = sorted(
+            self.word_counts, key=lambda word: -self.word_counts[word]
+        )
+        words_by_count = (
+            words_by_count
+            if self.oov_token is None
+            else [self.oov_token, *words_by_count]
+        )
         # If a text contains the token for unknown words, its last index counts.
-        self.word_index = {word: number for number, word in enumerate(known, 1)}
+        self.word_index = {
+            word: number for number, word in enumerate(words_by_count, 1)
+        }
         self.index_word = {number: word for word, number in self.word_index.items()}
         for word, count in self.word_docs.items():
             self.index_docs[self.word_index[word]] = count
@@ -208,10 +216,12 @@ class Tokenizer:
     def texts_to_sequences_generator(self, texts: Iterable[Any]) -> Iterator[list[int]]:
         """Yield the word indices of each text."""
         for text in texts:
-            numbers = (self._kept(self.word_index.get(w)) for w in self._words(text))
+            numbers = (
+                self._index_or_oov(self.word_index.get(w)) for w in self._words(text)
+            )
             yield [number for number in numbers if number is not None]
 
-    def _kept(self, number: int | None) -> int | None:
+    def _index_or_oov(self, number: int | None) -> int | None:
         """Return the index of a kept word, else the index of unknown words."""
         is_kept = number is not None and not (
             self.num_words and number >= self.num_words
@@ -230,7 +240,8 @@ class Tokenizer:
         """Yield the words of each sequence, separated by spaces."""
         for sequence in sequences:
             numbers = (
-                self._kept(n if n in self.index_word else None) for n in sequence
+                self._index_or_oov(n if n in self.index_word else None)
+                for n in sequence
             )
             yield " ".join(self.index_word[n] for n in numbers if n is not None)
 
@@ -271,12 +282,12 @@ class Tokenizer:
                 "Tokenizer: mode='tfidf' expects texts to fit on before"
             )
         columns = self.num_words or len(self.word_index) + 1
-        found = np.zeros((len(sequences), columns))
-        for row, sequence in zip(found, sequences, strict=True):
+        matrix = np.zeros((len(sequences), columns))
+        for row, sequence in zip(matrix, sequences, strict=True):
             for number, count in Counter(sequence).items():
                 if number < columns:
                     row[number] = self._weight(number, count, len(sequence), mode)
-        return found
+        return matrix
 
     def _weight(self, number: int, count: int, length: int, mode: str) -> float:
         if mode == "tfidf":

@@ -85,8 +85,8 @@ def receive(
     if patience is not None:
         connection.settimeout(patience)
     try:
-        rest = _exactly(connection, bytearray(_PREFIX.size - 1))
-        magic, length = _PREFIX.unpack(first + rest)
+        prefix_tail = _exactly(connection, bytearray(_PREFIX.size - 1))
+        magic, length = _PREFIX.unpack(first + prefix_tail)
         if magic != _MAGIC or length > LONGEST_HEADER:
             raise FrameError("what arrived does not begin as a message does")
         header = _parsed(_gradually(connection, length))
@@ -126,7 +126,7 @@ def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
     nbytes = sum(math.prod(shape) * dtypes.itemsize(name) for name, shape in checked)
     if nbytes > LARGEST:
         raise FrameError(f"expected arrays of at most {LARGEST:,} bytes")
-    found = []
+    arrays = []
     for name, shape in checked:
         try:  # memory grows with the received bytes
             array = np.empty(shape, dtypes.numpy_dtype(name))
@@ -134,8 +134,8 @@ def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
             raise FrameError(f"no memory for {name}{list(shape)} ({error})") from None
         if array.nbytes:
             _exactly(connection, array.reshape(-1).view(np.uint8))
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def checked_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
@@ -154,13 +154,13 @@ def _is_extent(n: Any) -> bool:
 
 def _gradually(connection: socket.socket, count: int) -> bytearray:
     """Receive the next bytes; memory grows with the received bytes."""
-    found = bytearray()
-    while len(found) < count:
-        part = connection.recv(min(count - len(found), 1 << 18))
-        if not part:
+    buffer = bytearray()
+    while len(buffer) < count:
+        chunk = connection.recv(min(count - len(buffer), 1 << 18))
+        if not chunk:
             raise EOFError
-        found += part
-    return found
+        buffer += chunk
+    return buffer
 
 
 def _exactly(connection: socket.socket, buffer: Any) -> Any:

@@ -14,7 +14,12 @@ from typing import Any
 
 from toolkit import errors
 from toolkit.compat.tensorflow.v1.cluster import frames
-from toolkit.compat.tensorflow.v1.cluster.peers import connect, lost, patience, ready
+from toolkit.compat.tensorflow.v1.cluster.peers import (
+    connect,
+    patience,
+    ready,
+    task_lost_error,
+)
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
 from toolkit.compat.tensorflow.v1.places import Place, parse
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
@@ -68,32 +73,32 @@ class Master:
         self._idle: list[dict[Task, socket.socket]] = []
         self._met: set[Task] = set()
         # The registered programs of a task, in the order of their use.
-        self._told: defaultdict[Task, dict[int, None]] = defaultdict(dict)
-        self.cluster, self.default = _asked(address)
+        self._registered: defaultdict[Task, dict[int, None]] = defaultdict(dict)
+        self.cluster, self.default = _request_cluster(address)
 
-    def task_of(self, device: str | None, what: str) -> tuple[Task, str | None]:
+    def task_of(self, device: str | None, operand: str) -> tuple[Task, str | None]:
         """Return the task and the local device of a device name.
 
         Raises:
             ArgumentError: if the task does not exist.
         """
-        place = Place() if device is None else parse(device)
-        job = self.default.job if place.job is None else place.job
-        index = place.task
+        requested = Place() if device is None else parse(device)
+        job = self.default.job if requested.job is None else requested.job
+        index = requested.task
         if index is None:
             index = self.default.number if job == self.default.job else 0
         try:
             self.cluster.task_address(job, index)
         except ToolkitError as error:
-            raise ArgumentError(f"{what} is placed on {device}: {error}") from None
-        return Task(job, index), place.device
+            raise ArgumentError(f"{operand} is placed on {device}: {error}") from None
+        return Task(job, index), requested.device
 
     # --- runs -------------------------------------------------------------------------
 
     def run(
         self,
         program: int,
-        parts: Mapping[Task, Message],
+        messages_by_task: Mapping[Task, Message],
         feeds: Mapping[Task, Sequence[Any]],
     ) -> dict[int, Any]:
         """Run the parts of a program on all its tasks; return the fetched values by
@@ -106,35 +111,35 @@ class Master:
         """
         run = next(self._runs)
         header = {"type": "run", "program": program, "run": run}
-        channels = self._take(parts)
+        channels = self._take(messages_by_task)
         register = {
-            task: (self._registering(task, program, told), arrays)
-            for task, (told, arrays) in parts.items()
-            if program not in self._told[task]
+            task: (self._registering(task, program, description), arrays)
+            for task, (description, arrays) in messages_by_task.items()
+            if program not in self._registered[task]
         }
         self._exchange(channels, register, None)
-        for task in parts:
-            known = self._told[task]
-            known.pop(program, None)  # moves it to the end: most recently used
-            known[program] = None
-        messages = {task: (header, feeds[task]) for task in parts}
+        for task in messages_by_task:
+            registered = self._registered[task]
+            registered.pop(program, None)  # moves it to the end: most recently used
+            registered[program] = None
+        messages = {task: (header, feeds[task]) for task in messages_by_task}
         replies = self._exchange(channels, messages, run)
         self._give_back(channels)
-        found: dict[int, Any] = {}
+        fetched: dict[int, Any] = {}
         for task, (reply, arrays) in replies.items():
             with _understood(task):
-                found.update(zip(reply["fetched"], arrays, strict=True))
-        return found
+                fetched.update(zip(reply["fetched"], arrays, strict=True))
+        return fetched
 
     def _registering(
-        self, task: Task, program: int, told: dict[str, Any]
+        self, task: Task, program: int, description: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the message that registers a program, and removes the oldest ones."""
-        known = self._told[task]
-        old = list(known)[: max(0, len(known) + 1 - MOST_PROGRAMS)]
+        registered = self._registered[task]
+        old = list(registered)[: max(0, len(registered) + 1 - MOST_PROGRAMS)]
         for number in old:
-            del known[number]
-        return {**told, "type": "register", "program": program, "forget": old}
+            del registered[number]
+        return {**description, "type": "register", "program": program, "forget": old}
 
     def ask(
         self, task: Task, header: dict[str, Any], arrays: Sequence[Any] = ()
@@ -147,14 +152,14 @@ class Master:
 
     def known(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
         """Return for each Variable whether it has a value."""
-        wanted = list(variables)
+        requested = list(variables)
         found: dict[tuple[Task, str], bool] = {}
-        for task in dict.fromkeys(task for task, _ in wanted):
-            names = [name for where, name in wanted if where == task]
+        for task in dict.fromkeys(task for task, _ in requested):
+            names = [name for where, name in requested if where == task]
             flags = self.ask(task, {"type": "known", "names": names})["known"]
             pairs = zip(names, flags, strict=True)
             found.update(((task, name), flag) for name, flag in pairs)
-        return [found[each] for each in wanted]
+        return [found[variable] for variable in requested]
 
     def assign(self, task: Task, name: str, array: Any) -> None:
         """Assign a value to a Variable."""
@@ -204,38 +209,40 @@ class Master:
         seconds = patience()
         # at the start tasks appear in any order, but a known task is not waited for
         try:
-            found = connect(address, seconds, wait=task not in self._met)
+            connection = connect(address, seconds, wait=task not in self._met)
         except OSError as error:
-            raise lost(task, address, error) from error
+            raise task_lost_error(task, address, error) from error
         try:
-            self._greet(found, task, address)
+            self._greet(connection, task, address)
         except BaseException:
-            found.close()
+            connection.close()
             raise
-        return found
+        return connection
 
-    def _greet(self, found: socket.socket, task: Task, address: str) -> None:
+    def _greet(self, connection: socket.socket, task: Task, address: str) -> None:
         """Verify the identity of a task, and open the session."""
         try:
-            found.settimeout(patience())
-            frames.send(found, {"type": "hello"})
-            reply, _ = frames.receive(found)
-            frames.send(found, {"type": "open", "session": self._name})
-            opened, _ = frames.receive(found)
-            found.settimeout(None)
+            connection.settimeout(patience())
+            frames.send(connection, {"type": "hello"})
+            reply, _ = frames.receive(connection)
+            frames.send(connection, {"type": "open", "session": self._name})
+            opened, _ = frames.receive(connection)
+            connection.settimeout(None)
         except (OSError, EOFError, CommunicationError) as error:
-            raise lost(task, address, str(error) or "it has ended") from error
+            raise task_lost_error(
+                task, address, str(error) or "it has ended"
+            ) from error
         with _understood(task):
-            cluster, found_task = _who(reply)
-            known = set(opened["programs"])  # empty after a restart of the task
+            cluster, found_task = _parse_identity(reply)
+            programs = set(opened["programs"])  # empty after a restart of the task
         if (cluster, found_task) != (self.cluster, task):
             raise CommunicationError(
                 f"{task} at {address}: expected this task of {self.cluster}; there is "
                 f"{found_task} of {cluster}"
             )
         self._met.add(task)
-        for number in self._told[task].keys() - known:
-            del self._told[task][number]
+        for number in self._registered[task].keys() - programs:
+            del self._registered[task][number]
 
     def _exchange(
         self,
@@ -249,7 +256,7 @@ class Master:
         """
         exchange = _Exchange(self.cluster, channels, self._deadline)
         try:
-            found = exchange(messages)
+            replies = exchange(messages)
         # also for Ctrl-C: late replies would be read by the next run
         except BaseException:
             _close(channels)
@@ -260,7 +267,7 @@ class Master:
             else:
                 self._give_back(channels)
             raise exchange.error
-        return found
+        return replies
 
 
 class _Exchange:
@@ -281,7 +288,7 @@ class _Exchange:
 
     def __call__(self, messages: Mapping[Task, Message]) -> dict[Task, Any]:
         begin = time.monotonic()
-        found: dict[Task, Any] = {}
+        replies: dict[Task, Any] = {}
         for task, message in messages.items():
             try:
                 self._channels[task].settimeout(patience())
@@ -289,29 +296,29 @@ class _Exchange:
                 self._channels[task].settimeout(None)
                 self._waiting.add(task)
             except OSError as error:
-                self._fail(self._lost(task, error), True)
+                self._fail(self._lost_error(task, error), True)
                 break
         self._alive = dict.fromkeys(self._waiting, begin)
         while self._waiting:
             sockets = {self._channels[task]: task for task in self._waiting}
             answered = ready(sockets, PING)
-            for each in answered:
-                self._receive(sockets[each], found)
+            for channel in answered:
+                self._receive(sockets[channel], replies)
             if not answered:
                 self._look_after()
             if self._deadline and time.monotonic() - begin > self._deadline:
                 tasks = ", ".join(map(str, sorted(self._waiting)))
                 text = f"waited {self._deadline:g} s for {tasks}"
                 self._fail(StalledError(f"Session.run: {text}"), True)
-                return found
-        return found
+                return replies
+        return replies
 
-    def _receive(self, task: Task, found: dict[Task, Any]) -> None:
+    def _receive(self, task: Task, replies: dict[Task, Any]) -> None:
         self._waiting.discard(task)
         try:
             reply, arrays = frames.receive(self._channels[task], patience())
         except (OSError, EOFError) as error:
-            self._fail(self._lost(task, error), True)
+            self._fail(self._lost_error(task, error), True)
             return
         if reply.get("type") == "error":
             names = map(str, reply.get("kinds") or ())
@@ -319,7 +326,7 @@ class _Exchange:
             kind = next(kinds, CommunicationError)
             self._fail(kind(f"{task}: {reply.get('message')}"), False)
             return
-        found[task] = reply, arrays
+        replies[task] = reply, arrays
 
     def _look_after(self) -> None:
         """Check whether silent tasks are alive."""
@@ -330,11 +337,11 @@ class _Exchange:
             elif time.monotonic() - self._alive[task] > patience():
                 self._waiting.discard(task)
                 seconds = patience()
-                self._fail(self._lost(task, f"no answer for {seconds:g} s"), True)
+                self._fail(self._lost_error(task, f"no answer for {seconds:g} s"), True)
 
-    def _lost(self, task: Task, reason: object) -> RankLostError:
+    def _lost_error(self, task: Task, reason: object) -> RankLostError:
         address = self._cluster.task_address(*task)
-        return lost(task, address, reason or "it has ended")
+        return task_lost_error(task, address, reason or "it has ended")
 
     def _fail(self, error: ToolkitError, broken: bool) -> None:
         """Store the first error, and abort the run on all other tasks."""
@@ -362,7 +369,7 @@ def _lives(address: str) -> bool:
         return False
 
 
-def _asked(address: str) -> tuple[ClusterSpec, Task]:
+def _request_cluster(address: str) -> tuple[ClusterSpec, Task]:
     """Request the cluster and the task of a server."""
     try:
         with connect(address, patience(), wait=True) as connection:
@@ -374,10 +381,10 @@ def _asked(address: str) -> tuple[ClusterSpec, Task]:
             f"Session: no server answers at {address}: {error}"
         ) from error
     with _understood(address):
-        return _who(reply)
+        return _parse_identity(reply)
 
 
-def _who(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
+def _parse_identity(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
     """Parse the cluster and the task from a server's reply."""
     jobs = reply["cluster"].items()
     numbered = {job: {int(i): x for i, x in tasks.items()} for job, tasks in jobs}
@@ -387,17 +394,17 @@ def _who(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
 
 
 @contextmanager
-def _understood(who: object) -> Iterator[None]:
+def _understood(peer: object) -> Iterator[None]:
     """Raise a clear error for an invalid reply."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CommunicationError(
-            f"{who}: its answer is none of this version's servers: {error!r}"
+            f"{peer}: its answer is none of this version's servers: {error!r}"
         ) from error
 
 
 def _close(channels: dict[Task, socket.socket]) -> None:
-    for each in channels.values():
-        each.close()
+    for channel in channels.values():
+        channel.close()
     channels.clear()

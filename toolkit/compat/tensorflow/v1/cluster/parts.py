@@ -65,31 +65,31 @@ class Cut:
         self._parts: defaultdict[tuple[Task, int], Part] = defaultdict(Part)
         stages = self._stages()
         for node in run.graph.nodes:
-            place = run.where[node], stages[node]
-            self._at.update(dict.fromkeys(node.outputs, place))
-            self._parts[place].nodes.append(node)
+            stage_key = run.where[node], stages[node]
+            self._at.update(dict.fromkeys(node.outputs, stage_key))
+            self._parts[stage_key].nodes.append(node)
         self._written = {
             name: self._write_place(task, value) for name, task, value in run.writes
         }
         self._connect()
         self.parts: dict[Task, list[Part]] = defaultdict(list)
-        for place in sorted(self._parts, key=lambda place: place[1]):
-            self.parts[place[0]].append(self._parts[place])
+        for stage_key in sorted(self._parts, key=lambda stage_key: stage_key[1]):
+            self.parts[stage_key[0]].append(self._parts[stage_key])
 
     def _stages(self) -> dict[Node, int]:
         run = self.run
-        found: dict[Node, int] = {}
+        stage_of: dict[Node, int] = {}
         at = dict(self._at)
         last: defaultdict[Task, int] = defaultdict(int)
         for node in run.graph.nodes:
             task = run.where[node]
-            places = [at[x] for x in node.inputs if x in at]
-            stage = max((s + (where != task) for where, s in places), default=0)
-            found[node], last[task] = stage, max(last[task], stage)
+            origins = [at[x] for x in node.inputs if x in at]
+            stage = max((s + (where != task) for where, s in origins), default=0)
+            stage_of[node], last[task] = stage, max(last[task], stage)
             at.update(dict.fromkeys(node.outputs, (task, stage)))
         for node in self._late():
-            found[node] = last[run.where[node]]
-        return found
+            stage_of[node] = last[run.where[node]]
+        return stage_of
 
     def _late(self) -> list[Node]:
         """Return the nodes that only compute new values of Variables of their task."""
@@ -118,81 +118,86 @@ class Cut:
 
     def _connect(self) -> None:
         """Set the received, read, sent and written values of each part."""
-        for place, part in list(self._parts.items()):
-            made = {y for node in part.nodes for y in node.outputs}
-            for node in part.nodes:
+        for key, segment in list(self._parts.items()):
+            outputs = {y for node in segment.nodes for y in node.outputs}
+            for node in segment.nodes:
                 for x in node.inputs:
-                    if x not in made and x.constant is None:
-                        self._need(x, place)
+                    if x not in outputs and x.constant is None:
+                        self._need(x, key)
         for name, _, value in self.run.writes:
-            place = self._written[name]
-            self._need(value, place)
-            self._parts[place].writes[name] = value
+            key = self._written[name]
+            self._need(value, key)
+            self._parts[key].writes[name] = value
         for value in self._fetched:
             if value in self._at:
-                place = self._at[value]
-                self._need(value, place)
-                self._parts[place].fetches[value] = None
+                key = self._at[value]
+                self._need(value, key)
+                self._parts[key].fetches[value] = None
 
-    def _need(self, x: Value, place: tuple[Task, int]) -> None:
+    def _need(self, x: Value, key: tuple[Task, int]) -> None:
         """Make a value available to a part."""
         if x not in self._at:
             if x.constant is not None:
-                self._parts[place].results[x] = None
+                self._parts[key].results[x] = None
             return  # the master sends it
-        task, stage = place
-        origin, made = self._at[x]
+        task, stage = key
+        origin, origin_stage = self._at[x]
         if origin != task:
-            self._need(x, (origin, made))
-            self._parts[origin, made].gives.setdefault(x, {})[task] = None
-            self._parts[place].takes[x] = None
+            self._need(x, (origin, origin_stage))
+            self._parts[origin, origin_stage].gives.setdefault(x, {})[task] = None
+            self._parts[key].takes[x] = None
         elif x in self.run.variables:
             name, _ = self.run.variables[x]
             # A read after the write of this run must return the old value.
-            _, last = self._written.get(name, place)
+            _, last = self._written.get(name, key)
             self._parts[task, min(stage, last)].reads[x] = None
         else:
-            self._parts[origin, made].results[x] = None
+            self._parts[origin, origin_stage].results[x] = None
 
     # --- as data ----------------------------------------------------------------------
 
     def messages(self) -> dict[Task, tuple[dict[str, Any], list[Any]]]:
         """Return for each task the description of its parts, and the constants."""
         ids: dict[Value, int] = {}
-        found = {}
-        for task, parts in self.parts.items():
+        messages = {}
+        for task, segments in self.parts.items():
             arrays: list[Any] = []
             encoder = Encoder(arrays, self.run.names)
             encoder.ids = ids
-            texts = [self._part(part, encoder) for part in parts]
-            fed = [x for x in self.run.feeds if self._is_read(x, parts)]
-            found[task] = {"parts": texts, "feeds": list(map(encoder.id, fed))}, arrays
+            texts = [self._part(segment, encoder) for segment in segments]
+            fed = [x for x in self.run.feeds if self._is_read(x, segments)]
+            messages[task] = (
+                {"parts": texts, "feeds": list(map(encoder.id, fed))},
+                arrays,
+            )
         self.ids = ids
-        return found
+        return messages
 
-    def _is_read(self, x: Value, parts: Iterable[Part]) -> bool:
-        read = {x for part in parts for node in part.nodes for x in node.inputs}
-        return x in read.union(*(part.writes.values() for part in parts))
+    def _is_read(self, x: Value, segments: Iterable[Part]) -> bool:
+        read = {
+            x for segment in segments for node in segment.nodes for x in node.inputs
+        }
+        return x in read.union(*(segment.writes.values() for segment in segments))
 
-    def _part(self, part: Part, encoder: Encoder) -> dict[str, Any]:
-        made = {y for node in part.nodes for y in node.outputs}
-        read = dict.fromkeys(x for node in part.nodes for x in node.inputs)
-        inputs = [x for x in read if x not in made and x.constant is None]
-        wanted = [y for y in part.results if y in made or y.constant is not None]
-        graph = Graph(tuple(inputs), tuple(part.nodes), tuple(wanted))
+    def _part(self, segment: Part, encoder: Encoder) -> dict[str, Any]:
+        outputs = {y for node in segment.nodes for y in node.outputs}
+        read = dict.fromkeys(x for node in segment.nodes for x in node.inputs)
+        inputs = [x for x in read if x not in outputs and x.constant is None]
+        results = [y for y in segment.results if y in outputs or y.constant is not None]
+        graph = Graph(tuple(inputs), tuple(segment.nodes), tuple(results))
         data = encoder.graph(graph)
         identity, names = encoder.id, self.run.variables
         return {
             "graph": data,
-            "results": [identity(y) for y in wanted],
-            "takes": [identity(x) for x in part.takes],
-            "reads": [_variable(names[x][0], x, identity(x)) for x in part.reads],
-            "writes": [_variable(n, x, identity(x)) for n, x in part.writes.items()],
+            "results": [identity(y) for y in results],
+            "takes": [identity(x) for x in segment.takes],
+            "reads": [_variable(names[x][0], x, identity(x)) for x in segment.reads],
+            "writes": [_variable(n, x, identity(x)) for n, x in segment.writes.items()],
             "gives": [
                 [identity(x), [list(task) for task in tasks]]
-                for x, tasks in part.gives.items()
+                for x, tasks in segment.gives.items()
             ],
-            "fetches": [identity(x) for x in part.fetches],
+            "fetches": [identity(x) for x in segment.fetches],
         }
 
 

@@ -41,30 +41,30 @@ def connect(address: str, seconds: float, wait: bool = False) -> socket.socket:
     end = time.monotonic() + seconds
     while True:
         try:
-            found = socket.create_connection(host_and_port(address), seconds)
+            connection = socket.create_connection(host_and_port(address), seconds)
             break
         except ConnectionRefusedError:
             if not wait or time.monotonic() > end:
                 raise
             time.sleep(0.05)
     try:
-        authenticate(found, secret, seconds)
+        authenticate(connection, secret, seconds)
     except CommunicationError as error:
-        found.close()
+        connection.close()
         raise CommunicationError(
             f"{address}: expected a task with the same token; {error}. Tasks of other "
             "accounts or machines need the variable TOOLKIT_CLUSTER_TOKEN, with the "
             "same value for all"
         ) from error
     except BaseException:
-        found.close()
+        connection.close()
         raise
-    found.settimeout(None)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return found
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
-def lost(task: Task, address: str, reason: object) -> RankLostError:
+def task_lost_error(task: Task, address: str, reason: object) -> RankLostError:
     """Return the error of a lost task."""
     return RankLostError(f"{task} at {address} is lost: {reason}")
 
@@ -102,26 +102,26 @@ class Peers:
         """
         address = self._cluster.task_address(*task)
         with self._lock:
-            lock, kept = self._peers.setdefault(task, (threading.Lock(), []))
+            lock, connections = self._peers.setdefault(task, (threading.Lock(), []))
         with lock:
             try:
-                if kept and _is_closed(kept[0]):
-                    kept.pop().close()
-                if not kept:
-                    kept.append(connect(address, patience()))
-                    kept[0].settimeout(patience())
-                frames.send(kept[0], header, arrays)
+                if connections and _is_closed(connections[0]):
+                    connections.pop().close()
+                if not connections:
+                    connections.append(connect(address, patience()))
+                    connections[0].settimeout(patience())
+                frames.send(connections[0], header, arrays)
             except OSError as error:
-                while kept:
-                    kept.pop().close()
-                raise lost(task, address, error) from error
+                while connections:
+                    connections.pop().close()
+                raise task_lost_error(task, address, error) from error
 
     def close(self) -> None:
         """Close all connections."""
         with self._lock:
-            for _, kept in self._peers.values():
-                while kept:
-                    kept.pop().close()
+            for _, connections in self._peers.values():
+                while connections:
+                    connections.pop().close()
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -42,7 +42,9 @@ class Encoder:
     ) -> None:
         self.arrays, self.names = arrays, names or {}
         self.ids: dict[Value, int] = {}
-        self._places: dict[Value, int] = {}  # indices of constants in the arrays
+        self._constant_indices: dict[
+            Value, int
+        ] = {}  # indices of constants in the arrays
 
     def id(self, value: Value) -> int:
         """Return the number of a value."""
@@ -68,17 +70,17 @@ class Encoder:
         return [name, inputs, attrs, [self.id(y) for y in node.outputs], node.device]
 
     def _refused(self, node: Node, reason: str) -> UnsupportedError:
-        whose = self.names.get(node, node.op.name)
-        return UnsupportedError(f"operation {whose!r} cannot run on a task: {reason}")
+        owner = self.names.get(node, node.op.name)
+        return UnsupportedError(f"operation {owner!r} cannot run on a task: {reason}")
 
     def _read(self, value: Value) -> Any:
         """Encode an operand: the number of a value, or the index of a constant."""
         if value.constant is None:
             return self.id(value)
-        if value not in self._places:
-            self._places[value] = len(self.arrays)
+        if value not in self._constant_indices:
+            self._constant_indices[value] = len(self.arrays)
             self.arrays.append(np.asarray(value.constant))
-        return {"constant": self._places[value], "open": value.is_open}
+        return {"constant": self._constant_indices[value], "open": value.is_open}
 
     def _attribute(self, node: Node, key: str, value: Any) -> Any:
         if value is None or type(value) in (bool, int):
@@ -88,7 +90,11 @@ class Encoder:
         if type(value) is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if type(value) is complex:
-            return {"complex": [self._attribute(node, key, x) for x in _parts(value)]}
+            return {
+                "complex": [
+                    self._attribute(node, key, x) for x in _complex_parts(value)
+                ]
+            }
         if isinstance(value, np.generic):
             return self._attribute(node, key, value.item())
         if isinstance(value, (tuple, list)):
@@ -103,7 +109,7 @@ class Encoder:
         )
 
 
-def _parts(value: complex) -> tuple[float, float]:
+def _complex_parts(value: complex) -> tuple[float, float]:
     return value.real, value.imag
 
 
@@ -158,8 +164,8 @@ class Decoder:
             raise FrameError(
                 f"a value of {spec} is larger than {LARGEST_VALUE:,} bytes"
             )
-        found = self.values[number] = Value(spec)
-        return found
+        value = self.values[number] = Value(spec)
+        return value
 
     def _node(
         self, name: Any, inputs: Any, attrs: Any, outputs: Any, device: Any
@@ -171,23 +177,23 @@ class Decoder:
         if device is not None:
             device = check_device(str(device))
         values = [self._read(x) for x in inputs]
-        given = {str(key): self._attribute(value) for key, value in attrs.items()}
-        if op.scalar is not None and not _fits(op.scalar, len(values), given):
+        attributes = {str(key): self._attribute(value) for key, value in attrs.items()}
+        if op.scalar is not None and not _fits(op.scalar, len(values), attributes):
             raise FrameError(f"{name}: {len(values)} inputs are not what it takes")
-        found = op.spec(*(x.spec for x in values), **given)
+        found = op.spec(*(x.spec for x in values), **attributes)
         specs = found if isinstance(found, tuple) else (found,)
         if len(outputs) != len(specs):
             raise FrameError(f"{name}: expected {len(specs)} results")
-        made = [self._define(*pair) for pair in zip(outputs, specs, strict=True)]
-        return Node(op, values, given, made, device)
+        values_out = [self._define(*pair) for pair in zip(outputs, specs, strict=True)]
+        return Node(op, values, attributes, values_out, device)
 
     def _read(self, data: Any) -> Value:
         if type(data) is int and data in self.values:
             return self.values[data]
         if isinstance(data, dict) and type(data.get("constant")) is int:
-            place = data["constant"]
-            if 0 <= place < len(self.arrays):
-                return Constant(self.arrays[place], data.get("open") is True)
+            index = data["constant"]
+            if 0 <= index < len(self.arrays):
+                return Constant(self.arrays[index], data.get("open") is True)
         raise FrameError(f"expected a value that is known; received {data!r}")
 
     def _attribute(self, data: Any) -> Any:
@@ -202,10 +208,10 @@ class Decoder:
 
 def primitive_named(name: Any) -> Primitive:
     """Return a primitive that tasks can compute."""
-    found = PRIMITIVES.get(name) if isinstance(name, str) else None
-    if found is None or found.kind is Kind.COLLECTIVE:
+    primitive = PRIMITIVES.get(name) if isinstance(name, str) else None
+    if primitive is None or primitive.kind is Kind.COLLECTIVE:
         raise FrameError(f"{name!r} is no primitive that a task knows")
-    return found
+    return primitive
 
 
 def _fits(rule: Any, count: int, attrs: Mapping[str, Any]) -> bool:
@@ -222,7 +228,9 @@ def _made_spec(decoder: Decoder, data: Any) -> Spec:
 
 _KINDS: dict[str, Callable[[Decoder, Any], Any]] = {
     "float": lambda decoder, text: float(text),
-    "complex": lambda decoder, parts: complex(*map(decoder._attribute, parts)),
+    "complex": lambda decoder, components: complex(
+        *map(decoder._attribute, components)
+    ),
     "tuple": lambda decoder, items: tuple(map(decoder._attribute, items)),
     "list": lambda decoder, items: list(map(decoder._attribute, items)),
     "spec": _made_spec,

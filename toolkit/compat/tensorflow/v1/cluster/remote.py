@@ -58,14 +58,16 @@ class RemotePlan(Plan):
         self._programs: dict[Any, Prepared] = {}
         steps = [(op, op.node.op) for op in self.operations]
         self._clients = [op for op, step in steps if op.type in _CLIENTS]
-        self._asked = list(
+        self._checked_variables = list(
             dict.fromkeys(v for _, step in steps for v in getattr(step, "asks", ()))
         )
         for op, step in steps:
             uncompiled = isinstance(step, GraphStep) and not step.compiles
             if uncompiled and not step.asks and op.type not in ("Assign", *_CLIENTS):
-                why = _WHY_NOT.get(op.type, "the shape of its result depends on values")
-                raise _refused(op, why)
+                reason = _WHY_NOT.get(
+                    op.type, "the shape of its result depends on values"
+                )
+                raise _refused(op, reason)
 
     def _check_places(self) -> None:
         """Do nothing: every task name is valid."""
@@ -75,48 +77,53 @@ class RemotePlan(Plan):
             op.node.op.function(self)
         fed = self.fed(values)
         master: Master = self.session.master
-        flags = master.known(map(self.place, self._asked)) if self._asked else ()
+        flags = (
+            master.known(map(self.locate, self._checked_variables))
+            if self._checked_variables
+            else ()
+        )
         key = tuple((x.shape, x.dtype) for x in fed), tuple(flags)
         prepared = self._programs.get(key)
         if prepared is None:
-            initialized = dict(zip(self._asked, flags, strict=True))
+            initialized = dict(zip(self._checked_variables, flags, strict=True))
             with self.session.lock:
                 prepared = Tracing(self, fed, initialized).prepare()
             self._programs[key] = prepared
         arrays = [backend().to_numpy(x._array) for x in fed]
-        found = master.run(
+        fetched = master.run(
             prepared.number,
             prepared.parts,
             {task: [arrays[i] for i in use] for task, use in prepared.feeds.items()},
         )
-        results = [_result(x, found, arrays) for x in prepared.results]
+        results = [_result(x, fetched, arrays) for x in prepared.results]
         for value, names in prepared.awaited:
-            number = int(_result(value, found, arrays))
-            for task, wanted in names.items():
-                master.wait_above(task, wanted, number)
+            number = int(_result(value, fetched, arrays))
+            for task, variable_names in names.items():
+                master.wait_above(task, variable_names, number)
         if self.sinks:
             self._tell(results[len(self.fetches) :])
         return self.pack(results[: len(self.fetches)])
 
-    def place(self, variable: GraphVariable) -> tuple[Task, str]:
+    def locate(self, variable: GraphVariable) -> tuple[Task, str]:
         """Return the task of a Variable, and its name on the task."""
         master: Master = self.session.master
         task, _ = master.task_of(variable.device, f"variable {variable.path}")
         return task, variable.path
 
 
-def _result(wanted: Any, found: dict[int, Any], fed: list[Any]) -> Any:
+def _result(result: Any, fetched: dict[int, Any], fed: list[Any]) -> Any:
     """Return the result of `session.run` for a fetch."""
-    if isinstance(wanted, int):
-        wanted = found[wanted]
-    elif isinstance(wanted, tuple):
-        wanted = fed[wanted[1]].copy()
-    return wanted if wanted is None or wanted.ndim else wanted[()]
+    if isinstance(result, int):
+        result = fetched[result]
+    elif isinstance(result, tuple):
+        result = fed[result[1]].copy()
+    return result if result is None or result.ndim else result[()]
 
 
-def _refused(operation: GraphOperation, why: str) -> UnsupportedError:
+def _refused(operation: GraphOperation, reason: str) -> UnsupportedError:
     return UnsupportedError(
-        f"operation {operation.name!r} ({operation.type}) cannot run on a task: {why}"
+        f"operation {operation.name!r} ({operation.type}) cannot run on a task: "
+        f"{reason}"
     )
 
 
@@ -138,9 +145,9 @@ class Tracing(Run):
             super().__init__(plan, stand_ins)
             with running(self):
                 self._values = self.results()
-                found = filter(None, map(_awaited, plan.operations))
+                awaited = filter(None, map(_awaited, plan.operations))
                 self._awaited = [
-                    (self._before(v), variables) for v, *variables in found
+                    (self._before(v), variables) for v, *variables in awaited
                 ]
 
     # --- during the trace -------------------------------------------------------------
@@ -160,12 +167,12 @@ class Tracing(Run):
         nodes = self._trace.nodes
         first = len(nodes)
         yield
-        what = f"operation {self._operation!r}"
-        place = self.session.master.task_of(where, what) if where else None
+        description = f"operation {self._operation!r}"
+        location = self.session.master.task_of(where, description) if where else None
         for node in nodes[first:]:
             self._names.setdefault(node, self._operation)
-            if place is not None:
-                self._where.setdefault(node, place)
+            if location is not None:
+                self._where.setdefault(node, location)
 
     def is_initialized(self, variable: Any) -> bool:
         return self._initialized.get(variable, False)
@@ -177,9 +184,9 @@ class Tracing(Run):
         trace, session = self._trace, self.session
         tensors = [x for x in self._values if isinstance(x, Tensor)]
         read = [x for x, _ in self._awaited]
-        whole = trace.finish([*tensors, *read, *trace.writes.values()])
-        local = whole.outputs[: len(tensors)]
-        graph = whole.pruned()
+        full_graph = trace.finish([*tensors, *read, *trace.writes.values()])
+        local = full_graph.outputs[: len(tensors)]
+        graph = full_graph.pruned()
         master: Master = session.master
         where = {
             node: self._where.get(node, (master.default, None)) for node in graph.nodes
@@ -188,10 +195,10 @@ class Tracing(Run):
             node.device = device
         states = self._states(graph, where)
         captures: dict[Any, Any] = dict(trace.captures)
-        places = {
-            v: states.get(v) or self._place(v) for v in (*captures, *trace.writes)
+        locations = {
+            v: states.get(v) or self._locate_cell(v) for v in (*captures, *trace.writes)
         }
-        variables = {value: places[v] for v, value in captures.items()}
+        variables = {value: locations[v] for v, value in captures.items()}
         feeds = list(trace.inputs)
         fetched = [x for x in (*local, *read) if x.constant is None]
         cut = parts.Cut(
@@ -201,7 +208,7 @@ class Tracing(Run):
                 feeds,
                 variables,
                 [x for x in fetched if x not in set(feeds)],
-                [(*places[v], x) for v, x in trace.writes.items()],
+                [(*locations[v], x) for v, x in trace.writes.items()],
                 self._names,
             )
         )
@@ -210,23 +217,25 @@ class Tracing(Run):
     def _prepared(self, cut: Any, feeds: Any, local: Any, states: Any) -> Prepared:
         messages: dict[Task, Message] = {}
         sent: dict[Task, list[int]] = {}
-        for task, (told, arrays) in cut.messages().items():
-            own = []
+        for task, (description, arrays) in cut.messages().items():
+            local_states = []
             for state, (name, owner) in states.items():
                 if owner == task:
-                    own.append([name, len(arrays)])
+                    local_states.append([name, len(arrays)])
                     arrays.append(backend().to_numpy(state._tensor._array))
-            messages[task] = {**told, "locals": own}, arrays
+            messages[task] = {**description, "locals": local_states}, arrays
             numbers = {cut.ids[x]: i for i, x in enumerate(feeds) if x in cut.ids}
-            sent[task] = [numbers[number] for number in told["feeds"]]
-        places = {x: i for i, x in enumerate(feeds)}
-        rest = iter(local)
+            sent[task] = [numbers[number] for number in description["feeds"]]
+        feed_indices = {x: i for i, x in enumerate(feeds)}
+        remaining = iter(local)
         results = [
-            _known(next(rest), cut.ids, places) if isinstance(x, Tensor) else x
+            _encode_fetch(next(remaining), cut.ids, feed_indices)
+            if isinstance(x, Tensor)
+            else x
             for x in self._values
         ]
         awaited = [
-            (_known(x, cut.ids, places), self._by_task(variables))
+            (_encode_fetch(x, cut.ids, feed_indices), self._by_task(variables))
             for x, variables in self._awaited
         ]
         number = self.session.next_program()
@@ -240,12 +249,12 @@ class Tracing(Run):
         return self._trace.capture(self.session.cell(variable))
 
     def _by_task(self, variables: Sequence[Any]) -> dict[Task, list[str]]:
-        found: dict[Task, list[str]] = {}
-        for task, name in map(self.plan.place, variables):
-            found.setdefault(task, []).append(name)
-        return found
+        names_by_task: dict[Task, list[str]] = {}
+        for task, name in map(self.plan.locate, variables):
+            names_by_task.setdefault(task, []).append(name)
+        return names_by_task
 
-    def _place(self, cell: Variable) -> tuple[str, Task]:
+    def _locate_cell(self, cell: Variable) -> tuple[str, Task]:
         """Return the name and the task of the Variable for a local cell."""
         variable = self.session.variable_of(cell)
         if variable is None:
@@ -253,23 +262,23 @@ class Tracing(Run):
                 f"variable {cell.path} cannot be on a task: it is that of a layer, "
                 "or of eager mode, and held by this process; make it by tf.get_variable"
             )
-        task, name = self.plan.place(variable)
+        task, name = self.plan.locate(variable)
         return name, task
 
     def _states(self, graph: Any, where: Any) -> dict[Variable, tuple[str, Task]]:
         """Return the states of random numbers, each on the task that draws them."""
         captures: dict[Any, Any] = dict(self._trace.captures)
-        found: dict[Variable, tuple[str, Task]] = {}
+        states: dict[Variable, tuple[str, Task]] = {}
         for v, value in captures.items():
             name = self.session.state_name(v)
             if name is not None:
                 readers = (where[n][0] for n in graph.nodes if value in set(n.inputs))
                 task = next(readers, self.session.master.default)
-                found[v] = f"//{name}", task
-        return found
+                states[v] = f"//{name}", task
+        return states
 
 
-def _known(x: Any, ids: dict[Any, int], feeds: dict[Any, int]) -> Any:
+def _encode_fetch(x: Any, ids: dict[Any, int], feeds: dict[Any, int]) -> Any:
     """Return a fetch: a constant array, a feed, or the number of a value."""
     if x.constant is not None:
         return x.constant

@@ -64,7 +64,7 @@ class Server:
             )
         self.cluster: ClusterSpec = ClusterSpec(server_or_cluster_def)
         self.config = config
-        self.task: Task = _chosen(self.cluster, job_name, task_index)
+        self.task: Task = _resolve_task(self.cluster, job_name, task_index)
         self._socket: socket.socket | None = None
         self._ended = threading.Event()
         self._open: set[socket.socket] = set()
@@ -129,12 +129,12 @@ class Server:
         if self._socket is not None:
             sockets.append(self._socket)
             self.service.peers.close()
-        for each in sockets:
+        for connection in sockets:
             try:  # `close` does not wake a thread that waits in `accept`
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-            each.close()
+            connection.close()
 
     def _accept(self, gate: Gate) -> None:
         while not self._ended.is_set():
@@ -193,7 +193,7 @@ class Server:
         frames.send(connection, header)
 
 
-def _chosen(cluster: ClusterSpec, job: str | None, index: int | None) -> Task:
+def _resolve_task(cluster: ClusterSpec, job: str | None, index: int | None) -> Task:
     if job is None:
         if len(cluster.jobs) != 1:
             raise ArgumentError(

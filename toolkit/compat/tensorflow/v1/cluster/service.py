@@ -67,8 +67,8 @@ class Step:
                         f"expected a value of {spec}; received one of shape "
                         f"{tuple(x.shape)} and dtype {x.dtype.name}"
                     )
-            found = self.run(arrays)
-            values.update(zip(self.results, found, strict=True))
+            outputs = self.run(arrays)
+            values.update(zip(self.results, outputs, strict=True))
 
 
 @dataclass
@@ -104,9 +104,9 @@ class Service:
         with self._lock:
             if len(self._sessions) >= MOST_SESSIONS and name not in self._sessions:
                 raise FrameError(f"a task has at most {MOST_SESSIONS:,} sessions")
-            found = self._sessions.setdefault(name, SessionState())
-            found.connections += 1
-            return found
+            state = self._sessions.setdefault(name, SessionState())
+            state.connections += 1
+            return state
 
     def session(self, name: Any) -> SessionState | None:
         """Return the session with this name, or None."""
@@ -203,8 +203,8 @@ class Client:
             state.programs.pop(number, None)
         if len(state.programs) >= MOST_PROGRAMS:
             raise FrameError(f"a session has at most {MOST_PROGRAMS:,} programs")
-        for name, place in header.get("locals", []):  # states of random numbers
-            array = arrays[place]
+        for name, index in header.get("locals", []):  # states of random numbers
+            array = arrays[index]
             cell = self._cell(name, [array.dtype.name, list(array.shape)])
             with locked([cell]):
                 if cell.array is None:
@@ -304,10 +304,10 @@ class Client:
 
 
 def _number(header: dict[str, Any], key: str) -> int:
-    found = header.get(key)
-    if type(found) is not int:
+    number = header.get(key)
+    if type(number) is not int:
         raise FrameError(f"{header.get('type')}: expected a number as {key}")
-    return found
+    return number
 
 
 def _names(header: dict[str, Any]) -> list[str]:

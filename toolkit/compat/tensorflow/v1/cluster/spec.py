@@ -130,17 +130,17 @@ def _numbered(job: str, tasks: Any) -> dict[int, str]:
             f"number; received {tasks!r}"
         )
     pairs = tasks.items() if isinstance(tasks, Mapping) else enumerate(tasks)
-    found = dict(sorted(pairs))
-    for index, address in found.items():
+    addresses = dict(sorted(pairs))
+    for index, address in addresses.items():
         if type(index) is not int or index < 0:
             raise ArgumentError(
                 f"ClusterSpec: job {job!r}: expected a number >= 0 of a task; received "
                 f"{index!r}"
             )
         host_and_port(address)
-    if not found:
+    if not addresses:
         raise ArgumentError(f"ClusterSpec: job {job!r} has no tasks")
-    return found
+    return addresses
 
 
 def host_and_port(address: Any) -> tuple[str, int]:

@@ -44,11 +44,11 @@ class Cell:
 
     def write(self, array: Any) -> None:
         """Replace the value, within `locked`."""
-        found = Spec(array.shape, array.dtype.name)
-        if found != self.spec:
+        spec = Spec(array.shape, array.dtype.name)
+        if spec != self.spec:
             raise ShapeError(
                 f"variable {self.name}: expected a value of {self.spec}; received one "
-                f"of {found}"
+                f"of {spec}"
             )
         self.array = array
         self.changed.notify_all()
@@ -96,13 +96,13 @@ class Store:
         with self._lock:
             if len(self._cells) >= MOST and name not in self._cells:
                 raise FrameError(f"a task holds at most {MOST:,} Variables")
-            found = self._cells.setdefault(name, Cell(name, spec))
-        if found.spec != spec:
+            cell = self._cells.setdefault(name, Cell(name, spec))
+        if cell.spec != spec:
             raise ShapeError(
-                f"variable {name}: expected {found.spec}, as another session made it; "
+                f"variable {name}: expected {cell.spec}, as another session made it; "
                 f"received {spec}"
             )
-        return found
+        return cell
 
     def existing(self, name: str) -> Cell:
         """Return the Variable with this name.
@@ -129,12 +129,12 @@ class Store:
 @contextmanager
 def locked(cells: Iterable[Cell]) -> Iterator[None]:
     """Lock Variables in a fixed order, to prevent deadlocks."""
-    taken = []
+    locks = []
     try:
         for cell in sorted(set(cells), key=lambda cell: cell.name):
             cell.changed.acquire()
-            taken.append(cell)
+            locks.append(cell)
         yield
     finally:
-        for cell in taken:
+        for cell in locks:
             cell.changed.release()

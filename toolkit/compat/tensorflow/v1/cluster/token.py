@@ -29,9 +29,9 @@ def token() -> bytes:
         CommunicationError: if the file cannot be created, or other accounts can read or
             change it.
     """
-    given = settings.environment("CLUSTER_TOKEN")
-    if given is not None:
-        return _checked(given.strip(), "TOOLKIT_CLUSTER_TOKEN")
+    secret = settings.environment("CLUSTER_TOKEN")
+    if secret is not None:
+        return _checked(secret.strip(), "TOOLKIT_CLUSTER_TOKEN")
     path = Path(os.path.realpath(settings.home())) / FILE
     try:
         if not path.exists():
