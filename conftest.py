@@ -48,13 +48,13 @@ def pytest_collection_finish():
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Run one in n cases of tests with the mark `one_in(n)`; mark the rest as slow."""
-    seen = Counter()
+    counts = Counter()
     for item in items:
         marker = item.get_closest_marker("one_in")
         if marker is not None:
             test = item.path, item.originalname
             # The selected case differs between groups, because parameters repeat too.
-            turn, place = divmod(seen[test], marker.args[0])
-            if place != turn % marker.args[0]:
+            group, index = divmod(counts[test], marker.args[0])
+            if index != group % marker.args[0]:
                 item.add_marker("slow")
-            seen[test] += 1
+            counts[test] += 1

@@ -18,14 +18,15 @@ LIST = """
 import json, os, site
 print(json.dumps(os.listdir(site.getsitepackages()[0])))
 """
-MOST = 3 * 2**20  # bytes of the wheel; a larger wheel contains an unintended file
+# A larger wheel contains an unintended file.
+LIMIT = 3 * 2**20  # bytes
 
 
 def call(*command: object, cwd: Path) -> str:
     """Run a command and return its output; its errors are printed."""
     print(f"$ {' '.join(map(str, command))}", flush=True)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run(
+    result = subprocess.run(
         list(map(str, command)),
         cwd=cwd,
         env=clean,
@@ -33,7 +34,7 @@ def call(*command: object, cwd: Path) -> str:
         text=True,
         check=True,
     )
-    return done.stdout
+    return result.stdout
 
 
 def build(folder: Path) -> Path:
@@ -41,7 +42,7 @@ def build(folder: Path) -> Path:
     call(sys.executable, "-m", "hatchling", "build", "-d", folder, cwd=ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")
-    assert wheel.stat().st_size <= MOST, f"{wheel.name}: {wheel.stat().st_size} bytes"
+    assert wheel.stat().st_size <= LIMIT, f"{wheel.name}: {wheel.stat().st_size} bytes"
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     information = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
@@ -68,7 +69,7 @@ def install(wheel: Path, folder: Path) -> Path:
     return commands
 
 
-def twelve_lines() -> str:
+def readme_code() -> str:
     """Return the first Python code of the README."""
     text = (ROOT / "README.md").read_text("utf-8")
     return re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
@@ -77,7 +78,7 @@ def twelve_lines() -> str:
 def use(commands: Path, folder: Path) -> None:
     """Train, plot, save and inspect, in an empty folder."""
     toolkit, python = commands / "toolkit", commands / "python"
-    lines = twelve_lines()
+    lines = readme_code()
     where = call(python, "-c", "import toolkit; print(toolkit.__file__)", cwd=folder)
     assert str(commands.parent) in where, where
     assert "numpy (in use)" in call(toolkit, "info", cwd=folder)
@@ -106,7 +107,7 @@ def main() -> None:
         (folder / "empty").mkdir()
         commands = install(build(folder / "dist"), folder / "environment")
         use(commands, folder / "empty")
-    print("newcomer: everything worked")
+    print("newcomer: passed")
 
 
 if __name__ == "__main__":

@@ -59,14 +59,14 @@ def principal_components(x_train, x_test):
     return (centered @ axes.T @ axes + mean).reshape(x_test.shape)
 
 
-def error(drawn, images):
+def error(reconstructed, images):
     """Return the root of the mean squared error of a pixel in [0, 1]."""
-    return float(np.sqrt(np.mean((drawn - images) ** 2)))
+    return float(np.sqrt(np.mean((reconstructed - images) ** 2)))
 
 
-def grid(images, drawn, columns=16, rows=4):
+def grid(images, reconstructed, columns=16, rows=4):
     """Return one image: rows of images above their reconstructions, with grey lines."""
-    pairs = np.stack([images, drawn], 1)[: rows * columns, :, :, :, 0]
+    pairs = np.stack([images, reconstructed], 1)[: rows * columns, :, :, :, 0]
     pairs = np.pad(pairs, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=0.4)
     height, width = rows * 2 * 9, columns * 9
     pairs = pairs.reshape(rows, columns, 2, 9, 9).transpose(0, 2, 3, 1, 4)
@@ -91,14 +91,16 @@ def main(arguments=None):
     model.compile(optimizers.Adam(schedule), "mse")
     model.fit(x_train, x_train, batch_size=BATCH, epochs=options.epochs)
 
-    drawn = model.predict(x_test, verbose=0)
-    straight = principal_components(x_train, x_test)
+    reconstructed = model.predict(x_test, verbose=0)
+    baseline = principal_components(x_train, x_test)
     options.output.mkdir(parents=True, exist_ok=True)
     model.save(options.output / "autoencoder.keras")
-    toolkit.utils.save_img(options.output / "autoencoder.png", grid(x_test, drawn))
+    toolkit.utils.save_img(
+        options.output / "autoencoder.png", grid(x_test, reconstructed)
+    )
     print(
-        f"test error {error(drawn, x_test):.4f} per pixel; "
-        f"of principal components {error(straight, x_test):.4f}"
+        f"test error {error(reconstructed, x_test):.4f} per pixel; "
+        f"of principal components {error(baseline, x_test):.4f}"
     )
     return model
 

@@ -43,8 +43,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
 
     toolkit.utils.set_random_seed(options.seed)
-    spread = distribution.DataParallel(shards=4)
-    with spread.scope():
+    parallel = distribution.DataParallel(shards=4)
+    with parallel.scope():
         (x_train, y_train), (x_test, y_test) = digits.load_data()
         model = build_model()
         model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -52,7 +52,7 @@ def main(arguments=None):
         history = model.fit(x_train, y_train, BATCH, epochs=options.epochs)
         _, accuracy = model.evaluate(x_test, y_test, verbose=0)
 
-    if spread.is_chief:  # one process writes files
+    if parallel.is_chief:  # one process writes files
         options.output.mkdir(parents=True, exist_ok=True)
         model.save(options.output / "distributed.keras")
         history.plot(options.output / "distributed.svg")

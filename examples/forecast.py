@@ -24,15 +24,17 @@ BATCH = 32
 def read_series():
     """Return the weeks and the values in ppm, without gaps, both (weeks,)."""
     weeks, ppm = co2.load_data()
-    known = np.isfinite(ppm)
+    is_finite = np.isfinite(ppm)
     numbers = np.arange(len(ppm))
-    return weeks, np.interp(numbers, numbers[known], ppm[known]).astype("float32")
+    return weeks, np.interp(numbers, numbers[is_finite], ppm[is_finite]).astype(
+        "float32"
+    )
 
 
 def windows(series):
     """Return past, (n, PAST, 1), and future, (n, AHEAD), minus the current value."""
-    stretches = np.lib.stride_tricks.sliding_window_view(series, PAST + AHEAD)
-    changes = stretches - stretches[:, PAST - 1 : PAST]
+    segments = np.lib.stride_tricks.sliding_window_view(series, PAST + AHEAD)
+    changes = segments - segments[:, PAST - 1 : PAST]
     return changes[:, :PAST, None], changes[:, PAST:]
 
 

@@ -27,8 +27,10 @@ def read_pieces():
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     text = "\0".join(path.read_text("utf-8", errors="ignore") for path in modules)
     index = {character: i for i, character in enumerate(ALPHABET)}
-    found = np.array([index[c] for c in text if c in index], dtype="int32")
-    return found[: len(found) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
+    indices = np.array([index[c] for c in text if c in index], dtype="int32")
+    return indices[: len(indices) // (LENGTH + 1) * (LENGTH + 1)].reshape(
+        -1, LENGTH + 1
+    )
 
 
 class Block(layers.Layer):
@@ -36,24 +38,26 @@ class Block(layers.Layer):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.before, self.middle = (layers.LayerNormalization() for _ in range(2))
-        self.joined, self.out = layers.Dense(3 * WIDTH), layers.Dense(WIDTH)
-        self.up = layers.Dense(4 * WIDTH, activation="gelu")
-        self.down = layers.Dense(WIDTH)
+        self.attention_norm, self.mlp_norm = (
+            layers.LayerNormalization() for _ in range(2)
+        )
+        self.qkv, self.projection = layers.Dense(3 * WIDTH), layers.Dense(WIDTH)
+        self.mlp_up = layers.Dense(4 * WIDTH, activation="gelu")
+        self.mlp_down = layers.Dense(WIDTH)
 
     def call(self, x, cache=None, position=0):
         """Apply the block to x, (batch, length, WIDTH), that starts at `position`."""
         shape = (-1, x.shape[1], 3, HEADS, WIDTH // HEADS)
-        y = ops.reshape(self.joined(self.before(x)), shape)
+        y = ops.reshape(self.qkv(self.attention_norm(x)), shape)
         query, keys, values = (y[:, :, i] for i in range(3))
         if cache is not None:
             start = (0, position, 0, 0)
             keys = ops.slice_update(cache[0], start, keys)
             values = ops.slice_update(cache[1], start, values)
-        known = ops.arange(keys.shape[1]) <= position + ops.arange(x.shape[1])[:, None]
-        y = ops.dot_product_attention(query, keys, values, mask=known[None, None])
-        x = x + self.out(ops.reshape(y, (-1, *x.shape[1:])))
-        return x + self.down(self.up(self.middle(x))), (keys, values)
+        mask = ops.arange(keys.shape[1]) <= position + ops.arange(x.shape[1])[:, None]
+        y = ops.dot_product_attention(query, keys, values, mask=mask[None, None])
+        x = x + self.projection(ops.reshape(y, (-1, *x.shape[1:])))
+        return x + self.mlp_down(self.mlp_up(self.mlp_norm(x))), (keys, values)
 
 
 class GPT(toolkit.Model):
@@ -64,18 +68,21 @@ class GPT(toolkit.Model):
         self.tokens = layers.Embedding(len(ALPHABET), WIDTH)
         self.positions = layers.Embedding(LENGTH, WIDTH)
         self.blocks = [Block() for _ in range(BLOCKS)]
-        self.last, self.head = layers.LayerNormalization(), layers.Dense(len(ALPHABET))
+        self.final_norm, self.head = (
+            layers.LayerNormalization(),
+            layers.Dense(len(ALPHABET)),
+        )
 
     def call(self, tokens, caches=None, position=0):
         """Return logits, and the updated caches if `caches` has a pair per block."""
         x = self.tokens(tokens)
         x = x + self.positions(position + ops.arange(tokens.shape[1]))
-        kept = []
+        new_caches = []
         for block, cache in zip(self.blocks, caches or [None] * BLOCKS, strict=True):
             x, pair = block(x, cache=cache, position=position)
-            kept.append(pair)
-        logits = self.head(self.last(x))
-        return logits if caches is None else (logits, kept)
+            new_caches.append(pair)
+        logits = self.head(self.final_norm(x))
+        return logits if caches is None else (logits, new_caches)
 
 
 def sample(logits, temperature, seed):
@@ -83,31 +90,33 @@ def sample(logits, temperature, seed):
     if temperature == 0:
         return ops.argmax(logits, axis=-1, keepdims=True)
     logits, tokens = ops.top_k(logits / temperature, TOP_K)
-    shares = ops.softmax(logits)
-    is_in = ops.cumsum(shares, axis=-1) - shares < TOP_P
-    chosen = random.categorical(ops.where(is_in, logits, -1e9), 1, seed=seed)
-    return ops.take_along_axis(tokens, chosen, axis=-1)
+    probabilities = ops.softmax(logits)
+    is_likely = ops.cumsum(probabilities, axis=-1) - probabilities < TOP_P
+    sampled = random.categorical(ops.where(is_likely, logits, -1e9), 1, seed=seed)
+    return ops.take_along_axis(tokens, sampled, axis=-1)
 
 
-def writer(model, temperature, seed):
+def make_generator(model, temperature, seed):
     """Return a function that continues tokens, (1, LENGTH), after the first `count`."""
 
-    def goes_on(tokens, count, caches):
+    def is_unfinished(tokens, count, caches):
         return (count < LENGTH) & (ops.take(tokens[0], count - 1) != 0)
 
-    def write_one(tokens, count, caches):
-        newest = ops.slice(tokens, (0, count - 1), (1, 1))
-        logits, caches = model(newest, caches=caches, position=count - 1)
+    def generate_token(tokens, count, caches):
+        last_token = ops.slice(tokens, (0, count - 1), (1, 1))
+        logits, caches = model(last_token, caches=caches, position=count - 1)
         token = ops.cast(sample(logits[:, 0], temperature, seed), "int32")
         return ops.slice_update(tokens, (0, count), token), count + 1, caches
 
     @toolkit.function
-    def write(tokens, count):
+    def generate(tokens, count):
         empty = ops.zeros((1, LENGTH, HEADS, WIDTH // HEADS))
         _, caches = model(tokens, caches=[(empty, empty)] * BLOCKS)
-        return ops.while_loop(goes_on, write_one, (tokens, count, caches))[:2]
+        return ops.while_loop(is_unfinished, generate_token, (tokens, count, caches))[
+            :2
+        ]
 
-    return write
+    return generate
 
 
 def main(arguments=None):
@@ -128,7 +137,9 @@ def main(arguments=None):
     history = model.fit(train[:, :-1], train[:, 1:], BATCH, options.epochs)
     seed = random.SeedGenerator(options.seed)
     tokens = np.array([[ALPHABET.index(c) for c in "def ".ljust(LENGTH)]], "int32")
-    tokens, count = writer(model, options.temperature, seed)(tokens, np.int32(4))
+    tokens, count = make_generator(model, options.temperature, seed)(
+        tokens, np.int32(4)
+    )
     print("".join(ALPHABET[i] for i in tokens.numpy()[0, : int(count)]))
     loss = model.evaluate(test[:, :-1], test[:, 1:], verbose=0)
     options.output.mkdir(parents=True, exist_ok=True)

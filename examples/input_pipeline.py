@@ -62,9 +62,9 @@ def shift(batch, seed):
     images, labels = batch
     random = np.random.default_rng(seed)
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
-    places = np.lib.stride_tricks.sliding_window_view(padded, (8, 8), (1, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (8, 8), (1, 2))
     x, y = random.integers(0, 3, (2, len(images)))
-    return places[np.arange(len(images)), x, y], labels
+    return windows[np.arange(len(images)), x, y], labels
 
 
 def training_data(folder, seed):

@@ -215,7 +215,7 @@ def test_no_backend_is_named_above_the_backends():
 
 
 def test_counts_that_were_brought_down_stay_down():
-    house = run_path(str(ROOT / "scripts" / "measure_house"))["House"](ROOT)
+    house = run_path(str(ROOT / "scripts" / "code_metrics"))["SourceTree"](ROOT)
     assert len(house.largest_cycle()) <= 8
     assert house.late_imports() <= 10
     assert len(house.root_modules) <= 20

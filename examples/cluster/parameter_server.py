@@ -53,27 +53,30 @@ def work(cluster, task, steps, aggregate):
             workers = cluster.num_tasks("worker")
             optimizer = tf.train.SyncReplicasOptimizer(optimizer, aggregate, workers)
         train = optimizer.minimize(loss, step)
-    right = tf.reduce_mean(
+    accuracy_op = tf.reduce_mean(
         tf.cast(tf.equal(tf.argmax(logits, 1, "int32"), labels), "float32")
     )
 
     (x_train, y_train), (x_test, y_test) = digits.load_data()
     rng = np.random.default_rng(task)
-    done = told = 0
+    global_step = reports = 0
     with tf.Session(server.target) as session:
         if task == 0:
             session.run(tf.global_variables_initializer())
-        missing = tf.report_uninitialized_variables()
-        while session.run(missing).size:
+        uninitialized = tf.report_uninitialized_variables()
+        while session.run(uninitialized).size:
             time.sleep(0.05)
-        while done < steps:
+        while global_step < steps:
             rows = rng.integers(len(x_train), size=BATCH)
             feeds = {images: x_train[rows], labels: y_train[rows]}
-            _, done, now = session.run([train, step, loss], feeds)
-            if done // 50 > told:
-                told = done // 50
-                print(f"worker {task}: step {done}, loss {now:.3f}", flush=True)
-        accuracy = session.run(right, {images: x_test, labels: y_test})
+            _, global_step, loss_value = session.run([train, step, loss], feeds)
+            if global_step // 50 > reports:
+                reports = global_step // 50
+                print(
+                    f"worker {task}: step {global_step}, loss {loss_value:.3f}",
+                    flush=True,
+                )
+        accuracy = session.run(accuracy_op, {images: x_test, labels: y_test})
     print(f"worker {task}: test accuracy {accuracy:.4f}", flush=True)
 
 

@@ -84,10 +84,10 @@ def main():
         loss_fn=keras.losses.BinaryCrossentropy(from_logits=True),
     )
     gan.fit(ring, batch_size=64, epochs=25, verbose=0)
-    made = gan.generator.predict(rng.normal(size=(1000, 8)), verbose=0)
-    off = float(np.mean(np.abs(np.linalg.norm(made, axis=1) - 1)))
-    print(f"mean distance from the ring: {off:.3f}")
-    return off
+    generated = gan.generator.predict(rng.normal(size=(1000, 8)), verbose=0)
+    distance = float(np.mean(np.abs(np.linalg.norm(generated, axis=1) - 1)))
+    print(f"mean distance from the ring: {distance:.3f}")
+    return distance
 
 
 if __name__ == "__main__":

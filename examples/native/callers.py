@@ -79,16 +79,16 @@ def export(model, images, folder):
 def call(language, folder):
     """Return the classes that a caller prints, or None if its tools are missing."""
     needs, build = CALLERS[language]
-    is_there = build or (folder / "web" / "digits.wasm").exists()
-    if not all(map(shutil.which, needs)) or not is_there:
+    is_built = build or (folder / "web" / "digits.wasm").exists()
+    if not all(map(shutil.which, needs)) or not is_built:
         return None
     if build:
         subprocess.run(build, cwd=folder, check=True)
     command = [f"./{language}"] if build else ["node", "caller.mjs"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "images.f32"], cwd=folder, check=True, capture_output=True, text=True
     )
-    return np.array(done.stdout.split(), "int64")
+    return np.array(process.stdout.split(), "int64")
 
 
 def main(arguments=None):
@@ -102,16 +102,16 @@ def main(arguments=None):
     model, images = train(options.epochs)
     export(model, images, options.output)
     expected = model.predict(images, verbose=0).argmax(-1)
-    agreeing = []
+    agreements = []
     for language in CALLERS:
-        found = call(language, options.output)
-        if found is None:
+        classes = call(language, options.output)
+        if classes is None:
             print(f"{language}: its tools are not installed")
             continue
-        same = np.array_equal(found, expected)
+        same = np.array_equal(classes, expected)
         print(f"{language}: {'the same classes' if same else 'OTHER CLASSES'}")
-        agreeing.append(same)
-    print(f"test callers that agree {np.mean(agreeing):.2f}")
+        agreements.append(same)
+    print(f"test callers that agree {np.mean(agreements):.2f}")
     return model
 
 
