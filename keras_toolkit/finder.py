@@ -1,4 +1,4 @@
-"""Make Keras find this backend: Keras 3.12 to 3.16 refuse names that they do not know.
+"""Make Keras find this backend: Keras 3.12 to 3.15 refuse names that they do not know.
 
 An import finder adds a branch for the name "toolkit" to the modules of Keras that
 choose by the name of the backend. The files of Keras on disk do not change.
@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import CodeType, ModuleType
 
+from keras_toolkit.libraries import BRANCHES, before
+
 NAME = "toolkit"
-
-
-def _before(text: str, addition: str) -> tuple[str, str]:
-    return text, addition + text
 
 
 def _after(text: str, addition: str) -> tuple[str, str]:
@@ -31,7 +29,7 @@ _REFUSAL = """else:
 # For each module of Keras: pairs of a text that it contains once, and its replacement.
 PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
     "keras.src.backend": (
-        _before(
+        before(
             'else:\n    raise ValueError(f"Unable to import backend : {backend()}")',
             'elif backend() == "toolkit":\n'
             "    from keras_toolkit.backend import *\n"
@@ -52,21 +50,21 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
         )
     ),
     "keras.src.models.model": (
-        _before(
+        before(
             f"{_REFUSAL}the Trainer class.",
             'elif backend.backend() == "toolkit":\n'
             "    from keras_toolkit.trainer import ToolkitTrainer as Trainer\n",
         ),
     ),
     "keras.src.layers.layer": (
-        _before(
+        before(
             f"{_REFUSAL}a layer mixin class.",
             'elif backend.backend() == "toolkit":\n'
             "    from keras_toolkit.layer import ToolkitLayer as BackendLayer\n",
         ),
     ),
     "keras.src.optimizers.optimizer": (
-        _before(
+        before(
             "else:\n\n    class BackendOptimizer(base_optimizer.BaseOptimizer):",
             'elif backend.backend() == "toolkit":\n'
             "    from keras_toolkit.optimizer import (\n"
@@ -75,16 +73,18 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "keras.src.export.saved_model": (
-        _before(
+        before(
             f"{_REFUSAL}ExportArchive.",
             'elif backend.backend() == "toolkit":\n'
             "    from keras_toolkit.export import (\n"
             "        ToolkitExportArchive as BackendSavedModelExportArchive,\n"
-            "    )\n",
+            "    )\n"
+            "    # The name in Keras 3.12 to 3.14.\n"
+            "    BackendExportArchive = BackendSavedModelExportArchive\n",
         ),
     ),
     "keras.src.export.onnx": (
-        _before(
+        before(
             '    elif backend.backend() == "torch":\n        import torch\n',
             '    elif backend.backend() == "toolkit":\n'
             "        from keras_toolkit.export import write_onnx\n\n"
@@ -94,7 +94,7 @@ PATCHES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "keras.src.utils.backend_utils": (
-        _before(
+        before(
             '        if self._backend == "openvino":',
             '        if self._backend == "toolkit":\n'
             '            module = importlib.import_module("keras_toolkit.backend")\n'
@@ -127,7 +127,7 @@ def add_finder() -> None:
 
 
 class KerasFinder(MetaPathFinder):
-    """Find the modules of Keras that need a branch for this backend."""
+    """Find the modules that need a branch for this backend."""
 
     def find_spec(
         self,
@@ -135,7 +135,8 @@ class KerasFinder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in PATCHES or os.environ.get("KERAS_BACKEND") != NAME:
+        is_chosen = os.environ.get("KERAS_BACKEND") == NAME
+        if not is_chosen or fullname not in PATCHES and fullname not in BRANCHES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is None or not isinstance(
@@ -147,12 +148,15 @@ class KerasFinder(MetaPathFinder):
 
 
 class _BranchLoader(importlib.machinery.SourceFileLoader):
-    """Load a module of Keras with the branches for this backend."""
+    """Load a module with the branches for this backend."""
 
     def get_code(self, fullname: str) -> CodeType:
         source = self.get_source(fullname) or ""
-        for old, new in PATCHES[fullname]:
+        for old, new in PATCHES.get(fullname, ()):
             source = add_branch(fullname, source, old, new)
+        for old, new in BRANCHES.get(fullname, ()):
+            # Another version of a library may accept this backend without a branch.
+            source = source.replace(old, new, 1)
         return compile(source, self.path, "exec")
 
 
@@ -172,6 +176,6 @@ def add_branch(name: str, source: str, old: str, new: str) -> str:
         return source.replace(old, new)
     raise ImportError(
         f"keras_toolkit: this version of Keras is unknown: {name} does not contain "
-        f"{old.strip()!r} once. Known versions are 3.12 to 3.16; install one of them, "
+        f"{old.strip()!r} once. Known versions are 3.12 to 3.15; install one of them, "
         "or a newer version of toolkit"
     )
