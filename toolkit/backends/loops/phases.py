@@ -40,11 +40,11 @@ class Phase:
 
     steps: full steps to compute, in order.
     reads: the reads of the plan that these steps need.
-    reads_back: full steps with values that an earlier pass left in memory.
+    reloads: full steps with values that an earlier pass left in memory.
     reductions: steps that this pass accumulates.
     writes: indices of the plan's writes that this pass stores or accumulates.
-    keeps: full steps to store in buffers.
-    after: row steps that can be computed after this pass.
+    buffered: full steps to store in buffers.
+    row_steps_after: row steps that can be computed after this pass.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -60,8 +60,8 @@ class Phases:
     """The passes over a row of a plan.
 
     Attributes:
-        before: row steps that need no pass.
-        kept: the full steps with a buffer, one buffer each.
+        row_steps_before: row steps that need no pass.
+        buffered_steps: the full steps with a buffer, one buffer each.
     """
 
     def __init__(self, plan: LoopNest) -> None:

@@ -52,8 +52,8 @@ class Read:
         dtype: the dtype of the elements.
         inner: the stride class in the innermost loop.
         by_row, by_column: whether the value varies between rows, and within a row.
-        turned: whether the read is transposed: its rows are strided, and it is
-            contiguous along the row loop `turn` of the plan.
+        is_transposed: whether the rows are strided, and the array is contiguous along
+            the row loop `transposed_loop`.
     """
 
     operand: int
@@ -91,14 +91,16 @@ class LoopNest:
 
     Attributes:
         row_loops, column_loops: the numbers of loops over rows and within a row.
-            Without row loops and without `one_row`, rows are ranges of the only loop.
-        held: the number of vectors of a row that is kept in registers; 0: rows can be
-            long.
-        ragged: whether the last row is shorter.
-        formulas: the digest of each step's scalar rule.
-        even: whether the summation order of a row depends on its length only.
-        turn: the row loop along which transposed reads are contiguous; -1 if no read is
-            transposed.
+            Without row loops and without `is_single_row`, rows are ranges of the only
+            loop.
+        register_vectors: the number of vectors of a row that is kept in registers; 0:
+            rows can be long.
+        is_ragged: whether the last row is shorter.
+        rule_digests: the digest of each step's scalar rule.
+        has_fixed_order: whether the summation order of a row depends only on its
+            length.
+        transposed_loop: the row loop along which transposed reads are contiguous; -1 if
+            no read is transposed.
     """
 
     reads: tuple[Read, ...]

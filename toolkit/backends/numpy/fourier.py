@@ -28,8 +28,8 @@ from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 
-# A transform of up to `_AT_ONCE` elements is one matrix product, and one of a prime
-# length up to `_PRIME`. NumPy computes longer transforms of a prime length.
+# A transform of up to `_MAX_PRODUCT_LENGTH` elements is one matrix product, and one
+# of a prime length up to `_MAX_PRIME_LENGTH`. NumPy computes longer prime lengths.
 _MAX_PRODUCT_LENGTH, _MAX_PRIME_LENGTH = 64, 512
 # For up to this number of real elements a product is faster than generated code.
 _MAX_REAL_PRODUCT_LENGTH = 16
@@ -70,7 +70,7 @@ def _needs_rewrite(node: Node) -> bool:
 
 
 def _is_smooth(n: int) -> bool:
-    """Return whether n has generated code, or no prime factor above `_PRIME`."""
+    """Return whether n has generated code, or only prime factors in range."""
     if n <= _MAX_PRODUCT_LENGTH or is_supported(n):
         return True
     a = _largest_divisor(n)

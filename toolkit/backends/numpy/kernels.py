@@ -96,7 +96,7 @@ class NumPyBackend(Backend):
         return BackendPasses(
             expanded=(precision.widen,),
             simplified=(
-                fourier.generated_transforms,
+                fourier.rewrite_transforms,
                 pointwise.pointwise_gradients_as_products,
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,

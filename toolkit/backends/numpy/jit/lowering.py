@@ -119,7 +119,7 @@ class Lowered:
 
 
 def partition(rows: int, maximum: int = TASKS) -> int:
-    """Return the rows of a task, for at most `most` tasks.
+    """Return the rows of a task, for at most `maximum` tasks.
 
     Consecutive calls on the rows of a batch share one partition.
     """

@@ -57,7 +57,7 @@ class TransposedTiles:
         return (0, self.v.extents[loop]) if loop else (self.low, self.high)
 
     def _loops(self, loops: Sequence[int], bases: Bases) -> None:
-        """Emit the row loops except `turn`, then the loops over tiles."""
+        """Emit the row loops except the transposed loop, then loops over tiles."""
         if loops:
             with self.b.loop(*self._range(loops[0])) as index:
                 self._loops(loops[1:], self.v.moved(bases, loops[0], index))
