@@ -92,7 +92,7 @@ def test_what_is_in_memory_already_is_not_kept_again():
     numbers = Dataset.range(4).cache()
     for cached in (arrays, numbers):
         assert ints(cached) == [0, 1, 2, 3]
-        assert not cached._values and cached._kept is None
+        assert not cached._values and cached._cached is None
 
 
 def test_the_first_order_is_kept():

@@ -313,7 +313,7 @@ def test_a_generator_is_closed_with_its_pass():
 def test_statistics_count_elements():
     dataset = Dataset.from_generator(lambda: range(8), output_signature=INT).batch(3)
     list(dataset)
-    counts = {stage.name: stage.elements for stage in dataset._watch.stages}
+    counts = {stage.name: stage.elements for stage in dataset._profile.stages}
     assert counts == {"from_generator": 8, "batch": 3}
 
 

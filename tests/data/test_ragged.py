@@ -6,7 +6,7 @@ from toolkit.data import Dataset
 from toolkit.data.padding import Ragged
 
 
-def test_what_is_made_of_rows_is_an_array_like_any_other():
+def test_results_of_rows_are_plain_arrays():
     rows = Dataset.from_tensor_slices(Ragged(np.arange(1, 7), np.array([0, 1, 3, 6])))
     for change in (lambda x: x[:1], lambda x: np.zeros_like(x, shape=(3,))):
         (batch,) = rows.map(change).batch(3)

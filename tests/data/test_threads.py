@@ -187,7 +187,7 @@ def test_position_among_processes():
 
 
 def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolkit.data.processes.BETWEEN_NOTES", 0.0)
+    monkeypatch.setattr("toolkit.data.processes.POSITION_INTERVAL", 0.0)
     path = tmp_path / "numbers.txt"
     path.write_text("".join(f"{i}\n" for i in range(3000)))
     make = lambda: TextLineDataset(path).map(  # noqa: E731

@@ -192,7 +192,7 @@ def test_distribute_dataset_of_one_process():
 
 def test_own_rows_of_batches_that_others_make():
     batches = Dataset.range(8).batch(4).map(lambda x: (x, np.float32(1)))
-    mine = batches._own_rows(lambda count: range(1, count - 1))
+    mine = batches._local_shard(lambda count: range(1, count - 1))
     assert [x.tolist() for x, _ in mine] == [[1, 2], [5, 6]]
     assert len(mine) == 2 and repr(mine).endswith("own rows>")
     iterator = iter(mine)

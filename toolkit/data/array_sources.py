@@ -67,8 +67,8 @@ class FromNpz(FromTensorSlices):
     def __init__(self, path: Path_, keys: Any = None) -> None:
         try:
             with open_npz(Path(path)) as stored:
-                wanted = select_arrays(stored, list(stored) if keys is None else keys)
-                arrays = map_leaves(lambda array: array.read(), wanted)
+                selected = select_arrays(stored, list(stored) if keys is None else keys)
+                arrays = map_leaves(lambda array: array.read(), selected)
         except CORRUPT_FILE_ERRORS as error:
             raise _corrupt_file_error(path, error) from error
         super().__init__(arrays)
@@ -152,8 +152,8 @@ class FromHDF5(Dataset):
             with named(self._path):
                 names = list(self._file) if keys is None else keys
                 sets = select_arrays(_LocalDatasets(self._file), names)
-                most = budget_of(path)
-                self._sets = map_leaves(lambda x: _ChunkedArray(x, most), sets)
+                budget = budget_of(path)
+                self._sets = map_leaves(lambda x: _ChunkedArray(x, budget), sets)
         except CORRUPT_FILE_ERRORS as error:
             raise _corrupt_file_error(path, error) from error
         lengths = {len(array) for array in leaves(self._sets)}
@@ -184,18 +184,18 @@ class _LocalDatasets:
         self._file = file
 
     def __getitem__(self, name: str) -> Any:
-        found, place = self._file, ""
-        for part in str(name).strip("/").split("/"):
-            if not hasattr(found, "keys") or part not in found:
+        item, path = self._file, ""
+        for component in str(name).strip("/").split("/"):
+            if not hasattr(item, "keys") or component not in item:
                 raise KeyError(f"there is no data set {name!r}")
-            place = f"{place}/{part}".lstrip("/")
-            found = linked(found, part, place)
-        if not hasattr(found, "chunks") or not found.shape:
+            path = f"{path}/{component}".lstrip("/")
+            item = linked(item, component, path)
+        if not hasattr(item, "chunks") or not item.shape:
             raise KeyError(f"{name!r} is no data set of rows")
-        check_dataset(place, found)
-        if found.dtype.hasobject and not is_text(found.dtype):
+        check_dataset(path, item)
+        if item.dtype.hasobject and not is_text(item.dtype):
             raise KeyError(f"{name!r} holds neither numbers nor text")
-        return found
+        return item
 
 
 class _ChunkedArray:
@@ -206,19 +206,19 @@ class _ChunkedArray:
         most: the maximum size of a segment, and of the cache, in bytes.
     """
 
-    kept = 16  # segments
+    max_segments = 16  # segments
 
-    def __init__(self, dataset: Any, most: int) -> None:
+    def __init__(self, dataset: Any, budget: int) -> None:
         self._dataset = dataset
         self.shape, self.dtype = dataset.shape, dataset.dtype
         rows = dataset.chunks[0] if dataset.chunks else 0
         size = rows or max(1, (1 << 20) // max(1, _row_bytes(dataset)))
         self._stretch = size
         nbytes = max(1, size * _row_bytes(dataset), chunk_bytes(dataset))
-        if nbytes > most:
-            raise too_much(f"a chunk of {dataset.name}", most)
+        if nbytes > budget:
+            raise too_much(f"a chunk of {dataset.name}", budget)
         # Not a method: a reference cycle would keep the file open.
-        self._read = lru_cache(max(1, min(self.kept, most // nbytes)))(
+        self._read = lru_cache(max(1, min(self.max_segments, budget // nbytes)))(
             lambda number: _read_rows(dataset, number * size, (number + 1) * size)
         )
 
@@ -226,19 +226,21 @@ class _ChunkedArray:
         return int(self.shape[0])
 
     def __getitem__(self, number: int) -> Any:
-        stretch, inside = divmod(number, self._stretch)
-        return self._read(stretch)[inside]
+        stretch, offset = divmod(number, self._stretch)
+        return self._read(stretch)[offset]
 
     def rows(self, numbers: Indices) -> Array:
         """Return several rows; each segment is read once."""
         if isinstance(numbers, range) and numbers.step == 1:
             return _read_rows(self._dataset, numbers.start, numbers.stop)
-        wanted = as_index_array(numbers)
-        out = np.empty((len(wanted), *self.shape[1:]), self.dtype)
-        stretches = wanted // self._stretch
+        indices = as_index_array(numbers)
+        out = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        stretches = indices // self._stretch
         for stretch in np.unique(stretches):
-            places = np.flatnonzero(stretches == stretch)
-            out[places] = self._read(int(stretch))[wanted[places] % self._stretch]
+            positions = np.flatnonzero(stretches == stretch)
+            out[positions] = self._read(int(stretch))[
+                indices[positions] % self._stretch
+            ]
         return out
 
 
@@ -269,8 +271,11 @@ def _row_offset(dataset: Any, row: int) -> int:
     """Return the offset of a row or of its chunk."""
     if not dataset.chunks:
         return (dataset.id.get_offset() or 0) + row * _row_bytes(dataset)
-    place = (row // dataset.chunks[0] * dataset.chunks[0], *[0] * (dataset.ndim - 1))
-    return int(dataset.id.get_chunk_info_by_coord(place).byte_offset or 0)
+    chunk_start = (
+        row // dataset.chunks[0] * dataset.chunks[0],
+        *[0] * (dataset.ndim - 1),
+    )
+    return int(dataset.id.get_chunk_info_by_coord(chunk_start).byte_offset or 0)
 
 
 class _HDF5Rows(Rows):
@@ -281,7 +286,7 @@ class _HDF5Rows(Rows):
     def __getitem__(self, number: int) -> Any:
         return map_leaves(lambda array: array[number], self._sets)
 
-    def many(self, numbers: Indices) -> Any:
+    def gather(self, numbers: Indices) -> Any:
         stacked = ArrayRows(self.stacked(numbers), len(numbers))
         return list(stacked.iterate(0))
 

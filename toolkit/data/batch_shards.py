@@ -35,11 +35,11 @@ def rows_to_read(rows: range) -> range:
     return rows or range(1)
 
 
-def shard_of_batch(whole: int, rows: range, made: Any) -> BatchShard:
+def shard_of_batch(batch_size: int, rows: range, value: Any) -> BatchShard:
     """Return the local shard, from a batch of the rows that were read."""
     if not rows:
-        made = map_leaves(lambda values: values[:0], made)
-    return BatchShard(made, whole)
+        value = map_leaves(lambda values: values[:0], value)
+    return BatchShard(value, batch_size)
 
 
 class Selection(NamedTuple):
@@ -59,8 +59,8 @@ class Selection(NamedTuple):
         """Return whether this process computes the element of an index."""
         assert isinstance(number, int)
         first = number - number % self.size
-        whole = min(self.size, self.total - first)
-        return number - first in rows_to_read(self.rows(whole))
+        batch_size = min(self.size, self.total - first)
+        return number - first in rows_to_read(self.rows(batch_size))
 
 
 def skip_absent(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -85,7 +85,7 @@ class _BatchStream(Stream):
         self._size, self._drops = dataset._size, dataset._drops
 
     def elements(self) -> Iterator[Any]:
-        for elements in self.parent.lists(self._size):
+        for elements in self.parent.chunks(self._size):
             if len(elements) < self._size and self._drops:
                 return
             yield self._merged(elements)
@@ -144,52 +144,57 @@ class Batch(_Batched):
         if rows is None:
             return None
         count = len(rows) // self._size if self._drops else -(-len(rows) // self._size)
-        return BatchedRows(rows, self._size, count, context.run.shares.get(self))
+        return BatchedRows(
+            rows, self._size, count, context.run.shard_selectors.get(self)
+        )
 
     def _merged(self, elements: list[Any]) -> Any:
         return stack_elements(elements)
 
-    def _merging(self, context: PassContext) -> Callable[[list[Any]], Any]:
+    def _merge_function(self, context: PassContext) -> Callable[[list[Any]], Any]:
         """Return a function that merges elements: all rows, or the local shard."""
-        rows = context.run.shares.get(self)
+        rows = context.run.shard_selectors.get(self)
         return self._merged if rows is None else partial(self._shared, rows)
 
     def _shared(self, rows: RowSelector, elements: list[Any]) -> Any:
-        mine = rows(len(elements))
-        read = rows_to_read(mine)
+        local_rows = rows(len(elements))
+        read = rows_to_read(local_rows)
         merged = self._merged(elements[read.start : read.stop])
-        return shard_of_batch(len(elements), mine, merged)
+        return shard_of_batch(len(elements), local_rows, merged)
 
     def _open(self, context: PassContext) -> Stream:
         """Open the elements; elements outside the local shard can be skipped."""
-        rows, before = context.run.shares.get(self), self._parents[0]
+        rows, before = context.run.shard_selectors.get(self), self._parents[0]
         first: Dataset | None = before
         if rows is not None and context.on_error is None:
             while first is not None and context.rows(first) is None:
-                first = first._made_of(context)
+                first = first._aligned_input(context)
             if first is not None:
                 count = before._cardinality()
                 context = context._replace(selection=Selection(self._size, count, rows))
         return context.open(before)
 
     def _stream(self, context: PassContext) -> Stream:
-        merged = self._merging(context)
-        if self._workers is None and self not in context.run.shares:
+        merged = self._merge_function(context)
+        if self._workers is None and self not in context.run.shard_selectors:
             return _StackStream(self, context, self._open(context))
         if self._workers is None:
             return _BatchStream(self, context, self._open(context), merged)
-        options, given = context.run.options, self._deterministic
+        options, deterministic = context.run.options, self._deterministic
         workers = Knob.of(self._workers, options)
-        is_ordered = options.is_ordered if given is None else given
-        batches, inside = self._batches(context), context._replace(within=self)
+        is_ordered = options.is_ordered if deterministic is None else deterministic
+        batches, nested_context = (
+            self._batches(context),
+            context._replace(enclosing_stage=self),
+        )
         if batches is not None:
-            numbers = RowStream(self, inside, RangeRows(range(len(batches))))
+            numbers = RowStream(self, nested_context, RangeRows(range(len(batches))))
             return ParallelStream(
                 *(self, context, numbers, batches.__getitem__, workers),
                 ordered=is_ordered,
                 elements=pass_draws(context.epoch),
             )
-        lists = _BatchStream(self, inside, self._open(context), list)
+        lists = _BatchStream(self, nested_context, self._open(context), list)
         return ParallelStream(self, context, lists, merged, workers, ordered=is_ordered)
 
     def _spec(self) -> Any:
@@ -245,13 +250,15 @@ def merge_padded(elements: list[Any], shapes: Any, fill: Any) -> Any:
     first = elements[0]
     if not isinstance(first, (tuple, dict)):
         return pad(elements, shapes, fill)
-    given = flatten_argument(first, shapes, "padded_batch: padded_shapes")
+    shapes_per_leaf = flatten_argument(first, shapes, "padded_batch: padded_shapes")
     fills = [fill] * len(first)
     if isinstance(fill, (tuple, list, dict)):
         fills = flatten_argument(first, fill, "padded_batch: padding_values")
     keys = first if isinstance(first, dict) else range(len(first))
     columns = [[element[key] for element in elements] for key in keys]
-    return rebuild_structure(first, list(map(merge_padded, columns, given, fills)))
+    return rebuild_structure(
+        first, list(map(merge_padded, columns, shapes_per_leaf, fills))
+    )
 
 
 @transformation("ragged_batch")
@@ -342,12 +349,12 @@ class _UnbatchStream(Stream):
 
     def elements(self) -> Iterator[Any]:
         if self.batch is not None:
-            yield from self._rest()
+            yield from self._remaining_rows()
         for batch in self.parent:
             self.batch, self.position = batch, 0
-            yield from self._rest()
+            yield from self._remaining_rows()
 
-    def _rest(self) -> Iterator[Any]:
+    def _remaining_rows(self) -> Iterator[Any]:
         values = [value for value in leaves(self.batch) if value is not None]
         are_rows = (isinstance(value, Ragged) or np.ndim(value) for value in values)
         if not values or not all(are_rows):
@@ -399,19 +406,19 @@ class Rebatch(Dataset):
 
 
 class _RebatchStream(Stream):
-    fields = ("turn",)
+    fields = ("index",)
 
     def __init__(self, dataset: Rebatch, context: PassContext, parent: Stream) -> None:
         super().__init__(dataset, context, parent)
         self._sizes, self._drops = dataset._sizes, dataset._drops
-        self.turn = 0
+        self.index = 0
 
     def elements(self) -> Iterator[Any]:
         source = iter(self.parent)
         while True:
-            size = self._sizes[self.turn]
+            size = self._sizes[self.index]
             rows = list(islice(source, size))
             if not rows or (len(rows) < size and self._drops):
                 return
-            self.turn = (self.turn + 1) % len(self._sizes)
+            self.index = (self.index + 1) % len(self._sizes)
             yield merge(stack_values, rows, "rebatch")

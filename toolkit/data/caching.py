@@ -53,7 +53,7 @@ class Cache(Dataset):
         super().__init__(dataset)
         self._path = os.fspath(filename)
         self._compression: str | None = None
-        self._kept: Rows | None = None
+        self._cached: Rows | None = None
         self._values: dict[int, Any] = {}
 
     def _detail(self) -> str:
@@ -61,7 +61,9 @@ class Cache(Dataset):
 
     def _cardinality(self) -> int:
         return (
-            self._parents[0]._cardinality() if self._kept is None else len(self._kept)
+            self._parents[0]._cardinality()
+            if self._cached is None
+            else len(self._cached)
         )
 
     def _spec(self) -> Any:
@@ -69,21 +71,21 @@ class Cache(Dataset):
 
     def _rows(self, context: PassContext) -> Rows | None:
         if not self._path:
-            rows = self._first(context).rows(self._parents[0])
+            rows = self._first_pass(context).rows(self._parents[0])
             if isinstance(rows, (ArrayRows, RangeRows)):
                 return rows
             if rows is not None:
                 return _CachedRows(rows, self._values)
-        if not context.run.kept.setdefault(self, self.kept() is not None):
+        if not context.run.uses_cache.setdefault(self, self.cached_rows() is not None):
             return None
-        if self.kept() is None:  # the position is from a pass with a full cache
+        if self.cached_rows() is None:  # the position is from a pass with a full cache
             for _ in self._stream(context):
                 pass
-        return self.kept()
+        return self.cached_rows()
 
-    def kept(self) -> Rows | None:
+    def cached_rows(self) -> Rows | None:
         """Return all elements, or None before the end of the first full pass."""
-        if self._kept is None and self._path and Path(self._path).exists():
+        if self._cached is None and self._path and Path(self._path).exists():
             rows, label = StoredRows(self._path), self.label()
             if rows.label != label:
                 raise DatasetError(
@@ -91,8 +93,8 @@ class Cache(Dataset):
                     f"of {rows.label}: stages of these names with other arguments, or "
                     "other stages; delete it to begin anew"
                 )
-            self._kept = rows
-        return self._kept
+            self._cached = rows
+        return self._cached
 
     def label(self) -> str:
         """Return the label that identifies the cached pipeline in a file."""
@@ -103,13 +105,13 @@ class Cache(Dataset):
         return _FileSink(self, self._path) if self._path else _MemorySink(self)
 
     @staticmethod
-    def _first(context: PassContext) -> PassContext:
+    def _first_pass(context: PassContext) -> PassContext:
         """Return the pass to cache; later passes repeat the order of the first."""
         return context._replace(epoch=(0,))
 
     def _stream(self, context: PassContext) -> Stream:
         return _CachingStream(
-            self, context, self._first(context).open(self._parents[0])
+            self, context, self._first_pass(context).open(self._parents[0])
         )
 
 
@@ -141,7 +143,7 @@ class _MemorySink:
         self._values.append(element)
 
     def finish(self) -> None:
-        self._cache._kept = ItemRows(self._values)
+        self._cache._cached = ItemRows(self._values)
 
     def abandon(self) -> None:
         pass
@@ -159,9 +161,9 @@ class _CachedRows(Rows):
             self._values[number] = self._rows[number]
         return self._values[number]
 
-    def many(self, numbers: Indices) -> list[Any]:
-        wanted = as_index_array(numbers).tolist()
-        return [self[number] for number in wanted]
+    def gather(self, numbers: Indices) -> list[Any]:
+        indices = as_index_array(numbers).tolist()
+        return [self[number] for number in indices]
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(number)
@@ -178,35 +180,35 @@ class _CachingStream(Stream):
         super().__init__(dataset, context, parent)
         self._of = dataset
         self.position = 0
-        self._is_beside = False  # whether the parent is at our position
+        self._reads_parent = False  # whether the parent is at our position
 
     def state(self) -> Any:
-        return [self.position, self.parent.state() if self._is_beside else None]
+        return [self.position, self.parent.state() if self._reads_parent else None]
 
     def restore(self, state: Any) -> None:
         self.position, before = state
-        self._is_beside = before is not None
-        if self._is_beside:
+        self._reads_parent = before is not None
+        if self._reads_parent:
             self.parent.restore(before)
 
     def elements(self) -> Iterator[Any]:
-        kept = self._of.kept()
-        if kept is not None:
-            self._is_beside = False
-            for element in kept.iterate(self.position):
+        cached = self._of.cached_rows()
+        if cached is not None:
+            self._reads_parent = False
+            for element in cached.iterate(self.position):
                 self.position += 1
                 yield element
-        elif self._is_beside:
+        elif self._reads_parent:
             for element in self.parent:
                 self.position += 1
                 yield element
         else:
-            self._is_beside = True
-            yield from self._keeping()
+            self._reads_parent = True
+            yield from self._fill_cache()
 
-    def _keeping(self) -> Iterator[Any]:
+    def _fill_cache(self) -> Iterator[Any]:
         sink, passed = self._of.sink(), self.position
-        self.context.run.at_close(sink.abandon)
+        self.context.run.on_close(sink.abandon)
         try:
             for number, element in enumerate(self.parent):
                 sink.write(element)
@@ -217,7 +219,7 @@ class _CachingStream(Stream):
             sink.finish()
         finally:
             sink.abandon()
-            self.context.run.has_ended(sink.abandon)
+            self.context.run.cancel_on_close(sink.abandon)
 
 
 @transformation("snapshot")

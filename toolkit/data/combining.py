@@ -55,15 +55,15 @@ class Zip(Dataset):
         self._nest = args[0] if len(args) == 1 else tuple(args)
         if isinstance(self._nest, list):
             self._nest = tuple(self._nest)
-        parts = leaves(self._nest)
-        check_datasets("zip", parts)
-        super().__init__(*parts)
-        self._is_flat = type(self._nest) is tuple and list(self._nest) == parts
+        values = leaves(self._nest)
+        check_datasets("zip", values)
+        super().__init__(*values)
+        self._is_flat = type(self._nest) is tuple and list(self._nest) == values
 
-    def _pack(self, parts: Sequence[Any]) -> Any:
+    def _pack(self, values: Sequence[Any]) -> Any:
         if self._is_flat:
-            return tuple(parts)
-        return _fill_structure(self._nest, iter(parts))
+            return tuple(values)
+        return _fill_structure(self._nest, iter(values))
 
     def _cardinality(self) -> int:
         counts = [parent._cardinality() for parent in self._parents]
@@ -73,9 +73,13 @@ class Zip(Dataset):
         return UNKNOWN_CARDINALITY if min(finite) < 0 else min(finite)
 
     def _rows(self, context: PassContext) -> Rows | None:
-        several = [context.rows(parent) for parent in self._parents]
-        found = [rows for rows in several if rows is not None]
-        return ZippedRows(found, self._pack) if len(found) == len(several) else None
+        sources = [context.rows(parent) for parent in self._parents]
+        available = [rows for rows in sources if rows is not None]
+        return (
+            ZippedRows(available, self._pack)
+            if len(available) == len(sources)
+            else None
+        )
 
     def _stream(self, context: PassContext) -> Stream:
         return _ZipStream(self, context, *map(context.open, self._parents))
@@ -84,20 +88,20 @@ class Zip(Dataset):
         return self._pack([parent._spec() for parent in self._parents])
 
 
-def _fill_structure(nest: Any, parts: Iterator[Any]) -> Any:
+def _fill_structure(nest: Any, values: Iterator[Any]) -> Any:
     """Return a structure with its leaves replaced by consecutive items of a list."""
     if isinstance(nest, tuple):
-        return rebuild_structure(nest, [_fill_structure(item, parts) for item in nest])
+        return rebuild_structure(nest, [_fill_structure(item, values) for item in nest])
     if isinstance(nest, dict):
-        return {key: _fill_structure(item, parts) for key, item in nest.items()}
-    return next(parts)
+        return {key: _fill_structure(item, values) for key, item in nest.items()}
+    return next(values)
 
 
 class _ZipStream(Stream):
     def elements(self) -> Iterator[Any]:
         pack = self.dataset._pack
-        for parts in zip(*self.parents, strict=False):
-            yield pack(parts)
+        for values in zip(*self.parents, strict=False):
+            yield pack(values)
 
 
 @transformation("concatenate")
@@ -124,9 +128,9 @@ class Concatenate(Dataset):
         return UNKNOWN_CARDINALITY if min(counts) < 0 else sum(counts)
 
     def _rows(self, context: PassContext) -> Rows | None:
-        several = [context.rows(parent) for parent in self._parents]
-        found = [rows for rows in several if rows is not None]
-        return ConcatenatedRows(found) if len(found) == len(several) else None
+        sources = [context.rows(parent) for parent in self._parents]
+        available = [rows for rows in sources if rows is not None]
+        return ConcatenatedRows(available) if len(available) == len(sources) else None
 
     def _stream(self, context: PassContext) -> Stream:
         return _ConcatenateStream(self, context, *map(context.open, self._parents))
@@ -136,22 +140,22 @@ class Concatenate(Dataset):
 
 
 class _ConcatenateStream(Stream):
-    fields = ("turn",)
+    fields = ("index",)
 
-    turn = 0
+    index = 0
 
     def elements(self) -> Iterator[Any]:
-        while self.turn < len(self.parents):
-            yield from self.parents[self.turn]
-            self.turn += 1
+        while self.index < len(self.parents):
+            yield from self.parents[self.index]
+            self.index += 1
 
 
 class _Chosen(Dataset):
     """Base class of stages that select one of several data sets for each element."""
 
-    def __init__(self, datasets: Sequence[Dataset], *more: Dataset, stops: bool):
+    def __init__(self, datasets: Sequence[Dataset], *inputs: Dataset, stops: bool):
         check_datasets(self._name, datasets)
-        super().__init__(*datasets, *more)
+        super().__init__(*datasets, *inputs)
         self._count, self._stops = len(datasets), stops
         self._never: list[int] = []  # data sets that are never selected
 
@@ -194,8 +198,8 @@ class _ChosenStream(Stream):
                 return
 
     def _is_over(self) -> bool:
-        least = len(self._of._never) + 1 if self._of._stops else self._of._count
-        return len(self.ended) >= least
+        minimum = len(self._of._never) + 1 if self._of._stops else self._of._count
+        return len(self.ended) >= minimum
 
     def _choices(self, sources: list[Iterator[Any]]) -> Iterator[int]:
         of = self._of
@@ -258,11 +262,11 @@ class SampleFromDatasets(_Chosen):
         key = key_of(self._seed, context.epoch if self._is_new_each_time else (), 1)
         ends = np.cumsum(self._weights)
         ends[-1] = 1
-        chunk, inside = divmod(position, CHUNK)
+        chunk, offset = divmod(position, CHUNK)
         while True:
-            drawn = generator(key, chunk).random(CHUNK)
-            yield from np.searchsorted(ends, drawn, "right")[inside:].tolist()
-            chunk, inside = chunk + 1, 0
+            numbers = generator(key, chunk).random(CHUNK)
+            yield from np.searchsorted(ends, numbers, "right")[offset:].tolist()
+            chunk, offset = chunk + 1, 0
 
 
 @source("choose_from_datasets")
@@ -339,14 +343,14 @@ def get_single_element(self: Dataset, name: str | None = None) -> Any:
         [0, 1, 2]
     """
     with iter(self) as elements:
-        found = list(islice(elements, 2))
-    if len(found) != 1:
+        available = list(islice(elements, 2))
+    if len(available) != 1:
         stage = f"get_single_element {name!r}" if name else "get_single_element"
         raise DatasetError(
             f"{stage}: expected a data set of one element; {self!r} has "
-            f"{'more' if found else 'none'}"
+            f"{'more' if available else 'none'}"
         )
-    return found[0]
+    return available[0]
 
 
 Dataset.reduce = reduce  # type: ignore[attr-defined]

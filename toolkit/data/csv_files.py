@@ -88,7 +88,7 @@ class CsvDataset(Records):
             self._skips,
         )
 
-    def begin(self, file: IO[bytes]) -> int:
+    def skip_header(self, file: IO[bytes]) -> int:
         if not self._header:
             return 0
         line = file.readline()
@@ -115,8 +115,8 @@ class CsvDataset(Records):
 
     def _converted(self, fields: list[str]) -> tuple[Any, ...]:
         if self._left_out:
-            places = enumerate(fields)
-            fields = [field for i, field in places if i not in self._left_out]
+            columns = enumerate(fields)
+            fields = [field for i, field in columns if i not in self._left_out]
         if self._chosen is not None:
             if len(fields) <= max(self._chosen, default=-1):
                 raise ShapeError(
@@ -195,7 +195,7 @@ class _Column:
 
 def _parse_boolean(text: str) -> bool:
     """Return the value of a boolean field."""
-    found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
-    if found is None:
+    value = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
+    if value is None:
         raise RecordError(f"expected true, false, 1 or 0; received {text!r:.60}")
-    return found
+    return value

@@ -64,17 +64,17 @@ class Dataset(Methods):
 
     _name = "dataset"  # name of the stage
     _seed = 0  # random seed of the stage
-    _hands_on = False  # whether its elements are unchanged elements of the parent
+    _is_passthrough = False  # whether its elements are unchanged elements of the parent
 
     def __init__(self, *parents: Dataset) -> None:
         import_module("toolkit.data.pipeline")  # adds all methods to the class
         self._parents = parents
         self._passes = 0
-        self._watch: PassProfile | None = None
+        self._profile: PassProfile | None = None
         # Converts each value for loops over the elements. `fit`, `map` and other stages
         # use the arrays without conversion.
-        given = (parent._shown for parent in parents if isinstance(parent, Dataset))
-        self._shown: Callable[[Any], Any] | None = next(filter(None, given), None)
+        shown = (parent._shown for parent in parents if isinstance(parent, Dataset))
+        self._shown: Callable[[Any], Any] | None = next(filter(None, shown), None)
 
     if TYPE_CHECKING:  # the methods that `source` and `transformation` add
 
@@ -94,7 +94,7 @@ class Dataset(Methods):
         """Return a stream of the elements."""
         raise NotImplementedError(f"{type(self).__name__} defines no elements")
 
-    def _made_of(self, context: PassContext) -> Dataset | None:
+    def _aligned_input(self, context: PassContext) -> Dataset | None:
         """Return the data set with the input of each element at the same index."""
         return None
 
@@ -110,7 +110,7 @@ class Dataset(Methods):
         """Return a short description of the arguments of the stage."""
         return ""
 
-    def _worked_ahead(self, always: bool = False) -> Dataset:
+    def _with_prefetch(self, always: bool = False) -> Dataset:
         """Return the data set, with a prefetch thread if a stage is parallel."""
         stages = self._ancestors()
         if always or any(getattr(stage, "_workers", None) for stage in stages):
@@ -156,9 +156,9 @@ class Dataset(Methods):
                 for stages that forward its batches. Each element is then a Share.
         """
         epoch, self._passes = self._passes, self._passes + 1
-        return DatasetIterator(self._worked_ahead(always=True), (epoch,), rows)
+        return DatasetIterator(self._with_prefetch(always=True), (epoch,), rows)
 
-    def _own_rows(self, rows: RowSelector, makes_all: bool = False) -> Dataset:
+    def _local_shard(self, rows: RowSelector, makes_all: bool = False) -> Dataset:
         """Return a data set of the selected rows of each batch."""
         return import_module("toolkit.data.local_shard").LocalShard(
             self, rows, makes_all
@@ -222,9 +222,9 @@ class Dataset(Methods):
 
     def stats(self) -> Stats:
         """Return a table of the time of each stage in the last pass, with advice."""
-        if self._watch is None:
+        if self._profile is None:
             raise ArgumentError("stats: no element of this data set has been taken yet")
-        return Stats(self._watch)
+        return Stats(self._profile)
 
     def timeline(self, path: str | Path) -> None:
         """Write a trace of the threads of the last pass for ui.perfetto.dev."""
@@ -234,8 +234,7 @@ class Dataset(Methods):
         """Plot a timeline of the last pass: the work of each stage and of the consumer.
 
         Args:
-            to_file: the path of the picture. ".svg" needs no other package; ".png" and
-                ".pdf" need Matplotlib.
+            to_file: the path; ".svg" needs no package, ".png" and ".pdf" Matplotlib.
 
         Returns:
             A picture for notebooks; `svg()` returns text, `save(path)` writes a file.
@@ -245,19 +244,19 @@ class Dataset(Methods):
     def _repr_html_(self) -> str:
         count = self._cardinality()
         size = _COUNTS.get(count, f"{count:,} elements")
-        chain = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(self._chain())
+        chain = " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ".join(self._names())
         tag = pictures.page.tag
-        parts = [tag("div", tag("b", "Dataset"), f" {chain}, {size}")]
-        if self._watch is not None:
-            parts.append(pictures.page.Markup(self.stats()._repr_html_()))
-        return pictures.notebook.note(*parts)
+        fragments = [tag("div", tag("b", "Dataset"), f" {chain}, {size}")]
+        if self._profile is not None:
+            fragments.append(pictures.page.Markup(self.stats()._repr_html_()))
+        return pictures.notebook.note(*fragments)
 
     def __repr__(self) -> str:
-        return f"<Dataset {' > '.join(self._chain())}>"
+        return f"<Dataset {' > '.join(self._names())}>"
 
-    def _chain(self) -> list[str]:
+    def _names(self) -> list[str]:
         """Return the names of the stages up to this one, along the first parents."""
-        before = self._parents[0]._chain() if self._parents else []
+        before = self._parents[0]._names() if self._parents else []
         return [*before, self._name]
 
     def _ancestors(self) -> Iterator[Dataset]:
@@ -268,7 +267,7 @@ class Dataset(Methods):
 
 def last_batch_stage(dataset: Dataset) -> Dataset:
     """Return the stage whose elements a data set forwards unchanged."""
-    while dataset._hands_on:
+    while dataset._is_passthrough:
         dataset = dataset._parents[0]
     return dataset
 
@@ -281,18 +280,18 @@ def _stage_method(stage: Stage) -> Callable[..., Dataset]:
 
     def make(*args: Any, name: str | None = None, **arguments: Any) -> Dataset:
         check_given(stage._name, taken_by(stage.__init__), args, arguments)
-        made = stage(*args, **arguments)
+        instance = stage(*args, **arguments)
         if name is not None:
-            made._name = f"{stage._name} {name!r}"
-        return made
+            instance._name = f"{stage._name} {name!r}"
+        return instance
 
     make.__doc__ = stage.__doc__
     make.__module__ = stage.__module__
-    given = list(inspect.signature(stage).parameters.values())
+    parameters = list(inspect.signature(stage).parameters.values())
     named = inspect.Parameter(
         "name", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
     )
-    vars(make)["__signature__"] = inspect.Signature([*given, named])
+    vars(make)["__signature__"] = inspect.Signature([*parameters, named])
     return make
 
 
@@ -325,8 +324,7 @@ def source(name: str) -> Callable[[Stage], Stage]:
 class DatasetIterator:
     """Iterator over one pass of a data set, with a position to save and restore.
 
-    In a `with` statement, or after `close`, its threads stop at once. Otherwise they
-    stop when the iterator is deleted.
+    `close`, or the end of a `with` statement, stops its threads at once.
 
     Example:
         >>> from toolkit.data import Dataset
@@ -351,19 +349,19 @@ class DatasetIterator:
         self._elements: Iterator[Any] = iter(())
         self._open(None)
 
-    def _open(self, state: Any, kept: Sequence[int] = ()) -> None:
+    def _open(self, state: Any, cached: Sequence[int] = ()) -> None:
         dataset = self._dataset
         run = Run(PassProfile(), dataset.options())
         if state is not None:
             stages = enumerate(dataset._ancestors())
-            run.kept.update((stage, number in kept) for number, stage in stages)
+            run.uses_cache.update((stage, number in cached) for number, stage in stages)
         if self._shares is not None:
-            run.shares[last_batch_stage(dataset)] = self._shares
-        stream = PassContext(run, self._epoch).open(dataset._worked_ahead())
+            run.shard_selectors[last_batch_stage(dataset)] = self._shares
+        stream = PassContext(run, self._epoch).open(dataset._with_prefetch())
         if state is not None:
             stream.restore(state)
         for stage in dataset._ancestors():
-            stage._watch = run.watch
+            stage._profile = run.watch
         self._run, self._stream = run, stream
         self._close = weakref.finalize(self, run.close)
         self._elements = run.watch.timed(iter(stream))
@@ -407,7 +405,7 @@ class DatasetIterator:
             "kept": [
                 number
                 for number, stage in enumerate(self._dataset._ancestors())
-                if self._run.kept.get(stage)
+                if self._run.uses_cache.get(stage)
             ],
         }
 

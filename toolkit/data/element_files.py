@@ -65,7 +65,7 @@ class ElementWriter:
         self._new = self._stage.files / self._path.name
         self._file: BinaryIO = open(self._new, "xb")
         self._file.write(FIRST_LINE.encode() + json.dumps(label).encode() + b"\n")
-        self._places: list[int] = []
+        self._offsets: list[int] = []
 
     def write(self, element: Any) -> None:
         """Append an element."""
@@ -78,7 +78,7 @@ class ElementWriter:
         checksum = zlib.crc32(header)
         for buffer in buffers:
             checksum = zlib.crc32(buffer, checksum)
-        self._places.append(self._file.tell())
+        self._offsets.append(self._file.tell())
         self._file.write(HEAD.pack(len(header), len(buffers), checksum) + header)
         for buffer in buffers:
             self._file.write(b"\0" * (-self._file.tell() % 64))  # arrays are aligned
@@ -87,8 +87,8 @@ class ElementWriter:
     def finish(self) -> None:
         """Sync the file to disk and move it to its path."""
         start = self._file.tell()
-        self._file.write(np.array(self._places, "<u8").tobytes())
-        self._file.write(TAIL.pack(start, len(self._places), MARK))
+        self._file.write(np.array(self._offsets, "<u8").tobytes())
+        self._file.write(TAIL.pack(start, len(self._offsets), MARK))
         self._file.close()
         self._stage.deliver(self._new, self._path)
         self._stage.close()
@@ -132,7 +132,7 @@ class StoredRows(Rows):
         if mark != MARK or start + 8 * count != end:
             raise DatasetError(f"{self._path}: the file is cut off at byte {end:,}")
         super().__init__(count)
-        self._places = np.frombuffer(self._data, "<u8", count, start)
+        self._offsets = np.frombuffer(self._data, "<u8", count, start)
         first = len(FIRST_LINE)
         try:
             self.label: Any = json.loads(
@@ -142,21 +142,21 @@ class StoredRows(Rows):
             raise DatasetError(f"{self._path}: its first lines are damaged") from error
 
     def __getitem__(self, number: int) -> Any:
-        place = int(self._places[number])
+        offset = int(self._offsets[number])
         try:
-            size, _, checksum = HEAD.unpack_from(self._data, place)
-            at = place + HEAD.size
+            size, _, checksum = HEAD.unpack_from(self._data, offset)
+            at = offset + HEAD.size
             header = self._data[at : at + size]
             tree, sizes, packed = json.loads(header)
-            buffers, found = self._buffers(at + size, sizes, zlib.crc32(header))
-            if found != checksum:
+            buffers, actual = self._buffers(at + size, sizes, zlib.crc32(header))
+            if actual != checksum:
                 raise ValueError("the checksum is wrong")
             if packed:
                 limit = load_budget(len(self._data))
                 buffers = [memoryview(decompressed(b, limit)) for b in buffers]
             return decode(tree, buffers)
         except _CORRUPT_FILE_ERRORS as error:
-            raise self._damaged(number, place) from error
+            raise self._damaged(number, offset) from error
 
     def _buffers(
         self, at: int, sizes: list[int], checksum: int
@@ -169,9 +169,9 @@ class StoredRows(Rows):
             at += size
         return buffers, checksum
 
-    def _damaged(self, number: int, place: int) -> DatasetError:
+    def _damaged(self, number: int, offset: int) -> DatasetError:
         return DatasetError(
-            f"{self._path}: the element {number:,}, at byte {place:,}, is damaged"
+            f"{self._path}: the element {number:,}, at byte {offset:,}, is damaged"
         )
 
     def origin(self, number: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit.data.batch_shards import skip_absent
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import missing_result_error, name_of, unpack_arguments
+from toolkit.data.errors import missing_result_error, name_of, unpack_tuple
 from toolkit.data.options import Options
 from toolkit.data.parallel_stream import ParallelStream
 from toolkit.data.randomness import new_seed, pass_draws
@@ -28,15 +28,11 @@ class Map(Dataset):
 
     Args:
         map_func: a function from an element to a new element; tuples are unpacked.
-        num_parallel_calls: the number of calls in parallel, each in one thread.
-            AUTOTUNE selects the number. None calls it sequentially, on demand.
-        deterministic: whether to keep the order of the elements. None uses the options
-            of the data set.
+        num_parallel_calls: the number of threads; AUTOTUNE selects it, None uses none.
+        deterministic: whether to keep the order; None uses the options.
         synchronous: whether to forbid parallel calls.
-        use_unbounded_threadpool: whether the number of threads can exceed the limit in
-            the options.
+        use_unbounded_threadpool: whether to ignore the thread limit in the options.
         workers: "thread", or "process" for pure Python functions that hold the GIL.
-            These run in worker processes.
 
     Raises:
         Exception: an exception of `map_func`, with a note of the stage and the element.
@@ -91,10 +87,10 @@ class Map(Dataset):
 
     def is_ordered(self, options: Options) -> bool:
         """Return whether the elements keep the order of the source."""
-        given = self._deterministic
-        return options.is_ordered if given is None else given
+        deterministic = self._deterministic
+        return options.is_ordered if deterministic is None else deterministic
 
-    def _made_of(self, context: PassContext) -> Dataset | None:
+    def _aligned_input(self, context: PassContext) -> Dataset | None:
         return self._parents[0] if self.is_ordered(context.run.options) else None
 
     def _rows(self, context: PassContext) -> Rows | None:
@@ -102,9 +98,7 @@ class Map(Dataset):
         if self._workers is not None or context.on_error is not None:
             return None
         rows = context.rows(self._parents[0])
-        return rows and MappedRows(
-            rows, unpack_arguments(self._function), self._detail()
-        )
+        return rows and MappedRows(rows, unpack_tuple(self._function), self._detail())
 
     def _spec(self) -> Any:
         return spec_of_examples(self._examples())
@@ -112,7 +106,7 @@ class Map(Dataset):
     def _examples(self) -> list[Any]:
         try:
             return apply_to_examples(
-                unpack_arguments(self._function), self._parents[0]._examples()
+                unpack_tuple(self._function), self._parents[0]._examples()
             )
         except Exception:
             return first_elements(self)  # reports the origin of an error
@@ -131,7 +125,7 @@ class Map(Dataset):
             return ProcessStream(
                 self, context, parent, self._function, words, workers, ordered
             )
-        function = _skip_errors(unpack_arguments(self._function), context, self)
+        function = _skip_errors(unpack_tuple(self._function), context, self)
         elements = pass_draws(context.epoch)
         return ParallelStream(
             self, context, parent, function, workers, ordered=ordered, elements=elements
@@ -141,10 +135,7 @@ class Map(Dataset):
 def _skip_errors(
     function: Callable[[Any], Any], context: PassContext, dataset: Dataset
 ) -> Callable[[Any], Any]:
-    """Return a function that returns SKIPPED for elements with ignored errors.
-
-    Elements that another process computes stay ABSENT.
-    """
+    """Return a function that returns SKIPPED on ignored errors, and keeps ABSENT."""
     if context.selection is not None:
         function = skip_absent(function)
     if context.on_error is None:
@@ -166,31 +157,29 @@ class _MapStream(Stream):
 
     def __init__(self, dataset: Map, context: PassContext, parent: Stream) -> None:
         super().__init__(dataset, context, parent)
-        self._function = _skip_errors(
-            unpack_arguments(dataset._function), context, dataset
-        )
+        self._function = _skip_errors(unpack_tuple(dataset._function), context, dataset)
         self.position = 0
 
     def elements(self) -> Iterator[Any]:
-        return self._made(iter(self.parent))
+        return self._iterate_results(iter(self.parent))
 
-    def _made(self, elements: Iterator[Any]) -> Iterator[Any]:
+    def _iterate_results(self, elements: Iterator[Any]) -> Iterator[Any]:
         function = self._function
         for element in elements:
             try:
-                made = function(element)
+                result = function(element)
             except Exception as error:
-                self.failed(error, self.position)
+                self.annotate_error(error, self.position)
                 raise
             self.position += 1
-            if made is not SKIPPED:
-                yield made
+            if result is not SKIPPED:
+                yield result
 
     def skip(self, count: int) -> Iterator[Any]:
         if self.context.on_error is not None:
             return super().skip(count)
         self.position += count
-        return self.stage.timed(self._made(self.parent.skip(count)))
+        return self.stage.timed(self._iterate_results(self.parent.skip(count)))
 
 
 @transformation("filter")
@@ -225,7 +214,7 @@ class _FilterStream(Stream):
 
     def __init__(self, dataset: Filter, context: PassContext, parent: Stream) -> None:
         super().__init__(dataset, context, parent)
-        self._predicate = unpack_arguments(dataset._predicate)
+        self._predicate = unpack_tuple(dataset._predicate)
         self.position = 0  # index among all elements
 
     def elements(self) -> Iterator[Any]:
@@ -237,7 +226,7 @@ class _FilterStream(Stream):
                     raise missing_result_error(self.dataset._predicate)
             except Exception as error:
                 if on_error is None:
-                    self.failed(error, self.position)
+                    self.annotate_error(error, self.position)
                     raise
                 on_error(error, self.dataset._name)
                 is_chosen = False
@@ -330,7 +319,7 @@ class _TakeWhileStream(Stream):
         self, dataset: TakeWhile, context: PassContext, parent: Stream
     ) -> None:
         super().__init__(dataset, context, parent)
-        self._predicate = unpack_arguments(dataset._predicate)
+        self._predicate = unpack_tuple(dataset._predicate)
         self.is_over = False
         self.position = 0
 
@@ -343,7 +332,7 @@ class _TakeWhileStream(Stream):
                 if is_before is None:
                     raise missing_result_error(self.dataset._predicate)
             except Exception as error:
-                self.failed(error, self.position)
+                self.annotate_error(error, self.position)
                 raise
             if not is_before:
                 self.is_over = True
@@ -390,30 +379,30 @@ class Scan(Dataset):
             return self._function(self._initial, element)[1]
 
         try:
-            made = apply_to_examples(given_out, self._parents[0]._examples())
+            result = apply_to_examples(given_out, self._parents[0]._examples())
         except Exception:
-            made = []
-        return [*first_elements(self), *made]  # adds the specs of later states
+            result = []
+        return [*first_elements(self), *result]  # adds the specs of later states
 
 
 class _ScanStream(Stream):
-    fields = ("carried", "position")
+    fields = ("state_value", "position")
 
     def __init__(self, dataset: Scan, context: PassContext, parent: Stream) -> None:
         super().__init__(dataset, context, parent)
         self._function = dataset._function
-        self.carried = dataset._initial
+        self.state_value = dataset._initial
         self.position = 0
 
     def elements(self) -> Iterator[Any]:
         for element in self.parent:
             try:
-                self.carried, made = self._function(self.carried, element)
+                self.state_value, result = self._function(self.state_value, element)
             except Exception as error:
-                self.failed(error, self.position)
+                self.annotate_error(error, self.position)
                 raise
             self.position += 1
-            yield made
+            yield result
 
 
 @transformation("unique")
@@ -437,14 +426,14 @@ class Unique(Dataset):
 
 
 class _UniqueStream(Stream):
-    fields = ("seen",)
+    fields = ("distinct",)
 
     def __init__(self, dataset: Unique, context: PassContext, parent: Stream) -> None:
         super().__init__(dataset, context, parent)
-        self.seen: list[Any] = []
+        self.distinct: list[Any] = []
 
     def elements(self) -> Iterator[Any]:
-        known = set(self.seen)
+        visited = set(self.distinct)
         for element in self.parent:
             is_array = isinstance(element, (np.ndarray, np.generic))
             value = element.item() if is_array and element.size == 1 else element
@@ -453,7 +442,7 @@ class _UniqueStream(Stream):
                     "unique: expected elements that are single values; received "
                     f"{element!r:.60}"
                 )
-            if value not in known:
-                known.add(value)
-                self.seen.append(value)
+            if value not in visited:
+                visited.add(value)
+                self.distinct.append(value)
                 yield element

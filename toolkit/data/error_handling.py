@@ -118,9 +118,11 @@ class _CountedStream(Stream):
         if self.position != self._count:
             raise self._error(f"{self.position:,}")
 
-    def _error(self, found: str) -> DatasetError:
+    def _error(self, received: str) -> DatasetError:
         count = "elements without end" if self._count < 0 else f"{self._count:,}"
-        return DatasetError(f"assert_cardinality: expected {count}; there are {found}")
+        return DatasetError(
+            f"assert_cardinality: expected {count}; there are {received}"
+        )
 
 
 @transformation("with_options")
@@ -140,9 +142,9 @@ class WithOptions(Dataset):
         super().__init__(dataset)
         self._options = Options().merge(options)  # a copy, because options are mutable
 
-    _hands_on = True
+    _is_passthrough = True
 
-    def _made_of(self, context: PassContext) -> Dataset | None:
+    def _aligned_input(self, context: PassContext) -> Dataset | None:
         return self._parents[0]
 
     def options(self) -> Options:

@@ -37,7 +37,7 @@ def missing_result_error(predicate: Callable[..., Any]) -> ArgumentTypeError:
     )
 
 
-def unpack_arguments(function: Callable[..., Any]) -> Callable[[Any], Any]:
+def unpack_tuple(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """Return a function of an element that unpacks a tuple into arguments.
 
     A named tuple or a dict is one argument.

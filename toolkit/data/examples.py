@@ -161,13 +161,13 @@ def read_list(kind: int, message: memoryview) -> Array:
 
 def read_features(message: memoryview) -> dict[str, Array]:
     """Return the values of each feature in a Features message."""
-    found: dict[str, Array] = {}
+    features: dict[str, Array] = {}
     for _, _, entry in message_fields(message):
-        parts = {number: value for number, _, value in message_fields(entry)}
-        name = bytes(parts.get(1, b"")).decode()
-        for _, values in read_lists(parts.get(2, memoryview(b""))):
-            found[name] = values
-    return found
+        fields = {number: value for number, _, value in message_fields(entry)}
+        name = bytes(fields.get(1, b"")).decode()
+        for _, values in read_lists(fields.get(2, memoryview(b""))):
+            features[name] = values
+    return features
 
 
 def read_lists(message: memoryview) -> Iterator[tuple[int, Array]]:
@@ -184,15 +184,15 @@ def read_example(serialized: bytes) -> dict[str, Array]:
         >>> read_example(make_example({"x": [1, 2]}))["x"].tolist()
         [1, 2]
     """
-    found: dict[str, Array] = {}
+    values_by_name: dict[str, Array] = {}
     try:
         for _, _, features in message_fields(memoryview(serialized)):
-            found |= read_features(features)
+            values_by_name |= read_features(features)
     except (ValueError, IndexError, TypeError) as error:
         raise MalformedDataError(
             f"parse_example: no Example message: {error}"
         ) from error
-    return found
+    return values_by_name
 
 
 def parse_single_example(
@@ -216,9 +216,9 @@ def parse_single_example(
         >>> parse_single_example(message, {"x": FixedLenFeature((2,), "float32")})
         {'x': array([0.5, 1.5], dtype=float32)}
     """
-    found = read_example(serialized)
+    parsed = read_example(serialized)
     return {
-        name: check_feature(name, f, found.get(name)) for name, f in features.items()
+        name: check_feature(name, f, parsed.get(name)) for name, f in features.items()
     }
 
 
@@ -243,16 +243,16 @@ def check_feature(name: str, feature: Any, values: Array | None) -> Any:
         )
     if isinstance(feature, VarLenFeature):
         return values
-    part = int(np.prod(feature.shape))
+    size = int(np.prod(feature.shape))
     if isinstance(feature, FixedLenSequenceFeature):
         _require_allow_missing(name, feature)
-        if not part or values.size % part:
+        if not size or values.size % size:
             raise ShapeError(
                 f"parse_example: expected {name!r} to be parts of shape "
                 f"{tuple(feature.shape)}; received {values.size} values"
             )
         return values.reshape(-1, *feature.shape)
-    if values.size != part:
+    if values.size != size:
         raise ShapeError(
             f"parse_example: expected {name!r} of shape {tuple(feature.shape)}; "
             f"received {values.size} values"

@@ -95,7 +95,7 @@ class Records(Dataset):
             raise unknown_choice("compression_type", compression_type, COMPRESSIONS)
         self._files = [] if isinstance(filenames, Dataset) else as_paths(filenames)
         self._compression = compression_type or None
-        self._turns: Dataset | None = None
+        self._interleaved: Dataset | None = None
         if num_parallel_reads is not None or isinstance(filenames, Dataset):
             names = (
                 filenames
@@ -106,10 +106,10 @@ class Records(Dataset):
             cycle = num_parallel_reads if wide else None
             if num_parallel_reads is None:
                 cycle = 1
-            self._turns = names.interleave(
+            self._interleaved = names.interleave(
                 self._of_file, cycle, num_parallel_calls=num_parallel_reads
             )
-        super().__init__(*([self._turns] if self._turns else []))
+        super().__init__(*([self._interleaved] if self._interleaved else []))
 
     def _of_file(self, path: Any) -> Dataset:
         """Return the same kind of data set for one file."""
@@ -119,7 +119,7 @@ class Records(Dataset):
         """Yield each record from the file position on, with its size in bytes."""
         raise NotImplementedError
 
-    def begin(self, file: IO[bytes]) -> int:
+    def skip_header(self, file: IO[bytes]) -> int:
         """Skip the header of a file; return its size in bytes."""
         return 0
 
@@ -127,33 +127,37 @@ class Records(Dataset):
         return self._files[0] if len(self._files) == 1 else f"{len(self._files)} files"
 
     def _stream(self, context: PassContext) -> Stream:
-        return context.open(self._turns) if self._turns else _FileStream(self, context)
+        return (
+            context.open(self._interleaved)
+            if self._interleaved
+            else _FileStream(self, context)
+        )
 
 
 class _FileStream(Stream):
     """Stream of records, with a position of file, byte offset and record count."""
 
-    fields = ("turn", "offset", "record")
+    fields = ("file_index", "offset", "record")
 
     def __init__(self, dataset: Records, context: PassContext) -> None:
         super().__init__(dataset, context)
         self._of = dataset
-        self.turn = self.offset = self.record = 0
+        self.file_index = self.offset = self.record = 0
 
     def elements(self) -> Iterator[Any]:
         files = self._of._files
-        while self.turn < len(files):
-            of, path = self._of, files[self.turn]
+        while self.file_index < len(files):
+            of, path = self._of, files[self.file_index]
             with open_file(path, of._compression, of._block) as file:
                 yield from self._of_one(file, path)
-            self.turn, self.offset, self.record = self.turn + 1, 0, 0
+            self.file_index, self.offset, self.record = self.file_index + 1, 0, 0
 
     def _of_one(self, file: IO[bytes], path: str) -> Iterator[Any]:
         try:
             if self.offset:
                 file.seek(self.offset)
             else:
-                self.offset = self._of.begin(file)
+                self.offset = self._of.skip_header(file)
             for element, size in self._of.records(file, path):
                 self.offset += size
                 self.record += 1
@@ -164,9 +168,9 @@ class _FileStream(Stream):
             ) from error
 
     def origin(self) -> str | None:
-        if self.turn >= len(self._of._files):
+        if self.file_index >= len(self._of._files):
             return None
-        return f"{self._of._files[self.turn]}, record {max(0, self.record - 1):,}"
+        return f"{self._of._files[self.file_index]}, record {max(0, self.record - 1):,}"
 
 
 class TextLineDataset(Records):
@@ -306,16 +310,16 @@ class FixedLengthRecordDataset(Records):
             self._compression,
         )
 
-    def begin(self, file: IO[bytes]) -> int:
+    def skip_header(self, file: IO[bytes]) -> int:
         return len(file.read(self._header))
 
     def records(self, file: IO[bytes], path: str) -> Iterator[tuple[Any, int]]:
-        ahead = file.read(self._footer)  # possibly the footer
-        while more := file.read(self._size):
-            ahead += more
-            record, ahead = ahead[: self._size], ahead[self._size :]
-            if len(more) < self._size:
+        buffered = file.read(self._footer)  # possibly the footer
+        while chunk := file.read(self._size):
+            buffered += chunk
+            record, buffered = buffered[: self._size], buffered[self._size :]
+            if len(chunk) < self._size:
                 raise RecordError(
-                    f"expected {self._size} bytes; the file ends after {len(more)}"
+                    f"expected {self._size} bytes; the file ends after {len(chunk)}"
                 )
             yield record, len(record)

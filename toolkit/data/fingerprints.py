@@ -19,13 +19,13 @@ from toolkit.data.structure import TensorSpec
 RUNTIME_ATTRIBUTES = {
     "_before",
     "_file",
-    "_kept",
+    "_cached",
     "_parents",
     "_passes",
     "_sets",
     "_stored",
 }
-RUNTIME_ATTRIBUTES |= {"_turns", "_values", "_watch"}
+RUNTIME_ATTRIBUTES |= {"_interleaved", "_values", "_profile"}
 PLAIN = (str, bytes, int, float, complex, range, slice, TensorSpec, type(None))
 MUTABLE = (list, dict, set)  # in a closure: possibly runtime state, such as a counter
 
@@ -46,8 +46,8 @@ def fingerprint(self: Dataset) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for stage in self._ancestors():
-        for part in _hashed_parts(stage, ()):
-            digest.update(part + b"\0")
+        for data in _hashed_parts(stage, ()):
+            digest.update(data + b"\0")
     return int.from_bytes(digest.digest(), "little")
 
 

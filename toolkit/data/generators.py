@@ -92,8 +92,8 @@ def _core_spec(spec: Any) -> Any:
 def _signature_of(types: Any, shapes: Any) -> Any:
     """Return the TensorSpecs for types and shapes with the same structure."""
     if isinstance(types, (tuple, list)):
-        given = [None] * len(types) if shapes is None else shapes
-        return tuple(map(_signature_of, types, given))
+        received_shapes = [None] * len(types) if shapes is None else shapes
+        return tuple(map(_signature_of, types, received_shapes))
     if isinstance(types, dict):
         return {k: _signature_of(types[k], shapes and shapes[k]) for k in types}
     return TensorSpec(shapes, types)
@@ -106,20 +106,20 @@ class _GeneratorStream(Stream):
         super().__init__(dataset, context)
         self._from = dataset
         self._signature = dataset._signature
-        self._keeping = (
+        self._buffer = (
             None if self._signature is None else make_batch_buffer(self._signature)
         )
         self.position = 0
 
-    def _yielded(self) -> Iterator[Any]:
+    def _iterate_generator(self) -> Iterator[Any]:
         """Return an iterator over the generator from the current position."""
-        made = iter(self._from._generator(*self._from._args))
-        return islice(made, self.position, None)
+        iterator = iter(self._from._generator(*self._from._args))
+        return islice(iterator, self.position, None)
 
     def elements(self) -> Iterator[Any]:
         fit = None if self._signature is None else make_converter(self._signature)
         try:
-            for element in self._yielded():
+            for element in self._iterate_generator():
                 fitted = element if fit is None else fit(element)
                 self.position += 1
                 yield fitted
@@ -128,16 +128,16 @@ class _GeneratorStream(Stream):
             raise
 
     def stacked(self, size: int, drops: bool) -> Iterator[Any]:
-        spares = Spares()
-        for elements in self._kept(size):
+        buffers = Spares()
+        for elements in self._buffered_lists(size):
             if drops and len(elements) < size:
-                self._fitted(elements)  # checks the discarded elements too
+                self._fit_elements(elements)  # checks the discarded elements too
                 return
-            batch = self._stacked(elements, spares.empty)
+            batch = self._stacked(elements, buffers.empty)
             self.position += len(elements)
             yield batch
 
-    def _kept(self, size: int) -> Iterator[list[Any]]:
+    def _buffered_lists(self, size: int) -> Iterator[list[Any]]:
         """Return the elements of a batch, copied if the generator can reuse them."""
         yielded: Iterator[Any] | None = None
         while True:
@@ -146,16 +146,16 @@ class _GeneratorStream(Stream):
             start = perf_counter_ns()
             try:
                 if yielded is None:
-                    yielded = self._yielded()
-                    if self._keeping is not None:
-                        yielded = self._keeping.keep(yielded)
+                    yielded = self._iterate_generator()
+                    if self._buffer is not None:
+                        yielded = self._buffer.buffer(yielded)
                 elements.extend(islice(yielded, size))  # those before an error
             except Exception as raised:
                 error = raised
             if error is not None:
                 try:
                     # Outside the `except`: this error is not the cause of a mismatch.
-                    self.position += len(self._fitted(elements))
+                    self.position += len(self._fit_elements(elements))
                     self._note(error)
                     raise error
                 finally:
@@ -165,13 +165,13 @@ class _GeneratorStream(Stream):
             self.stage.record(start, perf_counter_ns(), len(elements))
             yield elements
 
-    def _fitted(self, elements: list[Any]) -> list[Any]:
+    def _fit_elements(self, elements: list[Any]) -> list[Any]:
         """Return elements converted to the signature, or raise for a mismatch."""
-        if self._keeping is None:
+        if self._buffer is None:
             return elements
         fitted: list[Any] = []
         try:
-            fitted.extend(map(self._keeping.fit, elements))
+            fitted.extend(map(self._buffer.fit, elements))
         except Exception as error:
             self.position += len(fitted)
             self._note(error)
@@ -179,10 +179,10 @@ class _GeneratorStream(Stream):
         return fitted
 
     def _stacked(self, elements: list[Any], empty: Empty) -> Any:
-        if self._keeping is not None:
+        if self._buffer is not None:
             with suppress(Exception):  # a single element causes any error
-                return self._keeping.stacked(elements, empty)
-        return stack_elements(self._fitted(elements), empty)
+                return self._buffer.stacked(elements, empty)
+        return stack_elements(self._fit_elements(elements), empty)
 
     def _note(self, error: Exception) -> None:
         add_location_note(

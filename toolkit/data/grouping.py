@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit.data.batching import merge_padded
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, unpack_arguments
+from toolkit.data.errors import name_of, unpack_tuple
 from toolkit.data.sources import from_elements
 from toolkit.data.specs import (
     UNKNOWN_ELEMENT,
@@ -163,7 +163,7 @@ class GroupByWindow(Dataset):
         ]
         groups = [some[:1], some[:1] * 2, *([element] for element in some[1:])]
         try:
-            key = np.int64(int(unpack_arguments(self._key)(some[0])))
+            key = np.int64(int(unpack_tuple(self._key)(some[0])))
             return nested_spec(
                 lambda group: self._reduce(key, from_elements(group, spec)), groups
             )
@@ -178,13 +178,13 @@ class _GroupStream(Stream):
         self, dataset: GroupByWindow, context: PassContext, parent: Stream
     ) -> None:
         super().__init__(dataset, context, parent)
-        self._of, self._key = dataset, unpack_arguments(dataset._key)
+        self._of, self._key = dataset, unpack_tuple(dataset._key)
         self.position = 0
         self.groups: dict[int, list[Any]] = {}
         self.ready: list[Any] = []  # reversed: the next one is the last
 
     def elements(self) -> Iterator[Any]:
-        yield from self._given()
+        yield from self._iterate_ready()
         for element in self.parent:
             try:
                 key = int(self._key(element))
@@ -193,31 +193,31 @@ class _GroupStream(Stream):
                 if len(group) >= self._of._size(key):
                     self._reduce(key)
             except Exception as error:
-                self.failed(error, self.position)
+                self.annotate_error(error, self.position)
                 raise
             self.position += 1
-            yield from self._given()
+            yield from self._iterate_ready()
         for key in sorted(self.groups):
             self._reduce(key)
-            yield from self._given()
+            yield from self._iterate_ready()
 
     def _reduce(self, key: int) -> None:
-        made = self._of._reduce(np.int64(key), from_elements(self.groups.pop(key)))
-        if not isinstance(made, Dataset):
+        result = self._of._reduce(np.int64(key), from_elements(self.groups.pop(key)))
+        if not isinstance(result, Dataset):
             raise ArgumentTypeError(
                 f"{self._of._name}: expected a reduce_func that returns a Dataset; "
-                f"{self._of._detail()} returned a {type(made).__name__}"
+                f"{self._of._detail()} returned a {type(result).__name__}"
             )
-        self.ready = list(made)[::-1]
+        self.ready = list(result)[::-1]
 
-    def _given(self) -> Iterator[Any]:
+    def _iterate_ready(self) -> Iterator[Any]:
         while self.ready:
             yield self.ready.pop()
 
     def state(self) -> Any:
         groups = {key: list(group) for key, group in self.groups.items()}
-        mine = [groups, list(self.ready), self.position]
-        return [mine, [self.parent.state()]]
+        local_state = [groups, list(self.ready), self.position]
+        return [local_state, [self.parent.state()]]
 
 
 @transformation("bucket_by_sequence_length")

@@ -13,7 +13,7 @@ from toolkit.data.errors import (
     add_location_note,
     describe_location,
     name_of,
-    unpack_arguments,
+    unpack_tuple,
 )
 from toolkit.data.parallel_stream import ParallelStream
 from toolkit.data.specs import UNKNOWN_ELEMENT, nested_spec
@@ -81,7 +81,7 @@ class Interleave(Dataset):
     def _spec(self) -> Any:
         some = self._parents[0]._examples()
         try:
-            function = unpack_arguments(self._function)
+            function = unpack_tuple(self._function)
             return nested_spec(
                 function, [one for one in some if one is not UNKNOWN_ELEMENT]
             )
@@ -127,10 +127,10 @@ class _InterleaveStream(Stream):
         self, dataset: Interleave, context: PassContext, parent: Stream
     ) -> None:
         super().__init__(dataset, context, parent)
-        self._of = dataset
-        self._function = unpack_arguments(dataset._function)
+        self._stage = dataset
+        self._function = unpack_tuple(dataset._function)
         self._children: deque[_Child] = deque()  # the first one is current
-        self._given = 0  # elements taken from the current block
+        self._block_count = 0  # elements taken from the current block
         self._opened = 0
         self._is_over = False
         options = context.run.options
@@ -140,38 +140,40 @@ class _InterleaveStream(Stream):
             else dataset._deterministic
         )
         wide = INITIAL_THREADS if dataset._workers == AUTOTUNE else dataset._workers
-        self._ahead = min(dataset._cycle, wide or 0, options.most_threads)
-        self._gate = threading.Semaphore(self._ahead)
+        self._prefetch_count = min(dataset._cycle, wide or 0, options.max_threads)
+        self._gate = threading.Semaphore(self._prefetch_count)
         self._news = threading.Event()
-        if self._ahead and not self._ordered:
+        if self._prefetch_count and not self._ordered:
             context.run.unordered.append(dataset._name)
 
     def elements(self) -> Iterator[Any]:
         source = iter(self.parent)
         self._fill(source)
         while self._children:
-            if self._ahead and not self._ordered:
+            if self._prefetch_count and not self._ordered:
                 self._find_ready()
             child = self._children[0]
             ended = True
-            for element in islice(child.elements, self._of._block - self._given):
-                self._given += 1
+            for element in islice(
+                child.elements, self._stage._block - self._block_count
+            ):
+                self._block_count += 1
                 ended = False
-                if self._given == self._of._block:
-                    self._turn()
+                if self._block_count == self._stage._block:
+                    self._next_child()
                 yield element
             if ended:
                 self._children.popleft()
-                self._given = 0
+                self._block_count = 0
                 self._fill(source)
 
-    def _turn(self) -> None:
+    def _next_child(self) -> None:
         self._children.rotate(-1)
-        self._given = 0
+        self._block_count = 0
 
     def _find_ready(self) -> None:
         """Move to the next data set that has an element ready."""
-        while not self._given:
+        while not self._block_count:
             self._news.clear()
             for _ in range(len(self._children)):
                 stream: Any = self._children[0].stream
@@ -182,7 +184,7 @@ class _InterleaveStream(Stream):
 
     def _fill(self, source: Iterator[Any]) -> None:
         """Open data sets up to the cycle length."""
-        while len(self._children) < self._of._cycle and not self._is_over:
+        while len(self._children) < self._stage._cycle and not self._is_over:
             element = next(source, self)
             if element is self:
                 self._is_over = True
@@ -194,55 +196,57 @@ class _InterleaveStream(Stream):
 
     def _open(self, number: int, element: Any, position: Any = None) -> Stream | None:
         """Return the stream of an element's data set from a position on."""
-        dataset = self._made(number, element)
+        dataset = self._dataset_for(number, element)
         if dataset is None:
             return None
-        context = self.context.inside(number)._replace(within=self._of)
+        context = self.context.repetition_context(number)._replace(
+            enclosing_stage=self._stage
+        )
         stream = context.open(dataset)
-        if self._ahead:
-            buffer = Knob(max(2, self._of._block))
-            ahead = ParallelStream(
-                *(self._of, context, stream, None, Knob(1), buffer),
+        if self._prefetch_count:
+            buffer = Knob(max(2, self._stage._block))
+            prefetching = ParallelStream(
+                *(self._stage, context, stream, None, Knob(1), buffer),
                 gate=self._gate,
                 news=self._news,
             )
-            stream = ahead
+            stream = prefetching
         if position is not None:
             stream.restore(position)
-        if self._ahead:
-            ahead.begin()
+        if self._prefetch_count:
+            prefetching.start_threads()
         return stream
 
-    def _made(self, number: int, element: Any) -> Dataset | None:
+    def _dataset_for(self, number: int, element: Any) -> Dataset | None:
         """Return the data set for an element, or None if its error is ignored."""
         origin = self.parent.origin() or _describe_name(element)
         try:
             dataset = self._function(element)
         except Exception as error:
             if self.context.on_error is None:
-                stage = self._of
+                stage = self._stage
                 add_location_note(
                     error,
                     describe_location(stage._name, number, origin, stage._detail()),
                 )
                 raise
-            self.context.on_error(error, self._of._name)
+            self.context.on_error(error, self._stage._name)
             return None
         if not isinstance(dataset, Dataset):
             raise ArgumentTypeError(
-                f"{self._of._name}: expected a function that returns a Dataset; "
-                f"{self._of._detail()} returned a {type(dataset).__name__} for element "
-                f"{number:,}"
+                f"{self._stage._name}: expected a function that returns a Dataset; "
+                f"{self._stage._detail()} returned a {type(dataset).__name__} for "
+                f"element {number:,}"
             )
         return dataset
 
     def state(self) -> Any:
         children = [[c.number, c.element, c.stream.state()] for c in self._children]
-        mine = [children, self._given, self._opened, self._is_over]
-        return [mine, [self.parent.state()]]
+        local_state = [children, self._block_count, self._opened, self._is_over]
+        return [local_state, [self.parent.state()]]
 
     def restore(self, state: Any) -> None:
-        (children, self._given, self._opened, self._is_over), (before,) = state
+        (children, self._block_count, self._opened, self._is_over), (before,) = state
         self.parent.restore(before)
         for number, element, position in children:
             stream = self._open(number, element, position)

@@ -41,18 +41,18 @@ class ListFiles(Dataset):
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> None:
-        given = isinstance(file_pattern, (str, os.PathLike))
-        patterns = [file_pattern] if given else list(file_pattern)
-        found = sorted(
+        is_single = isinstance(file_pattern, (str, os.PathLike))
+        patterns = [file_pattern] if is_single else list(file_pattern)
+        matches = sorted(
             path
             for pattern in patterns
             for path in glob(str(pattern), include_hidden=True)
         )
-        if not found:
+        if not matches:
             raise DatasetError(f"list_files: no file matches {patterns}")
-        files = from_elements(found)
+        files = from_elements(matches)
         if shuffle is not False:
-            files = files.shuffle(len(found), seed)
+            files = files.shuffle(len(matches), seed)
         super().__init__(files)
 
     def _cardinality(self) -> int:

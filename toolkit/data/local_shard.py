@@ -11,7 +11,7 @@ from toolkit.data.batch_shards import BatchShard, RowSelector
 from toolkit.data.batching import Batch
 from toolkit.data.dataset import Dataset, last_batch_stage
 from toolkit.data.elementwise import Map
-from toolkit.data.errors import unpack_arguments
+from toolkit.data.errors import unpack_tuple
 from toolkit.data.profiling import PassProfile
 from toolkit.data.streams import PassContext, Run, Stream
 from toolkit.data.structure import leaves, map_leaves
@@ -39,24 +39,26 @@ class LocalShard(Dataset):
 
     @property
     def _passes(self) -> int:
-        return self.whole._passes
+        return self.global_batches._passes
 
     @_passes.setter
     def _passes(self, number: int) -> None:
-        self.whole._passes = number
+        self.global_batches._passes = number
 
     @property
-    def whole(self) -> Dataset:
+    def global_batches(self) -> Dataset:
         """Return the data set of global batches."""
         return self._parents[0]
 
     def _cardinality(self) -> int:
-        return self.whole._cardinality()
+        return self.global_batches._cardinality()
 
     def _stream(self, context: PassContext) -> Stream:
         if not self._makes_all:
-            context.run.shares[last_batch_stage(self.whole)] = self.rows
-        return _LocalShardStream(self, context, context.open(self.whole))
+            context.run.shard_selectors[last_batch_stage(self.global_batches)] = (
+                self.rows
+            )
+        return _LocalShardStream(self, context, context.open(self.global_batches))
 
 
 class FirstRow:
@@ -82,15 +84,15 @@ class FirstRow:
             stage, later = self._batches._parents[0], []
             while (rows := context.rows(stage)) is None:
                 if isinstance(stage, Map):
-                    later.append(unpack_arguments(stage._function))
-                before = stage._made_of(context)
+                    later.append(unpack_tuple(stage._function))
+                before = stage._aligned_input(context)
                 if before is None:  # all rows are computed
                     return None
                 stage = before
-            made = rows[0]
+            row = rows[0]
             for function in reversed(later):
-                made = function(made)
-            return made
+                row = function(row)
+            return row
         finally:
             run.close()
 
@@ -104,12 +106,14 @@ class _LocalShardStream(Stream):
 
     def elements(self) -> Iterator[Any]:
         for batch in self.parent:
-            yield batch.value if type(batch) is BatchShard else self._cut(batch)
+            yield batch.value if type(batch) is BatchShard else self._slice_batch(batch)
 
-    def _cut(self, batch: Any) -> Any:
-        whole = next((np.shape(v)[:1] for v in leaves(batch)), ())
-        if not whole:
+    def _slice_batch(self, batch: Any) -> Any:
+        batch_shape = next((np.shape(v)[:1] for v in leaves(batch)), ())
+        if not batch_shape:
             return batch
-        mine = self._rows(whole[0])
-        part = slice(mine.start, mine.stop)
-        return map_leaves(lambda v: v[part] if np.shape(v)[:1] == whole else v, batch)
+        local_rows = self._rows(batch_shape[0])
+        section = slice(local_rows.start, local_rows.stop)
+        return map_leaves(
+            lambda v: v[section] if np.shape(v)[:1] == batch_shape else v, batch
+        )

@@ -77,11 +77,11 @@ class _CheckedOptions:
 
     def updated(self: Any, other: Any) -> Any:
         """Return these options, updated with the other's values that are not None."""
-        given = {k: v for k, v in vars(other).items() if v is not None}
-        for name, value in given.items():
+        values = {k: v for k, v in vars(other).items() if v is not None}
+        for name, value in values.items():
             if isinstance(value, _CheckedOptions):
-                given[name] = getattr(self, name).updated(value)
-        return replace(self, **given)
+                values[name] = getattr(self, name).updated(value)
+        return replace(self, **values)
 
 
 @dataclass
@@ -204,7 +204,7 @@ class Options(_Options):
         return self.deterministic is not False
 
     @property
-    def most_threads(self) -> int:
+    def max_threads(self) -> int:
         """Return `threads` or its default."""
         return self.threading.private_threadpool_size or 64
 

@@ -47,14 +47,14 @@ class _IndexSelectionStage(_SameSpecStage):
         super()._reseed(seed)
         self._before = None
 
-    def _made_of(self, context: PassContext) -> Dataset | None:
-        return self._before_map(context)
+    def _aligned_input(self, context: PassContext) -> Dataset | None:
+        return self._select_before_map(context)
 
-    def _before_map(self, context: PassContext) -> Dataset | None:
+    def _select_before_map(self, context: PassContext) -> Dataset | None:
         """Return the same selection before a parallel map, or None if not possible."""
         parallel: Dataset | None = self._parents[0]
         if isinstance(parallel, _IndexSelectionStage):
-            parallel = parallel._before_map(context)
+            parallel = parallel._select_before_map(context)
         if not isinstance(parallel, Map) or not parallel.is_ordered(
             context.run.options
         ):
@@ -65,9 +65,9 @@ class _IndexSelectionStage(_SameSpecStage):
         if not isinstance(first, Map) and context.rows(first) is None:
             return None
         if self._before is None:  # cached, because state keys are stage objects
-            again = copy(self)
-            again._parents = (first,)
-            self._before = parallel.over(again)
+            copied = copy(self)
+            copied._parents = (first,)
+            self._before = parallel.over(copied)
         return self._before
 
 
@@ -129,7 +129,7 @@ class Shuffle(_IndexSelectionStage):
         )
 
     def _stream(self, context: PassContext) -> Stream:
-        before = self._before_map(context)
+        before = self._select_before_map(context)
         if before is not None:
             return context.open(before)
         return _ShuffleStream(self, context, context.open(self._parents[0]))
@@ -153,23 +153,23 @@ class _ShuffleStream(Stream):
             if not self.is_full:
                 buffer.extend(islice(source, self._size))
                 self.is_full = True
-            yield from self._exchanged(source)
+            yield from self._draw_from_buffer(source)
             order = generator(self._key, LAST_CHUNK).permutation(len(buffer))
             buffer[:] = [buffer[i] for i in reversed(order)]
             self.is_last = True
         while buffer:
             yield buffer.pop()
 
-    def _exchanged(self, source: Iterator[Any]) -> Iterator[Any]:
+    def _draw_from_buffer(self, source: Iterator[Any]) -> Iterator[Any]:
         """Yield random elements of the buffer, each replaced by the next element."""
         buffer = self.buffer
         draws = Draws(self._key, max(1, len(buffer)))
         for element in source:
             slot = draws[self.position]
-            chosen, buffer[slot] = buffer[slot], element
+            drawn_element, buffer[slot] = buffer[slot], element
             self.position += 1
             self.stage.buffered = len(buffer)
-            yield chosen
+            yield drawn_element
 
 
 @transformation("repeat")
@@ -185,7 +185,7 @@ class Repeat(_SameSpecStage):
         [0, 1, 0, 1]
     """
 
-    _hands_on = True
+    _is_passthrough = True
 
     def __init__(self, dataset: Dataset, count: int | None = None) -> None:
         super().__init__(dataset)
@@ -212,7 +212,7 @@ class _RepeatStream(Stream):
     def __init__(self, dataset: Repeat, context: PassContext) -> None:
         self.repetition = 0
         self._count = dataset._count
-        first = context.inside(0).open(dataset._parents[0])
+        first = context.repetition_context(0).open(dataset._parents[0])
         super().__init__(dataset, context, first)
         self._is_empty = True  # so far; an empty data set would loop indefinitely
 
@@ -227,7 +227,7 @@ class _RepeatStream(Stream):
             self._open()
 
     def _open(self) -> None:
-        context = self.context.inside(self.repetition)
+        context = self.context.repetition_context(self.repetition)
         self.parents = (context.open(self.dataset._parents[0]),)
 
     def state(self) -> Any:
@@ -242,22 +242,22 @@ class _RepeatStream(Stream):
 class _SubsetStage(_IndexSelectionStage):
     """Base class of stages that select a subset of the elements by index."""
 
-    _hands_on = True
+    _is_passthrough = True
 
-    def _kept(self, n: int) -> range:
+    def _selected_range(self, n: int) -> range:
         """Return the selected range of indices among n elements."""
         raise NotImplementedError
 
     def _cardinality(self) -> int:
         count = self._parents[0]._cardinality()
-        return len(self._kept(count)) if count >= 0 else count
+        return len(self._selected_range(count)) if count >= 0 else count
 
     def _rows(self, context: PassContext) -> Rows | None:
         rows = context.rows(self._parents[0])
-        return rows and SlicedRows(rows, self._kept(len(rows)))
+        return rows and SlicedRows(rows, self._selected_range(len(rows)))
 
     def _stream(self, context: PassContext) -> Stream:
-        before = self._before_map(context)
+        before = self._select_before_map(context)
         if before is not None:
             return context.open(before)
         return _SubsetStream(self, context, context.open(self._parents[0]))
@@ -272,24 +272,24 @@ class _SubsetStream(Stream):
         self, dataset: _SubsetStage, context: PassContext, parent: Stream
     ) -> None:
         super().__init__(dataset, context, parent)
-        self._kept = dataset._kept(1 << 62)
+        self._selected_range = dataset._selected_range(1 << 62)
         self.position = 0  # index among all elements
 
     def elements(self) -> Iterator[Any]:
-        kept = self._kept
-        if self.position >= kept.stop:
+        selected = self._selected_range
+        if self.position >= selected.stop:
             return
-        if self.position < kept.start:
-            self.position = kept.start
-            source = self.parent.skip(kept.start)
+        if self.position < selected.start:
+            self.position = selected.start
+            source = self.parent.skip(selected.start)
         else:
             source = iter(self.parent)
         for element in source:
-            is_kept = (self.position - kept.start) % kept.step == 0
+            is_kept = (self.position - selected.start) % selected.step == 0
             self.position += 1
             if is_kept:
                 yield element
-            if self.position >= kept.stop:
+            if self.position >= selected.stop:
                 return
 
 
@@ -313,7 +313,7 @@ class Take(_SubsetStage):
     def _detail(self) -> str:
         return str(self._count)
 
-    def _kept(self, n: int) -> range:
+    def _selected_range(self, n: int) -> range:
         return range(n if self._count < 0 else min(n, self._count))
 
     def _cardinality(self) -> int:
@@ -342,7 +342,7 @@ class Skip(_SubsetStage):
     def _detail(self) -> str:
         return str(self._count)
 
-    def _kept(self, n: int) -> range:
+    def _selected_range(self, n: int) -> range:
         return range(n if self._count < 0 else min(n, self._count), n)
 
 
@@ -372,5 +372,5 @@ class Shard(_SubsetStage):
     def _detail(self) -> str:
         return f"{self._index} of {self._shards}"
 
-    def _kept(self, n: int) -> range:
+    def _selected_range(self, n: int) -> range:
         return range(min(self._index, n), n, self._shards)

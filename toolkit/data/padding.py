@@ -32,17 +32,17 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
         )
     extents = np.array([array.shape for array in arrays]).reshape(len(arrays), -1)
     longest = extents.max(axis=0) if extents.size else []
-    wanted = [None] * len(longest) if shape is None else list(shape)
-    if len(wanted) != len(longest):
+    target_extents = [None] * len(longest) if shape is None else list(shape)
+    if len(target_extents) != len(longest):
         raise ShapeError(
             f"padded_batch: expected padded_shapes of the rank {len(longest)} of the "
-            f"values; received {tuple(wanted)}"
+            f"values; received {tuple(target_extents)}"
         )
     target = [
-        int(most) if extent in (None, -1) else int(extent)
-        for extent, most in zip(wanted, longest, strict=True)
+        int(length) if extent in (None, -1) else int(extent)
+        for extent, length in zip(target_extents, longest, strict=True)
     ]
-    if any(most > extent for most, extent in zip(longest, target, strict=True)):
+    if any(length > extent for length, extent in zip(longest, target, strict=True)):
         raise ShapeError(
             f"padded_batch: expected values of at most the shape {tuple(target)}; "
             f"received one of {tuple(int(n) for n in longest)}"
@@ -53,8 +53,8 @@ def pad(values: Sequence[Any], shape: Any, fill: Any) -> Any:
     dtype = _padded_dtype(dtype, fill)
     out = np.full((len(arrays), *target), fill, dtype)
     for row, array in enumerate(arrays):
-        place: Any = (row, *map(slice, array.shape))
-        out[place] = array[()]  # the object itself, not a 0-d array of it
+        region: Any = (row, *map(slice, array.shape))
+        out[region] = array[()]  # the object itself, not a 0-d array of it
     return out
 
 
@@ -162,9 +162,9 @@ class RaggedRow(np.ndarray[Any, np.dtype[Any]]):
     @classmethod
     def of(cls, row: np.ndarray[Any, Any]) -> RaggedRow:
         """Return a view of a row in its Ragged."""
-        whole = row.view(cls)
-        whole._is_whole = True
-        return whole
+        view = row.view(cls)
+        view._is_whole = True
+        return view
 
     @property
     def stacked(self) -> Any:
@@ -182,5 +182,5 @@ encodes(
     "ragged",
     Ragged,
     lambda ragged: (ragged.values, ragged.row_splits),
-    lambda parts: Ragged(*parts),
+    lambda arrays: Ragged(*arrays),
 )

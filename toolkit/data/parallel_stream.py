@@ -78,15 +78,15 @@ class ParallelStream(Stream):
     ) -> None:
         super().__init__(dataset, context, parent)
         self._function, self._ordered, self._elements = function, ordered, elements
-        self.stage.makes = self.stage.alone = function is not None
+        self.stage.computes_elements = self.stage.excludes_inputs = function is not None
         self._workers = workers
         self._capacity = capacity
         self._base: Any = None  # a position of the source
         self._since = 0  # number of elements delivered since then
-        self._given = 0  # total number of elements delivered
+        self._delivered = 0  # total number of elements delivered
         self._snapshots: deque[tuple[int, Any]] = deque()
         self._is_inline = True  # whether no threads run yet
-        self._has_begun_inline = False
+        self._has_started_inline = False
         self._was_slow = False  # whether the last inline element was slow
         self._gate, self._news = gate, news
         if not ordered:
@@ -96,28 +96,32 @@ class ParallelStream(Stream):
     # Position
 
     def state(self) -> Any:
-        if self._base is None or self._has_begun_inline:
-            return [self.parent.state(), 0, self._given]
-        return [self._base, self._since, self._given]
+        if self._base is None or self._has_started_inline:
+            return [self.parent.state(), 0, self._delivered]
+        return [self._base, self._since, self._delivered]
 
     def restore(self, state: Any) -> None:
-        self._base, self._since, self._given = state
+        self._base, self._since, self._delivered = state
         self.parent.restore(self._base)
 
     def elements(self) -> Iterator[Any]:
         if self._is_inline:
-            cheap = self._made_while_cheap if self._function else self._while_cheap
+            cheap = (
+                self._compute_while_cheap
+                if self._function
+                else self._iterate_while_cheap
+            )
             yield from cheap(self._from_position())
             if self._is_inline:
                 return  # all elements were cheap
-        yield from self._taken()
+        yield from self._iterate_slots()
 
     @property
     def is_ready(self) -> bool:
         """Return whether the next element, or the end, is ready."""
         return not self._slots.empty()
 
-    def begin(self) -> None:
+    def start_threads(self) -> None:
         """Start the threads now, before the first request for an element."""
         self._start(self._from_position())
 
@@ -127,45 +131,45 @@ class ParallelStream(Stream):
             self._base = self.parent.state()
         return self.parent.skip(self._since) if self._since else iter(self.parent)
 
-    def _while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
+    def _iterate_while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
         """Yield elements of the source until one is slow enough for a thread."""
         waited, start = 0, perf_counter_ns()
         for element in source:
             spent = perf_counter_ns() - start
             waited += spent  # the consumer waited for this element
-            self._given += 1
-            self._has_begun_inline = True
+            self._delivered += 1
+            self._has_started_inline = True
             if spent <= THREAD_THRESHOLD_NS:
                 self._was_slow = False
             elif self._is_worth_threads(spent):
-                self._start_behind(source, waited)
+                self._start_after(source, waited)
                 yield element
                 return
             yield element
             start = perf_counter_ns()
 
-    def _made_while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
+    def _compute_while_cheap(self, source: Iterator[Any]) -> Iterator[Any]:
         """Compute elements inline until one is slow enough for threads."""
         waited, draws = 0, self._draws()
         for element in source:
-            slot = Slot(self._given, self.parent.origin())
+            slot = Slot(self._delivered, self.parent.origin())
             slot.value = element
-            is_first = not self._has_begun_inline
+            is_first = not self._has_started_inline
             start = perf_counter_ns()  # excludes the source, which stays serial
-            if is_first and not self._is_soon_made(slot):
+            if is_first and not self._is_computed_soon(slot):
                 self._start(source, slot)
                 return
             if not is_first:
-                self._make(slot, draws)
-            value = self._given_out(slot)
+                self._compute(slot, draws)
+            value = self._deliver(slot)
             spent = perf_counter_ns() - start
             waited += spent
             # A new thread computes the first element, so its time is not
             # representative.
             is_worth_threads = self._is_worth_threads(spent) and not is_first
-            self._has_begun_inline = True
+            self._has_started_inline = True
             if is_worth_threads:
-                self._start_behind(source, waited)
+                self._start_after(source, waited)
             if value is not SKIPPED:
                 yield value
             if is_worth_threads:
@@ -176,25 +180,25 @@ class ParallelStream(Stream):
         was_slow, self._was_slow = self._was_slow, spent > THREAD_THRESHOLD_NS
         return spent > CERTAIN_THRESHOLD_NS or (self._was_slow and was_slow)
 
-    def _start_behind(self, source: Iterator[Any], waited: int) -> None:
+    def _start_after(self, source: Iterator[Any], waited: int) -> None:
         """Start the threads after elements for which the consumer waited."""
         self.stage.waited += waited
         self._base, self._since = self.parent.state(), 0
         self._start(source)
 
-    def _is_soon_made(self, slot: Slot) -> bool:
+    def _is_computed_soon(self, slot: Slot) -> bool:
         """Return whether the first element is fast enough to need no threads."""
-        threading.Thread(target=self._scout, args=(slot,), daemon=True).start()
+        threading.Thread(target=self._compute_first, args=(slot,), daemon=True).start()
         is_made = slot.ready.acquire(timeout=FIRST_ELEMENT_SECONDS)
         if is_made:
             slot.ready.release()
         return is_made
 
-    def _scout(self, slot: Slot) -> None:
-        self._make(slot, self._draws())
+    def _compute_first(self, slot: Slot) -> None:
+        self._compute(slot, self._draws())
         slot.ready.release()
 
-    def _given_out(self, slot: Slot) -> Any:
+    def _deliver(self, slot: Slot) -> Any:
         """Return the value of a computed element or raise its error."""
         if slot.error is not None:
             self._stop()
@@ -204,38 +208,38 @@ class ParallelStream(Stream):
             )
             add_location_note(slot.error, where)
             raise slot.error
-        self._given += 1
+        self._delivered += 1
         return slot.value
 
     # Threads
 
     def _start(self, source: Iterator[Any], first: Slot | None = None) -> None:
         """Start the threads; one thread can already compute the first element."""
-        self._is_inline = self._has_begun_inline = False
+        self._is_inline = self._has_started_inline = False
         self._source = source
         self._pulling, self._counting = allocate_lock(), allocate_lock()
-        self._pulled = self._given + (first is not None)
+        self._pulled = self._delivered + (first is not None)
         self._is_over = self._is_closed = self._is_ending = False
         self._slots: SimpleQueue[Slot | None] = SimpleQueue()
         # Free slots. A SimpleQueue takes a tenth of the time of a semaphore.
         self._room: SimpleQueue[None] = SimpleQueue()
-        for _ in range(self._most()):
+        for _ in range(self._max_slots()):
             self._room.put(None)
-        self._allowed = self._most()
+        self._allowed = self._max_slots()
         self._threads = 0
         self._next_snapshot = perf_counter()
-        self.context.run.at_close(self._stop)
+        self.context.run.on_close(self._stop)
         self._first = first
         if first is not None and self._ordered:
             self._slots.put(first)
-        self._hire()
+        self._start_missing_threads()
 
-    def _most(self) -> int:
+    def _max_slots(self) -> int:
         """Return the maximum number of elements in progress or ready."""
         workers = self._workers.value
         return self._capacity.value if self._capacity else workers + workers // 2 + 1
 
-    def _hire(self) -> None:
+    def _start_missing_threads(self) -> None:
         """Start the missing threads, as many as the system allows."""
         while self._threads < self._workers.value:
             number = self._threads
@@ -262,7 +266,7 @@ class ParallelStream(Stream):
         self._put(END)
         self._room.put(None)  # wakes one thread, which wakes the next
         self._source = iter(())  # closes its files
-        self.context.run.has_ended(self._stop)
+        self.context.run.cancel_on_close(self._stop)
 
     def _work(self, number: int) -> None:
         if number == 0 and self._first is not None:
@@ -286,7 +290,7 @@ class ParallelStream(Stream):
                 self._room.put(None)  # wakes the next thread to see the end
                 return
             if slot.error is None and self._function is not None:
-                self._make(slot, draws)
+                self._compute(slot, draws)
             slot.ready.release()
             if not self._ordered:
                 self._put(slot)
@@ -324,18 +328,18 @@ class ParallelStream(Stream):
 
     def _note_position(self, pulled: int) -> None:
         """Record the source position periodically, to shorten a restore."""
-        now = perf_counter()
-        if now < self._next_snapshot or self.context.run.unordered:
+        current_time = perf_counter()
+        if current_time < self._next_snapshot or self.context.run.unordered:
             return
         self._snapshots.append((pulled, self.parent.state()))
-        spent = perf_counter() - now
-        self._next_snapshot = now + max(0.05, spent * SNAPSHOT_INTERVAL_RATIO)
+        spent = perf_counter() - current_time
+        self._next_snapshot = current_time + max(0.05, spent * SNAPSHOT_INTERVAL_RATIO)
 
     def _draws(self) -> ElementDraws | None:
         """Return the random state for the elements of one thread."""
         return None if self._elements is None else self._elements.draws()
 
-    def _make(self, slot: Slot, draws: ElementDraws | None) -> None:
+    def _compute(self, slot: Slot, draws: ElementDraws | None) -> None:
         start = perf_counter_ns()
         try:
             assert self._function is not None
@@ -355,17 +359,17 @@ class ParallelStream(Stream):
         # consumer.
         return self.elements() if self._function else super().__iter__()
 
-    def _taken(self) -> Iterator[Any]:
+    def _iterate_slots(self) -> Iterator[Any]:
         while True:
             slot = self._wait()
             if slot is None:
-                self.context.run.has_ended(self._stop)
+                self.context.run.cancel_on_close(self._stop)
                 return
-            value = self._given_out(slot)
+            value = self._deliver(slot)
             self._since += 1
-            while self._snapshots and self._snapshots[0][0] <= self._given:
+            while self._snapshots and self._snapshots[0][0] <= self._delivered:
                 pulled, self._base = self._snapshots.popleft()
-                self._since = self._given - pulled
+                self._since = self._delivered - pulled
             if value is not SKIPPED:
                 yield value
 
@@ -391,7 +395,7 @@ class ParallelStream(Stream):
 
     def _next_slot(self) -> Slot | None:
         # Without a fixed order, END can arrive before elements in progress.
-        while not self._is_ending or self._given < self._pulled:
+        while not self._is_ending or self._delivered < self._pulled:
             slot = self._slots.get()
             if slot is not END:
                 return slot
@@ -404,7 +408,7 @@ class ParallelStream(Stream):
         self._room.put(None)
         if self._tuner.is_due(waited, was_empty, self.stage.buffered == 0):
             self._tuner.adjust(lambda: size_of(slot.value))
-            self._hire()
-            for _ in range(self._most() - self._allowed):
+            self._start_missing_threads()
+            for _ in range(self._max_slots() - self._allowed):
                 self._room.put(None)
-            self._allowed = max(self._allowed, self._most())
+            self._allowed = max(self._allowed, self._max_slots())

@@ -22,9 +22,9 @@ def prefetched(batches: Iterable[Any], count: int | None = None) -> DatasetItera
     """
     if isinstance(batches, Dataset):
         return batches.prefetched()
-    taken = batches if count is None else islice(batches, count)
-    made: Dataset = Dataset.from_generator(lambda: taken)
-    return made.prefetched()
+    limited = batches if count is None else islice(batches, count)
+    dataset: Dataset = Dataset.from_generator(lambda: limited)
+    return dataset.prefetched()
 
 
 @transformation("prefetch")
@@ -52,12 +52,12 @@ class Prefetch(Dataset):
             )
         self._size = AUTOTUNE if buffer_size is None else int(buffer_size)
 
-    _hands_on = True
+    _is_passthrough = True
 
-    def _made_of(self, context: PassContext) -> Dataset | None:
+    def _aligned_input(self, context: PassContext) -> Dataset | None:
         return self._parents[0]
 
-    def _worked_ahead(self, always: bool = False) -> Dataset:
+    def _with_prefetch(self, always: bool = False) -> Dataset:
         return self
 
     def _cardinality(self) -> int:

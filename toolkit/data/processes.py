@@ -66,7 +66,7 @@ class Worker:
         self._exchange = Exchange()
         its_life, self._life = os.pipe()  # also closes when this process ends
         self.task: Task | None = None
-        self.has_begun: bool = False
+        self.has_started: bool = False
         fds = (theirs.fileno(), its_life, *self._exchange.fds)
         try:
             # The separate process group protects workers from Ctrl-C in the terminal.
@@ -106,8 +106,8 @@ class Worker:
             is_made, message = self.connection.recv()
         except EOFError as error:
             raise OSError("the process has ended") from error
-        if not self.has_begun:
-            self.has_begun = True
+        if not self.has_started:
+            self.has_started = True
             return None
         self.task = None
         try:
@@ -154,16 +154,20 @@ class ProcessStream(Stream):
         super().__init__(dataset, context, parent)
         if sys.platform == "win32":
             raise UnsupportedError('map: workers="process" needs Linux or macOS')
-        self._function, self._words = pickle_function(function, dataset._name), words
+        self._function, self._pass_key = pickle_function(function, dataset._name), words
         free = context.run.options.processors
-        self._most = min(workers.value, free) if workers.is_free else workers.value
+        self._max_workers = (
+            min(workers.value, free) if workers.is_free else workers.value
+        )
         self._ordered = ordered
         if not ordered:
             context.run.unordered.append(dataset._name)
         self._base: Any = None  # a position of the source
         self._since = 0  # number of elements delivered since then
-        self._given = 0  # total number of elements delivered
-        self._noted: deque[tuple[int, Any]] = deque()  # later positions of the source
+        self._delivered = 0  # total number of elements delivered
+        self._recorded_positions: deque[tuple[int, Any]] = (
+            deque()
+        )  # later positions of the source
         self._next_note = 0.0
         self._workers: list[Worker] = []
         self._deaths: dict[int, int] = {}
@@ -173,38 +177,43 @@ class ProcessStream(Stream):
         # because Python can collect the iterator of this pass in the thread that holds
         # the lock.
         self._using = threading.RLock()
-        self.stage.workers = self._most
+        self.stage.workers = self._max_workers
 
     def state(self) -> Any:
         base = self.parent.state() if self._base is None else self._base
-        return [base, self._since, self._given]
+        return [base, self._since, self._delivered]
 
     def restore(self, state: Any) -> None:
-        self._base, self._since, self._given = state
+        self._base, self._since, self._delivered = state
         self.parent.restore(self._base)
 
-    def _note_position(self, taken: int) -> None:
+    def _note_position(self, pulled: int) -> None:
         """Record the source position periodically, to shorten a restore."""
-        now = perf_counter()
-        if self._ordered and now >= self._next_note:
-            self._noted.append((taken, self.parent.state()))
-            self._next_note = now + POSITION_INTERVAL + 100 * (perf_counter() - now)
+        current_time = perf_counter()
+        if self._ordered and current_time >= self._next_note:
+            self._recorded_positions.append((pulled, self.parent.state()))
+            self._next_note = (
+                current_time + POSITION_INTERVAL + 100 * (perf_counter() - current_time)
+            )
 
     def _count(self) -> None:
         """Count a delivered element."""
-        self._given += 1
+        self._delivered += 1
         self._since += 1
-        while self._noted and self._noted[0][0] <= self._given:
-            taken, self._base = self._noted.popleft()
-            self._since = self._given - taken
+        while (
+            self._recorded_positions
+            and self._recorded_positions[0][0] <= self._delivered
+        ):
+            pulled, self._base = self._recorded_positions.popleft()
+            self._since = self._delivered - pulled
 
     def elements(self) -> Iterator[Any]:
         if self._base is None:
             self._base = self.parent.state()
         source = self.parent.skip(self._since) if self._since else iter(self.parent)
-        self.context.run.at_close(self._end)
+        self.context.run.on_close(self._end)
         try:
-            yield from self._made(source)
+            yield from self._iterate_results(source)
         finally:
             self._end()
 
@@ -217,36 +226,36 @@ class ProcessStream(Stream):
         with self._using:
             while self._workers:
                 self._workers.pop().end()
-        self.context.run.has_ended(self._end)
+        self.context.run.cancel_on_close(self._end)
 
-    def _made(self, source: Iterator[Any]) -> Iterator[Any]:
-        taken = self._given  # number of elements taken from the source
+    def _iterate_results(self, source: Iterator[Any]) -> Iterator[Any]:
+        pulled = self._delivered  # number of elements taken from the source
         order: dict[int, Task] = {}  # in progress or complete, in source order
-        made: dict[int, tuple[bool, Any]] = {}
+        results: dict[int, tuple[bool, Any]] = {}
         with self._using:
-            while len(self._workers) < self._most and not self._is_ended:
-                self._workers.append(Worker(self._function, self._words))
+            while len(self._workers) < self._max_workers and not self._is_ended:
+                self._workers.append(Worker(self._function, self._pass_key))
         while not self._is_ended:
-            for slot in range(self._most):
-                if self._is_free(slot) and len(order) < 2 * self._most + 2:
+            for slot in range(self._max_workers):
+                if self._is_free(slot) and len(order) < 2 * self._max_workers + 2:
                     element = next(source, self)
                     if element is self:
                         break
-                    order[taken] = Task(taken, element, self.parent.origin())
+                    order[pulled] = Task(pulled, element, self.parent.origin())
                     if element is ABSENT:
-                        made[taken] = True, ABSENT
+                        results[pulled] = True, ABSENT
                     else:
-                        self._send(slot, order[taken])
-                    taken += 1
-                    self._note_position(taken)
+                        self._send(slot, order[pulled])
+                    pulled += 1
+                    self._note_position(pulled)
             if not order:
                 return
-            if next(iter(order)) not in made:
-                self._collect(made)
-            while made and (next(iter(order)) in made or not self._ordered):
-                first = next(iter(order if self._ordered else made))
+            if next(iter(order)) not in results:
+                self._collect(results)
+            while results and (next(iter(order)) in results or not self._ordered):
+                first = next(iter(order if self._ordered else results))
                 self._count()
-                value = self._checked(order.pop(first), *made.pop(first))
+                value = self._checked(order.pop(first), *results.pop(first))
                 if value is not SKIPPED:
                     yield value
         raise ClosedError(f"{self.dataset._name}: the pass is closed")
@@ -285,7 +294,7 @@ class ProcessStream(Stream):
                     )
                     raise
 
-    def _collect(self, made: dict[int, tuple[bool, Any]]) -> None:
+    def _collect(self, results: dict[int, tuple[bool, Any]]) -> None:
         """Wait for an element, then take all that are ready."""
         with self._using:
             if self._is_ended:  # no workers are active: the wait would not end
@@ -313,7 +322,7 @@ class ProcessStream(Stream):
                 if result is None:
                     self._deaths.pop(START_KEY, None)
                 else:
-                    made[task.number] = result
+                    results[task.number] = result
 
     def _replace(self, slot: int) -> None:
         """Replace a dead worker; the number of retries for one element is limited."""
@@ -321,18 +330,20 @@ class ProcessStream(Stream):
         task = dead.task
         assert task is not None
         dead.end()
-        key, most = (
+        key, limit = (
             (task.number, MAX_DEATHS)
-            if dead.has_begun
+            if dead.has_started
             else (START_KEY, MAX_START_DEATHS)
         )
         deaths = self._deaths[key] = self._deaths.get(key, 0) + 1
-        if deaths >= most:
+        if deaths >= limit:
             detail = self.dataset._detail()
             where = describe_location(self.dataset._name, task.number, task.origin)
-            when = f"while {detail} made it" if dead.has_begun else "before they began"
+            when = (
+                f"while {detail} made it" if dead.has_started else "before they began"
+            )
             raise DatasetError(
                 f"{where}: {deaths} worker processes ended {when}; the last was "
                 f"process {dead.process.pid}, with exit code {dead.process.returncode}"
             )
-        self._workers[slot] = Worker(self._function, self._words)
+        self._workers[slot] = Worker(self._function, self._pass_key)

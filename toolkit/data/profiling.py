@@ -58,8 +58,10 @@ class StageProfile:
         self.workers: int = 0
         self.buffered: int | None = None
         self.capacity: int | None = None
-        self.makes = True  # whether it computes elements, not only forwards them
-        self.alone = False  # whether its times exclude earlier stages
+        self.computes_elements = (
+            True  # whether it computes elements, not only forwards them
+        )
+        self.excludes_inputs = False  # whether its times exclude earlier stages
         self.choices: list[str] = []
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
 
@@ -108,13 +110,13 @@ class PassProfile:
 
     def __init__(self) -> None:
         self.stages: list[StageProfile] = []
-        self.began: int = perf_counter_ns()
+        self.started: int = perf_counter_ns()
         self.ended: int | None = None
         self._by_key: dict[Any, StageProfile] = {}
 
     def timed(self, elements: Iterator[Any]) -> Iterator[Any]:
         """Yield the same elements, between the start and the end of the pass."""
-        self.began = perf_counter_ns()
+        self.started = perf_counter_ns()
         try:
             yield from elements
         finally:
@@ -124,8 +126,8 @@ class PassProfile:
         self, key: Any, name: str, dataset: Dataset, parents: list[StageProfile]
     ) -> StageProfile:
         """Return the record of a stage; all openings of a stage share one."""
-        found = self._by_key.get(key)
-        if found is None:
-            found = self._by_key[key] = StageProfile(name, dataset._detail(), parents)
-            self.stages.append(found)
-        return found
+        profile = self._by_key.get(key)
+        if profile is None:
+            profile = self._by_key[key] = StageProfile(name, dataset._detail(), parents)
+            self.stages.append(profile)
+        return profile

@@ -90,7 +90,7 @@ class Draws:
     def __getitem__(self, position: int) -> int:
         return int(self._chunk(position // CHUNK)[position % CHUNK])
 
-    def upto(self, position: int) -> Array:
+    def before(self, position: int) -> Array:
         """Return the integers of all positions before this one."""
         chunks = [self._chunk(i) for i in range(-(-position // CHUNK))]
         return np.concatenate([np.zeros(0, np.int64), *chunks])[:position]
@@ -126,10 +126,10 @@ class Permutation:
         if self._n <= MAX_DRAWN_SIZE:
             return self._order[positions]
         values = self._mix(positions.astype(np.uint64))
-        outside = np.flatnonzero(values >= self._n)
-        while len(outside):
-            values[outside] = again = self._mix(values[outside])
-            outside = outside[again >= self._n]
+        invalid = np.flatnonzero(values >= self._n)
+        while len(invalid):
+            values[invalid] = remixed = self._mix(values[invalid])
+            invalid = invalid[remixed >= self._n]
         return values.astype(np.int64)
 
     def _mix(self, values: Array) -> Array:

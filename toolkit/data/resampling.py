@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.data.dataset import Dataset, transformation
-from toolkit.data.errors import name_of, unpack_arguments
+from toolkit.data.errors import name_of, unpack_tuple
 from toolkit.data.randomness import CHUNK, generator, key_of, new_seed
 from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import TensorSpec
@@ -70,11 +70,11 @@ class RejectionResample(Dataset):
         return TensorSpec((), "int64"), self._parents[0]._spec()
 
 
-def _shares(name: str, given: Any) -> Any:
-    shares = np.asarray(given, np.float64)
+def _shares(name: str, weights: Any) -> Any:
+    shares = np.asarray(weights, np.float64)
     if shares.ndim != 1 or (shares < 0).any() or not shares.sum() > 0:
         raise ArgumentError(
-            f"rejection_resample: expected shares >= 0 as {name}; received {given}"
+            f"rejection_resample: expected shares >= 0 as {name}; received {weights}"
         )
     return shares / shares.sum()
 
@@ -86,28 +86,32 @@ class _ResampledStream(Stream):
         self, dataset: RejectionResample, context: PassContext, parent: Stream
     ) -> None:
         super().__init__(dataset, context, parent)
-        self._of, self._class = dataset, unpack_arguments(dataset._class)
+        self._stage, self._class = dataset, unpack_tuple(dataset._class)
         self._key = key_of(dataset._seed, context.epoch)
         self.position = 0  # index among all elements
         self.counts = [1] * len(dataset._target)  # class counts, with a prior of one
 
     def elements(self) -> Iterator[Any]:
         chances = (
-            None if self._of._initial is None else self._chances(self._of._initial)
+            None
+            if self._stage._initial is None
+            else self._acceptance(self._stage._initial)
         )
         draws = np.zeros(0)
         for element in self.parent:
-            chunk, inside = divmod(self.position, CHUNK)
-            if inside == 0 or not len(draws):
+            chunk, offset = divmod(self.position, CHUNK)
+            if offset == 0 or not len(draws):
                 draws = generator(self._key, chunk).random(CHUNK)
-            kind = self._kind(element)
+            kind = self._class_of(element)
             self.counts[kind] += 1
             self.position += 1
-            now = self._chances(np.array(self.counts)) if chances is None else chances
-            if draws[inside] < now[kind]:
+            acceptance = (
+                self._acceptance(np.array(self.counts)) if chances is None else chances
+            )
+            if draws[offset] < acceptance[kind]:
                 yield np.int64(kind), element
 
-    def _kind(self, element: Any) -> int:
+    def _class_of(self, element: Any) -> int:
         try:
             kind = int(self._class(element))
             if not 0 <= kind < len(self.counts):
@@ -116,12 +120,14 @@ class _ResampledStream(Stream):
                     f"{len(self.counts) - 1}; received {kind}"
                 )
         except Exception as error:
-            self.failed(error, self.position)
+            self.annotate_error(error, self.position)
             raise
         return kind
 
-    def _chances(self, found: Any) -> Any:
+    def _acceptance(self, fractions: Any) -> Any:
         """Return the acceptance probability of each class."""
-        target, found = self._of._target, found / found.sum()
-        ratios = np.divide(target, found, out=np.zeros_like(target), where=found > 0)
+        target, fractions = self._stage._target, fractions / fractions.sum()
+        ratios = np.divide(
+            target, fractions, out=np.zeros_like(target), where=fractions > 0
+        )
         return ratios / max(ratios.max(), 1e-300)

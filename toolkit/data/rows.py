@@ -39,15 +39,15 @@ class Rows:
 
     def __getitem__(self, number: int) -> Any:
         """Return one element; a subclass defines this method or `many`."""
-        return self.many(range(number, number + 1))[0]
+        return self.gather(range(number, number + 1))[0]
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
+    def gather(self, numbers: Indices) -> Sequence[Any]:
         """Return several elements."""
         return [self[int(number)] for number in numbers]
 
     def stacked(self, numbers: Indices) -> Any:
         """Return several elements stacked along a new first axis."""
-        return stack_elements(self.many(numbers))
+        return stack_elements(self.gather(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
         """Yield the elements from an index on."""
@@ -124,7 +124,7 @@ class RangeRows(Rows):
     def __getitem__(self, number: int) -> Any:
         return np.int64(self._numbers[number])
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
+    def gather(self, numbers: Indices) -> Sequence[Any]:
         return self.stacked(numbers)
 
     def stacked(self, numbers: Indices) -> Any:
@@ -163,16 +163,16 @@ class MappedRows(Rows):
             self._note(error, number)
             raise
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
+    def gather(self, numbers: Indices) -> Sequence[Any]:
         function = self._function
-        made: list[Any] = []
+        results: list[Any] = []
         try:
-            for element in self._rows.many(numbers):
-                made.append(function(element))
+            for element in self._rows.gather(numbers):
+                results.append(function(element))
         except Exception as error:
-            self._note(error, int(numbers[len(made)]))
+            self._note(error, int(numbers[len(results)]))
             raise
-        return made
+        return results
 
     def iterate(self, start: int) -> Iterator[Any]:
         return map(self._function, self._rows.iterate(start))
@@ -199,34 +199,36 @@ class ReorderedRows(Rows):
         self._rows, self._pick = rows, pick
         self._chunk: tuple[int, Array] = 0, np.zeros(0, np.int64)
 
-    def _picked(self, numbers: Indices) -> Array:
+    def _source_indices(self, numbers: Indices) -> Array:
         if not isinstance(numbers, range):
             return self._pick(numbers)
         # Access is usually sequential: map many indices at once.
-        start, chosen = self._chunk
-        if not start <= numbers.start <= numbers.stop <= start + len(chosen):
+        start, indices = self._chunk
+        if not start <= numbers.start <= numbers.stop <= start + len(indices):
             stop = min(len(self), max(numbers.stop, numbers.start + CHUNK))
-            start, chosen = numbers.start, self._pick(np.arange(numbers.start, stop))
-            self._chunk = start, chosen
-        return chosen[numbers.start - start : numbers.stop - start]
+            start, indices = numbers.start, self._pick(np.arange(numbers.start, stop))
+            self._chunk = start, indices
+        return indices[numbers.start - start : numbers.stop - start]
 
     def __getitem__(self, number: int) -> Any:
-        return self._rows[int(self._picked(range(number, number + 1))[0])]
+        return self._rows[int(self._source_indices(range(number, number + 1))[0])]
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
-        return self._rows.many(self._picked(numbers))
+    def gather(self, numbers: Indices) -> Sequence[Any]:
+        return self._rows.gather(self._source_indices(numbers))
 
     def stacked(self, numbers: Indices) -> Any:
-        return self._rows.stacked(self._picked(numbers))
+        return self._rows.stacked(self._source_indices(numbers))
 
     def iterate(self, start: int) -> Iterator[Any]:
         # Indices are mapped in chunks; elements are computed separately.
         for at in range(start, len(self), CHUNK):
-            chosen = self._picked(range(at, min(at + CHUNK, len(self))))
-            yield from map(self._rows.__getitem__, chosen.tolist())
+            indices = self._source_indices(range(at, min(at + CHUNK, len(self))))
+            yield from map(self._rows.__getitem__, indices.tolist())
 
     def origin(self, number: int) -> str | None:
-        return self._rows.origin(int(self._picked(range(number, number + 1))[0]))
+        return self._rows.origin(
+            int(self._source_indices(range(number, number + 1))[0])
+        )
 
 
 class SlicedRows(Rows):
@@ -236,20 +238,20 @@ class SlicedRows(Rows):
         super().__init__(len(numbers))
         self._rows, self._numbers = rows, numbers
 
-    def _of(self, numbers: Indices) -> Indices:
+    def _source_rows(self, numbers: Indices) -> Indices:
         if isinstance(numbers, range):
-            chosen = self._numbers[numbers.start : numbers.stop]
-            return chosen if chosen.step == 1 else as_index_array(chosen)
+            indices = self._numbers[numbers.start : numbers.stop]
+            return indices if indices.step == 1 else as_index_array(indices)
         return self._numbers.start + numbers * self._numbers.step
 
     def __getitem__(self, number: int) -> Any:
         return self._rows[self._numbers[number]]
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
-        return self._rows.many(self._of(numbers))
+    def gather(self, numbers: Indices) -> Sequence[Any]:
+        return self._rows.gather(self._source_rows(numbers))
 
     def stacked(self, numbers: Indices) -> Any:
-        return self._rows.stacked(self._of(numbers))
+        return self._rows.stacked(self._source_rows(numbers))
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(self._numbers[number])
@@ -281,8 +283,8 @@ class BatchedRows(Rows):
             return self._rows.stacked(numbers)
         rows = self._share(len(numbers))
         read = rows_to_read(rows)
-        made = self._rows.stacked(numbers[read.start : read.stop])
-        return shard_of_batch(len(numbers), rows, made)
+        batch = self._rows.stacked(numbers[read.start : read.stop])
+        return shard_of_batch(len(numbers), rows, batch)
 
     def origin(self, number: int) -> str | None:
         return self._rows.origin(number * self._size)
@@ -291,50 +293,50 @@ class BatchedRows(Rows):
 class ZippedRows(Rows):
     """Elements of several rows in parallel, combined by `pack`."""
 
-    def __init__(self, several: list[Rows], pack: Callable[[Any], Any]) -> None:
-        super().__init__(min(map(len, several)))
-        self._several, self._pack = several, pack
+    def __init__(self, sources: list[Rows], pack: Callable[[Any], Any]) -> None:
+        super().__init__(min(map(len, sources)))
+        self._sources, self._pack = sources, pack
 
     def __getitem__(self, number: int) -> Any:
-        return self._pack([rows[number] for rows in self._several])
+        return self._pack([rows[number] for rows in self._sources])
 
-    def many(self, numbers: Indices) -> Sequence[Any]:
-        columns = [rows.many(numbers) for rows in self._several]
-        return [self._pack(parts) for parts in zip(*columns, strict=True)]
+    def gather(self, numbers: Indices) -> Sequence[Any]:
+        columns = [rows.gather(numbers) for rows in self._sources]
+        return [self._pack(values) for values in zip(*columns, strict=True)]
 
     def stacked(self, numbers: Indices) -> Any:
-        return self._pack([rows.stacked(numbers) for rows in self._several])
+        return self._pack([rows.stacked(numbers) for rows in self._sources])
 
     def origin(self, number: int) -> str | None:
-        found = (rows.origin(number) for rows in self._several)
-        return next((origin for origin in found if origin is not None), None)
+        origins = (rows.origin(number) for rows in self._sources)
+        return next((origin for origin in origins if origin is not None), None)
 
 
 class ConcatenatedRows(Rows):
     """Concatenation of the rows of several data sets."""
 
-    def __init__(self, several: list[Rows]) -> None:
-        self._several = several
-        self._ends = np.cumsum([len(rows) for rows in several])
+    def __init__(self, sources: list[Rows]) -> None:
+        self._sources = sources
+        self._ends = np.cumsum([len(rows) for rows in sources])
         super().__init__(int(self._ends[-1]))
 
-    def _place(self, number: int) -> tuple[Rows, int]:
+    def _locate(self, number: int) -> tuple[Rows, int]:
         which = int(np.searchsorted(self._ends, number, "right"))
-        rows = self._several[which]
+        rows = self._sources[which]
         return rows, number - int(self._ends[which]) + len(rows)
 
     def __getitem__(self, number: int) -> Any:
-        rows, inside = self._place(number)
-        return rows[inside]
+        rows, offset = self._locate(number)
+        return rows[offset]
 
     def iterate(self, start: int) -> Iterator[Any]:
-        for rows, end in zip(self._several, self._ends, strict=True):
+        for rows, end in zip(self._sources, self._ends, strict=True):
             if start < end:
                 yield from rows.iterate(max(0, start - int(end) + len(rows)))
 
     def origin(self, number: int) -> str | None:
-        rows, inside = self._place(number)
-        return rows.origin(inside)
+        rows, offset = self._locate(number)
+        return rows.origin(offset)
 
 
 class ShuffleBufferOrder:
@@ -351,14 +353,14 @@ class ShuffleBufferOrder:
     @cached_property
     def _order(self) -> Array:
         buffer, full = self._buffer, self._n - self._buffer
-        draws = Draws(self._key, buffer).upto(full)
-        left = np.arange(buffer)
-        left[draws] = buffer + np.arange(full)  # the last of equal slots wins
-        last = left[generator(self._key, LAST_CHUNK).permutation(buffer)]
+        draws = Draws(self._key, buffer).before(full)
+        initial = np.arange(buffer)
+        initial[draws] = buffer + np.arange(full)  # the last of equal slots wins
+        last = initial[generator(self._key, LAST_CHUNK).permutation(buffer)]
         return np.concatenate([_inserted_indices(draws, buffer), last])
 
-    def __getitem__(self, places: Array) -> Array:
-        return self._order[places]
+    def __getitem__(self, positions: Array) -> Array:
+        return self._order[positions]
 
 
 def _inserted_indices(draws: Array, buffer: int) -> Array:
@@ -367,8 +369,8 @@ def _inserted_indices(draws: Array, buffer: int) -> Array:
     by_slot = np.argsort(narrow, kind="stable")
     slots = draws[by_slot]
     numbers = slots.copy()
-    again = np.flatnonzero(slots[1:] == slots[:-1]) + 1
-    numbers[again] = buffer + by_slot[again - 1]
+    repeated = np.flatnonzero(slots[1:] == slots[:-1]) + 1
+    numbers[repeated] = buffer + by_slot[repeated - 1]
     inserted = np.empty_like(numbers)
     inserted[by_slot] = numbers
     return inserted

@@ -78,11 +78,11 @@ def read_sequence_example(serialized: bytes) -> tuple[dict[str, Array], Lists]:
 def _read_feature_lists(message: memoryview) -> Lists:
     lists: Lists = {}
     for _, _, entry in message_fields(message):
-        parts = {number: value for number, _, value in message_fields(entry)}
-        name = bytes(parts.get(1, b"")).decode()
+        fields = {number: value for number, _, value in message_fields(entry)}
+        name = bytes(fields.get(1, b"")).decode()
         lists[name] = [
             next((values for _, values in read_lists(step)), np.zeros(0, np.int64))
-            for _, _, step in message_fields(parts.get(2, memoryview(b"")))
+            for _, _, step in message_fields(fields.get(2, memoryview(b"")))
         ]
     return lists
 

@@ -66,22 +66,22 @@ class Exchange:
         raws = [buffer.raw() for buffer in buffers]
         if sum(raw.nbytes for raw in raws) < MAX_INLINE_SIZE:
             return dumps(element) if raws else data, []
-        places, at = [], 0
+        locations, at = [], 0
         for raw in raws:
-            places.append((at, raw.nbytes))
+            locations.append((at, raw.nbytes))
             at += raw.nbytes + -raw.nbytes % ALIGN
         memory = self._channels[direction].view(at)
-        for (start, size), raw in zip(places, raws, strict=True):
+        for (start, size), raw in zip(locations, raws, strict=True):
             memory[start : start + size] = raw
-        return data, places
+        return data, locations
 
     def get(self, direction: int, message: Any) -> Any:
         """Return the element of a message, with copies of its arrays."""
-        data, places = message
-        if not places:
+        data, locations = message
+        if not locations:
             return pickle.loads(data)
-        memory = self._channels[direction].view(sum(places[-1]))
-        copies = [bytearray(memory[start : start + size]) for start, size in places]
+        memory = self._channels[direction].view(sum(locations[-1]))
+        copies = [bytearray(memory[start : start + size]) for start, size in locations]
         return pickle.loads(data, buffers=copies)
 
     def close(self) -> None:

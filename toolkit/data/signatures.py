@@ -36,11 +36,11 @@ class BatchBuffer:
         self.fit = make_converter(signature)
         self._keep = _map_signature(signature, _value_buffer)
 
-    def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
+    def buffer(self, elements: Iterable[Any]) -> Iterator[Any]:
         """Yield elements in buffered form; raise an error for the first mismatch."""
         return map(self._keep, elements)
 
-    def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
+    def stacked(self, buffered: Sequence[Any], empty: Empty = np.empty) -> Any:
         """Return buffered elements as one batch, with arrays from `empty`.
 
         The result equals the stacked results of `fit`.
@@ -49,7 +49,7 @@ class BatchBuffer:
             Exception: of any type, if elements do not match or cannot be stacked; `fit`
                 gives the exact reason.
         """
-        return _stack_buffers(self.signature, kept, empty)
+        return _stack_buffers(self.signature, buffered, empty)
 
 
 class _NumberBuffer(BatchBuffer):
@@ -69,9 +69,9 @@ class _NumberBuffer(BatchBuffer):
     def _element(self, row: Sequence[Any]) -> Any:
         return dict(zip(self._keys, row, strict=True)) if self._type is dict else row
 
-    def keep(self, elements: Iterable[Any]) -> Iterator[Any]:
+    def buffer(self, elements: Iterable[Any]) -> Iterator[Any]:
         values_of, count = itemgetter(*self._keys), len(self._keys)
-        expected, known = self._type, SCALARS
+        expected, scalar_types = self._type, SCALARS
         for element in elements:
             if type(element) is not expected or len(element) != count:
                 element = self._keep(element)
@@ -80,21 +80,21 @@ class _NumberBuffer(BatchBuffer):
             except KeyError:
                 raise _mismatch_error(element, self.signature) from None
             for value in row:
-                if type(value) not in known:
+                if type(value) not in scalar_types:
                     row = values_of(self._keep(element))
                     break
             yield row
 
-    def stacked(self, kept: Sequence[Any], empty: Empty = np.empty) -> Any:
-        columns = _stack_buffers(self._specs, kept, empty)
+    def stacked(self, buffered: Sequence[Any], empty: Empty = np.empty) -> Any:
+        columns = _stack_buffers(self._specs, buffered, empty)
         return self._element(columns)
 
 
 def make_batch_buffer(signature: Any) -> BatchBuffer:
     """Return the buffering for a signature."""
-    parts = signature.values() if isinstance(signature, dict) else signature
-    several = isinstance(signature, (dict, tuple, list)) and len(signature) > 1
-    if several and all(map(_is_number, parts)):
+    specs = signature.values() if isinstance(signature, dict) else signature
+    is_multiple = isinstance(signature, (dict, tuple, list)) and len(signature) > 1
+    if is_multiple and all(map(_is_number, specs)):
         return _NumberBuffer(signature)
     return BatchBuffer(signature)
 
@@ -106,7 +106,7 @@ def _map_signature(
     if isinstance(signature, TensorSpec):
         return of_value(signature)
     if isinstance(signature, dict):
-        items = {key: _map_signature(part, of_value) for key, part in signature.items()}
+        items = {key: _map_signature(spec, of_value) for key, spec in signature.items()}
 
         def of_dict(element: Any) -> Any:
             if not isinstance(element, dict) or element.keys() != items.keys():
@@ -114,12 +114,12 @@ def _map_signature(
             return {key: of_item(element[key]) for key, of_item in items.items()}
 
         return of_dict
-    parts = [_map_signature(part, of_value) for part in signature]
+    specs = [_map_signature(spec, of_value) for spec in signature]
 
     def of_tuple(element: Any) -> Any:
-        if not isinstance(element, (tuple, list)) or len(element) != len(parts):
+        if not isinstance(element, (tuple, list)) or len(element) != len(specs):
             raise _mismatch_error(element, signature)
-        return tuple(map(call, parts, element))
+        return tuple(map(call, specs, element))
 
     return of_tuple
 
@@ -127,14 +127,14 @@ def _map_signature(
 def _value_converter(spec: TensorSpec) -> Function:
     """Return a converter with fast paths for matching dtypes and plain numbers."""
     dtype, number, is_number = spec.dtype, spec.dtype.type, _is_number(spec)
-    known = spec.shape or None  # an array of shape () becomes a number
+    static_shape = spec.shape or None  # an array of shape () becomes a number
 
     def fit(value: Any) -> Any:
         kind = type(value)
         if kind is np.ndarray:
             shape = value.shape
             if value.dtype == dtype and (
-                shape == known or (shape and spec.accepts(shape))
+                shape == static_shape or (shape and spec.accepts(shape))
             ):
                 return value
         elif is_number and kind in PLAIN:
@@ -161,13 +161,13 @@ def _value_buffer(spec: TensorSpec) -> Function:
     return keep
 
 
-def _is_number(part: Any) -> bool:
+def _is_number(spec: Any) -> bool:
     """Return whether a part of a signature is a spec of numbers."""
     return (
-        isinstance(part, TensorSpec)
-        and part.shape == ()
-        and part.dtype.kind in NUMBERS
-        and part.dtype.fields is None
+        isinstance(spec, TensorSpec)
+        and spec.shape == ()
+        and spec.dtype.kind in NUMBERS
+        and spec.dtype.fields is None
     )
 
 
@@ -188,11 +188,11 @@ def _stack_buffers(signature: Any, elements: Sequence[Any], empty: Empty) -> Any
         if {*map(len, elements)} != {len(signature)}:
             raise MismatchError
         return {
-            key: _stack_buffers(part, [element[key] for element in elements], empty)
-            for key, part in signature.items()
+            key: _stack_buffers(spec, [element[key] for element in elements], empty)
+            for key, spec in signature.items()
         }
-    parts = zip(signature, zip(*elements, strict=True), strict=True)
-    return tuple([_stack_buffers(part, column, empty) for part, column in parts])
+    specs = zip(signature, zip(*elements, strict=True), strict=True)
+    return tuple([_stack_buffers(spec, column, empty) for spec, column in specs])
 
 
 def _column(spec: TensorSpec, values: Sequence[Any], empty: Empty) -> Any:

@@ -288,9 +288,9 @@ class _RandomStream(Stream):
 
     def elements(self) -> Iterator[Any]:
         while True:
-            chunk, inside = divmod(self.position, CHUNK)
-            drawn = generator(self._key, chunk).integers(0, 1 << 63, CHUNK)
-            for number in drawn[inside:]:
+            chunk, offset = divmod(self.position, CHUNK)
+            numbers = generator(self._key, chunk).integers(0, 1 << 63, CHUNK)
+            for number in numbers[offset:]:
                 self.position += 1
                 yield number
 

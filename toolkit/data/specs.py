@@ -43,28 +43,28 @@ def first_elements(dataset: Dataset) -> list[Any]:
         EmptyError: the data set is empty.
     """
     for epoch in (0, dataset._passes):
-        found: list[Any] = []
+        elements: list[Any] = []
         run = Run(PassProfile(), dataset.options())
         try:
-            found.extend(
+            elements.extend(
                 islice(iter(PassContext(run, (epoch,)).open(dataset)), EXAMPLE_COUNT)
             )
         except Exception:
-            if not found:
+            if not elements:
                 raise
         finally:
             run.close()
-        if found:
-            return found
+        if elements:
+            return elements
     raise EmptyDatasetError(f"{dataset._name}: an empty data set has no element_spec")
 
 
 def examples(dataset: Dataset) -> list[Any]:
     """Return examples of a data set, with one longer element if lengths vary."""
-    found, spec = first_elements(dataset), dataset._spec()
+    elements, spec = first_elements(dataset), dataset._spec()
     if any(_varies(leaf) for leaf in leaves(spec)):
-        found.append(_extend_element(found[0], spec))
-    return found
+        elements.append(_extend_element(elements[0], spec))
+    return elements
 
 
 def _varies(spec: TensorSpec) -> bool:
@@ -78,10 +78,10 @@ def _extend_element(element: Any, spec: Any) -> Any:
     """
 
     def longer(values: Sequence[Any]) -> Any:
-        value, known = values
+        value, spec = values
         if not isinstance(value, (np.ndarray, np.generic)):
             return value  # variable rows already, or a data set
-        shape = known.shape or (None,) * np.ndim(value)
+        shape = spec.shape or (None,) * np.ndim(value)
         for axis, extent in enumerate(shape):
             if extent is None:
                 value = _extend_axis(value, axis)
@@ -107,15 +107,15 @@ def apply_to_examples(
     The function can fail for the extended example, which is longer than real elements.
     The result is then ANYTHING. An error for the first example is raised.
     """
-    made = [function(elements[0])]
+    results = [function(elements[0])]
     for element in elements[1:]:
         try:
-            made.append(
+            results.append(
                 UNKNOWN_ELEMENT if element is UNKNOWN_ELEMENT else function(element)
             )
         except Exception:
-            made.append(UNKNOWN_ELEMENT)
-    return made
+            results.append(UNKNOWN_ELEMENT)
+    return results
 
 
 def spec_of_examples(elements: Sequence[Any]) -> Any:
@@ -134,12 +134,14 @@ def relax_extents(spec: TensorSpec) -> TensorSpec:
 def join_specs(specs: Sequence[Any]) -> Any:
     """Return the union of several TensorSpecs: None where extents differ."""
 
-    def common(several: Sequence[TensorSpec]) -> TensorSpec:
-        first, shapes = several[0], {spec.shape for spec in several}
+    def common(specs: Sequence[TensorSpec]) -> TensorSpec:
+        first, shapes = specs[0], {spec.shape for spec in specs}
         if None in shapes or len({len(shape or ()) for shape in shapes}) > 1:
             return replace(first, shape=None)
         extents = (set(column) for column in zip(*shapes, strict=True))
-        shape = (each.pop() if len(each) == 1 else None for each in extents)
+        shape = (
+            candidates.pop() if len(candidates) == 1 else None for candidates in extents
+        )
         return replace(first, shape=tuple(shape))
 
     try:
@@ -173,8 +175,8 @@ def nested_spec(function: Callable[[Any], Dataset], elements: Sequence[Any]) -> 
     for element in elements:
         try:
             specs.append(function(element)._spec())
-        except EmptyDatasetError as found:
-            error = error or found
+        except EmptyDatasetError as nested_elements:
+            error = error or nested_elements
         except Exception:
             if not specs:
                 raise
@@ -204,9 +206,9 @@ def padded_spec(spec: Any, shapes: Any, first: int | None) -> Any:
         first: the batch extent; None if it varies.
     """
     if isinstance(spec, (tuple, dict)):
-        given = flatten_argument(spec, shapes, "padded_batch: padded_shapes")
-        parts = spec.values() if isinstance(spec, dict) else spec
-        pairs = zip(parts, given, strict=True)
+        shapes_per_leaf = flatten_argument(spec, shapes, "padded_batch: padded_shapes")
+        specs = spec.values() if isinstance(spec, dict) else spec
+        pairs = zip(specs, shapes_per_leaf, strict=True)
         return rebuild_structure(spec, [padded_spec(*pair, first) for pair in pairs])
     if shapes is not None:
         extents = (None if n in (None, -1) else int(n) for n in shapes)

@@ -39,8 +39,8 @@ class Stats:
     def __init__(self, watch: PassProfile) -> None:
         self._stages = watch.stages
         self._end = watch.ended or perf_counter_ns()
-        self._began = watch.began
-        self.elapsed: float = (self._end - watch.began) * 1e-9
+        self._began = watch.started
+        self.elapsed: float = (self._end - watch.started) * 1e-9
         self.rows: list[dict[str, Any]] = [self._row(stage) for stage in watch.stages]
         self.verdict: str = self._judge()
 
@@ -62,8 +62,8 @@ class Stats:
 
     def _judge(self) -> str:
         last = self._stages[-1]
-        asked = last.waited * 1e-9 if last.workers else last.total
-        share = asked / max(self.elapsed, 1e-9)
+        consumer_time = last.waited * 1e-9 if last.workers else last.total
+        share = consumer_time / max(self.elapsed, 1e-9)
         if share < MAX_WAIT_FRACTION:
             return (
                 f"Data is ready when it is asked for: waiting for it takes {share:.0%} "
@@ -156,10 +156,10 @@ class Stats:
 
 def busy_seconds(stage: StageProfile) -> float:
     """Return the seconds of work of a stage, summed over its threads."""
-    if stage.alone:
+    if stage.excludes_inputs:
         return stage.total
     if stage.workers:  # other threads run and measure earlier stages
-        return stage.total if stage.makes else 0.0
+        return stage.total if stage.computes_elements else 0.0
     return max(0.0, stage.total - sum(parent.total for parent in stage.parents))
 
 
@@ -176,7 +176,7 @@ def _advice(slowest: StageProfile, last: StageProfile) -> str:
             "run it in parallel, map(..., num_parallel_calls=AUTOTUNE), with "
             'workers="process" if its function keeps Python busy.'
         )
-    if slowest.workers and slowest.makes:
+    if slowest.workers and slowest.computes_elements:
         return (
             "its threads are all busy; allow more, take processes if its function "
             'keeps Python busy, workers="process", or make it faster.'

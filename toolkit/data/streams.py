@@ -52,18 +52,18 @@ class Run:
         self.watch = watch
         self.options = options
         self.unordered: list[str] = []
-        self.kept: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
-        self.shares: dict[Dataset, RowSelector] = {}
+        self.uses_cache: WeakKeyDictionary[Dataset, bool] = WeakKeyDictionary()
+        self.shard_selectors: dict[Dataset, RowSelector] = {}
         self._closing: dict[Callable[[], None], None] = {}
         self.is_closed: bool = False
 
-    def at_close(self, function: Callable[[], None]) -> None:
+    def on_close(self, function: Callable[[], None]) -> None:
         """Register a function to call at the end of the pass in all cases."""
         self._closing[function] = None
         if self.is_closed:  # a thread reached this stage after the end
             self.close()
 
-    def has_ended(self, function: Callable[[], None]) -> None:
+    def cancel_on_close(self, function: Callable[[], None]) -> None:
         """Unregister a function, because its stream has ended."""
         self._closing.pop(function, None)
 
@@ -90,10 +90,10 @@ class PassContext(NamedTuple):
     run: Run
     epoch: tuple[int, ...]
     on_error: OnError | None = None
-    within: Dataset | None = None
+    enclosing_stage: Dataset | None = None
     selection: Selection | None = None
 
-    def inside(self, repetition: int) -> PassContext:
+    def repetition_context(self, repetition: int) -> PassContext:
         """Return the context of a repetition in this pass."""
         return self._replace(epoch=(*self.epoch, repetition))
 
@@ -130,7 +130,11 @@ class Stream:
         self.parents = parents
         stages: list[StageProfile] = [parent.stage for parent in parents]
         title = self.title()
-        key = id(dataset) if context.within is None else (id(context.within), title)
+        key = (
+            id(dataset)
+            if context.enclosing_stage is None
+            else (id(context.enclosing_stage), title)
+        )
         self.stage: StageProfile = context.run.watch.stage(key, title, dataset, stages)
 
     def title(self) -> str:
@@ -149,7 +153,7 @@ class Stream:
     def __iter__(self) -> Iterator[Any]:
         return self.stage.timed(self.elements())
 
-    def lists(self, size: int) -> Iterator[list[Any]]:
+    def chunks(self, size: int) -> Iterator[list[Any]]:
         """Yield lists of elements; the last list can be shorter."""
         elements = iter(self)
         while together := list(islice(elements, size)):
@@ -162,11 +166,11 @@ class Stream:
             size: the batch size.
             drops: whether to drop a last batch that is not full.
         """
-        spares = Spares()
-        for elements in self.lists(size):
+        buffers = Spares()
+        for elements in self.chunks(size):
             if drops and len(elements) < size:
                 return
-            yield stack_elements(elements, spares.empty)
+            yield stack_elements(elements, buffers.empty)
 
     def state(self) -> Any:
         """Return the position, for `restore`; it can contain elements."""
@@ -177,8 +181,8 @@ class Stream:
 
     def restore(self, state: Any) -> None:
         """Restore a position, before the first element is taken."""
-        mine, theirs = state
-        for name, value in zip(self.fields, mine, strict=True):
+        values, theirs = state
+        for name, value in zip(self.fields, values, strict=True):
             setattr(self, name, value)
         for parent, position in zip(self.parents, theirs, strict=True):
             parent.restore(position)
@@ -189,7 +193,7 @@ class Stream:
         next(islice(elements, count, count), None)
         return elements
 
-    def failed(self, error: Exception, index: int) -> None:
+    def annotate_error(self, error: Exception, index: int) -> None:
         """Add a note to an error: this stage raised it for an element of its input.
 
         Args:
@@ -205,8 +209,8 @@ class Stream:
 
     def origin(self) -> str | None:
         """Return the origin of the last element, such as a file and a line."""
-        found = (parent.origin() for parent in self.parents)
-        return next((origin for origin in found if origin is not None), None)
+        origins = (parent.origin() for parent in self.parents)
+        return next((origin for origin in origins if origin is not None), None)
 
 
 def _copy_list(value: Any) -> Any:
@@ -225,15 +229,15 @@ class RowStream(Stream):
         self.position: int = 0
 
     def title(self) -> str:
-        return " > ".join(self.dataset._chain())
+        return " > ".join(self.dataset._names())
 
     def elements(self) -> Iterator[Any]:
         if self.context.on_error is not None:
             yield from self._without_errors(self.context.on_error)
         selection = self.context.selection
-        made = self._selected(selection) if selection else self._rows.iterate
+        iterate = self._selected(selection) if selection else self._rows.iterate
         try:
-            for element in made(self.position):
+            for element in iterate(self.position):
                 self.position += 1
                 yield element
         except Exception as error:

@@ -52,23 +52,24 @@ class TensorSpec:
         pairs = zip(self.shape, shape, strict=False)
         return len(self.shape) == len(shape) and all(a in (None, b) for a, b in pairs)
 
-    def convert(self, value: Any, who: str) -> Array:
+    def convert(self, value: Any, caller: str) -> Array:
         """Return the value as an array of this shape and dtype; errors name `who`."""
         try:
             array = np.asarray(value, self.dtype)
         except (TypeError, ValueError) as error:
-            raise self._misfit(value, who) from error
+            raise self._mismatch_error(value, caller) from error
         if not _keeps_kind(value, self.dtype):
-            raise self._misfit(value, who)
+            raise self._mismatch_error(value, caller)
         if not self.accepts(array.shape):
             raise ShapeError(
-                f"{who}: expected a value of shape {self.shape}; received {array.shape}"
+                f"{caller}: expected a value of shape {self.shape}; received "
+                f"{array.shape}"
             )
         return array
 
-    def _misfit(self, value: Any, who: str) -> DTypeError:
+    def _mismatch_error(self, value: Any, caller: str) -> DTypeError:
         return DTypeError(
-            f"{who}: expected a value of dtype {self.dtype}; received {value!r:.60}"
+            f"{caller}: expected a value of dtype {self.dtype}; received {value!r:.60}"
         )
 
 
@@ -76,11 +77,11 @@ def _keeps_kind(value: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a conversion keeps text as text and numbers as numbers."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
-    own, numbers = getattr(value, "dtype", None), "biufc"
-    if own is None:
+    source_dtype, numbers = getattr(value, "dtype", None), "biufc"
+    if source_dtype is None:
         is_text, is_number = isinstance(value, (str, bytes)), isinstance(value, Number)
     else:
-        kind = numpy_dtype(own).kind
+        kind = numpy_dtype(source_dtype).kind
         is_text, is_number = kind in "US", kind in numbers
     if dtype.kind == "O":
         return not is_number
@@ -110,25 +111,25 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     """Return the element with `function` applied to each leaf."""
     if isinstance(element, tuple):
         return rebuild_structure(
-            element, [map_leaves(function, part) for part in element]
+            element, [map_leaves(function, item) for item in element]
         )
     if isinstance(element, dict):
-        return {key: map_leaves(function, part) for key, part in element.items()}
+        return {key: map_leaves(function, item) for key, item in element.items()}
     return function(element)
 
 
 def rebuild_structure(
-    element: tuple[Any, ...] | dict[Any, Any], parts: Sequence[Any]
+    element: tuple[Any, ...] | dict[Any, Any], items: Sequence[Any]
 ) -> Any:
     """Return a tuple, named tuple or dict with the structure of `element`."""
     if isinstance(element, dict):
-        return dict(zip(element, parts, strict=True))
+        return dict(zip(element, items, strict=True))
     kind = type(element)
-    return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
+    return kind(*items) if hasattr(element, "_fields") else tuple(items)
 
 
 def flatten_argument(
-    element: tuple[Any, ...] | dict[Any, Any], given: Any, what: str
+    element: tuple[Any, ...] | dict[Any, Any], argument: Any, name: str
 ) -> list[Any]:
     """Return the item for each part of an element, from a structured argument.
 
@@ -136,42 +137,44 @@ def flatten_argument(
         given: the argument; None means None for each part.
         what: the name of the argument in errors.
     """
-    if given is None:
+    if argument is None:
         return [None] * len(element)
     if isinstance(element, dict):
-        if isinstance(given, dict) and given.keys() == element.keys():
-            return [given[key] for key in element]
-        parts = f"a dict with the keys {list(element)}"
+        if isinstance(argument, dict) and argument.keys() == element.keys():
+            return [argument[key] for key in element]
+        expected = f"a dict with the keys {list(element)}"
     else:
-        if isinstance(given, (tuple, list)) and len(given) == len(element):
-            return list(given)
-        parts = f"{len(element)} parts"
-    raise ArgumentError(f"{what}: expected {parts}, as elements have; received {given}")
+        if isinstance(argument, (tuple, list)) and len(argument) == len(element):
+            return list(argument)
+        expected = f"{len(element)} parts"
+    raise ArgumentError(
+        f"{name}: expected {expected}, as elements have; received {argument}"
+    )
 
 
 def leaves(element: Any) -> list[Any]:
     """Return the leaves of an element."""
     if isinstance(element, tuple):
-        return [leaf for part in element for leaf in leaves(part)]
+        return [leaf for item in element for leaf in leaves(item)]
     if isinstance(element, dict):
-        return [leaf for part in element.values() for leaf in leaves(part)]
+        return [leaf for item in element.values() for leaf in leaves(item)]
     return [element]
 
 
-def merge(combine: Callable[..., Any], elements: Sequence[Any], who: str) -> Any:
+def merge(combine: Callable[..., Any], elements: Sequence[Any], caller: str) -> Any:
     """Merge several elements; `combine` receives the list of values of each leaf."""
     first = elements[0]
     if isinstance(first, tuple):
         if not all_instances(tuple, elements) or {*map(len, elements)} != {len(first)}:
-            raise _structure_error(elements, who)
+            raise _structure_error(elements, caller)
         columns = zip(*elements, strict=True)
         return rebuild_structure(
-            first, [merge(combine, column, who) for column in columns]
+            first, [merge(combine, column, caller) for column in columns]
         )
     if isinstance(first, dict):
         if not all_instances(dict, elements) or not _have(first.keys(), elements):
-            raise _structure_error(elements, who)
-        return {k: merge(combine, [e[k] for e in elements], who) for k in first}
+            raise _structure_error(elements, caller)
+        return {k: merge(combine, [e[k] for e in elements], caller) for k in first}
     return combine(elements)
 
 
@@ -189,11 +192,11 @@ def stack_elements(elements: Sequence[Any], empty: Empty = np.empty) -> Any:
     return merge(partial(stack_values, empty=empty), elements, "batch")
 
 
-def _structure_error(elements: Sequence[Any], who: str) -> ShapeError:
+def _structure_error(elements: Sequence[Any], caller: str) -> ShapeError:
     structures = [describe_structure(element) for element in elements]
     other = next((s for s in structures if s != structures[0]), structures[-1])
     return ShapeError(
-        f"{who}: expected elements of one structure; received {structures[0]} and "
+        f"{caller}: expected elements of one structure; received {structures[0]} and "
         f"{other}"
     )
 
@@ -204,7 +207,7 @@ def describe_structure(element: Any) -> Any:
 
 
 def stack_values(
-    values: Sequence[Any], who: str = "batch", empty: Empty = np.empty
+    values: Sequence[Any], caller: str = "batch", empty: Empty = np.empty
 ) -> Any:
     """Stack values of equal shapes along a new first axis; None if all are None.
 
@@ -224,12 +227,12 @@ def stack_values(
     if isinstance(first, bytes):  # NumPy's bytes dtype drops trailing zeros
         return object_array(values)
     if isinstance(first, np.ndarray) and first.dtype != object:
-        _check_shapes(values, who)
+        _check_shapes(values, caller)
         return _concatenate(values, np.result_type(*_dtypes(values)), empty)
     try:
         return np.array(values)
     except ValueError:
-        _check_shapes([np.asarray(value) for value in values], who)
+        _check_shapes([np.asarray(value) for value in values], caller)
         return object_array(values)
 
 
@@ -250,15 +253,15 @@ def _dtypes(values: Sequence[Any]) -> set[np.dtype[Any]]:
     return {np.asarray(value).dtype for value in values}
 
 
-def _check_shapes(values: Sequence[Any], who: str) -> None:
+def _check_shapes(values: Sequence[Any], caller: str) -> None:
     if all_instances(np.ndarray, values) and len({*map(_shape_of, values)}) == 1:
         return
     shape = np.shape(values[0])
     for i, value in enumerate(values):
         if np.shape(value) != shape:
             raise ShapeError(
-                f"{who}: expected elements of one shape; received {shape} and, as the "
-                f"element {i} of a batch, {np.shape(value)} (padded_batch and "
+                f"{caller}: expected elements of one shape; received {shape} and, as "
+                f"the element {i} of a batch, {np.shape(value)} (padded_batch and "
                 "ragged_batch take different shapes)"
             )
 
@@ -276,9 +279,9 @@ def spec_of(element: Any) -> Any:
     def spec(value: Any) -> TensorSpec:
         if value is None:
             return NoneSpec((), object)
-        found = getattr(value, "spec", None)
-        if isinstance(found, TensorSpec):
-            return found
+        spec = getattr(value, "spec", None)
+        if isinstance(spec, TensorSpec):
+            return spec
         array = np.asarray(object_array([value]) if _is_text(value) else value)
         shape = () if _is_text(value) else array.shape
         return TensorSpec(shape, array.dtype)

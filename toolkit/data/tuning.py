@@ -47,18 +47,18 @@ class Knob:
         return self.low < self.high
 
     @classmethod
-    def of(cls, given: int, options: Options, is_unbounded: bool = False) -> Knob:
+    def of(cls, requested: int, options: Options, is_unbounded: bool = False) -> Knob:
         """Return the knob for a number of threads; below 0 means AUTOTUNE.
 
         Args:
             is_unbounded: whether it can exceed the limit in the options.
         """
-        most = options.most_threads
-        if given >= 0:
-            return cls(given if is_unbounded else min(given, most))
+        maximum = options.max_threads
+        if requested >= 0:
+            return cls(requested if is_unbounded else min(requested, maximum))
         first = options.autotune.initial_parallelism or INITIAL_THREADS
-        low = min(options.autotune.min_parallelism or 1, most)
-        return cls(max(low, min(first, most)), low, max(low, min(LONGEST, most)))
+        low = min(options.autotune.min_parallelism or 1, maximum)
+        return cls(max(low, min(first, maximum)), low, max(low, min(LONGEST, maximum)))
 
 
 class Tuner:
@@ -76,9 +76,11 @@ class Tuner:
         is_free = workers.is_free or (capacity is not None and capacity.is_free)
         self._is_on = is_free and options.autotune.enabled is not False
         self._factor = 0.5  # factor of the next trial
-        self._before: tuple[int, float] | None = None  # value and rate before a trial
+        self._trial_start: tuple[int, float] | None = (
+            None  # value and rate before a trial
+        )
         self._pause = 0
-        self._began_with = process_time()
+        self._start_cpu_time = process_time()
         self._is_first = True
         self._begin()
 
@@ -94,9 +96,9 @@ class Tuner:
         self._waited += waited
         self._empty += was_empty
         self._full += not is_empty
-        wanted = 8 if self._is_first else max(8, 2 * self._workers.value)
-        enough = self._elements >= wanted
-        return enough and perf_counter() - self._since >= WINDOW_SECONDS
+        required = 8 if self._is_first else max(8, 2 * self._workers.value)
+        is_complete = self._elements >= required
+        return is_complete and perf_counter() - self._since >= WINDOW_SECONDS
 
     def adjust(self, size: Callable[[], int]) -> None:
         """Adjust the knobs from the observations since the last adjustment."""
@@ -104,28 +106,28 @@ class Tuner:
         rate = self._elements / elapsed
         waits = self._waited * 1e-9 / elapsed
         is_first, self._is_first = self._is_first, False
-        if self._workers.is_free and not (is_first and self._start_over(elapsed)):
+        if self._workers.is_free and not (is_first and self._reset_workers(elapsed)):
             self._adjust_workers(rate, waits)
         if self._capacity is not None and self._capacity.is_free:
             self._adjust_capacity(size)
         self._begin()
 
-    def _start_over(self, elapsed: float) -> bool:
+    def _reset_workers(self, elapsed: float) -> bool:
         """Reset to one thread per CPU if calls compute: more would slow them."""
-        used = (process_time() - self._began_with) / elapsed
-        most = max(self._workers.low, self._options.processors)
-        if used < COMPUTING_CPUS or self._workers.value <= most:
+        used = (process_time() - self._start_cpu_time) / elapsed
+        maximum = max(self._workers.low, self._options.processors)
+        if used < COMPUTING_CPUS or self._workers.value <= maximum:
             return False
-        self._set(most, f"{used:.1f} processors in use")
+        self._set(maximum, f"{used:.1f} processors in use")
         return True
 
     def _adjust_workers(self, rate: float, waits: float) -> None:
         knob = self._workers
-        if self._before is not None:
-            number, earlier = self._before
+        if self._trial_start is not None:
+            number, earlier = self._trial_start
             gain = rate / earlier
             is_better = gain > FASTER if knob.value > number else gain > HARDLY_SLOWER
-            self._before = None
+            self._trial_start = None
             if not is_better:
                 self._set(number, f"{knob.value} gave {gain:.2f} times the rate")
                 self._factor = 1 / self._factor
@@ -139,23 +141,23 @@ class Tuner:
         if tried == knob.value:
             self._factor, self._pause = 1 / self._factor, PAUSE_WINDOWS
             return
-        self._before = knob.value, rate
+        self._trial_start = knob.value, rate
         self._set(tried, f"{rate:,.0f} elements a second")
 
-    def _set(self, number: int, why: str) -> None:
+    def _set(self, number: int, reason: str) -> None:
         self._workers.value = number
-        self._stage.choices.append(f"threads: {number} ({why})")
+        self._stage.choices.append(f"threads: {number} ({reason})")
 
     def _adjust_capacity(self, size: Callable[[], int]) -> None:
         """Increase the buffer if it was sometimes full and sometimes empty."""
         knob = self._capacity
         assert knob is not None
         self._stage.bytes = size()
-        most = max(1, self._options.memory // max(1, self._stage.bytes))
+        maximum = max(1, self._options.memory // max(1, self._stage.bytes))
         bursts = 0 < self._empty < self._elements and self._full > 0
-        wanted = knob.value * 2 if bursts else knob.value
-        wanted = max(knob.low, min(knob.high, most, wanted))
-        if wanted > knob.value:
-            knob.value = wanted
-            self._stage.choices.append(f"buffer: {wanted} (empty at times)")
+        target = knob.value * 2 if bursts else knob.value
+        target = max(knob.low, min(knob.high, maximum, target))
+        if target > knob.value:
+            knob.value = target
+            self._stage.choices.append(f"buffer: {target} (empty at times)")
         self._stage.capacity = knob.value

@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from toolkit.data.errors import unpack_arguments
+from toolkit.data.errors import unpack_tuple
 from toolkit.data.pickling import picklable_error
 from toolkit.data.randomness import pass_draws
 from toolkit.data.shared_memory import Exchange
@@ -46,7 +46,7 @@ def compute_message(
 def load_function(data: bytes) -> Callable[[Any], Any]:
     """Return the received function; if it cannot be loaded, each element fails."""
     try:
-        return unpack_arguments(pickle.loads(data))
+        return unpack_tuple(pickle.loads(data))
     except Exception as error:
         failure = error
 

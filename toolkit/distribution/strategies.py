@@ -114,7 +114,7 @@ class Distribution(Job):
         _need_processes("distribute_dataset", self.device_mesh)
         has_parts = self.batch_dim_name is not None
         rows = self.axes[-1].rows if has_parts else self.rows
-        return dataset._own_rows(rows, makes_all=draws(dataset._first_row()))
+        return dataset._local_shard(rows, makes_all=draws(dataset._first_row()))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
