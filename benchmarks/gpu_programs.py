@@ -224,7 +224,7 @@ def launches(program):
     for number, value in enumerate(values):
         table[number] = start
         start += math.ceil(value.spec.nbytes / 256 + 1) * 256
-    runner = program.code.bind(program.places.at(1 << 50), table)
+    runner = program.code.bind(program.locations.at(1 << 50), table)
     return len(runner._bound().calls)
 
 

@@ -57,15 +57,15 @@ def test_own_files_are_dropped_oldest_first(cache, monkeypatch, ending):
 def test_files_are_looked_at_now_and_then_only(cache, monkeypatch):
     first, second, third = (cache / name_of(number) for number in range(3))
     disk_cache.store(first, b"x")
-    disk_cache.trim_at_times(cache)
+    disk_cache.trim_periodically(cache)
     assert not first.exists()
     disk_cache.store(second, b"x")
-    disk_cache.trim_at_times(cache)
+    disk_cache.trim_periodically(cache)
     assert second.exists()
     for now in (time.time() + 3600, time.time() - 3600):  # also of a clock set back
         monkeypatch.setattr(disk_cache.time, "time", lambda now=now: now)
         disk_cache.store(third, b"x")
-        disk_cache.trim_at_times(cache)
+        disk_cache.trim_periodically(cache)
         assert not second.exists()
         assert not third.exists()
 
@@ -75,7 +75,7 @@ def test_a_file_of_the_name_that_tells_the_time_stays(cache):
     os.utime(cache / ".trimmed", (0, 0))
     for number in range(2):
         disk_cache.store(cache / name_of(number), b"x")
-        disk_cache.trim_at_times(cache)
+        disk_cache.trim_periodically(cache)
         assert not (cache / name_of(number)).exists()
     assert (cache / ".trimmed").read_bytes() == b"years of work"
 

@@ -360,10 +360,10 @@ def test_an_epilogue_leaves_alone_what_reductions_read_too():
 class AnyCall:
     """A library that follows a product with anything."""
 
-    def follow(self, nodes):
+    def can_take_epilogue(self, nodes):
         return True
 
-    def take(self, node, inputs, outputs, is_aligned):
+    def can_lower(self, node, inputs, outputs, is_aligned):
         return False
 
 

@@ -45,7 +45,7 @@ class Watched(type(get_backend("reference"))):
     def __init__(self):
         super().__init__(get_backend("reference").kernels)
         self.ran = []
-        places = ("traced", "expanded", "simplified", "scheduled")
+        places = ("after_trace", "after_expansion", "before_fusion", "after_scheduling")
         self.passes = BackendPasses(**{place: (self.note(place),) for place in places})
 
     def note(self, place):
@@ -61,8 +61,8 @@ def test_a_backend_adds_passes_at_their_places(generate):
     backend = Watched()
     graph = trace_of(lambda x: (ops.log_softmax(x), ops.exp(x) * 1.0)[1], (2, 3))
     compile_program(graph, target(backend, generate=generate))
-    first = ["traced", "expanded"]
-    later = ["simplified", "scheduled"] if generate else []
+    first = ["after_trace", "after_expansion"]
+    later = ["before_fusion", "after_scheduling"] if generate else []
     assert [place for place, _ in backend.ran] == first + later
     assert "multiply" in backend.ran[0][1]
     if generate:

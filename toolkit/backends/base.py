@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.backends.bodies import BodyKernel
-from toolkit.backends.calls import Calls
+from toolkit.backends.composites import CompositeKernel
+from toolkit.backends.library_calls import LibraryCallLimits
 from toolkit.backends.operands import (
+    LoopOperand as LoopOperand,
     Moment as Moment,
-    Move as Move,
     Operand as Operand,
     Share as Share,
     contiguous as contiguous,
@@ -36,7 +36,7 @@ from toolkit.backends.rendering import (
     ArrayScalars,
     Kernel as Kernel,
     KernelTable,
-    rendered,
+    render_kernel,
 )
 from toolkit.backends.target import BackendPasses
 from toolkit.errors import UnsupportedError
@@ -45,7 +45,7 @@ from toolkit.machine import available_cores, cpu_model
 
 if TYPE_CHECKING:
     from toolkit.backends.library import Library, LibrarySource
-    from toolkit.backends.places import LoopBody, Shares
+    from toolkit.backends.locations import LoopBody, Shares
 
 Array = Any
 KernelT = TypeVar("KernelT", bound=Kernel)
@@ -100,7 +100,7 @@ class Backend:
     passes: BackendPasses = BackendPasses()
     # Limits of one library call. None: generated code applies any elementwise nodes
     # after anchors, several of which can have results.
-    calls: Calls | None = None
+    library_calls: LibraryCallLimits | None = None
     # The module of its array functions.
     xp: Any = np
 
@@ -113,7 +113,7 @@ class Backend:
 
         It is called for primitives that are not in `kernels`.
         """
-        return rendered(record, ArrayScalars(self.xp, self.kernels))
+        return render_kernel(record, ArrayScalars(self.xp, self.kernels))
 
     def supports(self, name: str) -> bool:
         """Return whether a kernel exists for the primitive of this name."""
@@ -122,7 +122,7 @@ class Backend:
     def eager_kernel(self, primitive: Primitive) -> Kernel:
         """Return the kernel of a primitive outside of programs.
 
-        For a composite without an entry in `kernels`, it is a `BodyKernel`.
+        For a composite without an entry in `kernels`, it is a `CompositeKernel`.
         """
         if PRIMITIVES.get(primitive.name) is not primitive:  # a primitive of one call
             return self.make_eager_kernel(primitive)
@@ -134,7 +134,7 @@ class Backend:
     def make_eager_kernel(self, primitive: Primitive) -> Kernel:
         """Create the `eager_kernel`, which is cached for declared primitives."""
         if primitive.graph is not None and not self.supports(primitive.name):
-            return BodyKernel(self, primitive)
+            return CompositeKernel(self, primitive)
         return self.kernels[primitive.name]
 
     def can_compute(self, node: Any) -> bool:
@@ -202,7 +202,7 @@ class Backend:
         self,
         body: LoopBody,
         arena: tuple[str, int],
-        moves: Sequence[Move],
+        moves: Sequence[LoopOperand],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),

@@ -24,7 +24,7 @@ from toolkit.files.private import can_be_replaced, is_private
 # Limit of the total size in bytes; above it, the least recently used files are deleted.
 CACHE_BYTES = 256 * 2**20
 # Seconds: a scan of ten thousand files takes longer than the compilation of a kernel.
-BETWEEN_TRIMS = 600
+SECONDS_BETWEEN_TRIMS = 600
 _MARK = b"toolkit cache 1\n"
 _DIGEST = 32
 _NAMES = re.compile(r"\w{16,128}(-\d+)?(\.(algorithm|cubin|plan|tuned))?")
@@ -40,17 +40,17 @@ def folder(name: str) -> Path | None:
         name: of the folder in TOOLKIT_HOME; in TOOLKIT_CACHE_DIR, if set, its name is
             "toolkit-" and this.
     """
-    chosen = settings.environment("CACHE_DIR")
-    if chosen == "off":
+    override = settings.environment("CACHE_DIR")
+    if override == "off":
         return None
-    parent = Path(chosen).expanduser() if chosen else settings.home()
-    found = parent / (f"toolkit-{name}" if chosen else name)
+    parent = Path(override).expanduser() if override else settings.home()
+    path = parent / (f"toolkit-{name}" if override else name)
     try:
-        found.mkdir(parents=True, exist_ok=True, mode=0o700)
-        places = (parent, found) if chosen else (found,)
-        is_safe = all(is_private(place.stat()) for place in places)
-        is_safe = is_safe and not can_be_replaced(Path(os.path.abspath(found)))
-        return found if is_safe else None
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directories = (parent, path) if override else (path,)
+        is_safe = all(is_private(directory.stat()) for directory in directories)
+        is_safe = is_safe and not can_be_replaced(Path(os.path.abspath(path)))
+        return path if is_safe else None
     except OSError:
         return None
 
@@ -67,7 +67,7 @@ def load(path: Path) -> bytes | None:
         os.utime(file.fileno() if os.utime in os.supports_fd else path)
         start = len(_MARK) + _DIGEST
         head, code = content[:start], content[start:]
-        return code if head == _head(code) else None
+        return code if head == _header(code) else None
     return None
 
 
@@ -75,7 +75,7 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | _NO_LINK)
 
 
-def _head(code: bytes) -> bytes:
+def _header(code: bytes) -> bytes:
     return _MARK + hashlib.sha256(code).digest()
 
 
@@ -89,22 +89,22 @@ def store(path: Path, content: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_head(content) + content)
+                file.write(_header(content) + content)
             os.replace(temporary, path)
         except OSError:
             os.unlink(temporary)
             raise
 
 
-def trim_at_times(folder: Path) -> None:
+def trim_periodically(folder: Path) -> None:
     """Call `trim` if no process has done so for some minutes."""
-    last = folder / ".trimmed"
+    marker = folder / ".trimmed"
     with suppress(OSError):
-        if 0 <= time.time() - last.lstat().st_mtime < BETWEEN_TRIMS:
+        if 0 <= time.time() - marker.lstat().st_mtime < SECONDS_BETWEEN_TRIMS:
             return
     with suppress(OSError):
-        if not os.path.lexists(last) or _is_marked(last):
-            store(last, b"")
+        if not os.path.lexists(marker) or _is_marked(marker):
+            store(marker, b"")
     trim(folder)
 
 
@@ -127,9 +127,9 @@ def trim(folder: Path) -> None:
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
     """Yield (time of last use, bytes, path) of each regular file in a folder."""
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
-            path = Path(place, name)
+            path = Path(directory, name)
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
                 yield status.st_mtime, status.st_size, path

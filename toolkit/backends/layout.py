@@ -33,7 +33,7 @@ class Layouts:
 
     def __init__(self, graph: Graph, inputs: Sequence[Operand] | None = None) -> None:
         self.views: set[Value] = set()
-        self._known: dict[Value, Layout] = {
+        self._layouts: dict[Value, Layout] = {
             value: Layout(value, 0, operand.strides)
             for value, operand in zip(graph.inputs, inputs or (), strict=False)
         }
@@ -42,12 +42,12 @@ class Layouts:
                 layout = _view(node, self[node.inputs[0]])
                 if layout is not None:
                     self.views.add(node.outputs[0])
-                    self._known[node.outputs[0]] = layout
+                    self._layouts[node.outputs[0]] = layout
 
     def __getitem__(self, value: Any) -> Layout:
-        if value not in self._known:
-            self._known[value] = Layout(value, 0, contiguous(value.spec).strides)
-        return self._known[value]
+        if value not in self._layouts:
+            self._layouts[value] = Layout(value, 0, contiguous(value.spec).strides)
+        return self._layouts[value]
 
     def operand(self, value: Any) -> Operand:
         """Return the value as an operand of a kernel."""

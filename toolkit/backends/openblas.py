@@ -41,23 +41,23 @@ def _library() -> str:
     return str(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
 
 
-def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
+def load_function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | None:
     """Return a function of NumPy's OpenBLAS; None if it is missing."""
     library = ctypes.CDLL(_library())
     for spelling in _SPELLINGS:
-        found: Any = getattr(library, spelling.format(name), None)
-        if found is not None:
-            found.restype = result
-            found.argtypes = arguments
-            return found  # type: ignore[no-any-return]
+        function: Any = getattr(library, spelling.format(name), None)
+        if function is not None:
+            function.restype = result
+            function.argtypes = arguments
+            return function  # type: ignore[no-any-return]
     return None
 
 
-set_threads = function("set_num_threads", None, ctypes.c_int)
-get_threads = function("get_num_threads", ctypes.c_int)
+set_threads = load_function("set_num_threads", None, ctypes.c_int)
+get_threads = load_function("get_num_threads", ctypes.c_int)
 
 
-class _Alone:
+class _SingleThread:
     """Context in which OpenBLAS computes on the calling thread.
 
     The number of threads is global to the process. So the first entry sets it, and only
@@ -66,18 +66,18 @@ class _Alone:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._inside = 0
-        self._before = 1
+        self._entries = 0
+        self._saved_count = 1
 
     def __enter__(self) -> None:
         if set_threads is None or get_threads is None:
             return
         with self._lock:
-            if self._inside == 0:
-                self._before = get_threads()
-                if self._before != 1:
+            if self._entries == 0:
+                self._saved_count = get_threads()
+                if self._saved_count != 1:
                     set_threads(1)
-            self._inside += 1
+            self._entries += 1
 
     def __exit__(
         self,
@@ -88,31 +88,31 @@ class _Alone:
         if set_threads is None or get_threads is None:
             return
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0 and self._before != 1:
-                set_threads(self._before)
+            self._entries -= 1
+            if self._entries == 0 and self._saved_count != 1:
+                set_threads(self._saved_count)
 
-    def use(self, count: int) -> None:
+    def set_thread_count(self, count: int) -> None:
         """Set the number of OpenBLAS threads, after the last exit."""
         if set_threads is None:
             return
         with self._lock:
-            if self._inside:
-                self._before = count
+            if self._entries:
+                self._saved_count = count
             else:
                 set_threads(count)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the state after a fork, where the other threads do not exist."""
         self._lock = Lock()
-        if self._inside and set_threads is not None:
-            set_threads(self._before)
-        self._inside = 0
+        if self._entries and set_threads is not None:
+            set_threads(self._saved_count)
+        self._entries = 0
 
 
-alone: _Alone = _Alone()
+single_threaded: _SingleThread = _SingleThread()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=alone.forget)
+    os.register_at_fork(after_in_child=single_threaded.reset_after_fork)
 
 
 def on_one_thread(kernel: Kernel) -> Kernel:
@@ -120,7 +120,7 @@ def on_one_thread(kernel: Kernel) -> Kernel:
 
     @functools.wraps(kernel)
     def wrapper(*arguments: Any, **options: Any) -> Any:
-        with alone:
+        with single_threaded:
             return kernel(*arguments, **options)
 
     return wrapper

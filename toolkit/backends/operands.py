@@ -29,14 +29,14 @@ class Operand:
         """Return whether it is contiguous in row-major order."""
         return not self.spec.size or self.contiguous_from(0)
 
-    def rows_kept_of(self, whole: Operand, offset: int) -> int:
-        """Return the number of rows of this view that are inside rows of `whole`.
+    def count_local_rows(self, base: Operand, offset: int) -> int:
+        """Return the number of rows of this view that are inside rows of `base`.
 
-        Each row is inside the same row of `whole`. Rows have the maximum possible
+        Each row is inside the same row of `base`. Rows have the maximum possible
         number of leading axes. The result is 0 if not even the first axis qualifies.
 
         Args:
-            whole: the base array of this view.
+            base: the base array of this view.
             offset: the first byte of the view in it.
         """
         shape, strides = self.spec.shape, self.strides
@@ -45,8 +45,8 @@ class Operand:
             return 0
         for axis in reversed(range(len(shape))):
             first = slice(axis + 1)
-            same = shape[first] == whole.spec.shape[first]
-            same = same and strides[first] == whole.strides[first]
+            same = shape[first] == base.spec.shape[first]
+            same = same and strides[first] == base.strides[first]
             if not same or end > strides[axis]:
                 rows = 0  # rows of more axes would have gaps too
             elif not rows:
@@ -76,7 +76,7 @@ def contiguous(spec: Spec) -> Operand:
 
 
 @record
-class Move:
+class LoopOperand:
     """Location of a loop body's array in iteration t: base + offset + t * stride.
 
     It is `delta` bytes further in every other iteration, starting with iteration
@@ -112,16 +112,16 @@ class Share:
     Attributes:
         owner: of the memory.
         nbytes: of the operand.
-        whole: whether the operand is the complete memory, in order, or each of its rows
-            is inside the same row of the memory.
+        is_row_local: whether the operand is the complete memory, in order, or each
+            of its rows is inside the same row of the memory.
         rows: the number of rows for which that is true; None: any number.
     """
 
     owner: Hashable
     nbytes: int
-    whole: bool
+    is_row_local: bool
     rows: int | None = None
 
-    def keeps(self, rows: int) -> bool:
+    def keeps_rows(self, rows: int) -> bool:
         """Return whether each of `rows` rows is inside the same row of the memory."""
-        return self.whole and (self.rows is None or self.rows % rows == 0)
+        return self.is_row_local and (self.rows is None or self.rows % rows == 0)

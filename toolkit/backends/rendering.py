@@ -63,7 +63,7 @@ class ArrayScalars:
         return self.xp.rint(x).astype(x.dtype)
 
 
-def rendered(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
+def render_kernel(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
     """Return the kernel that a record defines; None if it has no rule.
 
     It computes half precision in float32.
@@ -78,10 +78,10 @@ def rendered(record: Primitive, scalars: ArrayScalars) -> Kernel | None:
         found = record.spec(*map(_spec, arrays), **attrs)
         result = rule(*map(upcast, arrays), **attrs)
         if not isinstance(found, tuple):
-            return _delivered(scalars.xp, result, found, out)
+            return _store_result(scalars.xp, result, found, out)
         outs = out or (None,) * len(found)
         each = zip(result, found, outs, strict=True)
-        return tuple(_delivered(scalars.xp, *one) for one in each)
+        return tuple(_store_result(scalars.xp, *one) for one in each)
 
     return kernel
 
@@ -90,7 +90,7 @@ def _spec(array: Array) -> Spec:
     return Spec(array.shape, dtypes.name_of(array.dtype))
 
 
-def _delivered(xp: Any, result: Array, spec: Spec, out: Array | None) -> Array:
+def _store_result(xp: Any, result: Array, spec: Spec, out: Array | None) -> Array:
     """Return a result in the dtype of its spec, in `out` if given."""
     if out is None:
         return xp.asarray(result).astype(dtypes.numpy_dtype(spec.dtype))

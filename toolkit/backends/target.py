@@ -47,7 +47,7 @@ class Rules(ThreadState):
 
     # Whether eager calls use array kernels only: no code is generated for values from
     # files, or during other code generation.
-    plain = False
+    array_kernels_only = False
 
     # As in the `Target`. Shapes do not identify the batch axis. So the order of each
     # sum depends only on the extents that it runs over, not on other extents.
@@ -67,17 +67,17 @@ class BackendPasses:
     """Passes of a backend in addition to the passes of every backend, by their stage.
 
     Attributes:
-        traced: on primitives and composites as traced.
-        expanded: after the expansion of composites without a kernel.
-        simplified: before fusion; this and the last stage apply only if code is
+        after_trace: on primitives and composites as traced.
+        after_expansion: after the expansion of composites without a kernel.
+        before_fusion: before fusion; this and the last stage apply only if code is
             generated.
-        scheduled: after the nodes have an order.
-        parts: names of composites that `simplified` joins with other nodes; the
-            remaining ones are expanded.
+        after_scheduling: after the nodes have an order.
+        product_parts: names of composites that `before_fusion` joins with other
+            nodes; the remaining ones are expanded.
     """
 
-    traced: Sequence[Pass] = ()
-    expanded: Sequence[Pass] = ()
-    simplified: Sequence[Pass] = ()
-    scheduled: Sequence[Pass] = ()
-    parts: Collection[str] = ()
+    after_trace: Sequence[Pass] = ()
+    after_expansion: Sequence[Pass] = ()
+    before_fusion: Sequence[Pass] = ()
+    after_scheduling: Sequence[Pass] = ()
+    product_parts: Collection[str] = ()

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import Move, Operand, align_up
+from toolkit.backends.base import LoopOperand, Operand, align_up
 from toolkit.core.trace import Trace, inline
 from toolkit.ir import Graph, Node, Spec
 
@@ -196,23 +196,25 @@ class Scan(_Loop):
         starts = list(accumulate(carried, initial=0))
         set_bytes = starts[-1]
         moves = [
-            Move(("out", i))
+            LoopOperand(("out", i))
             if i in begun
-            else Move(("work", starts[i]), phase=1, delta=set_bytes, first=("in", i))
+            else LoopOperand(
+                ("work", starts[i]), phase=1, delta=set_bytes, first=("in", i)
+            )
             for i in range(n)
         ]
 
-        def along(kind: str, number: int, stride: int) -> Move:
+        def along(kind: str, number: int, stride: int) -> LoopOperand:
             if self.attrs["reverse"]:
-                return Move((kind, number), (turns - 1) * stride, -stride)
-            return Move((kind, number), 0, stride)
+                return LoopOperand((kind, number), (turns - 1) * stride, -stride)
+            return LoopOperand((kind, number), 0, stride)
 
         moves += [along("in", i, inputs[i].strides[0]) for i in range(n, n + m)]
-        moves += [Move(("in", i)) for i in range(n + m, len(inputs))]
+        moves += [LoopOperand(("in", i)) for i in range(n + m, len(inputs))]
         moves += [
-            Move(("out", i))
+            LoopOperand(("out", i))
             if i in begun
-            else Move(("work", starts[i]), delta=set_bytes, last=("out", i))
+            else LoopOperand(("work", starts[i]), delta=set_bytes, last=("out", i))
             for i in range(n)
         ]
         moves += [

@@ -10,8 +10,8 @@ from typing import Any
 
 from toolkit.backends.base import Backend, Moment, Share, workspace_bytes
 from toolkit.backends.layout import Layouts
+from toolkit.backends.locations import NodeOperands, Shares
 from toolkit.backends.operands import Operand
-from toolkit.backends.places import NodeOperands, Shares
 from toolkit.backends.target import Target
 from toolkit.compiler.control import (
     CONTROL_KERNELS,
@@ -336,7 +336,7 @@ def _share(value: Value, layouts: Layouts) -> Share:
     view, root = map(layouts.operand, (value, layout.root))
     if root.spec.nbytes == value.spec.nbytes and view.is_contiguous:
         return Share(layout.root, value.spec.nbytes, True)
-    rows = view.rows_kept_of(root, layout.offset)
+    rows = view.count_local_rows(root, layout.offset)
     return Share(layout.root, value.spec.nbytes, rows > 0, rows)
 
 

@@ -42,9 +42,9 @@ def simplifying(target: Target) -> tuple[Pass, ...]:
     own = target.backend.passes
     return (
         select_branches,
-        *own.traced,
+        *own.after_trace,
         decompose,
-        *own.expanded,
+        *own.after_expansion,
         prune,
         simplify,
         fold,
@@ -69,9 +69,12 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
         ("simplifying", (place, optimize, own_outputs, own_carried)),
         (
             "fusing",
-            (*own.simplified, take_parts_apart, fuse) if generated else (),
+            (*own.before_fusion, take_parts_apart, fuse) if generated else (),
         ),
-        ("ordering", (schedule, needed_first, *(own.scheduled if generated else ()))),
+        (
+            "ordering",
+            (schedule, needed_first, *(own.after_scheduling if generated else ())),
+        ),
         ("updating", (settle, updates_last)),
     )
 
@@ -89,7 +92,7 @@ def compile_program(graph: Graph, target: Target, name: str = "a graph") -> Prog
     of_target = {
         "rows_independent": target.rows_independent,
         "processor": target.processor or rules.processor,
-        "plain": True,
+        "array_kernels_only": True,
     }
     with rules.inside(**of_target):
         for title, passes in pipeline(target):

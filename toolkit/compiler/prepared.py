@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
-from toolkit.backends.places import Places
+from toolkit.backends.locations import OperandLocations
 from toolkit.compiler.program import Preparation, Program, Segment
 
 Array = Any
@@ -72,7 +72,7 @@ class PreparedOperands:
         # The frozen inputs that they depend on, by number.
         self._known: list[tuple[int, Callable[[], Any]]] = []
 
-    def bind(self, segment: Segment, places: Places) -> None:
+    def bind(self, segment: Segment, places: OperandLocations) -> None:
         """Record the addresses of the operands of a segment."""
         for preparation in self._preparations:
             if preparation.node in segment.members:

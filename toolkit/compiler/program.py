@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.backends.base import Backend
 from toolkit.backends.layout import Layouts
-from toolkit.backends.places import Location, NodeOperands, Places
+from toolkit.backends.locations import Location, NodeOperands, OperandLocations
 from toolkit.compiler.memory import Plan
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Value
@@ -124,12 +124,12 @@ class Program:
         return None if self.whole is None else self.whole.code
 
     @cached_property
-    def places(self) -> Places:
+    def locations(self) -> OperandLocations:
         """Return the operand addresses of a program that is generated code only."""
         assert self.whole is not None
         return self.places_of(self.whole)
 
-    def located(self, constant: Callable[[Array], Any]) -> Places:
+    def locations_with(self, constant: Callable[[Array], Any]) -> OperandLocations:
         """Return the addresses, with the results of a function for constants."""
         assert self.whole is not None
         return self.places_of(self.whole, constant)
@@ -180,7 +180,7 @@ class Program:
 
     def places_of(
         self, segment: Segment, constant: Callable[[Array], Any] | None = None
-    ) -> Places:
+    ) -> OperandLocations:
         """Return the operand addresses of a segment's nodes.
 
         Args:
@@ -189,7 +189,9 @@ class Program:
                 backend.
         """
         address = constant or self.backend.address
-        return Places([self._operands(index, address) for index in segment.members])
+        return OperandLocations(
+            [self._operands(index, address) for index in segment.members]
+        )
 
     def _operands(
         self, index: int, address: Callable[[Array], Any]

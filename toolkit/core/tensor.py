@@ -361,7 +361,7 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     except RuntimeError:  # a signal handler or a finalizer, during a kernel
         with backend().errstate():
             result = kernel(*arrays, **attrs)
-    if result is None and primitive.body is not None:  # see `BodyKernel`
+    if result is None and primitive.body is not None:  # see `CompositeKernel`
         with no_tapes():
             return primitive.body(*inputs, **attrs)
     return Tensor(result) if type(result) is np.ndarray else _wrapped(result)

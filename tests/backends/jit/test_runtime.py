@@ -68,7 +68,7 @@ def places(arrays, which, operand):
 
 
 def share(which, operand):
-    return Share(operand[1], 8, whole=True)
+    return Share(operand[1], 8, is_row_local=True)
 
 
 def bound(calls, *arrays):

@@ -95,12 +95,14 @@ def test_what_adds_up_in_one_place_keeps_its_tasks():
 def test_rows_of_a_view_lie_in_the_rows_of_the_whole():
     whole = contiguous(Spec((4, 6), "float32"))
     part = Operand(Spec((4, 2), "float32"), (24, 4))
-    assert part.rows_kept_of(whole, 16) == 4
-    assert not part.rows_kept_of(whole, 20)
-    assert not Operand(Spec((2, 2), "float32"), (24, 4)).rows_kept_of(whole, 0)
+    assert part.count_local_rows(whole, 16) == 4
+    assert not part.count_local_rows(whole, 20)
+    assert not Operand(Spec((2, 2), "float32"), (24, 4)).count_local_rows(whole, 0)
     turned = Operand(Spec((4, 4), "float32"), (4, 24))
-    assert not turned.rows_kept_of(whole, 0) and not turned.rows_kept_of(turned, 0)
-    assert not Operand(Spec((4, 2), "float32"), (24, -4)).rows_kept_of(whole, 8)
+    assert not turned.count_local_rows(whole, 0) and not turned.count_local_rows(
+        turned, 0
+    )
+    assert not Operand(Spec((4, 2), "float32"), (24, -4)).count_local_rows(whole, 8)
 
 
 def test_other_rows_do_not_join():
@@ -171,10 +173,10 @@ def test_slices_of_what_is_joined_are_read_when_it_is_whole(batch, dtype):
 def test_rows_of_several_axes_are_kept_where_they_can_be():
     whole = Operand(Spec((2, 3, 6), "float32"), (72, 24, 4))
     columns = Operand(Spec((2, 3, 2), "float32"), (72, 24, 4))
-    assert columns.rows_kept_of(whole, 16) == 6
-    assert whole.rows_kept_of(whole, 0) == 36
+    assert columns.count_local_rows(whole, 16) == 6
+    assert whole.count_local_rows(whole, 0) == 36
     images = Operand(Spec((2, 1, 6), "float32"), (72, 24, 4))
-    assert images.rows_kept_of(whole, 24) == 2
+    assert images.count_local_rows(whole, 24) == 2
     one = Operand(Spec((1, 3, 6), "float32"), (72, 24, 4))
     pixels = Operand(Spec((1, 1, 6), "float32"), (72, 24, 4))
-    assert pixels.rows_kept_of(one, 24) == 1
+    assert pixels.count_local_rows(one, 24) == 1

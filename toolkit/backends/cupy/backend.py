@@ -15,7 +15,7 @@ from toolkit import dtypes, settings
 from toolkit.backends.array import array_table
 from toolkit.backends.base import (
     Backend,
-    Move,
+    LoopOperand,
     Operand,
     align_up,
     contiguous,
@@ -37,8 +37,8 @@ from toolkit.backends.cupy.memory import SMALL, packed
 from toolkit.backends.cupy.passes import PASSES
 from toolkit.backends.cupy.program import CallTable, GpuProgram
 from toolkit.backends.cupy.steps import Loop, Lowered, named
+from toolkit.backends.locations import LoopBody
 from toolkit.backends.pending_copy import PendingCopy
-from toolkit.backends.places import LoopBody
 from toolkit.backends.rendering import Kernel, KernelTable
 from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 
@@ -105,7 +105,7 @@ class CupyBackend(Backend):
         if node.op.name in norms.OPS:
             return "cudnn" in self.device.libraries and norms.takes(node)
         # until the pass that joins products has run
-        if node.op.name in self.passes.parts:
+        if node.op.name in self.passes.product_parts:
             numerics = self.numerics
             dtype = node.outputs[0].spec.dtype
             has_library = "cublaslt" in numerics.libraries
@@ -130,7 +130,7 @@ class CupyBackend(Backend):
         return ANCHORS
 
     @property
-    def calls(self) -> LibraryCalls:  # type: ignore[override]
+    def library_calls(self) -> LibraryCalls:  # type: ignore[override]
         """Return the current limits of one library call."""
         return LibraryCalls(self.numerics)
 
@@ -172,7 +172,7 @@ class CupyBackend(Backend):
         self,
         body: LoopBody,
         arena: tuple[str, int],
-        moves: Sequence[Move],
+        moves: Sequence[LoopOperand],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolkit.backends.base import Move
+from toolkit.backends.base import LoopOperand
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
     Launch,
@@ -170,7 +170,7 @@ class Binder:
     ) -> Iterator[Callable[[], None]]:
         """Yield the calls of a loop, in order for all iterations."""
         arena = address(resolve(("work", loop.arena.offset)))
-        places = loop.body.places.at(arena)
+        places = loop.body.locations.at(arena)
 
         for turn in range(loop.turns):
 
@@ -187,7 +187,7 @@ class Binder:
                     yield from self._calls(step, node.inputs, place, inner)
 
 
-def position(move: Move, turn: int, turns: int) -> tuple[tuple[str, int], int]:
+def position(move: LoopOperand, turn: int, turns: int) -> tuple[tuple[str, int], int]:
     """Return the operand and the offset of a loop body's array in one iteration."""
     if turn == 0 and move.first is not None:
         return move.first, 0

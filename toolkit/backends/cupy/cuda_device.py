@@ -199,7 +199,7 @@ class CudaDevice(Device):
         if missing:
             cubins = self._compiler.compiled(missing)
             if folder := cache_folder():
-                disk_cache.trim_at_times(folder)
+                disk_cache.trim_periodically(folder)
             with self.device:
                 for kernel, cubin in zip(missing, cubins, strict=True):
                     self._functions[kernel] = self._function(kernel, cubin)

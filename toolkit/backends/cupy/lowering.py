@@ -131,14 +131,14 @@ class LibraryCalls:
 
     numerics: Numerics
 
-    def follow(self, nodes: Sequence[Any]) -> bool:
+    def can_take_epilogue(self, nodes: Sequence[Any]) -> bool:
         """Return whether an anchor and the nodes after it are one call."""
         found = chain_of(nodes)
         if nodes[0].op.name == "matmul":
             return products.takes(nodes[0], found)
         return found is not None and found.steps in convolutions.FOLLOWERS
 
-    def take(
+    def can_lower(
         self,
         node: Any,
         inputs: Sequence[Operand],

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.backends.base import Move, Operand, align_up, contiguous
+from toolkit.backends.base import LoopOperand, Operand, align_up, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import (
     Buffer,
@@ -21,7 +21,7 @@ from toolkit.backends.cupy.cuda.launch import (
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
-from toolkit.backends.places import LoopBody
+from toolkit.backends.locations import LoopBody
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
@@ -64,7 +64,7 @@ class Loop:
 
     body: LoopBody
     arena: Scratch
-    moves: tuple[Move, ...]
+    moves: tuple[LoopOperand, ...]
     turns: int
 
 

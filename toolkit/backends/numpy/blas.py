@@ -11,7 +11,7 @@ from toolkit.backends import openblas
 from toolkit.backends.array.linalg import Linalg
 from toolkit.backends.base import Kernel
 from toolkit.backends.numpy import mkl, tiled_matmul
-from toolkit.backends.openblas import alone, on_one_thread
+from toolkit.backends.openblas import on_one_thread, single_threaded
 from toolkit.errors import unknown_choice
 
 # Up to these sizes OpenBLAS uses one thread: multiply-adds of matrix products, and
@@ -36,7 +36,7 @@ class Blas:
         )
         if a.size * columns <= small:
             return np.matmul(a, b, out)
-        with alone:
+        with single_threaded:
             if tiled_matmul.needs_tiles(a, b):
                 return tiled_matmul.multiply_tiled(a, b, out, self._count)
             return np.matmul(a, b, out)
@@ -44,7 +44,7 @@ class Blas:
     @property
     def description(self) -> str:
         """The name and version."""
-        config = openblas.function("get_config", ctypes.c_char_p)
+        config = openblas.load_function("get_config", ctypes.c_char_p)
         if config is not None:
             return " ".join(config().decode().split()[:2])
         build = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -57,7 +57,7 @@ class Blas:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        alone.use(count)
+        single_threaded.set_thread_count(count)
         self._count = count
 
     def kernels(self, table: dict[str, Kernel]) -> dict[str, Kernel]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
-from toolkit.backends.places import Location, NodeOperands, Places, Shares
+from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.backends.target import rules
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 from toolkit.spares import RESULTS
@@ -168,14 +168,18 @@ class EagerPrograms:
         )
 
     def __call__(self, *arrays: Any, **attrs: Any) -> Any:
-        if rules.plain or rules.rows_independent or rules.processor is not None:
+        if (
+            rules.array_kernels_only
+            or rules.rows_independent
+            or rules.processor is not None
+        ):
             return self._kernel(*arrays, **attrs)
         signature = tuple([(type(x), x.shape, x.strides, x.dtype) for x in arrays])
         key = settings.placement(), signature, *map(_attribute_key, attrs.values())
         program = self._programs.get(key)
         if program is None and self._needs_program(key):
             # A reentrant call, for example in a signal handler, runs on NumPy.
-            with rules.inside(plain=True):
+            with rules.inside(array_kernels_only=True):
                 program = self._remember(key, self._build(signature, attrs))
         return self._kernel(*arrays, **attrs) if program is None else program(*arrays)
 
@@ -269,7 +273,7 @@ class _EagerProgram:
         ]
         arrays = [Location(i, 0) for i in range(len(shares) + 1)]
         count = len(inputs)
-        self._locations = Places(
+        self._locations = OperandLocations(
             [NodeOperands(arrays[:count], arrays[count:-1], arrays[-1])]
         )
         work = Share("work", lowered.work, False)

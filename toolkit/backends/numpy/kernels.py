@@ -13,7 +13,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.array import array_table
-from toolkit.backends.base import Backend, Kernel, Move, Operand
+from toolkit.backends.base import Backend, Kernel, LoopOperand, Operand
 from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
@@ -94,14 +94,14 @@ class NumPyBackend(Backend):
         reductions = import_module("toolkit.backends.numpy.reductions")
         narrow_storage = import_module("toolkit.backends.numpy.narrow_storage")
         return BackendPasses(
-            expanded=(precision.widen,),
-            simplified=(
+            after_expansion=(precision.widen,),
+            before_fusion=(
                 fourier.rewrite_transforms,
                 pointwise.pointwise_gradients_as_products,
                 reductions.separate_reductions,
                 narrow_rows.join_narrow_rows,
             ),
-            scheduled=(narrow_storage.store_narrow,),
+            after_scheduling=(narrow_storage.store_narrow,),
         )
 
     def lower(
@@ -127,7 +127,7 @@ class NumPyBackend(Backend):
         self,
         body: Any,
         arena: tuple[str, int],
-        moves: Sequence[Move],
+        moves: Sequence[LoopOperand],
         turns: int,
         begun: Sequence[tuple[int, Spec]] = (),
         changing: Collection[tuple[str, int]] = (),

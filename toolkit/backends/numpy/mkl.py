@@ -132,7 +132,7 @@ class Mkl:
         layouts = [_layout(x) for x in arrays]
         strides = [_batch_stride(x, out.shape[:-2]) for x in arrays]
         if None in layouts or None in strides or not _is_stack(out):
-            with openblas.alone:
+            with openblas.single_threaded:
                 return np.matmul(a, b, out=out)
         with self._single_thread():
             self._call(arrays, layouts, strides)

@@ -14,7 +14,7 @@ import numpy as np
 from toolkit.backends.base import Backend, Kernel
 from toolkit.backends.reference import arrays, images, linalg, scalars
 from toolkit.backends.reference.common import kernel
-from toolkit.backends.rendering import ArrayScalars, rendered
+from toolkit.backends.rendering import ArrayScalars, render_kernel
 from toolkit.ir import Primitive
 
 __all__ = ["ReferenceBackend", "create"]
@@ -27,7 +27,7 @@ class ReferenceBackend(Backend):
 
     def render(self, record: Primitive) -> Kernel | None:
         """Return the kernel that the rules of a primitive's record define."""
-        return rendered(record, ArrayScalars(np, scalars.WORDS))
+        return render_kernel(record, ArrayScalars(np, scalars.WORDS))
 
 
 def create() -> ReferenceBackend:

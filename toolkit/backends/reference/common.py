@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Kernel
-from toolkit.backends.openblas import alone
+from toolkit.backends.openblas import single_threaded
 
 Array = Any
 
@@ -35,7 +35,7 @@ def kernel(function: Kernel) -> Kernel:
 
     @wraps(function)
     def call(*arrays: Array, out: Any = None, **attrs: Any) -> Any:
-        with alone:  # a fixed summation order, for any number of threads
+        with single_threaded:  # a fixed summation order, for any number of threads
             return deliver(function(*arrays, **attrs), out)
 
     return call

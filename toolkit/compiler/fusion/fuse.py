@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
-from toolkit.backends.calls import Calls
 from toolkit.backends.layout import Layouts
+from toolkit.backends.library_calls import LibraryCallLimits
 from toolkit.backends.loops.iteration_space import (
     can_be_epilogue,
     can_share_loop,
@@ -36,14 +36,16 @@ def fuse(graph: Graph, target: Target) -> Graph:
     """Fuse nodes into fused nodes, as large as the backend permits."""
     backend = target.backend
     once = made_once(graph, target)
-    return join_nodes(graph, backend.can_fuse, backend.anchors, backend.calls, once)
+    return join_nodes(
+        graph, backend.can_fuse, backend.anchors, backend.library_calls, once
+    )
 
 
 def join_nodes(
     graph: Graph,
     fusable: Callable[[Node], bool],
     anchors: Collection[str] = (),
-    calls: Calls | None = None,
+    calls: LibraryCallLimits | None = None,
     once: Collection[Value] = (),
 ) -> Graph:
     """Fuse nodes into fused nodes that are as large as possible.
@@ -85,11 +87,11 @@ class _Fusion:
         graph: Graph,
         fusable: Callable[[Node], bool],
         anchors: Collection[str],
-        calls: Calls | None,
+        calls: LibraryCallLimits | None,
         once: Collection[Value],
     ) -> None:
         self.graph = graph
-        self.calls = calls
+        self.library_calls = calls
         self.once = {n for n in graph.nodes if n.outputs[0] in once}
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
@@ -214,7 +216,7 @@ class _Fusion:
 
     def _is_chain(self, nodes: list[Node]) -> bool:
         """Return whether the backend supports an anchor with this epilogue."""
-        if self.calls is None:
+        if self.library_calls is None:
             return True
         nodes = _anchor_first(nodes)
         inside = set(nodes)
@@ -222,7 +224,9 @@ class _Fusion:
         if any(y in self.outputs for y in passed_on):
             return False
         readers = (reader for y in passed_on for reader in self.readers[y])
-        return all(reader in inside for reader in readers) and self.calls.follow(nodes)
+        return all(
+            reader in inside for reader in readers
+        ) and self.library_calls.can_take_epilogue(nodes)
 
     def _is_contiguous(self, value: Any) -> bool:
         return bool(self.layouts.operand(value).is_contiguous)

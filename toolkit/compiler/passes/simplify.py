@@ -120,7 +120,7 @@ def simplify(graph: Graph, target: Target) -> Graph:
 
 def take_parts_apart(graph: Graph, target: Target) -> Graph:
     """Expand the composites that the backend could fuse but did not."""
-    parts = target.backend.passes.parts
+    parts = target.backend.passes.product_parts
     if not any(node.op.name in parts for node in graph.nodes):
         return graph
     graph = expand(graph, lambda node: node.op.name in parts)

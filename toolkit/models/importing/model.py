@@ -147,7 +147,7 @@ class OnnxModel(FunctionalInputs, Model):
             self._standardize(inputs), limit_of_load()
         )
         # The ledger counts what kernels do, not what code takes to generate.
-        with rules.inside(plain=True):
+        with rules.inside(array_kernels_only=True):
             found = interpreter.run(self._graph, given, weights)
         return only([value.tensor for value in found])
 
@@ -170,7 +170,7 @@ class OnnxModel(FunctionalInputs, Model):
         def run(tensors: list[Tensor], is_small: bool) -> list[Tensor | None]:
             limit = limit_of_load() * (1 if is_small else _MORE)
             interpreter, given, weights = self._start(tensors, limit)
-            with rules.inside(plain=True):
+            with rules.inside(array_kernels_only=True):
                 found = interpreter.run_known(self._graph, given, weights)
             runs.append(interpreter)
             return [None if value is None else value.tensor for value in found]

@@ -9,8 +9,8 @@ from toolkit.backends.cupy.passes.products import PARTS, join_products
 from toolkit.backends.target import BackendPasses
 
 PASSES = BackendPasses(
-    traced=(give_outputs, keep_norms),
-    simplified=(join_products,),
-    parts=PARTS,
-    scheduled=(casts_first,),
+    after_trace=(give_outputs, keep_norms),
+    before_fusion=(join_products,),
+    product_parts=PARTS,
+    after_scheduling=(casts_first,),
 )

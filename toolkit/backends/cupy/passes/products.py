@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
-from toolkit.backends.calls import Calls
 from toolkit.backends.cupy.passes.scales import scale_products
 from toolkit.backends.layout import Layouts
+from toolkit.backends.library_calls import LibraryCallLimits
 from toolkit.backends.loops.iteration_space import (
     classify_reduction,
     is_reshape_like,
@@ -58,11 +58,11 @@ product_p: Primitive = Primitive("product", Kind.CONTRACT, _spec)
 
 def join_products(graph: Graph, target: Target) -> Graph:
     """Join products with the nodes that a library computes in the same call."""
-    calls = target.backend.calls
-    if calls is None:
+    limits = target.backend.library_calls
+    if limits is None:
         return graph
     graph = scale_products(graph)
-    joining = _Joining(graph, calls, target.inputs)
+    joining = _Joining(graph, limits, target.inputs)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
         if rule is not None and node not in joining.instead:
@@ -74,7 +74,7 @@ class _Joining:
     """Graph and the replacements of its nodes."""
 
     def __init__(
-        self, graph: Graph, calls: Calls, inputs: Sequence[Operand] | None
+        self, graph: Graph, calls: LibraryCallLimits, inputs: Sequence[Operand] | None
     ) -> None:
         self.graph = graph
         self.calls = calls
@@ -226,7 +226,9 @@ class _Joining:
         columns = nodes[0].outputs[0].spec.shape[-1]
         made = {y for node in nodes for y in node.outputs}
         added = [x for n in nodes[1:] for x in n.inputs if x not in made]
-        return all(x.spec.size == columns for x in added) and self.calls.follow(nodes)
+        return all(
+            x.spec.size == columns for x in added
+        ) and self.calls.can_take_epilogue(nodes)
 
     def _root(self, value: Any) -> Any:
         """Return the base of a view."""
@@ -317,7 +319,7 @@ class _Joining:
         operands = [self.layouts.operand(x) for x in inputs]
         results = [contiguous(spec) for spec in specs]
         is_aligned = all(self.layouts[x].offset % 16 == 0 for x in inputs)
-        if not self.calls.take(product, operands, results, is_aligned):
+        if not self.calls.can_lower(product, operands, results, is_aligned):
             return None
         return {n: [] for n in nodes} | {nodes[-1]: [product, *views]}
 

@@ -74,7 +74,7 @@ def machine_codes(
         if folder:
             disk_cache.store(folder / key, code)
     if folder and new:
-        disk_cache.trim_at_times(folder)
+        disk_cache.trim_periodically(folder)
     return [code for code in codes.values() if code is not None]
 
 

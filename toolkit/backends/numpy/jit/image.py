@@ -252,7 +252,9 @@ class _Program:
         )
         body = loop.body
         body_places = (
-            body.places if image.constant is None else body.located(image.constant)
+            body.locations
+            if image.constant is None
+            else body.locations_with(image.constant)
         )
         header = image.take(_PROGRAM)
         inner = _Program(image, body.code, body_places.at(arena))

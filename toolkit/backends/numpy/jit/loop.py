@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from toolkit.backends.base import ALIGNMENT, Move, Operand, align_up
+from toolkit.backends.base import ALIGNMENT, LoopOperand, Operand, align_up
+from toolkit.backends.locations import LoopBody
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import (
@@ -22,7 +23,6 @@ from toolkit.backends.numpy.jit.lowering import (
     redirect_operands,
 )
 from toolkit.backends.numpy.jit.processor import current
-from toolkit.backends.places import LoopBody
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
@@ -48,7 +48,7 @@ class Loop(Call):
     can_branch = False
     body: Any = None
     arena: Reference = ("work", 0)
-    moves: tuple[Move, ...] = ()
+    moves: tuple[LoopOperand, ...] = ()
     turns: int = 1
     condition: Reference | None = None
     wanted: bool = True
@@ -63,7 +63,7 @@ class Loop(Call):
 def lower_loop(
     body: LoopBody,
     arena: Reference,
-    moves: Sequence[Move],
+    moves: Sequence[LoopOperand],
     turns: int,
     first_kept: int = 0,
     changing: Collection[Reference] = (),
@@ -103,7 +103,7 @@ def lower_loop(
                     preparation.call, {**replacements, preparation.call.made: reference}
                 )
             )
-        moves.append(Move(reference))
+        moves.append(LoopOperand(reference))
     references = [
         reference for m in moves for reference in (m.base, m.first, m.last) if reference
     ]
@@ -128,7 +128,7 @@ def lower_loop(
 def lower_scan(
     body: LoopBody,
     arena: Reference,
-    moves: Sequence[Move],
+    moves: Sequence[LoopOperand],
     turns: int,
     begun: Sequence[tuple[int, Spec]],
     changing: Collection[Reference],
@@ -143,8 +143,8 @@ def lower_choice(
     branches: Sequence[LoopBody], inputs: Sequence[Operand], outputs: Sequence[Operand]
 ) -> Lowered:
     """Return a branch on the first input: the program for True, or for False."""
-    moves = [Move(("in", 1 + i)) for i in range(len(inputs) - 1)]
-    moves += [Move(("out", i)) for i in range(len(outputs))]
+    moves = [LoopOperand(("in", 1 + i)) for i in range(len(inputs) - 1)]
+    moves += [LoopOperand(("out", i)) for i in range(len(outputs))]
     condition: Reference = ("in", 0)
     lowered_branches: list[Lowered] = []
     for body, expected in zip(branches, (True, False), strict=True):
@@ -183,18 +183,20 @@ def lower_while(
     continues: Reference = ("work", 2 * delta)
     iteration_count: Reference = ("work", continues[1] + ALIGNMENT)
     arena: Reference = ("work", iteration_count[1] + ALIGNMENT)
-    constants = [Move(("in", i)) for i in range(count, len(inputs))]
-    initial = [Move(("in", i)) for i in range(count)]
-    first = lower_loop(condition, arena, [*initial, *constants, Move(continues)], 1)
+    constants = [LoopOperand(("in", i)) for i in range(count, len(inputs))]
+    initial = [LoopOperand(("in", i)) for i in range(count)]
+    first = lower_loop(
+        condition, arena, [*initial, *constants, LoopOperand(continues)], 1
+    )
     sets: list[Reference] = [("work", start) for start in starts[:-1]]
     carried = [
-        Move(reference, phase=1, delta=delta, first=("in", i))
+        LoopOperand(reference, phase=1, delta=delta, first=("in", i))
         for i, reference in enumerate(sets)
     ]
-    following = [Move(reference, delta=delta) for reference in sets]
+    following = [LoopOperand(reference, delta=delta) for reference in sets]
     for i in begun:
-        carried[i] = following[i] = Move(("out", i))
-    moves = [*carried, *constants, *following, Move(continues)]
+        carried[i] = following[i] = LoopOperand(("out", i))
+    moves = [*carried, *constants, *following, LoopOperand(continues)]
     turns = _FOREVER if limit is None else limit
     flags: dict[str, Any] = {"condition": continues, "done": iteration_count}
     loop = lower_loop(body, arena, moves, turns, len(first.kept), **flags)

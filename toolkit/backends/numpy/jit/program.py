@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.backends.base import Moment, Share
+from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.code import Code, load
 from toolkit.backends.numpy.jit.image import Resolve
 from toolkit.backends.numpy.jit.lowering import Call, Lowered
@@ -23,7 +24,6 @@ from toolkit.backends.numpy.jit.sections import (
     sections,
     side_by_side,
 )
-from toolkit.backends.places import Reference
 
 
 class NativeProgram:

@@ -117,7 +117,7 @@ class Section:
             if operand[0] in ("out", "work"):
                 by_rows_so_far = self.writes.get(share.owner, True)
                 self.writes[share.owner] = (
-                    by_rows_so_far and by_rows and share.keeps(self.rows)
+                    by_rows_so_far and by_rows and share.keeps_rows(self.rows)
                 )
             if by_rows:
                 self.row_bytes += share.nbytes // max(1, self.rows)
@@ -318,7 +318,7 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
             return False
         share, by_rows = shares(index, operand), operand in call.row_operands
         if share.owner in section.writes:
-            in_step = by_rows and share.keeps(section.rows)
+            in_step = by_rows and share.keeps_rows(section.rows)
             in_step = in_step and section.writes[share.owner]
             if not in_step:
                 return False

@@ -239,7 +239,7 @@ class _Lowering:
             step = strides[0] * self.first
             covers_array = step == array.spec.nbytes and array.is_contiguous
             if covers_array or (
-                array.rows_kept_of(array, 0) > 0
+                array.count_local_rows(array, 0) > 0
                 and step == array.spec.shape[0] * array.strides[0]
             ):
                 row_operands.append(operand)

@@ -11,6 +11,7 @@ import numpy as np
 
 from toolkit.backends.base import ALIGNMENT, Share
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
+from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.image import Address, Base, Image, Place, Resolve
 from toolkit.backends.numpy.jit.loop import Loop
@@ -22,7 +23,6 @@ from toolkit.backends.numpy.jit.native.layout import (
     raw,
 )
 from toolkit.backends.numpy.jit.program import NativeProgram
-from toolkit.backends.places import Reference
 
 # A tag of the stream: the word is in a separate table. The other tags are a `Base`.
 _WIDE = 7
@@ -143,7 +143,7 @@ class Images:
         )
 
     def _resolve(self, program: LibraryProgram, body: Any) -> Resolve:
-        locate = body.located(self.constants.address).at(Address(Base.ARENA))
+        locate = body.locations_with(self.constants.address).at(Address(Base.ARENA))
         operands = list(self._operands(program))
 
         def resolve(index: int, operand: Reference) -> Place:

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from toolkit.backends.base import Operand
 
 
-class Calls(Protocol):
+class LibraryCallLimits(Protocol):
     """Limits of one library call of a backend."""
 
-    def follow(self, nodes: Sequence[Any]) -> bool:
+    def can_take_epilogue(self, nodes: Sequence[Any]) -> bool:
         """Return whether a product or convolution and the nodes after it are one call.
 
         Args:
@@ -20,7 +20,7 @@ class Calls(Protocol):
                 one.
         """
 
-    def take(
+    def can_lower(
         self,
         node: Any,
         inputs: Sequence[Operand],

@@ -7,8 +7,8 @@ import pytest
 
 import toolkit
 from toolkit import ops
-from toolkit.backends import bodies
-from toolkit.backends.bodies import BodyKernel
+from toolkit.backends import composites
+from toolkit.backends.composites import CompositeKernel
 from toolkit.backends.registry import get_backend
 from toolkit.core.tensor import Tensor, run
 from toolkit.core.trace import decomposable
@@ -61,8 +61,8 @@ def test_shapes_and_dtypes_have_bodies_of_their_own():
 
 
 def test_few_signatures_are_remembered(monkeypatch):
-    monkeypatch.setattr(bodies, "_MOST", 4)
-    kernel = BodyKernel(get_backend("numpy"), PRIMITIVES["gelu"])
+    monkeypatch.setattr(composites, "_MAX_SIGNATURES", 4)
+    kernel = CompositeKernel(get_backend("numpy"), PRIMITIVES["gelu"])
     for count in (*range(1, 20), 19):
         found = kernel(np.zeros(count, "float32"))
     assert found is not None and len(kernel._bodies) <= 4
@@ -112,7 +112,7 @@ def test_what_is_between_is_freed(monkeypatch):
 
     try:
         monkeypatch.setattr(backend, "eager_kernel", lambda primitive: add)
-        kernel = BodyKernel(backend, primitive)
+        kernel = CompositeKernel(backend, primitive)
         assert kernel(np.zeros(3, "float32")) is None  # at first sight
         found = kernel(np.zeros(3, "float32"))
     finally:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from toolkit.backends.base import Backend
 
 # The maximum number of cached signatures per composite.
-_MOST = 1024
+_MAX_SIGNATURES = 1024
 
 
-class BodyKernel:
+class CompositeKernel:
     """Kernel of a composite: the kernels of its body's nodes, in order.
 
     The body is traced once per signature, and intermediate values are not tensors. The
@@ -38,53 +38,53 @@ class BodyKernel:
         try:
             body = self._bodies[key]
         except KeyError:
-            if len(self._bodies) >= _MOST:
+            if len(self._bodies) >= _MAX_SIGNATURES:
                 self._bodies.clear()
             self._bodies[key] = None
             return None
         if body is None:
-            body = self._bodies[key] = self._planned(signature, attrs)
-        values = [*arrays, *body.known]
-        for kernel, inputs, node_attrs, is_one, gone in body.steps:
+            body = self._bodies[key] = self._plan_body(signature, attrs)
+        values = [*arrays, *body.constants]
+        for kernel, inputs, node_attrs, has_one_result, dead in body.steps:
             operands = [values[i] for i in inputs]
-            found = kernel(*operands, **node_attrs)
-            if found is None:  # the first call of a nested composite
-                found = kernel(*operands, **node_attrs)
-            if is_one:
-                values.append(found)
+            result = kernel(*operands, **node_attrs)
+            if result is None:  # the first call of a nested composite
+                result = kernel(*operands, **node_attrs)
+            if has_one_result:
+                values.append(result)
             else:
-                values.extend(found)
-            for i in gone:
+                values.extend(result)
+            for i in dead:
                 values[i] = None
         results = tuple([values[i] for i in body.results])
         return results if len(results) > 1 else results[0]
 
-    def _planned(self, signature: tuple[Any, ...], attrs: dict[str, Any]) -> _Body:
+    def _plan_body(self, signature: tuple[Any, ...], attrs: dict[str, Any]) -> _Body:
         specs = [Spec(shape, dtypes.name_of(dtype)) for shape, dtype in signature]
         traced: Any = self._primitive.graph
         graph = traced(specs, attrs).pruned()
-        place = {value: i for i, value in enumerate(graph.inputs)}
-        known = []
+        slots = {value: i for i, value in enumerate(graph.inputs)}
+        constants = []
         read = (x for node in graph.nodes for x in node.inputs)
         for value in (*read, *graph.outputs):
-            if value.constant is not None and value not in place:
-                place[value] = len(place)
-                known.append(self._backend.asarray(value.constant))
+            if value.constant is not None and value not in slots:
+                slots[value] = len(slots)
+                constants.append(self._backend.asarray(value.constant))
         last, steps = graph.last_uses(), []
         for i, node in enumerate(graph.nodes):
             for y in node.outputs:
-                place[y] = len(place)
-            gone = {x for x in (*node.inputs, *node.outputs) if last.get(x, i) == i}
+                slots[y] = len(slots)
+            dead = {x for x in (*node.inputs, *node.outputs) if last.get(x, i) == i}
             steps.append(
                 _Step(
                     self._backend.eager_kernel(node.op),
-                    tuple(place[x] for x in node.inputs),
+                    tuple(slots[x] for x in node.inputs),
                     node.attrs,
                     len(node.outputs) == 1,
-                    tuple(place[x] for x in gone if x.constant is None),
+                    tuple(slots[x] for x in dead if x.constant is None),
                 )
             )
-        return _Body(known, steps, [place[y] for y in graph.outputs])
+        return _Body(constants, steps, [slots[y] for y in graph.outputs])
 
 
 class _Step(NamedTuple):
@@ -93,13 +93,13 @@ class _Step(NamedTuple):
     kernel: Kernel
     inputs: tuple[int, ...]
     attrs: dict[str, Any]
-    is_one: bool  # whether it has one result
-    gone: tuple[int, ...]
+    has_one_result: bool  # whether it has one result
+    dead: tuple[int, ...]
 
 
 class _Body(NamedTuple):
     """The steps for one signature."""
 
-    known: list[Any]  # the constants, after the arrays of a call
+    constants: list[Any]  # the constants, after the arrays of a call
     steps: list[_Step]
     results: list[int]

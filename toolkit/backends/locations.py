@@ -14,7 +14,7 @@ T = TypeVar("T")
 # ("kept", number) for a cached value.
 Reference = tuple[str, int]
 # (None, address), or (number of an array of the call, offset in bytes).
-Place = tuple[int | None, int]
+ResolvedLocation = tuple[int | None, int]
 
 
 class Location(NamedTuple):
@@ -62,7 +62,7 @@ class Shares:
 
 
 @record
-class Places:
+class OperandLocations:
     """Location of every operand as (array, address), for an arena address.
 
     The arena address is a number, or an object that supports the addition of numbers.
@@ -71,11 +71,11 @@ class Places:
     nodes: Sequence[NodeOperands[Location]]
     arena: Any = 0
 
-    def at(self, arena: Any) -> Places:
+    def at(self, arena: Any) -> OperandLocations:
         """Return the locations for another arena address."""
-        return Places(self.nodes, arena)
+        return OperandLocations(self.nodes, arena)
 
-    def __call__(self, index: int, operand: Reference) -> Place:
+    def __call__(self, index: int, operand: Reference) -> ResolvedLocation:
         array, offset, in_arena = self.nodes[index].of(operand)
         if operand[0] == "work":
             offset += operand[1]
@@ -89,9 +89,9 @@ class LoopBody(Protocol):
         code: the result of `Backend.assemble`.
         preparations: operands that depend on frozen inputs only; their arrays have the
             numbers after inputs and outputs.
-        places: the locations of the operands of its nodes.
+        locations: of the operands of its nodes.
         arena_bytes: of its intermediate values.
-        located: returns the locations, with constants at the addresses from a function.
+        locations_with: returns them, with constants at the addresses from a function.
     """
 
     @property
@@ -99,7 +99,7 @@ class LoopBody(Protocol):
     @property
     def preparations(self) -> Sequence[Any]: ...
     @property
-    def places(self) -> Places: ...
+    def locations(self) -> OperandLocations: ...
     @property
     def arena_bytes(self) -> int: ...
-    def located(self, constant: Callable[[Any], Any]) -> Places: ...
+    def locations_with(self, constant: Callable[[Any], Any]) -> OperandLocations: ...
