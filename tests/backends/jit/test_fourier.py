@@ -16,7 +16,7 @@ from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.kernels.fourier.interleave import interleave_vectors
 from toolkit.backends.numpy.jit.kernels.fourier.plan import radices
-from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
+from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
 from toolkit.backends.numpy.jit.lowering import lower
 
 # Of each radix, alone and in several stages; odd, and with few and many factors of two.

@@ -24,7 +24,7 @@ from tests.backends.jit.running import run_lowered
 from tests.emulated_processor import WAYS, without_rounding
 from toolkit import ops
 from toolkit.backends.numpy.jit import llvm
-from toolkit.backends.numpy.jit.kernels import dots
+from toolkit.backends.numpy.jit.kernels import dot_product_tiles
 from toolkit.backends.numpy.jit.kernels.conv import rounded as convolutions
 from toolkit.backends.numpy.jit.lowering import prepared
 from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, current
@@ -59,7 +59,7 @@ class Exact(Problem):
 def always(monkeypatch):
     """Tiles for convolutions of any extents."""
     monkeypatch.setattr(convolutions.lower, "_FLOP_PER_SECOND", 1.0)
-    monkeypatch.setattr(dots, "_DOT_SPEEDUP", 1e12)
+    monkeypatch.setattr(dot_product_tiles, "_DOT_SPEEDUP", 1e12)
 
 
 def test_packed_weights_of_inference_are_kept(always):

@@ -24,7 +24,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     is_real_supported,
     is_supported,
 )
-from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
+from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
 from toolkit.backends.target import Target
 from toolkit.ir import Constant, Graph, Kind, Node, Value, node_of
 

@@ -16,7 +16,7 @@ from toolkit.backends.loops.plan import UPDATES
 from toolkit.backends.numpy.jit.builder import MOVED, Index, Number, Pointer, Value
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.take import (
+from toolkit.backends.numpy.jit.kernels.gather import (
     emit_gather_elements,
     emit_take_along_axis,
     valid_index,

@@ -24,7 +24,7 @@ class RowSegment:
     """The contribution of an array to each row.
 
     Attributes:
-        place: the array.
+        reference: the array.
         run: the number of elements per row. They are contiguous over the rows of a
             group.
         offset: the byte offset of the first element.
@@ -66,7 +66,7 @@ def interleave_call(
 
     Args:
         dtype: the type as which elements are moved.
-        parts: the contributions of the arrays.
+        segments: the contributions of the arrays.
         rows: the number of rows.
         count: the number of rows in a group.
         by_rows: the operands that are partitioned along the rows.

@@ -46,7 +46,7 @@ class _Middle(Kernel):
         self.dtype = dtype
         self.inner = inner
         self.combine = reducer(op, dtype, self)
-        self.is_place = op.startswith("arg")
+        self.returns_index = op.startswith("arg")
         self.x, self.out = self.address(0), self.address(1)
         self.middle, self.columns = self.entry(2), self.entry(3)
         self.row_step, self.step, self.column_step = map(self.entry, (4, 5, 6))
@@ -72,7 +72,7 @@ class _Middle(Kernel):
         Args:
             x: the address of the row.
             first: the index of the row's first result.
-            parts: the first column and the mask of each vector.
+            blocks: the first column and the mask of each vector.
         """
         empty = self.combine.initial()
         size = len(empty)
@@ -81,7 +81,7 @@ class _Middle(Kernel):
             states: list[Value] = []
             for k, (column, mask) in enumerate(blocks):
                 element = [self._load(at, column, mask)]
-                if self.is_place:
+                if self.returns_index:
                     element.append(self.int32(self.int64(iteration.index)))
                 state = iteration.values[k * size : (k + 1) * size]
                 states += self.combine.merge(state, element)

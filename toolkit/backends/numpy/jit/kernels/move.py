@@ -132,7 +132,7 @@ def _copy_runs(
         number, x: the input.
         axis: the axis of the concatenation.
         step: the bytes from one run of x to the next.
-        place: the elements of a row of the result, and the offset of x in it.
+        target_layout: the elements of a row of the result, and the offset of x in it.
     """
     operands: tuple[Reference, ...] = (("in", number), ("out", 0))
     rows, run = prod(x.spec.shape[:axis]), prod(x.spec.shape[axis:])
@@ -184,7 +184,7 @@ def emit_pad(
     value = b.filled(number, dtype)
     outer = [n + low + high for n, (low, high) in zip(inner, widths[1:], strict=True)]
 
-    def blank(target: Pointer, count: int) -> None:
+    def fill(target: Pointer, count: int) -> None:
         if count:
             for index, mask in b.run(0, count):
                 b.store(value, target, index, mask)
@@ -195,7 +195,7 @@ def emit_pad(
             return
         low, high = widths[axis + 1]
         inner_size, outer_size = prod(inner[axis + 1 :]), prod(outer[axis + 1 :])
-        blank(target, low * outer_size)
+        fill(target, low * outer_size)
         middle = target + low * outer_size
         if inner[axis + 1 :] == tuple(outer[axis + 1 :]):
             b.copy(source, middle, inner[axis] * inner_size, dtype)
@@ -203,7 +203,7 @@ def emit_pad(
             with b.loop(0, inner[axis]) as i:
                 begin = source + i * inner_size
                 write(axis + 1, begin, middle + i * outer_size)
-        blank(middle + inner[axis] * outer_size, high * outer_size)
+        fill(middle + inner[axis] * outer_size, high * outer_size)
 
     with b.loop(b.low, b.high) as row:
         target = out + row * prod(outer)
@@ -211,7 +211,7 @@ def emit_pad(
         with b.when(b.compare("ult", index, rows)):
             write(0, x + index * prod(inner), target)
         with b.when(b.compare("uge", index, rows)):
-            blank(target, prod(outer))
+            fill(target, prod(outer))
     return b
 
 

@@ -243,7 +243,7 @@ class _Sort(Kernel):
 
 
 def emit_argsort(dtype: str, is_short: bool) -> Kernel:
-    """Emit a kernel that sorts rows, by rank if `few`, else by digits."""
+    """Emit a kernel that sorts rows, by rank if `is_short`, else by digits."""
     b = _Sort(dtype)
     b.write(is_short)
     return b

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.attention.limits import LogitMasks
-from toolkit.backends.numpy.jit.kernels.attention.visit import (
+from toolkit.backends.numpy.jit.kernels.attention.loops import (
     BlockFunction,
     emit_attention_loops,
 )
+from toolkit.backends.numpy.jit.kernels.attention.masks import LogitMasks
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     AttentionPlan,
     AttentionWriter,
@@ -68,13 +68,13 @@ class _Block:
         )
         one = b.constant(1.0, w.zero)
         self.inverses = [b.binary("fdiv", one, x) for x in totals]
-        end = self._end()
+        end = self._key_end()
         with b.loop(0, end, plan.keys) as start:
             self._keys(start, b.least(end - start, plan.keys))
         step = w.row_stride("query_grad")
         w.transpose_out(self.sums, bases["query_grad"], step, first, plan.features)
 
-    def _end(self) -> Number:
+    def _key_end(self) -> Number:
         """Return the end of the keys: all keys if the earlier ones are masked."""
         b, end = self.b, self.function.end
         if not (self.plan.causal and self.masks.has_extras):

@@ -6,11 +6,11 @@ from functools import partial
 
 from toolkit.backends.numpy.jit.builder import Number, Value
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.attention.limits import LogitMasks
-from toolkit.backends.numpy.jit.kernels.attention.visit import (
+from toolkit.backends.numpy.jit.kernels.attention.loops import (
     BlockFunction,
     emit_attention_loops,
 )
+from toolkit.backends.numpy.jit.kernels.attention.masks import LogitMasks
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     INITIAL_MAXIMUM,
     VECTORS,
@@ -69,11 +69,11 @@ class _Block:
             with b.when(hidden):
                 self.function.call_again(b, w.n["sources"])
             with b.when(b.opposite(hidden)):
-                self._finish(peaks, totals)
+                self._apply_epilogue(peaks, totals)
         else:
-            self._finish(peaks, totals)
+            self._apply_epilogue(peaks, totals)
 
-    def _finish(self, peaks: list[Value], totals: list[Value]) -> None:
+    def _apply_epilogue(self, peaks: list[Value], totals: list[Value]) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
         first, step = self.function.first, w.row_stride("out")
         one = b.constant(1.0, w.zero)
@@ -134,21 +134,21 @@ class _Block:
         limits.prepare(start, count)
         free = self.function.unmasked_keys(self.b, start, count)
 
-        def limited(key: Number, maxima: list[Value], causal: bool) -> list[Value]:
+        def apply_masks(key: Number, maxima: list[Value], causal: bool) -> list[Value]:
             logits = w.load_line(self.logits, key)
             logits, _ = limits.apply(logits, start, key, causal)
             w.store_line(logits, self.logits, key)
             return [w.maximum(x, y) for x, y in zip(logits, maxima, strict=True)]
 
         if limits.has_extras:
-            peaks = w.each_key(0, free, peaks, partial(limited, causal=False))
+            peaks = w.each_key(0, free, peaks, partial(apply_masks, causal=False))
         else:
-            peaks = self._plain_peaks(free, peaks)
+            peaks = self._unmasked_peaks(free, peaks)
         if self.plan.causal:
-            peaks = w.each_key(free, count, peaks, partial(limited, causal=True))
+            peaks = w.each_key(free, count, peaks, partial(apply_masks, causal=True))
         return peaks
 
-    def _plain_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:
+    def _unmasked_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:
         w, b = self.w, self.b
 
         def body(key: Number, maxima: list[Value]) -> list[Value]:

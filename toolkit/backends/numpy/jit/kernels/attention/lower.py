@@ -9,7 +9,7 @@ from typing import Any
 from toolkit import dtypes
 from toolkit.backends.base import Operand, align_up
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single
+from toolkit.backends.numpy.jit.kernels.attention import backward, forward, single_query
 from toolkit.backends.numpy.jit.kernels.attention.transpose import COLUMNS
 from toolkit.backends.numpy.jit.kernels.attention.writer import (
     PACKED,
@@ -73,12 +73,12 @@ class _Lowering:
         if plan is None:
             return None
         if self.targets == 1:
-            return self._single(plan)
+            return self._lower_single_query(plan)
         code = Code(forward.emit_attention, plan)
         cost = 2 * (self.features + self.value_features) + _EXP_COST
-        return self._lowered(plan, code, sum(forward.scratch(plan)), cost, True)
+        return self._lower_call(plan, code, sum(forward.scratch(plan)), cost, True)
 
-    def _single(self, plan: AttentionPlan) -> Lowered:
+    def _lower_single_query(self, plan: AttentionPlan) -> Lowered:
         """Lower the forward pass for one query of each head."""
         extras = tuple(
             extra._replace(
@@ -86,7 +86,7 @@ class _Lowering:
             )
             for extra in plan.extras
         )
-        plan = replace(plan, extras=extras, rows_apart=(), keys=0, packed=False)
+        plan = replace(plan, extras=extras, rows_apart=(), keys=0, is_packed=False)
         numbers = Numbers(
             targets=1,
             sources=self.sources,
@@ -95,14 +95,14 @@ class _Lowering:
             heads=self.key_heads,
             pieces=1,
             piece=1,
-            scratch=align_up(single.scratch_bytes(plan, self.sources)),
+            scratch=align_up(single_query.scratch_bytes(plan, self.sources)),
         )
         rows = self.batch * self.query_heads
         cost = 2 * (self.features + self.value_features) + _EXP_COST
         call = Call(
-            Code(single.emit_single, plan),
+            Code(single_query.emit_single, plan),
             (*self.references, ("work", 0)),
-            (*numbers, *self._table()),
+            (*numbers, *self._stride_table()),
             rows,
             partition(rows),
             flops=cost * rows * self.sources,
@@ -122,7 +122,7 @@ class _Lowering:
             return None
         code = Code(backward.emit_attention_grad, plan)
         cost = 6 * self.features + 4 * self.value_features + _EXP_COST
-        return self._lowered(plan, code, sum(backward.scratch(plan)), cost, False)
+        return self._lower_call(plan, code, sum(backward.scratch(plan)), cost, False)
 
     def _plan(self, keys: int) -> AttentionPlan | None:
         if not self._is_supported():
@@ -175,7 +175,7 @@ class _Lowering:
             for n, stride in zip(array.spec.shape, array.strides, strict=True)
         ]
 
-    def _lowered(
+    def _lower_call(
         self, plan: AttentionPlan, code: Code, lines: int, cost: int, may_split: bool
     ) -> Lowered:
         numbers = self._numbers(plan, lines, may_split)
@@ -188,10 +188,10 @@ class _Lowering:
         call = Call(
             code,
             (*self.references, ("work", 0)),
-            (*numbers, *self._table()),
+            (*numbers, *self._stride_table()),
             rows,
             grain,
-            self._by_rows() if rows == self.batch else frozenset(),
+            self._batched_operands() if rows == self.batch else frozenset(),
             flops=cost * self.batch * pairs,
             nbytes=sum(array.spec.nbytes for array in self.arrays.values()),
         )
@@ -218,12 +218,12 @@ class _Lowering:
     def _scratch(self, plan: AttentionPlan, lines: int) -> int:
         """Return the bytes of scratch memory of a task."""
         numbers = lines * plan.width
-        if plan.packed:
+        if plan.is_packed:
             names = [name for name in PACKED if name in self.arrays]
             numbers += self.sources * sum(map(plan.features_of, names))
         return align_up(numbers * dtypes.itemsize(plan.dtype))
 
-    def _table(self) -> list[int]:
+    def _stride_table(self) -> list[int]:
         """Return the strides along batch, heads and rows, then along sources."""
         table, steps = [], []
         for name in self.names:
@@ -235,7 +235,7 @@ class _Lowering:
             table += strides[:3]
         return [*table, *steps]
 
-    def _by_rows(self) -> frozenset[Reference]:
+    def _batched_operands(self) -> frozenset[Reference]:
         """Return the arrays that are partitioned along the batch."""
         pairs = zip(self.names, self.references, strict=True)
         references = {ref for name, ref in pairs if self._strides(name)[0]}

@@ -58,7 +58,7 @@ class AttentionPlan:
         extras: the bias and the mask, if present.
         rows_apart: the names of per-row arrays that are not contiguous.
         keys: the keys of a block.
-        packed: whether the rows of `PACKED` are packed, because their stride is so
+        is_packed: whether the rows of `PACKED` are packed, because their stride is so
         large that few of them fit the cache.
     """
 
@@ -71,7 +71,7 @@ class AttentionPlan:
     extras: tuple[Extra, ...]
     rows_apart: tuple[str, ...]
     keys: int
-    packed: bool
+    is_packed: bool
 
     def features_of(self, name: str) -> int:
         """Return the features of an array of `PACKED`."""
@@ -147,7 +147,7 @@ class AttentionWriter(MatrixWriter):
 
     def row_stride(self, name: str) -> Number:
         """Return the byte stride of an array's rows, as blocks access them."""
-        if self.plan.packed and name in PACKED:
+        if self.plan.is_packed and name in PACKED:
             return self.plan.features_of(name) * self.itemsize
         return self.strides[name].row
 

@@ -54,7 +54,7 @@ class _LoopState:
         strip: the strip of the image's rows.
         panel: the panel.
         inner: the innermost axis.
-        visible: for each outer axis, the taps [low, high) that meet an input.
+        visible_taps: for each outer axis, the taps [low, high) that meet an input.
     """
 
     x: Pointer
@@ -92,7 +92,7 @@ class _Correlation(ConvolutionWriter):
             self._tiles(state)
             return
         loops = {
-            "parts": self._parts,
+            "parts": self._loop_parts,
             "images": self._part_images
             if self.plan.is_split_by_panels
             else self._images,
@@ -113,7 +113,7 @@ class _Correlation(ConvolutionWriter):
             strip = row % self.strips
             yield replace(state, x=x, element=number, strip=strip)
 
-    def _parts(self, state: _LoopState) -> Iterator[_LoopState]:
+    def _loop_parts(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the parts of the panels."""
         b = self.b
         with b.loop(b.low // self.images, b.ceil_div(b.high, self.images)) as strip:
@@ -130,7 +130,7 @@ class _Correlation(ConvolutionWriter):
         """Return a loop over `count` panels, or over the panels of the part.
 
         Args:
-            place: the state of the loops.
+            state: the state of the loops.
             first: the number of panels before these.
             count: the number of panels.
         """
@@ -196,7 +196,10 @@ class _Correlation(ConvolutionWriter):
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
-                visible_taps=(*state.visible_taps, (axis, *self._visible(axis, base))),
+                visible_taps=(
+                    *state.visible_taps,
+                    (axis, *self._visible_taps(axis, base)),
+                ),
             )
             yield from self._positions(axes[1:], moved, 1)
 
@@ -205,7 +208,7 @@ class _Correlation(ConvolutionWriter):
         output = position * axis.step + axis.start
         return state.element * axis.out + output
 
-    def _visible(self, axis: Axis, base: Number) -> Range:
+    def _visible_taps(self, axis: Axis, base: Number) -> Range:
         """Return `axis.visible` of a position whose first tap is at input `base`."""
         if not axis.is_padded:
             return 0, axis.taps
@@ -223,7 +226,7 @@ class _Correlation(ConvolutionWriter):
         assert panel and axis
         for tile in split_tiles(axis, self.plan.max_rows(panel)):
             if len(tile.segments) > MAX_SEGMENTS:
-                self._positions_of(tile, axis, state)
+                self._compute_single_positions(tile, axis, state)
                 continue
             with self.b.each(tile.count) as index:
                 first = index * tile.size + tile.start
@@ -232,7 +235,9 @@ class _Correlation(ConvolutionWriter):
                 element = self._output(state, axis, first)
                 self._tile(tile, axis, replace(state, x=x, element=element))
 
-    def _positions_of(self, tile: Tile, axis: Axis, state: _LoopState) -> None:
+    def _compute_single_positions(
+        self, tile: Tile, axis: Axis, state: _LoopState
+    ) -> None:
         """Compute a tile with many kinds of edges by position and tap."""
         single = replace(axis, taps=1, first=0)
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
@@ -242,7 +247,10 @@ class _Correlation(ConvolutionWriter):
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
-                visible_taps=(*state.visible_taps, (axis, *self._visible(axis, base))),
+                visible_taps=(
+                    *state.visible_taps,
+                    (axis, *self._visible_taps(axis, base)),
+                ),
             )
             self._tile(pixel, single, moved)
 
@@ -254,7 +262,7 @@ class _Correlation(ConvolutionWriter):
         sums = [zero] * (tile.size * panel.vectors)
         pitch = self.plan.channels.blocks * self.plan.channels.width
         start = state.element * pitch + state.column
-        dots = self.plan.channels.dots
+        dots = self.plan.channels.is_dot_product
         lane_counts = [panel.vectors] if dots else panel.lane_counts(b.lanes)
         if self.epilogue.reads_elements:
             for row in range(tile.size):

@@ -125,8 +125,8 @@ def blocks(
 
     Args:
         windows: on the fewest axes.
-        most: the most blocks. They have the same size.
-        least: the least pixels of a block.
+        max_blocks: the most blocks. They have the same size.
+        min_pixels: the least pixels of a block.
     """
     (*outer, w) = windows
     if outer or not w.is_trivial:

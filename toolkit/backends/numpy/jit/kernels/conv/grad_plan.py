@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes, Axis
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split_panels
 from toolkit.definitions.records import record
 

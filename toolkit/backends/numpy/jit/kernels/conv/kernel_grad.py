@@ -14,7 +14,6 @@ from math import prod
 
 from toolkit.backends.numpy.jit.builder import Number, Pointer, Range, Value
 from toolkit.backends.numpy.jit.kernel import Kernel, constant_mask
-from toolkit.backends.numpy.jit.kernels.conv.feed import InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
     UNROLL,
@@ -22,6 +21,7 @@ from toolkit.backends.numpy.jit.kernels.conv.grad_plan import (
     PositionRange,
     position_ranges,
 )
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.tiles import Panel, split_evenly
 from toolkit.backends.numpy.jit.kernels.conv.writer import ConvolutionWriter
 from toolkit.definitions.records import record
@@ -49,7 +49,7 @@ class _LoopState:
         strip: the first position of the strip along the first axis.
         ranges: for each axis, the positions that meet an input.
         rows: (tap, channel) of each row of the tile, relative to x.
-        passes: over the innermost axis, if rows have several taps.
+        position_ranges: over the innermost axis, if rows have several taps.
         panel: the tile's output channels.
     """
 
@@ -80,14 +80,16 @@ class _KernelGrad(ConvolutionWriter):
     def write(self) -> None:
         """Emit the loop nest."""
         if self.plan.by_weights:
-            for state in self._parts(self.start):
+            for state in self._loop_parts(self.start):
                 self._clear_part(state)
                 for images in self._images(state, 0, self.count):
                     for strip in self._strips(images):
                         for tile in self._rows(strip):
                             self._tile(tile)
             return
-        for images in self._images(self._partial(self.start), self.b.low, self.b.high):
+        for images in self._images(
+            self._task_result(self.start), self.b.low, self.b.high
+        ):
             for strip in self._strips(images):
                 for panel in self._panels(strip):
                     for taps in self._taps(panel):
@@ -124,7 +126,7 @@ class _KernelGrad(ConvolutionWriter):
         depth = len(state.ranges)
         axis, is_last = self.plan.axes[depth], depth == len(self.plan.axes) - 1
         if is_last and self.plan.taps_of_tile > 1:
-            yield from self._static_taps(state, axis)
+            yield from self._tap_tiles(state, axis)
             return
         with self.b.each(axis.taps) as tap:
             moved = self._at_tap(state, depth, tap)
@@ -143,10 +145,10 @@ class _KernelGrad(ConvolutionWriter):
             state,
             x=state.x + base * axis.pitch,
             w=state.w + tap * weights,
-            ranges=(*state.ranges, self._reached(axis, base)),
+            ranges=(*state.ranges, self._reached_positions(axis, base)),
         )
 
-    def _reached(self, axis: Axis, base: Number) -> Range:
+    def _reached_positions(self, axis: Axis, base: Number) -> Range:
         """Return `axis.reached` of the tap that reads input `base` at position 0."""
         if not axis.is_padded:
             return 0, axis.count
@@ -157,7 +159,7 @@ class _KernelGrad(ConvolutionWriter):
         high = high // axis.stride
         return b.most(0, low), b.least(axis.count, high)
 
-    def _static_taps(self, state: _LoopState, axis: Axis) -> Iterator[_LoopState]:
+    def _tap_tiles(self, state: _LoopState, axis: Axis) -> Iterator[_LoopState]:
         """Yield tiles of several taps of the last axis and all channels."""
         channels, first = self.plan.channels.depth, 0
         groups = split_evenly(axis.taps, self.plan.taps_of_tile)
@@ -180,8 +182,8 @@ class _KernelGrad(ConvolutionWriter):
                 channel = index * size + first
                 yield replace(
                     state,
-                    x=state.x + (0 if at.dots else channel) * at.pitch,
-                    g=state.g + (channel if at.dots else 0) * at.pitch,
+                    x=state.x + (0 if at.is_dot_product else channel) * at.pitch,
+                    g=state.g + (channel if at.is_dot_product else 0) * at.pitch,
                     w=state.w + channel * self.plan.width,
                     rows=tuple((0, c) for c in range(size)),
                 )
@@ -205,13 +207,13 @@ class _KernelGrad(ConvolutionWriter):
         column = block * at.width + column
         return replace(
             state,
-            x=x + (column if at.dots else 0),
-            g=state.g + (0 if at.dots else column),
+            x=x + (column if at.is_dot_product else 0),
+            g=state.g + (0 if at.is_dot_product else column),
             w=state.w + column,
             panel=panel,
         )
 
-    def _parts(self, state: _LoopState) -> Iterator[_LoopState]:
+    def _loop_parts(self, state: _LoopState) -> Iterator[_LoopState]:
         """Loop over the rows of the call as parts of the weights: panels of taps."""
         b, plan = self.b, self.plan
         every = sum(panel.count for panel in plan.panels)
@@ -238,7 +240,7 @@ class _KernelGrad(ConvolutionWriter):
 
     # --- results ----------------------------------------------------------------------
 
-    def _partial(self, state: _LoopState) -> _LoopState:
+    def _task_result(self, state: _LoopState) -> _LoopState:
         """Return the state with the task's partial result. Clear it at the start."""
         b, plan = self.b, self.plan
         w = state.w + b.slot * plan.pitch
@@ -301,7 +303,7 @@ class _KernelGrad(ConvolutionWriter):
         low, high = state.ranges[depth]
         if depth == len(self.plan.axes) - 1:
             return self._last_axis(state, sums)
-        low, high = self._in_strip(state, depth, low, high)
+        low, high = self._clip_to_strip(state, depth, low, high)
         with self.b.accumulate(low, high, 1, sums) as iteration:
             x = state.x + iteration.index * (axis.stride * axis.pitch)
             moved = replace(state, x=x, g=state.g + iteration.index * pitch)
@@ -321,7 +323,7 @@ class _KernelGrad(ConvolutionWriter):
                 and _position_count(positions) < unroll
             ):
                 unroll = 1
-            low, high = self._in_strip(state, depth, positions.low, positions.high)
+            low, high = self._clip_to_strip(state, depth, positions.low, positions.high)
             count = high - low
             remainder = count % unroll
             middle = high - remainder
@@ -348,16 +350,16 @@ class _KernelGrad(ConvolutionWriter):
         if low == high:
             return sums
         if (high - low) == unroll:
-            return self._step_of(state, positions, low, unroll, sums)
+            return self._step_unrolled(state, positions, low, unroll, sums)
         with self.b.accumulate(low, high, unroll, sums) as iteration:
             iteration.next(
-                self._step_of(
+                self._step_unrolled(
                     state, positions, iteration.index, unroll, iteration.values
                 )
             )
         return iteration.values
 
-    def _step_of(
+    def _step_unrolled(
         self,
         state: _LoopState,
         positions: PositionRange,
@@ -375,7 +377,7 @@ class _KernelGrad(ConvolutionWriter):
             sums = self._step(moved, state.rows[positions.first : positions.last], sums)
         return sums
 
-    def _in_strip(
+    def _clip_to_strip(
         self, state: _LoopState, depth: int, low: Number, high: Number
     ) -> Range:
         """Return the positions of an axis that are in the strip."""
@@ -390,7 +392,7 @@ class _KernelGrad(ConvolutionWriter):
         """Add one position: scalars or spread inputs of the rows times vectors."""
         assert state.panel
         b, lane_counts, results = self.b, state.panel.lane_counts(self.b.lanes), []
-        factors = self._dots if self.plan.channels.dots else self._products
+        factors = self._dots if self.plan.channels.is_dot_product else self._products
         for row, pairs in enumerate(factors(state, rows, lane_counts)):
             before = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
             for pair, value in zip(pairs, before, strict=True):

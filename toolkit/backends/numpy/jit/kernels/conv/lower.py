@@ -11,8 +11,9 @@ from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.epilogue import BodyStructure
 from toolkit.backends.numpy.jit.kernels.conv import geometry
+from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.correlate import emit_correlation
-from toolkit.backends.numpy.jit.kernels.conv.feed import channels
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import channels
 from toolkit.backends.numpy.jit.kernels.conv.pack import (
     Layout,
     emit_pack,
@@ -28,7 +29,6 @@ from toolkit.backends.numpy.jit.kernels.conv.problem import (
     windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded
-from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     best_vectors,
     max_rows,
@@ -97,7 +97,7 @@ def _lower(
     Args:
         body: the anchor and its epilogue.
         inputs: of the body.
-        turned: whether the weights are transposed, and their taps reversed.
+        is_input_grad: whether the weights are transposed, and their taps reversed.
     """
     operands = anchor_operands(body, inputs)
     if operands is None:
@@ -105,7 +105,7 @@ def _lower(
     if not body.nodes[0].outputs[0].spec.size:
         return Lowered()
     lowering = _Lowering(body, inputs, operands, is_input_grad)
-    rounded = lower_rounded(body, inputs, operands, is_input_grad, lowering.gain)
+    rounded = lower_rounded(body, inputs, operands, is_input_grad, lowering.speedup)
     return lowering.lower() if rounded is None else rounded
 
 
@@ -180,7 +180,7 @@ class _Lowering:
         extents = [axes[-1].count for axes in sweeps]
         vectors = best_vectors(at.width, lanes, extents, available)
         rows = max_rows(1, available)
-        if at.dots:
+        if at.is_dot_product:
             vectors, rows = at.width, max(4, _DOTS_PER_TILE // at.width)
         plan = CorrelationPlan(
             dtype=dtype,
@@ -197,7 +197,7 @@ class _Lowering:
         return plan.shortened()
 
     @property
-    def gain(self) -> float:
+    def speedup(self) -> float:
         """Return the speedup over a direct float32 convolution."""
         if not self.winograd:
             return 1
@@ -205,17 +205,17 @@ class _Lowering:
         work = prod(pixels.shape[:-1]) * self.weights.spec.size
         transformed = 0 if self.weights.is_frozen else self.winograd.weights
         return 1 / (
-            1 / self.winograd.gain + _WEIGHT_TRANSFORM_COST * transformed / work
+            1 / self.winograd.speedup + _WEIGHT_TRANSFORM_COST * transformed / work
         )
 
     def lower(self) -> Lowered | None:
         """Return the calls of the faster algorithm, or None if it lacks bfloat16."""
         if self.winograd and self.weights.spec.dtype != NARROW:
-            self._winograd(self.winograd)
+            self._lower_winograd(self.winograd)
         elif NARROW in (self.images.spec.dtype, self.weights.spec.dtype):
             return None
         else:
-            self._direct()
+            self._lower_direct()
         return self.steps.lower()
 
     def _is_worth_transforming(self, plan: WinogradPlan) -> bool:
@@ -225,7 +225,7 @@ class _Lowering:
         tiles = self.spec.shape[0] * prod(plan.tiles)
         return rules.rows_independent or tiles >= min_tiles
 
-    def _direct(self) -> None:
+    def _lower_direct(self) -> None:
         plan, at, w = self.plan, self.plan.channels, self.w
         if self.is_input_grad or not self.weights.is_contiguous or not plan.is_packed:
             emit = emit_pack, plan.dtype, plan.lanes, at.group_outputs
@@ -234,14 +234,14 @@ class _Lowering:
         outer = [axes[0].count for axes in plan.sweeps if len(axes) > 1]
         if plan.is_split_by_panels:
             outer = [sum(panel.count for panel in plan.panels)]
-        steps = at.depth * plan.lanes if at.dots else at.depth
+        steps = at.depth * plan.lanes if at.is_dot_product else at.depth
         work = steps * prod((*self.spec.shape[1:], *plan.taps))
         cost = work * _SHORT_SUM_COST if at.group_outputs else work
         strips = self._strips(min(outer, default=1), cost)
         code = Code(emit_correlation, BodyStructure(self.body), plan)
         self._correlate(code, (w,), strips, self.spec.shape[0] * work)
 
-    def _winograd(self, plan: WinogradPlan) -> None:
+    def _lower_winograd(self, plan: WinogradPlan) -> None:
         at = plan.channels
         emit = emit_pack_points, plan.dtype, plan.lanes, plan.outputs
         rows = at.depth // plan.lanes if self._packing == TERMS else at.depth
@@ -263,7 +263,7 @@ class _Lowering:
         """Return the parts of an image: a small batch has few rows.
 
         Args:
-            most: the most parts that are possible.
+            max_strips: the most parts that are possible.
             work: the multiply-adds of an image, or an equal cost.
         """
         task_strips: int = -(-TASKS // self.spec.shape[0])
@@ -283,7 +283,7 @@ class _Lowering:
 
         Args:
             code: its function.
-            others: the other operands after the body's operands and the images.
+            extra_operands: the other operands after the body's operands and the images.
             strips: the parts of an image.
             work: the multiply-adds.
             grain: the rows of a task, or 0 for the default.
@@ -312,7 +312,7 @@ class _Lowering:
     def _strides(self) -> tuple[int, int]:
         """Return the strides of input channels and output channels in elements."""
         first, last = element_strides(self.weights)[-2:]
-        is_swapped = self.is_input_grad != self.plan.channels.dots
+        is_swapped = self.is_input_grad != self.plan.channels.is_dot_product
         return (last, first) if is_swapped else (first, last)
 
     @property
@@ -343,7 +343,7 @@ class _Lowering:
         at, lanes, taps = self.plan.channels, self.plan.lanes, prod(self.plan.taps)
         step, group = tap_stride(self.weights) or 0, self._group
         depth, width = at.depth, at.width
-        if at.dots:
+        if at.is_dot_product:
             depth, width, vectors = at.width, at.depth * lanes, at.depth
         inputs, outputs = self._strides
         layout = Layout(

@@ -9,26 +9,26 @@ from math import prod
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.conv import geometry
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, channels
+from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.grad_plan import KernelGradPlan
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels, channels
 from toolkit.backends.numpy.jit.kernels.conv.kernel_grad import emit_kernel_grad
+from toolkit.backends.numpy.jit.kernels.conv.partial_sums import (
+    emit_total,
+    emit_transposed_total,
+)
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
     lanes_of,
     windows,
 )
 from toolkit.backends.numpy.jit.kernels.conv.rounded import lower_rounded_grad
-from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     max_rows,
     register_count,
     split_evenly,
     split_panels,
     step_cycles,
-)
-from toolkit.backends.numpy.jit.kernels.conv.total import (
-    emit_total,
-    emit_transposed_total,
 )
 from toolkit.backends.numpy.jit.kernels.conv.winograd.exactness import is_exact_enough
 from toolkit.backends.numpy.jit.kernels.conv.winograd.kernel_grad import (
@@ -82,13 +82,13 @@ def lower_conv_kernel_grad(
     winograd = winograd_grad_plan(plan, stored) if is_exact_enough(1, OUTPUTS) else None
     if winograd and not _is_worth_transforming(winograd, batch):
         winograd = None
-    rounded = lower_rounded_grad(node, inputs, winograd.gain if winograd else 1)
+    rounded = lower_rounded_grad(node, inputs, winograd.speedup if winograd else 1)
     if rounded is not None:
         return rounded
     if NARROW in stored and not winograd:
         return None
     division = _divide_work(plan, winograd, batch)
-    slots, is_transposed = division.slots, plan.channels.dots
+    slots, is_transposed = division.slots, plan.channels.is_dot_product
     is_total = slots == 1 and not is_transposed
     result = ("out", 0) if is_total else steps.allocate(slots * plan.pitch * size)
     operands, code = [x, g, result], Code(emit_kernel_grad, plan)
@@ -179,8 +179,8 @@ def _plan(node: Node, x: Operand, g: Operand) -> KernelGradPlan:
     filters = spec.shape[-1] // groups
     depth, pitch = spec.shape[-2], element_strides(x)[-1]
     at = channels(groups, depth, filters, pitch, lanes)
-    if at.dots:
-        at = Channels(1, filters, depth, 0, pitch=1, dots=True)
+    if at.is_dot_product:
+        at = Channels(1, filters, depth, 0, pitch=1, is_dot_product=True)
     vectors, rows = _best_tile(at, axes[-1].taps, lanes)
     strip = max(1, _PIXELS_PER_PASS // prod(window.out for window in window_axes[1:]))
     return KernelGradPlan(

@@ -62,7 +62,7 @@ def emit_pack(dtype: str, lanes: int, group_outputs: int, packing: str) -> Kerne
     Args:
         dtype: of the weights.
         lanes: of a vector.
-        spread: the outputs of a group, if a vector spans several groups.
+        group_outputs: the outputs of a group, if a vector spans several groups.
         packing: LINES if the outputs of a vector are contiguous.
     """
     builder = Kernel(lanes)
@@ -112,7 +112,11 @@ class _Pack(ConvolutionWriter):
                     self._points(taps, outputs, packed, at, (first + i, j))
             return
         is_strided = packing != LINES
-        lanes = self._lanes(at["output"], at["group"], b.lanes) if is_strided else None
+        lanes = (
+            self._lane_offsets(at["output"], at["group"], b.lanes)
+            if is_strided
+            else None
+        )
         everything = self.b.first_lanes(b.lanes, "int64")
         with b.loop(b.low, b.high) as channel, b.loop(0, vectors) as j:
             x = weights + channel * at["input"] + j * at["vector"]
@@ -172,7 +176,7 @@ class _Pack(ConvolutionWriter):
         volume = rows * b.lanes
         is_strided = packing != LINES
         lanes = (
-            self._lanes(at["output"], at["group"], group_outputs)
+            self._lane_offsets(at["output"], at["group"], group_outputs)
             if is_strided
             else None
         )
@@ -195,7 +199,7 @@ class _Pack(ConvolutionWriter):
                 value = self._load(source, lanes, mask)
                 self.b.store(value, w + channel * pitch, 0, None)
 
-    def _lanes(self, output: Number, group: Number, group_outputs: int) -> Value:
+    def _lane_offsets(self, output: Number, group: Number, group_outputs: int) -> Value:
         """Return the element offsets of a vector's outputs from its first one."""
         b = self.b
         within = integers((lane % group_outputs for lane in range(b.lanes)), "int64")
@@ -208,9 +212,9 @@ class _Pack(ConvolutionWriter):
             b.binary("mul", groups, group_steps),
         )
 
-    def _load(self, address: Pointer, lanes: Value | None, mask: Mask) -> Value:
+    def _load(self, address: Pointer, lane_offsets: Value | None, mask: Mask) -> Value:
         """Load the weights of one input and a vector of outputs."""
-        if lanes is None:
+        if lane_offsets is None:
             return self.b.load(address, 0, self.dtype, mask)
         kind = MEMORY_TYPES[self.dtype]
-        return self.b.gather_at(address, lanes, kind, self.dtype, mask)
+        return self.b.gather_at(address, lane_offsets, kind, self.dtype, mask)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
@@ -43,8 +43,9 @@ class CorrelationPlan:
         channels: their blocks.
         vectors: the vectors of output channels in a panel.
         rows: the most positions of a tile, if the registers suffice.
-        straight: the most multiply-adds of a segment without a loop.
-        few: whether only panels can be parts of the work, because there are few images
+        max_unrolled: the most multiply-adds of a segment without a loop.
+        has_few_images: whether only panels can be parts of the work, because there are
+            few images
         and no rows of outputs.
     """
 
@@ -67,7 +68,7 @@ class CorrelationPlan:
     def panels(self) -> list[Panel]:
         """Return the panels of a block of channels."""
         at = self.channels
-        if at.dots:
+        if at.is_dot_product:
             return [Panel(0, 1, at.width, at.width * self.lanes)]
         return split_panels(at.width, self.vectors, self.lanes)
 
@@ -86,7 +87,7 @@ class CorrelationPlan:
     def is_packed(self) -> bool:
         """Return whether row-major weights are already in the order of access."""
         at, panel_width = self.channels, self.vectors * self.lanes
-        return at.blocks == 1 and at.width == panel_width and not at.dots
+        return at.blocks == 1 and at.width == panel_width and not at.is_dot_product
 
     @property
     def is_split_by_panels(self) -> bool:
@@ -113,7 +114,7 @@ class CorrelationPlan:
 
     @property
     def size(self) -> int:
-        """Return about how many multiply-adds are unrolled: the compile time.
+        """Return the approximate unrolled multiply-adds: the compile time.
 
         A vector that is reduced to one lane, or stored, counts as several.
         """
@@ -121,7 +122,11 @@ class CorrelationPlan:
         for panel, axes in product(self.panels, self.sweeps):
             for tile in split_tiles(axes[-1], self.max_rows(panel)):
                 steps = sum(self._steps(panel, segment) for segment in tile.segments)
-                outputs = tile.size * panel.vectors * (3 if self.channels.dots else 1)
+                outputs = (
+                    tile.size
+                    * panel.vectors
+                    * (3 if self.channels.is_dot_product else 1)
+                )
                 is_unrolled = len(tile.segments) <= MAX_SEGMENTS
                 total += steps + outputs if is_unrolled else panel.vectors
         return total

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from toolkit import dtypes
 from toolkit.backends.numpy.jit.builder import Pointer, Value
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels, InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels, InputLoader
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
     Panel,
     Segment,
@@ -28,7 +28,7 @@ class TapSums(ConvolutionWriter):
         writer: of the function.
         channels, panel: the input channels, and the panel of output channels.
         axis: the innermost axis.
-        straight: the most multiply-adds of a segment without a loop.
+        max_unrolled: the most multiply-adds of a segment without a loop.
         is_far: whether the weights exceed the L1 cache.
     """
 
@@ -60,7 +60,7 @@ class TapSums(ConvolutionWriter):
         lanes, vectors = self.b.lanes, panel.vectors
         self.every: int = axis.every * self.depth * vectors * lanes
         self.row, self.vector = vectors * lanes, lanes
-        if channels.dots:
+        if channels.is_dot_product:
             self.row, self.vector = lanes, self.depth * lanes
         dense = self.depth * channels.pitch, self.depth * self.row
         self.is_dense: bool = (self.tap, self.every) == dense

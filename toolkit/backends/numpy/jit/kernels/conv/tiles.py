@@ -49,7 +49,7 @@ def step_cycles(rows: int, vectors: int) -> float:
 
 
 def split_evenly(extent: int, limit: int) -> list[tuple[int, int]]:
-    """Split `extent` into the fewest parts of at most `most`, as equal as possible.
+    """Split `extent` into the fewest parts of at most `limit`, as equal as possible.
 
     Returns:
         The sizes, the larger first, and the number of parts of each.
@@ -144,7 +144,7 @@ class Tile:
 
 
 def split_tiles(axis: Axis, limit: int) -> Iterator[Tile]:
-    """Yield the positions of an axis as tiles of at most `most`, grouped if equal."""
+    """Yield the positions of an axis as tiles of at most `limit`, grouped if equal."""
     ranges = [axis.reached_positions(tap) for tap in range(axis.taps)]
     # The range in which all taps meet an input.
     low = max((low for low, _ in ranges), default=0)

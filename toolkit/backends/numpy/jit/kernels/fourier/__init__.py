@@ -2,7 +2,7 @@
 
 `plan` selects the lengths and their radices. `butterfly` transforms a few elements in
 registers. `interleave` transposes vectors. `stages` builds long transforms from short
-ones. `halves` builds real transforms from complex ones. `lower` emits the calls.
+ones. `real` builds real transforms from complex ones. `lower` emits the calls.
 """
 
 from toolkit.backends.numpy.jit.kernels.fourier.lower import (

@@ -12,7 +12,6 @@ from toolkit.backends.base import Operand
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.fourier.halves import RealTransform
 from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     DTYPES,
     fills_vectors,
@@ -21,6 +20,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.plan import (
     radices,
     vector_lanes,
 )
+from toolkit.backends.numpy.jit.kernels.fourier.real import RealTransform
 from toolkit.backends.numpy.jit.kernels.fourier.stages import (
     LaneRows,
     Planes,
@@ -134,7 +134,7 @@ def emit_real(dtype: str, half: int) -> Kernel:
     stages = kernel.stages()
     halves = RealTransform(kernel.b, dtype, half, stages.twiddles)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
-        numbers = RealPairs(kernel.b, dtype, x[0] + row * (2 * half), swapped=False)
+        numbers = RealPairs(kernel.b, dtype, x[0] + row * (2 * half), is_swapped=False)
         between = stages.buffers[(len(stages.radices) - 1) % 2]
         stages.write(numbers, between)
         halves.spectrum(between, kernel.planes(y, row * (half + 1)))
@@ -149,7 +149,7 @@ def emit_inverse_real(dtype: str, half: int) -> Kernel:
     stages = kernel.stages()
     halves = RealTransform(kernel.b, dtype, half, stages.twiddles)
     with kernel.b.loop(kernel.b.low, kernel.b.high) as row:
-        numbers = RealPairs(kernel.b, dtype, y[0] + row * (2 * half), swapped=True)
+        numbers = RealPairs(kernel.b, dtype, y[0] + row * (2 * half), is_swapped=True)
         halves.numbers(kernel.planes(x, row * (half + 1)), stages.buffers[1])
         stages.write(stages.buffers[1], numbers)
     stages.twiddles.declare()

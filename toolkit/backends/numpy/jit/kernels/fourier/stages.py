@@ -25,7 +25,7 @@ from toolkit.backends.numpy.jit.kernels.fourier.interleave import (
     interleave_vectors,
 )
 from toolkit.backends.numpy.jit.kernels.fourier.plan import common_lanes
-from toolkit.backends.numpy.jit.kernels.fourier.turns import unit_circle
+from toolkit.backends.numpy.jit.kernels.fourier.twiddles import unit_circle
 
 # Bytes between the parts of a buffer, so that equal offsets map to different cache
 # sets.
@@ -119,12 +119,12 @@ class LaneRows:
         """Store an element of each row."""
         for lane in range(self.b.lanes):
             if self.count is None:
-                self._put(x, index, lane)
+                self._store_lane(x, index, lane)
                 continue
             with self.b.when(self.count > lane):
-                self._put(x, index, lane)
+                self._store_lane(x, index, lane)
 
-    def _put(self, x: Complex, index: Number, lane: int) -> None:
+    def _store_lane(self, x: Complex, index: Number, lane: int) -> None:
         for value, plane in zip(x, self.parts, strict=True):
             text = f"extractelement {value.type} {value}, i64 {lane}"
             element = self.b.let(text, self.dtype)
@@ -134,8 +134,8 @@ class LaneRows:
 class RealPairs:
     """Real numbers, of which two neighbours are one complex number."""
 
-    def __init__(self, b: Kernel, dtype: str, start: Pointer, swapped: bool) -> None:
-        self.b, self.dtype, self.start, self.swapped = b, dtype, start, swapped
+    def __init__(self, b: Kernel, dtype: str, start: Pointer, is_swapped: bool) -> None:
+        self.b, self.dtype, self.start, self.is_swapped = b, dtype, start, is_swapped
 
     def load(self, index: Number, vector: int = 0) -> Complex:
         """Return the vector that starts at an element."""
@@ -144,11 +144,11 @@ class RealPairs:
             for k in range(2)
         )
         pair = deinterleave_vectors(self.b, first, second)
-        return Complex(*(reversed(pair) if self.swapped else pair))
+        return Complex(*(reversed(pair) if self.is_swapped else pair))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
-        vectors = interleave_vectors(self.b, x[::-1] if self.swapped else x)
+        vectors = interleave_vectors(self.b, x[::-1] if self.is_swapped else x)
         for k, value in enumerate(vectors):
             self.b.store(value, self.start, index * 2 + k * self.b.lanes, None)
 
@@ -162,7 +162,7 @@ class TwiddleTable:
         self.size = 0
 
     def add(self, cycles: np.ndarray) -> tuple[Pointer, Pointer]:
-        """Return the addresses of the two parts of exp(-2 pi i turns)."""
+        """Return the addresses of the two parts of exp(-2 pi i cycles)."""
         addresses = [
             self._add(np.ascontiguousarray(component, self.dtype))
             for component in unit_circle(-(cycles % 1.0))

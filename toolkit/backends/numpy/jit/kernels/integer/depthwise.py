@@ -34,7 +34,7 @@ class DepthwisePlan:
         offset: the difference between a term and the element that it represents.
         size, strides: of windows, vertical and horizontal.
         tile: the number of unrolled outputs of a row.
-        masked: whether the last channels fill only part of the lanes.
+        has_partial_vector: whether the last channels fill only part of the lanes.
     """
 
     words: Words
@@ -44,7 +44,7 @@ class DepthwisePlan:
     size: tuple[int, int]
     strides: tuple[int, int]
     tile: int
-    masked: bool
+    has_partial_vector: bool
 
     @property
     def channels(self) -> int:
@@ -246,7 +246,7 @@ class _Depthwise:
         full = n.channels - n.channels % plan.channels
         with b.loop(0, full, plan.channels) as channel:
             self._channels(source, element, channel, size, None)
-        if plan.masked:
+        if plan.has_partial_vector:
             with b.of_lanes(plan.channels):
                 mask = b.first_lanes(n.channels - full)
             self._channels(source, element, full, size, mask)
@@ -276,7 +276,7 @@ class _Depthwise:
                         sums[i][j] = plan.words.multiply_add(b, sums[i][j], x, y)
                 if tap == width - 1:
                     at = (element + i) * n.channels + channel
-                    self._finish(sums[i], at, channel, mask, loaded)
+                    self._apply_epilogue(sums[i], at, channel, mask, loaded)
 
     def _taps_of_column(self, column: int, size: int) -> Iterator[tuple[int, int]]:
         """Yield the outputs of a tile that read a column, and their taps."""
@@ -331,7 +331,7 @@ class _Depthwise:
         text = f"bitcast {x.type} {x} to <{plan.lanes} x i32>"
         return b.let(text, "int32", plan.lanes)
 
-    def _finish(
+    def _apply_epilogue(
         self,
         sums: list[Value],
         element: Number,

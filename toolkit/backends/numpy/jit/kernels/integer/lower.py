@@ -15,7 +15,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
     TILE_ROW_BYTES,
 )
-from toolkit.backends.numpy.jit.kernels.integer.few import (
+from toolkit.backends.numpy.jit.kernels.integer.few_rows import (
     FewRowsNumbers,
     FewRowsPlan,
     emit_few_rows,

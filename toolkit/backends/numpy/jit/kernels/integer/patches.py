@@ -73,7 +73,7 @@ def patch_numbers(
         row_bytes: the bytes of a row of words.
         depth: the elements of a row, or of a pixel if there are windows.
         image: the elements from one image to the next.
-        windows: the result of `axes_of`, or empty if a row is a pixel.
+        windows: the result of `loop_axes`, or empty if a row is a pixel.
     """
     numbers = [row_bytes, depth, image]
     for w in windows:
@@ -223,7 +223,7 @@ class _Patches:
 
 
 def vectors_of(b: Kernel, count: Number) -> Iterator[Number]:
-    """Yield the starts of vectors in `count` elements. Fewer than `FEWEST` remain.
+    """Yield the starts of vectors in `count` elements. Fewer than `MIN_VECTOR` remain.
 
     The body of the loop is emitted for several vector lengths.
     """

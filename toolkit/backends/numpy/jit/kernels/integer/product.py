@@ -28,9 +28,9 @@ class IntegerPlan:
         lanes: of a vector of sums.
         rows: the rows of the largest register block.
         vectors: the vectors in a row of a panel.
-        full: whether there are panels with all vectors.
+        has_full_panels: whether there are panels with all vectors.
         tail: the vectors of the last panel if it is partial, else 0.
-        masked: whether the last vector is partial.
+        has_partial_vector: whether the last vector is partial.
         a: the input of the body that holds the words of rows. None: they are packed,
         with their address before the panels'.
         by_rows: whether a row of the call is a block of rows, for all panels.
@@ -43,9 +43,9 @@ class IntegerPlan:
     lanes: int
     rows: int
     vectors: int
-    full: bool
+    has_full_panels: bool
     tail: int
-    masked: bool = True
+    has_partial_vector: bool = True
     a: int | None = None
     by_rows: bool = False
     patches: PatchPlan | None = None
@@ -145,7 +145,7 @@ class _Product:
         panel, block = b.split(unit, n.row_blocks)
         rows = b.part(block, n.block_rows, n.rows)
         is_full = b.compare("slt", panel, full)
-        if plan.full:
+        if plan.has_full_panels:
             with b.when(is_full):
                 self._rows(rows, panel, plan.vectors, False)
         if plan.tail:
@@ -161,7 +161,7 @@ class _Product:
             call_packer(b, plan.patches, self.images, memory, rows, self.numbers)
             # Row numbers are relative to the first row of all blocks.
             words = memory + rows[0] * n.row_bytes * -1
-        if plan.full:
+        if plan.has_full_panels:
             with b.loop(0, full) as panel:
                 self._rows(rows, panel, plan.vectors, False, words)
         if plan.tail:
@@ -175,7 +175,7 @@ class _Product:
         is_tail: bool,
         words: Pointer | None = None,
     ) -> None:
-        """Multiply a block by a panel, as many rows at a time as the sums allow."""
+        """Multiply a block by a panel, in chunks whose sums fit the memory."""
         b, n, (first, end) = self.b, self.n, rows
         name = "sum_tail" if is_tail else "sum_panel"
         b.declarations |= _sum_function(name, self.plan, vectors)
@@ -190,9 +190,9 @@ class _Product:
             numbers = [f"i64 {x}" for x in (count, n.words, n.row_bytes)]
             b.emit(f"call void @{name}({', '.join((*pointers, *numbers))})")
             column = panel * self.plan.width
-            self._finish(_RowBlock(row, count, column, vectors, is_tail))
+            self._apply_epilogue(_RowBlock(row, count, column, vectors, is_tail))
 
-    def _finish(self, block: _RowBlock) -> None:
+    def _apply_epilogue(self, block: _RowBlock) -> None:
         """Apply the epilogue to the sums of some rows, two vectors at a time.
 
         Processors pack two vectors into bytes as quickly as one.
@@ -204,11 +204,11 @@ class _Product:
             with b.of_lanes(count * lanes):
                 column = block.column + first * lanes
                 is_last = block.is_tail and first == starts[-1]
-                has_mask = is_last and self.plan.masked
+                has_mask = is_last and self.plan.has_partial_vector
                 mask = b.first_lanes(n.columns - column) if has_mask else None
-                self._finish_vectors(block, first, column, mask)
+                self._apply_epilogue_to_vectors(block, first, column, mask)
 
-    def _finish_vectors(
+    def _apply_epilogue_to_vectors(
         self, block: _RowBlock, first: int, column: Number, mask: Mask
     ) -> None:
         """Apply the epilogue to some columns of all rows, as one vector of each row."""

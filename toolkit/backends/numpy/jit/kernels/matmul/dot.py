@@ -24,7 +24,7 @@ class DotPlan:
         columns: of the right operand.
         axes: the number of batch axes.
         a, b: the inputs of the body that are the operands.
-        gathered: whether the terms of a column of the right operand are strided.
+        is_gathered: whether the terms of a column of the right operand are strided.
     """
 
     dtype: str
@@ -33,7 +33,7 @@ class DotPlan:
     axes: int
     a: int
     b: int
-    gathered: bool
+    is_gathered: bool
 
 
 class DotNumbers(NamedTuple):
@@ -67,12 +67,12 @@ class _Dot(MatrixWriter):
         self.plan = plan
         graph = body.body
         bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
-        self.first, self.second = bases[plan.a], bases[plan.b]
-        if plan.gathered:
+        self.left_address, self.right_address = bases[plan.a], bases[plan.b]
+        if plan.is_gathered:
             scratch = self.b.next_address()
         self.n = DotNumbers(*(self.b.next_entry() for _ in DotNumbers._fields))
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
-        if plan.gathered:
+        if plan.is_gathered:
             self.scratch = scratch + builder.slot * self.n.scratch
         self.sums = builder.memory(_ROWS, self.zero)
         self.epilogue = Epilogue(graph, builder, bases)
@@ -81,12 +81,12 @@ class _Dot(MatrixWriter):
         """Emit the loop over rows, or over products and their rows."""
         b, n = self.b, self.n
         if not self.plan.axes:
-            self._product(self.first, self.second, b.low, b.high, 0)
+            self._product(self.left_address, self.right_address, b.low, b.high, 0)
             return
         with b.loop(b.low, b.high) as unit:
             element = unit * (n.rows * self.plan.columns)
-            x = self.batch_address(self.first, unit, self.batch, "a")
-            y = self.batch_address(self.second, unit, self.batch, "b")
+            x = self.batch_address(self.left_address, unit, self.batch, "a")
+            y = self.batch_address(self.right_address, unit, self.batch, "b")
             self._product(x, y, 0, n.rows, element)
 
     def _product(
@@ -94,20 +94,20 @@ class _Dot(MatrixWriter):
     ) -> None:
         """Compute rows [low, high) of a product."""
         b, line = self.b, self.n.b_line
-        if self.plan.gathered:
+        if self.plan.is_gathered:
             line = self.n.depth * self.itemsize
             self._gather(y, line)
             y = self.scratch
         columns = [y + c * line for c in range(self.plan.columns)]
         if self.plan.columns == 1:
-            self._single(x, columns, low, high, element)
+            self._compute_single_column(x, columns, low, high, element)
             return
         with b.loop(low, high, _ROWS) as row:
             self._rows(x, columns, row, high, self.sums)
             rows = b.least(high - row, _ROWS)
-            self._finish(rows, row, element)
+            self._apply_epilogue(rows, row, element)
 
-    def _single(
+    def _compute_single_column(
         self,
         x: Pointer,
         columns: Sequence[Pointer],
@@ -127,7 +127,7 @@ class _Dot(MatrixWriter):
                 self.load_vector(self.sums), at, row, self.b.first_lanes(remaining)
             )
 
-    def _finish(self, rows: Number, first: Number, element: Number) -> None:
+    def _apply_epilogue(self, rows: Number, first: Number, element: Number) -> None:
         """Apply the epilogue to rows of several columns."""
         b, count = self.b, self.plan.columns
         mask = self.b.first_lanes(count)

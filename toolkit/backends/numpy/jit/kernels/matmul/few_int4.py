@@ -95,15 +95,15 @@ def emit_runs() -> Kernel:
         is_other = b.binary("fcmp une", stored, loop.values[0], "bool")
         count = loop.index_of(1)
         with b.when(is_other):
-            _put(b, target, count + 1, loop.index)
+            _store_index(b, target, count + 1, loop.index)
         after = count + b.index(f"zext i1 {is_other} to i64")
         loop.next([stored, b.int64(after)])
-    _put(b, target, 0, loop.index_of(1))
-    _put(b, target, loop.index_of(1) + 1, depth)
+    _store_index(b, target, 0, loop.index_of(1))
+    _store_index(b, target, loop.index_of(1) + 1, depth)
     return b
 
 
-def _put(b: Kernel, target: Pointer, index: Number, number: Number) -> None:
+def _store_index(b: Kernel, target: Pointer, index: Number, number: Number) -> None:
     b.put_scalar(b.int64(number), target + index * _ENTRY_BYTES)
 
 
@@ -148,7 +148,7 @@ class _FewInt4:
                 self._columns(column, 1, end - column)
 
     def _columns(self, column: Number, pairs: int, column_count: Number | None) -> None:
-        """Compute some pairs of vectors of columns, of which `left` are valid."""
+        """Compute some pairs of vectors of columns, `column_count` of them valid."""
         b, rows = self.b, self.plan.rows
         zero = b.filled(0.0, "float32")
         for i in range(2 * pairs * rows):
@@ -159,10 +159,10 @@ class _FewInt4:
             with b.accumulate(first, end, 1, initial) as loop:
                 term = loop.index
                 numbers = self._numbers(term, column, pairs, column_count)
-                loop.next(self._added(term, numbers, loop.values))
+                loop.next(self._add_term(term, numbers, loop.values))
             self._scale(first, column, pairs, column_count, loop.values)
         for row in range(rows):
-            self._finish(row, column, pairs, column_count)
+            self._apply_epilogue(row, column, pairs, column_count)
 
     def _run(self, number: Number) -> Number:
         return self.b.integer_at(self.runs + number * _ENTRY_BYTES, "int64")
@@ -198,7 +198,7 @@ class _FewInt4:
             numbers += [b.convert("sitofp", x, "float32") for x in (low, high)]
         return numbers
 
-    def _added(
+    def _add_term(
         self, term: Number, numbers: list[Value], values: list[Value]
     ) -> list[Value]:
         """Return the sums with the products of a term, then the sums of rows."""
@@ -255,7 +255,7 @@ class _FewInt4:
         zeros = load_zeros(b, self.zero, index, mask, is_signed)
         return b.binary("fadd", zeros, b.filled(8.0, "float32")) if is_signed else zeros
 
-    def _finish(
+    def _apply_epilogue(
         self, row: int, column: Number, pairs: int, column_count: Number | None
     ) -> None:
         """Apply the epilogue to the totals of a row."""

@@ -91,10 +91,10 @@ def _lower_dot(p: Problem, body: Graph) -> Lowered:
     """Lower a product with few columns."""
     rows = p.products if p.batch else p.rows
     grain = partition(rows, p.nbytes // _TASK_BYTES)
-    gathered = p.depth > 0 and p.b_term != p.itemsize
-    scratch = align_up(p.columns * p.depth * p.itemsize) if gathered else 0
-    operands = (*operands_of(body), *([("work", 0)] if gathered else []))
-    plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, gathered)
+    is_gathered = p.depth > 0 and p.b_term != p.itemsize
+    scratch = align_up(p.columns * p.depth * p.itemsize) if is_gathered else 0
+    operands = (*operands_of(body), *([("work", 0)] if is_gathered else []))
+    plan = DotPlan(p.dtype, p.lanes, p.columns, len(p.batch), p.a, p.b, is_gathered)
     numbers = DotNumbers(p.rows, p.depth, p.a_row, p.b_term, p.b_line, scratch)
     call = Call(
         Code(emit_dot, plan, BodyStructure(body)),
@@ -112,7 +112,7 @@ def _lower_dot(p: Problem, body: Graph) -> Lowered:
 def _lower_row(p: Problem, body: Graph) -> Lowered:
     """Lower a product of one row with many columns."""
     step = p.invariant_step if p.is_batch_invariant else max(1, p.depth)
-    chained = step < p.depth
+    is_chained = step < p.depth
     width = _VECTORS * p.lanes
     panel = panel_bytes(p.depth, width, p.itemsize)
     rows = -(-p.columns // width)
@@ -120,7 +120,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
     part_terms = partition(p.depth, p.nbytes // _TASK_BYTES)
     if not packed and not p.is_batch_invariant and part_terms < p.depth:
         return _lower_row_parts(p, body, part_terms)
-    sums = align_up((1 + chained) * p.columns * p.itemsize)
+    sums = align_up((1 + is_chained) * p.columns * p.itemsize)
     panels: list[Reference] = [("work", sums)] if packed else []
     calls = []
     if packed:
@@ -134,7 +134,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
             )
         )
     terms = current().registers // 2
-    plan = RowPlan(p.dtype, p.lanes, _VECTORS, terms, p.a, p.b, chained, packed)
+    plan = RowPlan(p.dtype, p.lanes, _VECTORS, terms, p.a, p.b, is_chained, packed)
     calls.append(
         Call(
             Code(emit_row, plan, BodyStructure(body)),
@@ -151,7 +151,7 @@ def _lower_row(p: Problem, body: Graph) -> Lowered:
 
 
 def _lower_row_parts(p: Problem, body: Graph, part_terms: int) -> Lowered:
-    """Lower a product of one row with partial sums of `part` terms each."""
+    """Lower a product of one row with partial sums of `part_terms` terms each."""
     part_count = -(-p.depth // part_terms)
     sums = part_count * p.columns * p.itemsize
     plan = RowPlan(p.dtype, p.lanes, _VECTORS, current().registers // 2)
@@ -290,9 +290,9 @@ class Lowering:
     def _multiply(self, tiles: Reference | None, panels: Reference | None) -> None:
         """Append the call that multiplies into the result."""
         plan, body = self._plan(), BodyStructure(self.body)
-        plan = replace(plan, panels=panels is not None)
+        plan = replace(plan, has_panels=panels is not None)
         operands = (*operands_of(self.body), *filter(None, (tiles, panels)))
-        if plan.chained and len(self.body.nodes) > 1:
+        if plan.is_chained and len(self.body.nodes) > 1:
             sums = self._allocate(self.p.products * self.p.size * self.p.itemsize)
             operands = (*operands, sums)
         self._append(plan, body, operands)
@@ -320,13 +320,13 @@ class Lowering:
             len(p.batch),
             p.a,
             p.b,
-            across=p.is_across,
-            runs=not strategy.pack_a and p.a_term == p.itemsize,
-            chained=strategy.step < strategy.depth,
-            tiles=strategy.pack_a == ONCE,
+            is_across=p.is_across,
+            has_contiguous_terms=not strategy.pack_a and p.a_term == p.itemsize,
+            is_chained=strategy.step < strategy.depth,
+            has_tiles=strategy.pack_a == ONCE,
             pack_a=a if strategy.pack_a == EACH else "",
-            pack_b=b if strategy.pack_b == EACH and not p.unpacks else "",
-            unpacks=p.unpacks,
+            pack_b=b if strategy.pack_b == EACH and not p.unpack_source else "",
+            unpack_source=p.unpack_source,
         )
 
     def _append(
@@ -341,7 +341,7 @@ class Lowering:
         rows = {ROW: p.rows, PRODUCT: p.products}.get(
             strategy.unit, p.products * blocks
         )
-        is_packed = plan.pack_b or plan.unpacks
+        is_packed = plan.pack_b or plan.unpack_source
         lines = strategy.panels * self.tiling.width if is_packed else 0
         scratch_a = align_up(self._packed_bytes(lines, strategy.step))
         scratch = scratch_a
@@ -350,7 +350,7 @@ class Lowering:
             scratch += align_up(self._packed_bytes(padded_rows, strategy.step))
         if scratch:
             operands = (*operands, self._allocate(scratch * -(-rows // strategy.grain)))
-        operands = (*operands, ERROR) if p.unpacks else operands
+        operands = (*operands, ERROR) if p.unpack_source else operands
         numbers = ProductNumbers(
             rows=p.rows,
             depth=p.depth,

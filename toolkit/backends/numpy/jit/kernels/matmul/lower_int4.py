@@ -73,7 +73,7 @@ def lower_matmul_int4(
         a_dtype=x.spec.dtype,
         b_dtype=x.spec.dtype,
         is_batch_invariant=rules.rows_independent,
-        unpacks=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
+        unpack_source=Unpacked(tuple(factors), packed.spec.dtype == "int8"),
         blocks=scale.spec.shape[0],
     )
     return Lowering(p, choose(p), body).lower()
@@ -86,7 +86,7 @@ def _lower_few_int4(
 
     Args:
         body: the product and its epilogue.
-        places: the inputs that are the operands.
+        indices: the inputs that are the operands.
         extents: rows, depth and columns.
     """
     (a, *factors), (rows, depth, columns) = indices, extents

@@ -142,7 +142,7 @@ class Packer:
         term: Number,
         depth: Number,
     ) -> None:
-        """Pack `BESIDE` full panels with contiguous lines.
+        """Pack `PANELS_TOGETHER` full panels with contiguous lines.
 
         Args:
             source, target: the addresses of the first term of the first line.

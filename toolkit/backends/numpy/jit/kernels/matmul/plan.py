@@ -21,15 +21,16 @@ class ProductPlan:
         of a product.
         axes: the number of batch axes.
         a, b: the inputs of the body that are the operands.
-        across: whether the columns of the product are the rows of the result.
-        panels: whether the right operand is packed into panels by an earlier call.
-        tiles: whether the left operand is packed into tiles by an earlier call.
-        runs: whether the terms of a row of the left operand are contiguous.
-        chained: whether sums continue over steps of the depth.
+        is_across: whether the columns of the product are the rows of the result.
+        has_panels: whether the right operand is packed into panels by an earlier call.
+        has_tiles: whether the left operand is packed into tiles by an earlier call.
+        has_contiguous_terms: whether the terms of a row of the left operand are
+            contiguous.
+        is_chained: whether sums continue over steps of the depth.
         pack_a: the packing of each tile of the left operand before its product. "": it
         is read in place.
         pack_b: the packing of the right operand for each product, or "".
-        unpacks: the source of the right operand if it has 4-bit numbers.
+        unpack_source: the source of the right operand if it has 4-bit numbers.
     """
 
     tiling: Tiling
@@ -37,14 +38,14 @@ class ProductPlan:
     axes: int
     a: int
     b: int
-    across: bool = False
-    panels: bool = False
-    tiles: bool = False
-    runs: bool = False
-    chained: bool = False
+    is_across: bool = False
+    has_panels: bool = False
+    has_tiles: bool = False
+    has_contiguous_terms: bool = False
+    is_chained: bool = False
     pack_a: str = ""
     pack_b: str = ""
-    unpacks: Unpacked | None = None
+    unpack_source: Unpacked | None = None
 
 
 class ProductNumbers(NamedTuple):

@@ -54,11 +54,11 @@ class Problem:
         a, b: the inputs that are the operands.
         a_dtype, b_dtype: the dtypes of the unpacked operands: as the result, or
             narrower.
-        turned: whether this is the transposed product.
-        even: whether the order of the terms depends only on their number.
+        is_transposed: whether this is the transposed product.
+        is_batch_invariant: whether the order of the terms depends only on their number.
         is_frozen: whether the right operand is the same in every run.
-        unpacks: the source from which panels of the right operand are unpacked, or
-            None.
+        unpack_source: the source from which panels of the right operand are unpacked,
+        or None.
         blocks: the rows of scales of that source.
     """
 
@@ -78,7 +78,7 @@ class Problem:
     is_transposed: bool = False
     is_batch_invariant: bool = False
     is_frozen: bool = False
-    unpacks: Unpacked | None = None
+    unpack_source: Unpacked | None = None
     blocks: int = 0
 
     @property
@@ -133,7 +133,7 @@ class Problem:
     def invariant_step(self) -> int:
         """Return the terms of a step, as a function of the number of terms only."""
         widest = PANELS * 2 * self.lanes * self.itemsize
-        is_long = self.depth * widest > RESIDENT_BYTES or self.unpacks is not None
+        is_long = self.depth * widest > RESIDENT_BYTES or self.unpack_source is not None
         return self.step(self.depth) if is_long else max(1, self.depth)
 
     @property
@@ -144,8 +144,8 @@ class Problem:
         return min(_MAX_PACKED_STEP_TERMS, near // (lines * self.itemsize))
 
     def step(self, depth: int, limit: int = _MAX_STEP_TERMS) -> int:
-        """Return the terms of a step for `depth` terms in steps of at most `most`."""
-        limit = min(limit, _MAX_UNPACKED_STEP_TERMS) if self.unpacks else limit
+        """Return the terms of a step for `depth` terms in steps of at most `limit`."""
+        limit = min(limit, _MAX_UNPACKED_STEP_TERMS) if self.unpack_source else limit
         return pad_extent(-(-depth // max(1, -(-depth // limit))), self.lanes)
 
     @property

@@ -13,7 +13,6 @@ from toolkit.backends.numpy.jit.builder import (
 )
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.matmul.finish import TileEpilogue, TileSums
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     LINES,
     PANELS_TOGETHER,
@@ -26,6 +25,10 @@ from toolkit.backends.numpy.jit.kernels.matmul.plan import (
     ProductPlan,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.tile import tile_function
+from toolkit.backends.numpy.jit.kernels.matmul.tile_epilogue import (
+    TileEpilogue,
+    TileSums,
+)
 from toolkit.backends.numpy.jit.kernels.matmul.unpack import (
     Panels,
     Unpacker,
@@ -90,10 +93,10 @@ class _Product(MatrixWriter):
         self.plan = plan
         self.tiling = plan.tiling
         self.tile_epilogue = self._load_addresses(body)
-        packs = plan.pack_a or plan.pack_b or plan.unpacks
+        packs = plan.pack_a or plan.pack_b or plan.unpack_source
         if packs:
             self.scratch = self.b.next_address()
-        error = self.b.next_address() if plan.unpacks else None
+        error = self.b.next_address() if plan.unpack_source else None
         self.n = ProductNumbers(*(self.b.next_entry() for _ in ProductNumbers._fields))
         self.batch = [self.batch_entry() for _ in range(plan.axes)]
         if packs:
@@ -107,22 +110,22 @@ class _Product(MatrixWriter):
     def _load_addresses(self, body: BodyStructure | None) -> TileEpilogue | None:
         """Load the addresses of operands and result. Return the epilogue or None."""
         if body is None:
-            self.first, self.second, self.result = (
+            self.left_address, self.right_address, self.result = (
                 self.b.next_address() for _ in "abc"
             )
             return None
         graph = body.body
         bases = [self.b.next_address() for _ in (*graph.inputs, *graph.outputs)]
         self.bases = bases
-        self.first, self.second = bases[self.plan.a], bases[self.plan.b]
+        self.left_address, self.right_address = bases[self.plan.a], bases[self.plan.b]
         self.result = bases[-1]
-        if self.plan.tiles:
-            self.first = self.b.next_address()
-        if self.plan.panels:
-            self.second = self.b.next_address()
-        if len(graph.nodes) == 1 and not self.plan.across:
+        if self.plan.has_tiles:
+            self.left_address = self.b.next_address()
+        if self.plan.has_panels:
+            self.right_address = self.b.next_address()
+        if len(graph.nodes) == 1 and not self.plan.is_across:
             return None
-        if self.plan.chained:
+        if self.plan.is_chained:
             self.result = self.b.next_address()
         return TileEpilogue(self.b, self.plan, Epilogue(graph, self.b, bases))
 
@@ -132,8 +135,8 @@ class _Product(MatrixWriter):
         """Emit the loop over units."""
         n = self.n
         full = _Block(
-            self.first,
-            self.second,
+            self.left_address,
+            self.right_address,
             n.b_term,
             n.b_panel,
             0,
@@ -182,12 +185,12 @@ class _Product(MatrixWriter):
 
     def _prepare_panels(self, block: _Block) -> _Block:
         """Pack or unpack the right operand of a block, if the plan says so."""
-        if self.plan.unpacks:
-            return self._unpacked(block)
-        return self._packed(block) if self.plan.pack_b else block
+        if self.plan.unpack_source:
+            return self._unpack_right(block)
+        return self._pack_right(block) if self.plan.pack_b else block
 
     def _unpacker(self, error: Pointer) -> Unpacker:
-        unpacked, n = self.plan.unpacks, self.n
+        unpacked, n = self.plan.unpack_source, self.n
         assert unpacked is not None
         return Unpacker(
             self.b,
@@ -200,7 +203,7 @@ class _Product(MatrixWriter):
             self.tiling.tail,
         )
 
-    def _unpacked(self, block: _Block) -> _Block:
+    def _unpack_right(self, block: _Block) -> _Block:
         """Return the block with its panels unpacked."""
         packer, first = self.unpacker, block.panels[0]
         size = block.depth * packer.term_bytes
@@ -210,7 +213,7 @@ class _Product(MatrixWriter):
         start = self.scratch + (0 - first) * size
         return replace(block, b=start, b_term=packer.term_bytes, b_panel=size)
 
-    def _packed(self, block: _Block) -> _Block:
+    def _pack_right(self, block: _Block) -> _Block:
         """Return the block with its panels packed."""
         b, n, (first, last) = self.b, self.n, block.panels
         packer = Packer(self, self.plan.pack_b, self.tiling.width)
@@ -232,7 +235,7 @@ class _Product(MatrixWriter):
 
     def _steps(self, block: _Block) -> None:
         """Compute a block, in steps of its depth if the plan is chained."""
-        if not self.plan.chained:
+        if not self.plan.is_chained:
             self._block(self._prepare_panels(block))
             return
         b, n = self.b, self.n
@@ -263,13 +266,13 @@ class _Product(MatrixWriter):
             row = iteration.index_of(0)
             rows = self._height(end - row)
             tile = self._tile_at(row, rows, block)
-            self._tile(self._packed_tile(tile, block.depth), block)
+            self._tile(self._pack_tile(tile, block.depth), block)
             iteration.next([row + rows])
 
     def _tile_at(self, row: Index, rows: Number, block: _Block) -> _Tile:
         """Return the tile of some rows from `row` on."""
         n, element = self.n, row * self.n.columns + block.element
-        if not self.plan.tiles:
+        if not self.plan.has_tiles:
             return _Tile(block.a + row * n.a_row, n.a_row, n.a_term, rows, element)
         number, before = self.b.split(row, self.tiling.rows)
         a = block.a + number * n.a_row + before * self.itemsize
@@ -281,7 +284,7 @@ class _Product(MatrixWriter):
         rows: Number = heights[-1]
         cases = [(height, "sge", height) for height in reversed(heights[:-1])]
         third, remainder = divmod(self.tiling.rows, 3)
-        if not remainder and 2 * third in heights and not self.plan.tiles:
+        if not remainder and 2 * third in heights and not self.plan.has_tiles:
             # Two tiles of two thirds are faster than a full one and a third.
             cases.append((4 * third, "eq", 2 * third))
         for limit, relation, height in cases:
@@ -289,7 +292,7 @@ class _Product(MatrixWriter):
             rows = b.choose(fits, height, rows)
         return rows
 
-    def _packed_tile(self, tile: _Tile, depth: Number) -> _Tile:
+    def _pack_tile(self, tile: _Tile, depth: Number) -> _Tile:
         if not self.plan.pack_a:
             return tile
         packer = Packer(self, self.plan.pack_a, self.tiling.padded_rows)
@@ -310,30 +313,30 @@ class _Product(MatrixWriter):
                 self._sums(tile, block, panel, self.tiling.tail, True)
 
     def _sums(
-        self, tile: _Tile, block: _Block, panel: Number, vectors: int, tail: bool
+        self, tile: _Tile, block: _Block, panel: Number, vectors: int, is_tail: bool
     ) -> None:
         """Sum a tile and a panel into the result, or for the epilogue."""
         b = self.b
         column = panel * self.tiling.width
         remaining = self.n.columns - column
         element = tile.element + column
-        if self.tile_epilogue is None or self.plan.chained:
+        if self.tile_epilogue is None or self.plan.is_chained:
             address = self.result + element * self.itemsize
             stride = self.n.columns * self.itemsize
         else:
             address, stride = self.tile_epilogue.sums, vectors * self.vector_bytes
-        if self.tile_epilogue is not None and not self.plan.across:
+        if self.tile_epilogue is not None and not self.plan.is_across:
             with b.when(block.is_last):
                 self.tile_epilogue.prefetch(self.n, tile.rows, element, vectors)
-        name = "sum_tail" if tail else "sum_tile"
+        name = "sum_tail" if is_tail else "sum_tile"
         b.declarations |= tile_function(
             name,
             self.tiling,
             vectors,
-            tail,
-            self.plan.chained,
-            self.plan.tiles or bool(self.plan.pack_a),
-            self.plan.runs,
+            is_tail,
+            self.plan.is_chained,
+            self.plan.has_tiles or bool(self.plan.pack_a),
+            self.plan.has_contiguous_terms,
             bool(self.plan.pack_a),
         )
         factor = block.b + panel * block.b_panel
@@ -343,11 +346,11 @@ class _Product(MatrixWriter):
         numbers = [f"i64 {n}" for n in (*counts, *strides)]
         following = [f"ptr {tile.next}", f"i64 {self.n.a_term}"]
         b.emit(f"call void @{name}({', '.join((*pointers, *numbers, *following))})")
-        if self.tile_epilogue is not None and self.plan.across:
+        if self.tile_epilogue is not None and self.plan.is_across:
             self.tile_epilogue.apply_columns(self.n, block.element, column, vectors)
         elif self.tile_epilogue is not None:
             tile_sums = TileSums(address, stride, element, column)
             with self.b.when(block.is_last):
                 self.tile_epilogue.apply_rows(
-                    self.n, tile.rows, tile_sums, vectors, tail
+                    self.n, tile.rows, tile_sums, vectors, is_tail
                 )

@@ -27,8 +27,8 @@ class RowPlan:
         vectors: the vectors of columns in a row of the call.
         terms: the terms per iteration, each with a row of an unpacked right operand.
         a, b: the inputs of the body that are the operands.
-        chained: whether sums of parts of the depth are added.
-        packed: whether the right operand is packed to panels by `emit_row_panels`.
+        is_chained: whether sums of parts of the depth are added.
+        is_packed: whether the right operand is packed to panels by `emit_row_panels`.
     """
 
     dtype: str
@@ -37,8 +37,8 @@ class RowPlan:
     terms: int
     a: int = 0
     b: int = 1
-    chained: bool = False
-    packed: bool = False
+    is_chained: bool = False
+    is_packed: bool = False
 
 
 class RowNumbers(NamedTuple):
@@ -116,9 +116,9 @@ class _Row(MatrixWriter):
         self.width: int = plan.vectors * plan.lanes
         b, count = self.b, len((*graph.inputs, *graph.outputs)) if graph else 2
         self.bases: list[Pointer] = [b.next_address() for _ in range(count)]
-        self.first, self.second = self.bases[plan.a], self.bases[plan.b]
-        if plan.packed:
-            self.second = b.next_address()
+        self.left_address, self.right_address = self.bases[plan.a], self.bases[plan.b]
+        if plan.is_packed:
+            self.right_address = b.next_address()
         self.sums: Pointer = b.next_address()
         self.n = n = RowNumbers(*(b.next_entry() for _ in RowNumbers._fields))
         self.triple_stride: Number = 3 * n.b_term
@@ -130,19 +130,19 @@ class _Row(MatrixWriter):
         self.high: Number = n.columns
         with b.loop(b.low, b.high) as part_index:
             self.sums = sums + part_index * n.columns * self.itemsize
-            self._sum_rows(self.second, *b.part(part_index, n.step, n.depth))
+            self._sum_rows(self.right_address, *b.part(part_index, n.step, n.depth))
 
     def write(self, epilogue: Epilogue) -> None:
         """Compute all columns at once, or panel by panel."""
         self.epilogue = epilogue
-        if not self.plan.packed:
-            self._columns(self.b.low, self.b.high, self.second)
+        if not self.plan.is_packed:
+            self._columns(self.b.low, self.b.high, self.right_address)
             return
         b, n = self.b, self.n
         is_odd = self._toggle_parity()
         with b.loop(0, b.high - b.low) as index:
             panel = b.choose(is_odd, b.high - 1 - index, b.low + index)
-            self._columns(panel, panel + 1, self.second + panel * n.panel)
+            self._columns(panel, panel + 1, self.right_address + panel * n.panel)
 
     def _toggle_parity(self) -> Value:
         """Return whether the number of earlier runs of the task is odd.
@@ -152,7 +152,7 @@ class _Row(MatrixWriter):
         parity of its runs after the panel of its number.
         """
         b, n = self.b, self.n
-        note = self.second + (b.slot + 1) * n.panel + -ALIGNMENT
+        note = self.right_address + (b.slot + 1) * n.panel + -ALIGNMENT
         before = b.let(f"atomicrmw xor ptr {note}, i32 1 monotonic", "int32")
         return b.let(f"icmp ne i32 {before}, 0", "bool")
 
@@ -161,7 +161,7 @@ class _Row(MatrixWriter):
         b, n, result = self.b, self.n, self.sums
         self.low = first * self.width
         self.high = b.least(end * self.width, n.columns)
-        if self.plan.chained:
+        if self.plan.is_chained:
             result = self.sums + n.columns * self.itemsize
             with b.loop(0, b.ceil_div(n.depth, n.step)) as step:
                 self._sum(y, *b.part(step, n.step, n.depth))
@@ -175,7 +175,7 @@ class _Row(MatrixWriter):
 
     def _sum(self, y: Pointer, first: Number, end: Number) -> None:
         """Sum terms in order."""
-        if self.plan.packed:
+        if self.plan.is_packed:
             self._sum_panel(y, first, end)
         else:
             self._sum_rows(y, first, end)
@@ -186,7 +186,7 @@ class _Row(MatrixWriter):
         sums = [self.zero] * self.plan.vectors
         with b.accumulate(first, end, 1, sums) as iteration:
             term = iteration.index
-            x = b.splat(b.scalar(self.first + term * self.n.a_term, self.dtype))
+            x = b.splat(b.scalar(self.left_address + term * self.n.a_term, self.dtype))
             row = panel + term * (self.width * self.itemsize)
             ys = [self.load_vector(row + j * size) for j in range(self.plan.vectors)]
             pairs = zip(ys, iteration.values, strict=True)
@@ -210,7 +210,7 @@ class _Row(MatrixWriter):
     def _add(self, y: Pointer, first: Number, terms: int) -> None:
         """Add some terms to the sums of all columns."""
         b, n = self.b, self.n
-        start = self.first + first * n.a_term
+        start = self.left_address + first * n.a_term
         scalars = (b.scalar(start + i * n.a_term, self.dtype) for i in range(terms))
         xs = [b.splat(x) for x in scalars]
         y = y + first * n.b_term

@@ -101,7 +101,7 @@ def choose(p: Problem) -> Strategy:
         grain = p.products if is_quick else partition(p.products)
         return replace(base, pack_b=ONCE if packs_once else pack_b, grain=grain)
     runs = (
-        not p.unpacks
+        not p.unpack_source
         and p.rows > FLAT_ROWS
         and p.a_term == p.itemsize
         and not p.is_across
@@ -191,7 +191,7 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
                 is_once = (
                     row_blocks > 1 or p.is_frozen or _is_worth_packing_once(p, base)
                 )
-                is_once = is_once and not p.unpacks
+                is_once = is_once and not p.unpack_source
                 packing = ONCE if is_once else EACH
                 ways = (packing,) if base.pack_b else ("", packing)
                 packings = _packings_of_a(p, base.tiling, panels)
@@ -216,7 +216,7 @@ def _is_worth_packing_once(p: Problem, base: Strategy) -> bool:
 
 def _can_split(p: Problem, slots: int) -> bool:
     """Return whether a product may be summed in slots."""
-    if p.batch or p.is_across or p.is_batch_invariant or p.unpacks:
+    if p.batch or p.is_across or p.is_batch_invariant or p.unpack_source:
         return False
     return p.depth >= slots * _MIN_SLOT_TERMS
 
@@ -239,14 +239,14 @@ def _packings_of_a(p: Problem, tiling: Tiling, panels: int) -> tuple[str, ...]:
     if panels <= 2 or (panels <= 4 and p.a_term < _FAR_TERM_BYTES):
         return ("",)
     is_large = p.rows * p.depth * p.itemsize > _MAX_PACKED_BYTES
-    return (EACH,) if p.batch or p.unpacks or is_large else (EACH, ONCE)
+    return (EACH,) if p.batch or p.unpack_source or is_large else (EACH, ONCE)
 
 
 def _step_terms(
     p: Problem, tiling: Tiling, depth: int, panels: int, pack_a: str, pack_b: str
 ) -> int:
     """Return the terms of a step whose working set stays in the caches."""
-    if p.is_batch_invariant or p.unpacks:
+    if p.is_batch_invariant or p.unpack_source:
         return p.invariant_step
     is_read_by_terms = _is_read_by_terms(p)
     if pack_a and not is_read_by_terms and depth > 2 * p.packed_step:

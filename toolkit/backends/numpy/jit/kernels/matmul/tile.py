@@ -94,10 +94,10 @@ def tile_function(
     name: str,
     tiling: Tiling,
     vectors: int,
-    tail: bool,
-    chained: bool,
-    packed: bool,
-    runs: bool,
+    is_tail: bool,
+    is_chained: bool,
+    is_packed: bool,
+    has_contiguous_terms: bool,
     prefetches_next: bool = False,
 ) -> set[str]:
     """Return a function that sums a tile: each element adds its terms in order.
@@ -108,17 +108,17 @@ def tile_function(
         name: of the function.
         tiling: the supported numbers of rows.
         vectors: the vectors of columns.
-        tail: whether only some of the columns are valid.
-        chained: whether it may continue from earlier sums.
-        packed: whether the left operand's tile is packed.
-        runs: whether the terms of its rows are contiguous.
-        ahead: whether to prefetch the next unpacked tile of the left operand.
+        is_tail: whether only some of the columns are valid.
+        is_chained: whether it may continue from earlier sums.
+        is_packed: whether the left operand's tile is packed.
+        has_contiguous_terms: whether the terms of its rows are contiguous.
+        prefetches_next: whether to prefetch the next unpacked tile of the left operand.
     """
     w = MatrixWriter(Kernel(tiling.lanes), tiling.dtype)
     b, heights = w.b, tiling.heights
     masks = (
         w.b.first_of_vectors(b.parameter("columns"), vectors)
-        if tail
+        if is_tail
         else [None] * vectors
     )
     done_label, cases = b.fresh("done"), [b.fresh("rows") for _ in heights]
@@ -128,7 +128,16 @@ def tile_function(
     b.emit(f"switch i64 %rows, label %{done_label} [ {targets} ]")
     for rows, case in zip(heights, cases, strict=True):
         b.label(case)
-        _tile(w, tiling, rows, masks, chained, packed, runs, prefetches_next)
+        _tile(
+            w,
+            tiling,
+            rows,
+            masks,
+            is_chained,
+            is_packed,
+            has_contiguous_terms,
+            prefetches_next,
+        )
         b.emit(f"br label %{done_label}")
     b.label(done_label)
     text = b.function(name, _PARAMETERS).replace("define", "define internal", 1)
@@ -159,9 +168,9 @@ def _tile(
     tiling: Tiling,
     rows: int,
     masks: Sequence[Mask],
-    chained: bool,
-    packed: bool,
-    runs: bool,
+    is_chained: bool,
+    is_packed: bool,
+    has_contiguous_terms: bool,
     prefetches_next: bool,
 ) -> None:
     """Sum a tile of some rows and store it."""
@@ -176,8 +185,10 @@ def _tile(
     ]
     for address, _ in destinations:
         w.b.prefetch(address, write=True)
-    sums = _Sums(w, tiling, rows, masks, packed, runs, prefetches_next).total()
-    if chained:
+    sums = _Sums(
+        w, tiling, rows, masks, is_packed, has_contiguous_terms, prefetches_next
+    ).total()
+    if is_chained:
         sums = _add_earlier(w, sums, destinations)
     for value, (address, mask) in zip(sums, destinations, strict=True):
         w.store_vector(value, address, mask)
@@ -201,15 +212,22 @@ class _Rows:
     """
 
     def __init__(
-        self, w: MatrixWriter, tiling: Tiling, rows: int, packed: bool, runs: bool
+        self,
+        w: MatrixWriter,
+        tiling: Tiling,
+        rows: int,
+        is_packed: bool,
+        has_contiguous_terms: bool,
     ) -> None:
         self.w = w
         self.rows = rows
-        self.stride: Number = w.itemsize if packed else w.b.parameter("a_row")
-        self.term: Number = w.itemsize if runs else w.b.parameter("a_term")
-        if packed:
+        self.stride: Number = w.itemsize if is_packed else w.b.parameter("a_row")
+        self.term: Number = (
+            w.itemsize if has_contiguous_terms else w.b.parameter("a_term")
+        )
+        if is_packed:
             self.term = tiling.padded_rows * w.itemsize
-        self.every = rows if packed else _ROWS_PER_POINTER
+        self.every = rows if is_packed else _ROWS_PER_POINTER
         firsts = range(0, rows, self.every)
         self.pointers = [w.b.pointer_parameter("a") + i * self.stride for i in firsts]
         self.triple_stride = 3 * self.stride
@@ -235,8 +253,8 @@ class _Sums:
         tiling: Tiling,
         rows: int,
         masks: Sequence[Mask],
-        packed: bool,
-        runs: bool,
+        is_packed: bool,
+        has_contiguous_terms: bool,
         prefetches_next: bool,
     ) -> None:
         self.w = w
@@ -245,9 +263,13 @@ class _Sums:
         self.prefetches_next = prefetches_next
         # A single row has too little arithmetic for prefetches to pay.
         self.prefetches = tiling.rows > 1
-        self.lines = _Rows(w, tiling, rows, packed, runs)
+        self.lines = _Rows(w, tiling, rows, is_packed, has_contiguous_terms)
         is_large = 2 * rows > tiling.rows > FLAT_ROWS
-        self.terms: int = _TERMS_PER_ITERATION if is_large and (packed or runs) else 1
+        self.terms: int = (
+            _TERMS_PER_ITERATION
+            if is_large and (is_packed or has_contiguous_terms)
+            else 1
+        )
 
     def total(self) -> list[Value]:
         """Return the sums of the products of all terms."""

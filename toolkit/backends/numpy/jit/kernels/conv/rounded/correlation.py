@@ -27,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axes
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Tap, coordinates_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.pixels import Pixels, pack_pixels
-from toolkit.backends.numpy.jit.kernels.dots import create_tiles
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
 from toolkit.definitions.records import record
 
 _ITEM = 4
@@ -43,7 +43,7 @@ class RoundedPlan:
         pixels: the layout of the inputs.
         sweeps: the axes of each correlation. Together they cover all outputs.
         sizes: the extents of the weights' axes.
-        turned: whether the taps of the weights are reversed.
+        is_input_grad: whether the taps of the weights are reversed.
         width: the output channels.
         group: the panels whose outputs are stored together.
     """
@@ -206,7 +206,9 @@ class _Correlation:
                     self._multiply(runs, x, weights, self.sums + column)
                 with b.loop(0, b.least(count - position, SPAN)) as row:
                     address = self.sums + row * SUMS_BYTES
-                    self._finish(axes, address, (position + row, first, image), columns)
+                    self._apply_epilogue(
+                        axes, address, (position + row, first, image), columns
+                    )
 
     def _positions(self, axes: Axes, first: Number) -> Number:
         """Return the number of positions of a sweep's part along the grid."""
@@ -241,7 +243,7 @@ class _Correlation:
             )
         self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)
 
-    def _finish(
+    def _apply_epilogue(
         self,
         axes: Axes,
         sums: Pointer,

@@ -153,7 +153,7 @@ class Line:
         phase, index: the phase, and the number of the line in it.
         source: the address of the input of cell 0, which may be outside.
         pitch: the elements from the input of one cell to the next.
-        inside: the cells that hold inputs.
+        valid_cells: the cells that hold inputs.
     """
 
     phase: Index

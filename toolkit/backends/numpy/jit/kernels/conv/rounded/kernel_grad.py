@@ -27,7 +27,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.planes import (
     pack_pairs,
     pack_planes,
 )
-from toolkit.backends.numpy.jit.kernels.dots import create_tiles
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 

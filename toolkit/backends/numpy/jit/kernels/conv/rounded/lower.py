@@ -17,6 +17,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     SPAN,
 )
 from toolkit.backends.numpy.jit.kernels.conv import geometry
+from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.problem import (
     element_strides,
     tap_stride,
@@ -34,8 +35,7 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
     unfolded,
 )
-from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
-from toolkit.backends.numpy.jit.kernels.dots import block_flops
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import block_flops
 from toolkit.backends.numpy.jit.kernels.matmul.pack import STRIDED, packing_of
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.lower import Factor, pack_call
 from toolkit.backends.numpy.jit.lowering import (
@@ -65,17 +65,19 @@ def can_round(node: Node) -> bool:
     return is_free and can_round_factors(node)
 
 
-def is_faster_in_blocks(flops: int, in_blocks: int, packed: int, gain: float) -> bool:
+def is_faster_in_blocks(
+    flops: int, in_blocks: int, packed: int, speedup: float
+) -> bool:
     """Return whether blocks take less time than float32.
 
     Args:
         flops: of the convolution.
         in_blocks: the FLOPs of whole blocks.
         packed: the bytes of float32 that are packed.
-        gain: the speedup of the float32 algorithm over a direct convolution.
+        speedup: the speedup of the float32 algorithm over a direct convolution.
     """
     seconds = in_blocks / block_flops(_FLOP_PER_SECOND) + packed / _BYTES_PER_SECOND
-    return seconds < flops / (_FLOP_PER_SECOND * gain)
+    return seconds < flops / (_FLOP_PER_SECOND * speedup)
 
 
 def lower_rounded(
@@ -83,7 +85,7 @@ def lower_rounded(
     inputs: Sequence[Operand],
     operands: tuple[int, int],
     is_input_grad: bool,
-    gain: float,
+    speedup: float,
 ) -> Lowered | None:
     """Return the calls of a body, or None if float32 is faster.
 
@@ -91,13 +93,13 @@ def lower_rounded(
         body: a convolution or an input gradient, and its epilogue.
         inputs: of the body.
         operands: the inputs that are images and weights.
-        turned: whether it is an input gradient.
-        gain: the speedup of the float32 algorithm over a direct convolution.
+        is_input_grad: whether it is an input gradient.
+        speedup: the speedup of the float32 algorithm over a direct convolution.
     """
     if not can_round(body.nodes[0]):
         return None
     lowering = _Lowering(body, inputs, operands, is_input_grad)
-    return lowering.lower() if lowering.is_faster(gain) else None
+    return lowering.lower() if lowering.is_faster(speedup) else None
 
 
 @record
@@ -189,7 +191,7 @@ class _Lowering:
         near = current().cache_bytes // 2 // (2 * plan.strip_bytes)
         return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
 
-    def is_faster(self, gain: float) -> bool:
+    def is_faster(self, speedup: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan, images = self.plan, self.spec.shape[0]
         if not self.flops or prod(self.sizes) > _MAX_UNROLLED_TAPS:
@@ -202,7 +204,7 @@ class _Lowering:
         packed = self.images.spec.nbytes * self.cost
         if not self.weights.is_frozen:
             packed += self.weights.spec.nbytes
-        return is_faster_in_blocks(self.flops, in_blocks, packed, gain)
+        return is_faster_in_blocks(self.flops, in_blocks, packed, speedup)
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""

@@ -9,6 +9,7 @@ from typing import Any
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_TERMS
 from toolkit.backends.numpy.jit.kernels.conv import geometry
+from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.conv.problem import element_strides, windows
 from toolkit.backends.numpy.jit.kernels.conv.rounded.grid import Grid, grid_of
 from toolkit.backends.numpy.jit.kernels.conv.rounded.kernel_grad import (
@@ -33,7 +34,6 @@ from toolkit.backends.numpy.jit.kernels.conv.rounded.unfold import (
     UNFOLDED_COST,
     unfolded,
 )
-from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
 from toolkit.backends.numpy.jit.lowering import (
     Call,
     Lowered,
@@ -53,19 +53,19 @@ _TOTAL_GRAIN = 1 << 14
 
 
 def lower_rounded_grad(
-    node: Node, inputs: Sequence[Operand], gain: float
+    node: Node, inputs: Sequence[Operand], speedup: float
 ) -> Lowered | None:
     """Return the calls of a kernel gradient, or None if float32 is faster.
 
     Args:
         node: the gradient.
         inputs: of it.
-        gain: the speedup of the float32 algorithm over a direct computation.
+        speedup: the speedup of the float32 algorithm over a direct computation.
     """
     if not can_round(node):
         return None
     lowering = _Lowering(node, inputs)
-    return lowering.lower() if lowering.is_faster(gain) else None
+    return lowering.lower() if lowering.is_faster(speedup) else None
 
 
 class _Lowering:
@@ -75,14 +75,14 @@ class _Lowering:
         self.spec = node.outputs[0].spec
         self.steps = CallList()
         references: list[Reference] = [("in", 0), ("in", 1)]
-        max_unrolled = []
+        operands = []
         for i, operand in enumerate(inputs):
             if element_strides(operand)[-1] != 1:
                 operand, references[i] = self.steps.copy_row_major(
                     operand, references[i]
                 )
-            max_unrolled.append(operand)
-        (self.images, self.gradients), (self.x, self.g) = max_unrolled, references
+            operands.append(operand)
+        (self.images, self.gradients), (self.x, self.g) = operands, references
         shape = self.gradients.spec.shape
         self.count: int = shape[0]
         self.flops: int = 2 * self.spec.size * prod(shape[:-1])
@@ -147,7 +147,7 @@ class _Lowering:
         planes = Planes(grid, depth, self.images.spec.dtype)
         return RoundedGradPlan(planes, pairs, self.axes)
 
-    def is_faster(self, gain: float) -> bool:
+    def is_faster(self, speedup: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""
         plan = self.plan
         if not self.flops or plan.taps > _MAX_UNROLLED_TAPS:
@@ -157,7 +157,7 @@ class _Lowering:
         )
         sums = plan.taps * plan.planes.channels * plan.pairs.channels
         packed = self.images.spec.nbytes * self.cost + self.gradients.spec.nbytes
-        return is_faster_in_blocks(self.flops, 2 * terms * sums, packed, gain)
+        return is_faster_in_blocks(self.flops, 2 * terms * sums, packed, speedup)
 
     def lower(self) -> Lowered:
         """Return all calls, in order."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.numpy.jit.kernels.amx import BLOCK_LINES
-from toolkit.backends.numpy.jit.kernels.conv.steps import CallList
+from toolkit.backends.numpy.jit.kernels.conv.call_list import CallList
 from toolkit.backends.numpy.jit.kernels.move import lower_pad
 from toolkit.backends.numpy.jit.lowering import Reference, redirect_operands
 from toolkit.ir import Spec
@@ -26,7 +26,7 @@ class Unfolded(NamedTuple):
     """A convolution whose windows are one pixel along the last axis.
 
     Attributes:
-        images, place: the windows of the images, and their reference.
+        images, reference: the windows of the images, and their reference.
         attrs: strides, padding and dilation.
         sizes: the extents of a window.
     """
@@ -49,7 +49,7 @@ def unfolded(
 
     Args:
         steps: receives the call that pads the images, if needed.
-        images, place: the images, and their reference.
+        images, reference: the images, and their reference.
         attrs, sizes: of the convolution.
         out: the number of windows along the last axis.
     """
@@ -61,7 +61,7 @@ def unfolded(
     low = attrs["padding"][-1][0]
     high = max(0, (out - 1) * stride + size - low - width)
     if low or high:
-        images, reference = _padded(steps, images, reference, (low, high))
+        images, reference = _pad_last_axis(steps, images, reference, (low, high))
     item = images.strides[-1]
     strides = (*images.strides[:-2], stride * channels * item, item)
     spec = Spec((*batch, out, size * channels), images.spec.dtype)
@@ -70,7 +70,7 @@ def unfolded(
     return Unfolded(Operand(spec, strides), reference, new_attrs, (*sizes[:-1], 1))
 
 
-def _padded(
+def _pad_last_axis(
     steps: CallList, images: Operand, reference: Reference, zeros: tuple[int, int]
 ) -> tuple[Operand, Reference]:
     """Append the call that pads the last axis of images, and return the copy."""

@@ -15,8 +15,8 @@ from math import prod
 from toolkit.backends.numpy.jit.builder import Number, Pointer
 from toolkit.backends.numpy.jit.epilogue import BodyStructure, Epilogue
 from toolkit.backends.numpy.jit.kernel import Kernel
-from toolkit.backends.numpy.jit.kernels.conv.feed import Channels
 from toolkit.backends.numpy.jit.kernels.conv.geometry import Axis
+from toolkit.backends.numpy.jit.kernels.conv.input_loader import Channels
 from toolkit.backends.numpy.jit.kernels.conv.plan import CorrelationPlan
 from toolkit.backends.numpy.jit.kernels.conv.sums import TapSums
 from toolkit.backends.numpy.jit.kernels.conv.tiles import (
@@ -44,7 +44,7 @@ from toolkit.definitions.records import record
 
 # Tiles of a block times registers: 8 tiles for 32 registers. With 16 registers, 4 tiles
 # fit next to two vectors of outputs, and a block of 16 tiles halves the reads of
-# weights. _FAR_BLOCK is the tiles of a block if the weights have more than _NEAR
+# weights. _FAR_BLOCK_TILES is the tiles of a block if the weights have more than _NEAR
 # elements, which exceed the L2 cache.
 _BLOCK_REGISTERS, _FAR_BLOCK_TILES, _L2_WEIGHTS = 256, 64, 1 << 18
 # The tiles of a part of an image, for small batches.
@@ -113,7 +113,7 @@ class WinogradPlan(Grid):
         return self.weights > _L2_WEIGHTS
 
     @property
-    def gain(self) -> float:
+    def speedup(self) -> float:
         """Return the speedup over a direct correlation."""
         at, (y, x) = self.channels, self.axes
         inputs, outputs = at.depth // self.lanes, at.width // self.lanes
@@ -145,7 +145,7 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
         or at.group_outputs
         or at.pitch != 1
         or at.depth % lanes
-        or at.dots
+        or at.is_dot_product
     ):
         return None
     if at.width % lanes or not can_be_tiled(plan.sweeps[0]):
@@ -155,8 +155,8 @@ def winograd_plan(plan: CorrelationPlan, stored: str) -> WinogradPlan | None:
         return None
     allowed = [n for n in (OUTPUTS, 2) if is_exact_enough(at.depth, n)]
     plans = (_plan(plan, stored, (y, x), outputs) for outputs in allowed)
-    best = max(plans, key=lambda plan: plan.gain, default=None)
-    return best if best and best.gain >= _MIN_SPEEDUP else None
+    best = max(plans, key=lambda plan: plan.speedup, default=None)
+    return best if best and best.speedup >= _MIN_SPEEDUP else None
 
 
 def _plan(
@@ -306,12 +306,12 @@ class _Winograd(PatchWriter):
                 for k, value in enumerate(
                     self.transforms.outputs(self.load_row(i, size))
                 ):
-                    with self._if_output(x, k):
+                    with self._when_output(x, k):
                         target = element + k * at.width
                         self.epilogue.apply(value, target, column, None, loaded)
 
     @contextmanager
-    def _if_output(self, x: Number, step: int) -> Iterator[None]:
+    def _when_output(self, x: Number, step: int) -> Iterator[None]:
         """Run the body only if a column of a tile is one of the outputs."""
         count = self.plan.axes[1].count
         if step < (count - 1) % self.plan.outputs + 1:

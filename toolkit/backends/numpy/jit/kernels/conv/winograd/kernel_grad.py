@@ -92,7 +92,7 @@ class WinogradGradPlan(Grid):
         return max(inputs, OUTPUTS * self.direct.pitches[1] + self.width)
 
     @property
-    def gain(self) -> float:
+    def speedup(self) -> float:
         """Return the speedup over the direct computation."""
         y, x = self.axes
         steps = self.depth * self.width / self.lanes / 2
@@ -140,7 +140,7 @@ def winograd_grad_plan(
         depth=depth,
         width=width,
     )
-    return result if result.gain >= _MIN_SPEEDUP else None
+    return result if result.speedup >= _MIN_SPEEDUP else None
 
 
 def _channels_of_block(depth: int, width: int, lanes: int) -> tuple[int, int]:

@@ -155,7 +155,7 @@ class PatchWriter(ConvolutionWriter):
         target = source.points + slot * b.lanes
         with b.loop(0, source.channels, b.lanes) as channel:
             with b.loop(0, source.size) as j:
-                mask = self._inside(first_column + j, horizontal)
+                mask = self._column_mask(first_column + j, horizontal)
                 addresses = [row + j * horizontal.pitch for row in rows]
                 pixels = [self._pixel(source, p, channel, mask) for p in addresses]
                 self.store_column(j, source.line(pixels))
@@ -179,7 +179,7 @@ class PatchWriter(ConvolutionWriter):
         text = f"select i1 {is_inside}, ptr {address}, ptr {self.zeros}"
         return self.b.pointer(text, address.kind)
 
-    def _inside(self, column: Number, side: Side) -> Value:
+    def _column_mask(self, column: Number, side: Side) -> Value:
         """Return a mask, of all lanes or none: whether a column is in the image."""
         where = self.b.int32(self.b.int64(column))
         limit = self.b.constant(side.extent, where)

@@ -14,7 +14,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     PANELS,
     SPAN,
 )
-from toolkit.backends.numpy.jit.kernels.dots import block_flops
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import block_flops
 from toolkit.backends.numpy.jit.kernels.matmul.combine import combine_call
 from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     LINES,
@@ -23,12 +23,6 @@ from toolkit.backends.numpy.jit.kernels.matmul.pack import (
     packing_of,
 )
 from toolkit.backends.numpy.jit.kernels.matmul.problem import Problem
-from toolkit.backends.numpy.jit.kernels.matmul.rounded.deep import (
-    PART,
-    OperandFormat,
-    SplitKNumbers,
-    emit_split_k_product,
-)
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
     StripNumbers,
     emit_strips,
@@ -36,6 +30,12 @@ from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.product import (
     RoundedNumbers,
     emit_rounded_product,
+)
+from toolkit.backends.numpy.jit.kernels.matmul.rounded.split_k import (
+    PART,
+    OperandFormat,
+    SplitKNumbers,
+    emit_split_k_product,
 )
 from toolkit.backends.numpy.jit.lowering import (
     TASKS,
@@ -118,7 +118,7 @@ def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
 
 
 def _split_k_slots(p: Problem) -> int:
-    """Return the slots of a product of many terms, or 0 if `deep` does not apply."""
+    """Return the slots of a product of many terms, or 0 if `split_k` does not apply."""
     cache, sums = current().cache_bytes, p.size * p.itemsize
     of_a, of_b = p.items
     factors = (p.rows * of_a + p.columns * of_b) * p.depth

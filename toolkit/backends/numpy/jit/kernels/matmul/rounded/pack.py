@@ -134,7 +134,7 @@ def write_block(
     Args:
         b: the builder.
         block: the format of its source.
-        places: the source and the destination.
+        addresses: the source and the destination.
         partial: the number of valid lines and terms. None: all.
     """
     x, y = addresses

@@ -18,7 +18,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dots import create_tiles
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
 
 
 class RoundedNumbers(NamedTuple):
@@ -85,7 +85,7 @@ class TiledProduct:
             with b.loop(*b.part(part_index, n.part_rows, n.rows), SPAN) as row:
                 with b.loop(*columns, SPAN) as column:
                     self.multiply(row, column, self.sums + (column - columns[0]) * 4)
-                self._finish(row, columns)
+                self._apply_epilogue(row, columns)
         self.tiles.release()
 
     def multiply(self, row: Number, column: Number, sums: Pointer) -> None:
@@ -100,7 +100,7 @@ class TiledProduct:
         self.tiles.sum_up(run, first, TILE_ROW_BYTES, second, TILE_ROW_BYTES)
         self.tiles.store_sums(sum_tile_addresses(sums, SUMS_BYTES), SUMS_BYTES)
 
-    def _finish(self, row: Number, columns: Range) -> None:
+    def _apply_epilogue(self, row: Number, columns: Range) -> None:
         """Apply the epilogue to the valid sums, row by row."""
         b, n = self.b, self.n
         first, end = columns

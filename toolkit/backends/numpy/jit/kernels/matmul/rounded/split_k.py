@@ -21,7 +21,7 @@ from toolkit.backends.numpy.jit.kernels.amx import (
     Tiles,
     sum_tile_addresses,
 )
-from toolkit.backends.numpy.jit.kernels.dots import create_tiles
+from toolkit.backends.numpy.jit.kernels.dot_product_tiles import create_tiles
 from toolkit.backends.numpy.jit.kernels.matmul.pack import LINES
 from toolkit.backends.numpy.jit.kernels.matmul.rounded.pack import (
     BlockFormat,
@@ -67,7 +67,7 @@ def emit_split_k_product(of_a: OperandFormat, of_b: OperandFormat) -> Kernel:
     """Emit the function that sums the products of the terms of slots.
 
     The table holds the addresses of both operands, of the sums of all slots, and of
-    scratch memory, then `DeepNumbers`.
+    scratch memory, then `SplitKNumbers`.
 
     Args:
         of_a, of_b: the format of the operands.
@@ -84,7 +84,7 @@ class _SplitKProduct:
 
     def __init__(self, b: Kernel, addresses: list[Pointer], n: SplitKNumbers) -> None:
         self.b, self.n = b, n
-        self.a, self.second, self.sums, self.scratch = addresses
+        self.a, self.right_address, self.sums, self.scratch = addresses
         self.tiles: Tiles = create_tiles(b)
 
     def write(self, of_a: OperandFormat, of_b: OperandFormat) -> None:
@@ -102,7 +102,7 @@ class _SplitKProduct:
                 block_range = (low, low + PART)
                 self._pack(first_factor, (self.a, rows), n.rows, block_range)
                 self._pack(
-                    second_factor, (self.second, columns), n.columns, block_range
+                    second_factor, (self.right_address, columns), n.columns, block_range
                 )
                 self._multiply(rows, columns, sums, b.compare("eq", low, first))
         self.tiles.release()

@@ -103,7 +103,7 @@ class LogitMasks:
             logits: the logits of the key for the block's queries.
             start, key: the first key of the block, and the index of this key in the
                 block.
-            causal: whether the key may come after a query.
+            causal: whether the key may be after a query.
         """
         b, result = self.b, list(logits)
         number = start + key

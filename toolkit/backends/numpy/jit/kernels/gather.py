@@ -96,7 +96,7 @@ class _ElementGather:
 
         Args:
             x, indices, out: the addresses of a line.
-            places: the range of i.
+            positions: the range of i.
         """
         b, (low, high) = self.b, positions
         if not self.is_near:

@@ -19,17 +19,18 @@ class Channels:
     """The channels of a convolution, in blocks that are computed separately.
 
     Usually a block's outputs, in the lanes, have the same inputs, which are broadcast
-    scalars. If `spread` is positive, `spread` outputs have `depth` inputs, the next
-    outputs the next inputs. If `dots`, inputs are in the lanes, and outputs are dot
-    products.
+    scalars. If `group_outputs` is positive, `group_outputs` outputs have `depth`
+    inputs, the next outputs the next inputs. If `is_dot_product`, inputs are in the
+    lanes, and outputs are dot products.
 
     Attributes:
         blocks: the number of blocks, usually the groups.
-        depth: the input channels of an output channel, or vectors of them if `dots`.
+        depth: the input channels of an output channel, or vectors of them if
+            `is_dot_product`.
         width: the output channels of a block.
-        spread: 0, or the outputs of a group.
+        group_outputs: 0, or the outputs of a group.
         pitch: the stride in elements along `depth`.
-        dots: whether there are too few outputs for a vector.
+        is_dot_product: whether there are too few outputs for a vector.
     """
 
     blocks: int
@@ -37,7 +38,7 @@ class Channels:
     width: int
     group_outputs: int
     pitch: int
-    dots: bool = False
+    is_dot_product: bool = False
 
 
 def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> Channels:
@@ -48,7 +49,7 @@ def channels(groups: int, depth: int, filters: int, pitch: int, lanes: int) -> C
     """
     is_narrow = filters * 4 <= lanes and pitch == 1
     if is_narrow and groups == 1 and depth and depth % lanes == 0:
-        return Channels(1, depth // lanes, filters, 0, lanes, dots=True)
+        return Channels(1, depth // lanes, filters, 0, lanes, is_dot_product=True)
     if (
         is_narrow
         and groups > 1
@@ -75,10 +76,10 @@ class InputLoader(ConvolutionWriter):
         Args:
             x: the address of a pixel, at the panel's first input channel.
             channel: the input channel relative to it.
-            live: the number of output channels of each vector.
+            lane_counts: the number of output channels of each vector.
         """
         address = x + channel * self.channels.pitch
-        if self.channels.dots:
+        if self.channels.is_dot_product:
             return [self.b.load(address, 0, self.dtype, None)] * len(lane_counts)
         if not self.span:
             scalar = self.b.scalar(address, self.dtype)
@@ -94,7 +95,9 @@ class InputLoader(ConvolutionWriter):
         """Return the inputs of several groups, broadcast to their outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
-        wide = self._wide(address, -(-lane_counts // at.group_outputs) * at.depth, span)
+        wide = self._load_wide(
+            address, -(-lane_counts // at.group_outputs) * at.depth, span
+        )
         sources = [
             lane // at.group_outputs * at.depth + channel for lane in range(lanes)
         ]
@@ -108,7 +111,7 @@ class InputLoader(ConvolutionWriter):
             lanes,
         )
 
-    def _wide(self, address: Pointer, lane_counts: int, span: int) -> Value:
+    def _load_wide(self, address: Pointer, lane_counts: int, span: int) -> Value:
         """Load the first `live` elements of a vector of `span`, then zeros."""
         size = dtypes.itemsize(self.dtype)
         vector = vector_type(MEMORY_TYPES[self.dtype], span)

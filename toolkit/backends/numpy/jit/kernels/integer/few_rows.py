@@ -94,7 +94,7 @@ class _FewRows:
                 self._add([word], first, end)
             with b.when(b.compare("ne", remainder, 0)):
                 self._add([full], first, end, remainder)
-            self._finish(first, end)
+            self._apply_epilogue(first, end)
 
     def _start(self, first: Number, end: Number) -> None:
         """Store the initial sums, which cancel the effect of the offset."""
@@ -145,7 +145,7 @@ class _FewRows:
         terms = self.reader.terms(self.matrix + column, number, mask, count)
         return self.plan.words.join_terms(self.b, terms)
 
-    def _finish(self, first: Number, end: Number) -> None:
+    def _apply_epilogue(self, first: Number, end: Number) -> None:
         """Apply the epilogue to the sums."""
         b, n = self.b, self.n
         for row in range(self.plan.rows):

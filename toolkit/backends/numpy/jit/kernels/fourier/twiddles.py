@@ -6,7 +6,7 @@ import numpy as np
 
 
 def unit_circle(cycles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cos and sin of 2 pi `turns`, exact at multiples of a quarter.
+    """Return cos and sin of 2 pi `cycles`, exact at multiples of a quarter.
 
     A sum with these factors over real numbers has an imaginary part of 0 where symmetry
     requires it. Both are computed in double precision from angles of at most an eighth.

@@ -22,7 +22,7 @@ class RealTransform:
         b: the builder.
         dtype: of the parts.
         half: n / 2.
-        turns: the table of twiddle factors.
+        twiddles: the table of twiddle factors.
     """
 
     def __init__(

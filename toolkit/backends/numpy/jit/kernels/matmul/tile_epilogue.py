@@ -36,10 +36,10 @@ class TileEpilogue(MatrixWriter):
         # Longer vectors keep a core busier.
         self.pairs: bool = current().registers < 32
         vectors, rows = plan.tiling.vectors, max(plan.tiling.rows, builder.lanes)
-        if not plan.chained:
+        if not plan.is_chained:
             self.sums = builder.memory(rows * vectors, self.zero)
-        if plan.across:
-            self.across = builder.memory(builder.lanes * vectors, self.zero)
+        if plan.is_across:
+            self.transposed_sums = builder.memory(builder.lanes * vectors, self.zero)
 
     def prefetch(
         self, n: ProductNumbers, rows: Number, element: Number, vectors: int
@@ -54,22 +54,32 @@ class TileEpilogue(MatrixWriter):
             self.epilogue.prefetch(row * n.columns + element, vectors * self.b.lanes)
 
     def apply_rows(
-        self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
+        self,
+        n: ProductNumbers,
+        rows: Number,
+        sums: TileSums,
+        vectors: int,
+        is_tail: bool,
     ) -> None:
         """Apply the epilogue to the sums of a tile."""
         b = self.b
         if self.pairs and vectors == 2:
             with b.of_lanes(2 * b.lanes):
-                self._apply_rows(n, rows, sums, 1, tail)
+                self._apply_rows(n, rows, sums, 1, is_tail)
             return
-        self._apply_rows(n, rows, sums, vectors, tail)
+        self._apply_rows(n, rows, sums, vectors, is_tail)
 
     def _apply_rows(
-        self, n: ProductNumbers, rows: Number, sums: TileSums, vectors: int, tail: bool
+        self,
+        n: ProductNumbers,
+        rows: Number,
+        sums: TileSums,
+        vectors: int,
+        is_tail: bool,
     ) -> None:
         b, size = self.b, self.b.lanes * self.itemsize
         remaining = n.columns - sums.column
-        masks = b.first_of_vectors(remaining, vectors) if tail else [None] * vectors
+        masks = b.first_of_vectors(remaining, vectors) if is_tail else [None] * vectors
         columns = [sums.column + j * b.lanes for j in range(vectors)]
         pairs = list(zip(columns, masks, strict=True))
         loaded = [self.epilogue.columns(column, mask) for column, mask in pairs]
@@ -95,7 +105,7 @@ class TileEpilogue(MatrixWriter):
             first_line = self.sums + j * self.vector_bytes
             steps = range(0, lanes * vectors, vectors)
             addresses = [first_line + i * self.vector_bytes for i in steps]
-            target = self.across + j * (lanes * line)
+            target = self.transposed_sums + j * (lanes * line)
             for i, x in enumerate(
                 b.transposed([self.load_vector(x) for x in addresses])
             ):
@@ -106,13 +116,15 @@ class TileEpilogue(MatrixWriter):
         if is_flat:
             loaded = epilogue.columns(0)
             for index, mask in b.run(0, count * n.rows):
-                value = self.load_vector(self.across + index * self.itemsize, mask)
+                value = self.load_vector(
+                    self.transposed_sums + index * self.itemsize, mask
+                )
                 position = element + index
                 epilogue.apply(value, position, 0, mask, loaded)
             return
         mask = self.b.first_lanes(n.rows)
         loaded = epilogue.columns(0, mask)
         with b.loop(0, count) as index:
-            value = self.load_vector(self.across + index * self.vector_bytes)
+            value = self.load_vector(self.transposed_sums + index * self.vector_bytes)
             position = index * n.rows + element
             epilogue.apply(value, position, 0, mask, loaded)

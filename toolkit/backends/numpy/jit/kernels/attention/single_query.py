@@ -63,7 +63,7 @@ class _Query:
             iteration.next([w.maximum(iteration.values[0], logits)])
         peak = b.splat(self._reduce_lanes(iteration.values[0], w.maximum))
         with b.accumulate(0, self.sources, b.lanes, [w.zero]) as iteration:
-            address = self._at(iteration.index)
+            address = self._logit_address(iteration.index)
             weights = w.exponential(b.binary("fsub", w.load_vector(address), peak))
             w.store_vector(weights, address)
             iteration.next([b.binary("fadd", iteration.values[0], weights)])
@@ -72,7 +72,7 @@ class _Query:
         b.put_scalar(total, self.bases["total"])
         self._average_values(b.splat(total))
 
-    def _at(self, source: Number) -> Pointer:
+    def _logit_address(self, source: Number) -> Pointer:
         return self.logits + source * self.w.itemsize
 
     # --- logits -----------------------------------------------------------------------
@@ -81,15 +81,15 @@ class _Query:
         """Return the logits of a vector of keys. Extra lanes have no effect."""
         w, b = self.w, self.b
         exist = b.first_lanes(self.sources - start)
-        allowed = self._allowed(start, exist)
+        allowed = self._allowed_mask(start, exist)
         masked = b.constant(MASKED_LOGIT, w.zero)
         if allowed is None:
             self._dots(start)
         else:
-            w.store_vector(masked, self._at(start))
-            with b.when(self._any(b.binary("and", allowed, exist))):
+            w.store_vector(masked, self._logit_address(start))
+            with b.when(self._any_lane(b.binary("and", allowed, exist))):
                 self._dots(start)
-        logits = w.load_vector(self._at(start))
+        logits = w.load_vector(self._logit_address(start))
         for extra in self.plan.extras:
             if extra.name == "bias":
                 bias = self._extra(extra, start, exist)
@@ -98,7 +98,7 @@ class _Query:
             logits = b.select(allowed, logits, masked)
         lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
         logits = b.select(exist, logits, lowest)
-        w.store_vector(logits, self._at(start))
+        w.store_vector(logits, self._logit_address(start))
         return logits
 
     def _dots(self, start: Number) -> None:
@@ -116,9 +116,9 @@ class _Query:
                 for x, y in zip(query, keys, strict=True):
                     total = b.intrinsic("fma", x, y, total)
                 dot = self._reduce_lanes(total, self._sum)
-                b.put_scalar(dot, self._at(start + first + i))
+                b.put_scalar(dot, self._logit_address(start + first + i))
 
-    def _allowed(self, start: Number, exist: Mask) -> Mask:
+    def _allowed_mask(self, start: Number, exist: Mask) -> Mask:
         """Return the mask of the allowed keys of a vector. None allows all."""
         b, allowed = self.b, None
         for extra in self.plan.extras:
@@ -144,15 +144,15 @@ class _Query:
         w, b, count = self.w, self.b, self.plan.value_features
         vectors = -(-count // b.lanes)
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
-            weights = w.load_vector(self._at(blocks.index))
+            weights = w.load_vector(self._logit_address(blocks.index))
             weighs = b.binary("fcmp une", weights, w.zero, "bool")
             remaining = b.least(self.sources - blocks.index, b.lanes)
-            end = b.choose(self._any(weighs), remaining, 0)
+            end = b.choose(self._any_lane(weighs), remaining, 0)
             with b.accumulate(0, end, _ROWS, blocks.values) as rows:
                 first = blocks.index + rows.index
                 sums = rows.values
                 for i, row in enumerate(self._rows("value", first)):
-                    weight = b.splat(b.scalar(self._at(first + i), w.dtype))
+                    weight = b.splat(b.scalar(self._logit_address(first + i), w.dtype))
                     pairs = zip(self._features(row, count), sums, strict=True)
                     sums = [b.intrinsic("fma", weight, x, y) for x, y in pairs]
                 rows.next(sums)
@@ -181,7 +181,7 @@ class _Query:
             vectors.append(self.w.load_vector(address + start * self.w.itemsize, mask))
         return vectors
 
-    def _any(self, lanes: Value) -> Value:
+    def _any_lane(self, lanes: Value) -> Value:
         """Return whether any lane is true."""
         b, bits = self.b, f"i{self.b.lanes}"
         packed = b.let(f"bitcast {lanes.type} {lanes} to {bits}", "int64")

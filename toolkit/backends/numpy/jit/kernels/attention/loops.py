@@ -109,7 +109,7 @@ class _HeadLoops:
         # The addresses of the packed rows of `PACKED`, in order.
         self.packed_rows: dict[str, Pointer] = {}
         *_, address = writer.areas([lines, 0])
-        for name in PACKED if self.plan.packed else ():
+        for name in PACKED if self.plan.is_packed else ():
             self.packed_rows[name] = address
             size = self.plan.features_of(name) * writer.itemsize
             address = address + writer.n["sources"] * size
@@ -145,7 +145,7 @@ class _HeadLoops:
                 for name in self.function.bases
             ]
             with b.loop(*targets, self.plan.width) as first:
-                self.function.call(b, bases, first, self._end(first))
+                self.function.call(b, bases, first, self._key_end(first))
         for name in self.sums:
             if name in self.packed_rows:
                 step = w.strides[name].row
@@ -176,7 +176,7 @@ class _HeadLoops:
                     value = w.load_vector(source + row * step + offset, mask)
                 w.store_vector(value, to + offset, mask)
 
-    def _end(self, first: Number) -> Number:
+    def _key_end(self, first: Number) -> Number:
         sources = self.w.n["sources"]
         if not self.plan.causal:
             return sources
