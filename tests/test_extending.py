@@ -18,7 +18,7 @@ from toolkit.backends import get_backend
 from toolkit.backends.cupy.cuda.launch import GENERATORS
 from toolkit.backends.numpy.jit.fused.elementwise import is_fusable
 from toolkit.backends.numpy.jit.lowering import LOWERINGS
-from toolkit.compiler.fusion.recompute import is_dear
+from toolkit.compiler.fusion.recompute import is_expensive
 from toolkit.core.tensor import Tensor
 from toolkit.ir import PRIMITIVES, Kind, Node, Spec
 from toolkit.ir.scalars import SCALARS
@@ -116,8 +116,8 @@ def test_cuda_is_generated(outside, tmp_path):
 
 def test_facts_follow_from_the_rule(outside):
     assert PRIMITIVES["squash"].cost == 4 + 4 + 1 + 1
-    assert not is_dear(node_of("squash"))
-    assert is_dear(node_of("two_to"))
+    assert not is_expensive(node_of("squash"))
+    assert is_expensive(node_of("two_to"))
     assert PRIMITIVES["log1p"].domain == (-1, np.inf)
     assert PRIMITIVES["rsqrt"].domain == (0, np.inf)
 

@@ -66,9 +66,9 @@ def test_a_step_of_generated_code_updates_variables_where_they_are():
     step(x)
     step(x)
     assert step.get_concrete_function(x).program.in_place
-    place = variable.own_buffer().ctypes.data
+    place = variable.exclusive_buffer().ctypes.data
     assert peak_of(lambda: step(x)) < SMALL
-    assert variable.own_buffer().ctypes.data == place
+    assert variable.exclusive_buffer().ctypes.data == place
     assert variable._spare is None
 
 
@@ -87,9 +87,9 @@ def test_kernels_may_run_before_what_updates_variables_where_they_are():
         expected = expected * np.float32(0.5) + order
         np.testing.assert_allclose(np.asarray(variable), expected, rtol=1e-5)
     assert step.get_concrete_function(x).program.in_place
-    place = variable.own_buffer().ctypes.data
+    place = variable.exclusive_buffer().ctypes.data
     step(x)
-    assert variable.own_buffer().ctypes.data == place
+    assert variable.exclusive_buffer().ctypes.data == place
 
 
 def test_a_kernel_that_fails_leaves_variables_as_they_are():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolkit.compiler.packing import Rectangle, by_time, lowest
+from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 
 
 @st.composite
@@ -30,7 +30,7 @@ def is_free(given, offsets, number, offset):
     )
 
 
-@pytest.mark.parametrize("pack", [lowest, by_time])
+@pytest.mark.parametrize("pack", [pack_lowest, pack_by_time])
 @given(found=st.lists(rectangles(), max_size=24))
 def test_no_rectangle_lies_over_another(pack, found):
     size, offsets = pack(found)
@@ -42,7 +42,7 @@ def test_no_rectangle_lies_over_another(pack, found):
 
 @given(found=st.lists(rectangles(), max_size=16))
 def test_each_rectangle_is_put_at_the_lowest_offset_that_is_free(found):
-    _, offsets = lowest(found)
+    _, offsets = pack_lowest(found)
     for i, rectangle in enumerate(found):
         lower = range(0, offsets[i], 64)
         assert not any(is_free(found, offsets, i, at) for at in lower), rectangle
@@ -50,9 +50,9 @@ def test_each_rectangle_is_put_at_the_lowest_offset_that_is_free(found):
 
 def test_what_lives_one_after_the_other_takes_one_place():
     chain = [Rectangle(i, i, 64) for i in range(1000)]
-    assert by_time(chain)[0] == 64
+    assert pack_by_time(chain)[0] == 64
 
 
 def test_what_lies_inside_of_others_takes_no_more_than_all_at_once():
     nested = [Rectangle(i, 200 - i, 64 * (1 + i % 3)) for i in range(100)]
-    assert by_time(nested)[0] == sum(r.extent for r in nested)
+    assert pack_by_time(nested)[0] == sum(r.extent for r in nested)

@@ -29,8 +29,8 @@ from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
 from toolkit.ir import PRIMITIVES, Graph, Spec
 
-PASSES = {*pipeline.simplifying(target()), schedule}
-PASSES |= {rewriting.own_outputs, rewriting.own_carried}
+PASSES = {*pipeline.simplifying_passes(target()), schedule}
+PASSES |= {rewriting.copy_aliased_outputs, rewriting.copy_carried_views}
 
 
 @pytest.mark.parametrize("step", sorted(PASSES, key=lambda f: f.__name__))
@@ -192,7 +192,7 @@ def test_reshapes_in_a_row_are_one():
     ],
 )
 def test_results_that_are_views_are_copied_and_no_others(function, copies):
-    graph = after(rewriting.own_outputs, function, (3, 4))
+    graph = after(rewriting.copy_aliased_outputs, function, (3, 4))
     assert [node.op.name for node in graph.nodes].count("stop_gradient") == copies
 
 

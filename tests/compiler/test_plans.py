@@ -206,7 +206,7 @@ LAYOUTS = [
 def placed(rows):
     buffers = [Buffer(64 * size, first, last) for size, first, last in rows]
     plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
-    memory._place(plan)
+    memory._assign_offsets(plan)
     return plan, buffers
 
 
@@ -247,7 +247,7 @@ def test_the_bytes_that_live_at_once():
 def test_places_are_aligned():
     buffers = [Buffer(5, 0, 1), Buffer(70, 0, 1), Buffer(1, 0, 1)]
     plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
-    memory._place(plan)
+    memory._assign_offsets(plan)
     assert sorted(b.offset for b in buffers) == [0, 128, 192]
     assert plan.nbytes == 256
     assert plan.live_peak == 76  # without what lies between

@@ -115,7 +115,7 @@ def test_factors_that_follow_from_weights_are_computed_once(made):
     x = tk.ops.convert_to_tensor(IMAGES)
     step = tk.function(lambda x: model(x, training=False))
     step(x)
-    found = step.inspect(x).program.made_once
+    found = step.inspect(x).program.cached_values
     # The factor, the weights times it, and the term.
     shapes = [(1, 1, 1, 48), (1, 1, 1, 48), (3, 3, 3, 48)]
     assert sorted(y.spec.shape for y in found) == shapes
@@ -201,7 +201,7 @@ def test_views_of_weights_are_copied_once(made):
 def test_what_nobody_uses_is_let_go_of():
     model = build()
     model.predict_on_batch(IMAGES[:1])
-    kept = [weakref.ref(x) for x in list(prepared._made.values())]
+    kept = [weakref.ref(x) for x in list(prepared._cache.values())]
     assert kept
     del model
     gc.collect()

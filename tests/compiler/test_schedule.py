@@ -6,7 +6,12 @@ import pytest
 from tests.compiler.graphs import evaluate, op_names, target, trace_of
 from toolkit import ops
 from toolkit.backends.cupy.passes.casts import casts_first
-from toolkit.compiler.passes.schedule import first_late, schedule, settle, updates_last
+from toolkit.compiler.passes.schedule import (
+    copy_unsafe_updates,
+    first_late_index,
+    schedule,
+    sink_updates,
+)
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -146,8 +151,8 @@ def test_several_that_free_keep_their_order():
 def last(graph, *outputs):
     """The graph with some outputs as updates, and the first node that moved."""
     updates = [(output, None) for output in outputs]
-    moved = updates_last(graph, target(updates=updates))
-    return moved, first_late(moved, updates)
+    moved = sink_updates(graph, target(updates=updates))
+    return moved, first_late_index(moved, updates)
 
 
 def test_updates_and_what_depends_on_them_come_last():
@@ -194,7 +199,7 @@ def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
     function, copied = SETTLED[case]
     graph = trace_of(function, (4,), (4,))
     graph, _ = last(graph, 1)
-    found = settle(graph, target(updates=[(1, 0)]))
+    found = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
     found.verify()
     assert len(found.nodes) - len(graph.nodes) == copied
     assert (found.outputs[1] is graph.outputs[1]) != copied
@@ -206,7 +211,7 @@ def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
 
 def test_a_new_value_of_nothing_that_was_read_is_not_copied():
     graph = trace_of(lambda v, x: (x, ops.flip(x, 0) * 1.5), (4,), (4,))
-    assert settle(graph, target(updates=[(1, None)])).nodes == graph.nodes
+    assert copy_unsafe_updates(graph, target(updates=[(1, None)])).nodes == graph.nodes
 
 
 def test_what_is_read_late_beside_its_update_is_kept():
@@ -223,12 +228,14 @@ def test_what_is_read_late_beside_its_update_is_kept():
 
     for function in (after, beside):
         graph = trace_of(function, (4,), (4,))
-        settled = settle(graph, target(updates=[(1, 0)]))
+        settled = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
         assert len(settled.nodes) == len(graph.nodes) + 1
     graph = trace_of(another, (4,), (4,))
-    assert len(settle(graph, target(updates=[(1, 0)])).nodes) == len(graph.nodes)
+    assert len(copy_unsafe_updates(graph, target(updates=[(1, 0)])).nodes) == len(
+        graph.nodes
+    )
     # The second reads what the first writes.
-    both = settle(graph, target(updates=[(0, 0), (1, 1)]))
+    both = copy_unsafe_updates(graph, target(updates=[(0, 0), (1, 1)]))
     assert len(both.nodes) == len(graph.nodes) + 1
     assert both.outputs[0] is not graph.outputs[0]
     assert both.outputs[1] is graph.outputs[1]

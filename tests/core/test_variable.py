@@ -205,7 +205,7 @@ def test_buffers_that_programs_write_are_aligned():
     step = toolkit.function(lambda: v.assign_add(ops.ones((3, 5))))
     for _ in range(3):
         step()
-        assert v.own_buffer().ctypes.data % 64 == 0
+        assert v.exclusive_buffer().ctypes.data % 64 == 0
     assert v.spare_buffer().ctypes.data % 64 == 0
     assert v.numpy().tolist() == [[3.0] * 5] * 3
 
@@ -347,13 +347,13 @@ def test_what_a_notebook_shows(trainable):
 def test_a_buffer_of_ones_own_is_made_once():
     v = Variable(A)
     seen = v.numpy()
-    own = v.own_buffer()
-    assert own is v.own_buffer()
+    own = v.exclusive_buffer()
+    assert own is v.exclusive_buffer()
     own[...] = 7.0
     assert_close(v, A * 0 + 7)
     assert_close(seen, A)
     read = v.read()  # now someone else has it
-    other = v.own_buffer()
+    other = v.exclusive_buffer()
     assert other is not own and read._array is own
 
 
@@ -362,9 +362,9 @@ def test_the_spare_buffer_is_the_one_before_the_last():
     first = v.spare_buffer()
     assert first is v.spare_buffer()
     assert (first.shape, first.dtype) == ((2, 2), np.float32)
-    before = v.own_buffer()
+    before = v.exclusive_buffer()
     v.commit(first)
-    assert v.own_buffer() is first
+    assert v.exclusive_buffer() is first
     assert v.spare_buffer() is before
     v.read()
     v.commit(before)
@@ -373,9 +373,9 @@ def test_the_spare_buffer_is_the_one_before_the_last():
 
 def test_a_buffer_that_is_committed_again_is_no_spare_one():
     v = Variable(A)
-    own = v.own_buffer()
+    own = v.exclusive_buffer()
     v.commit(own)
-    assert v.own_buffer() is own and v.spare_buffer() is not own
+    assert v.exclusive_buffer() is own and v.spare_buffer() is not own
 
 
 def test_an_array_is_a_copy_only_where_one_is_asked_for():
@@ -408,7 +408,7 @@ def test_a_value_settles_where_it_is_computed_with(monkeypatch):
     v.settle()
     v.settle()
     assert len(chosen.taken) == 1
-    assert v.own_buffer() is chosen.taken[0]  # nobody else holds it
+    assert v.exclusive_buffer() is chosen.taken[0]  # nobody else holds it
     assert v._spare is None
     assert_close(v, A)
 
@@ -501,16 +501,16 @@ def test_a_buffer_that_is_shared_is_not_overwritten(on_device):
 def test_views_on_an_accelerator_are_put_in_order_there(on_device):
     device = np.arange(6, dtype="float32").reshape(2, 3).view(OnDevice)
     tensor = Tensor(device.T, Variable(np.zeros((3, 2), "float32")).spec)
-    array = variable._dense(tensor)._array
+    array = variable._to_contiguous(tensor)._array
     assert isinstance(array, OnDevice) and array.flags.c_contiguous
 
 
 def test_values_of_views_are_not_shared_with_what_they_view():
     array = np.arange(6, dtype="float32").reshape(2, 3)
     tensor = Tensor(array.T, Variable(np.zeros((3, 2), "float32")).spec)
-    assert variable._dense(tensor)._array.flags.c_contiguous
+    assert variable._to_contiguous(tensor)._array.flags.c_contiguous
     tensor = Tensor(array, Variable(array).spec)
-    assert variable._dense(tensor)._array is array
+    assert variable._to_contiguous(tensor)._array is array
 
 
 # --- locks ----------------------------------------------------------------------------

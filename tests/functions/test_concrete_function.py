@@ -130,7 +130,7 @@ def test_what_was_handed_out_is_not_written_over(generate):
 
 def test_a_call_that_reads_marks_what_it_reads_as_held():
     v = Variable(X)
-    v.own_buffer()
+    v.exclusive_buffer()
     traced(lambda x: x * v, X)(X)
     assert v._shared
 

@@ -441,7 +441,7 @@ def test_what_is_read_is_new_after_any_change():
         assert (read().numpy() == v.numpy() * w.numpy()).all()
         assert (kept.numpy() == before).all()
     with v.lock:
-        v.own_buffer()
+        v.exclusive_buffer()
     read()
     assert v._shared  # who writes in place takes a buffer of its own first
 

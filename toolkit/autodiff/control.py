@@ -17,7 +17,7 @@ from toolkit import ops
 from toolkit.autodiff.residuals import cheapest_residuals
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.target import Target
-from toolkit.compiler.fusion.recompute import STORED, is_dear
+from toolkit.compiler.fusion.recompute import STORED, is_expensive
 from toolkit.compiler.passes.rewriting import prune
 from toolkit.compiler.passes.simplify import share, simplify
 from toolkit.core.tensor import Tensor, backend
@@ -131,7 +131,7 @@ def _product_over_steps(a: Tensor, b: Tensor) -> Tensor:
     return ops.matmul(ops.transpose(rows), ops.reshape(b, (-1, b.shape[-1])))
 
 
-class _Cut:
+class _JointGraph:
     """Joint graph of a scan's body, split into a forward and a backward part."""
 
     def __init__(
@@ -174,17 +174,17 @@ class _Cut:
         self, values: Sequence[Any]
     ) -> tuple[list[Node], list[Any], set[Value]]:
         """Return the computation of `values`: nodes, residuals, and the inputs read."""
-        nodes, needed = self._needed(values, self._is_known)
-        kept = cheapest_residuals(needed, self._made_from, self._price)
+        nodes, needed = self._required_nodes(values, self._is_known)
+        kept = cheapest_residuals(needed, self._recompute_operands, self._storage_cost)
         residuals = [value for value in kept if value not in self.given - self.carry]
         there = self.given.union(residuals)
-        again, ends = self._needed(needed, lambda value: value in there)
+        again, ends = self._required_nodes(needed, lambda value: value in there)
         read = ends.keys() & self.given - self.carry
         nodes |= again
         ordered = [node for node in self.joint.nodes if node in nodes]
         return ordered, residuals, read
 
-    def _needed(
+    def _required_nodes(
         self, values: Iterable[Any], is_end: Callable[[Any], bool]
     ) -> tuple[set[Node], dict[Value, None]]:
         """Return the nodes that lead to values, and their sources, in order."""
@@ -204,7 +204,7 @@ class _Cut:
     def _is_known(self, value: Any) -> bool:
         return value in self.known
 
-    def _made_from(self, value: Any) -> Sequence[Any] | None:
+    def _recompute_operands(self, value: Any) -> Sequence[Any] | None:
         """Return the operands from which a value is recomputed cheaply, or None.
 
         Loop-invariant values are available, or are recomputed.
@@ -212,13 +212,13 @@ class _Cut:
         node = self.producers.get(value)
         if value in self.invariant:
             return ()
-        if node is None or is_dear(node):
+        if node is None or is_expensive(node):
             return None
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
             return None
         return [x for x in node.inputs if x.constant is None]
 
-    def _price(self, value: Any) -> int:
+    def _storage_cost(self, value: Any) -> int:
         """Return the bytes to read, and to write unless it is in memory anyway."""
         is_there = value in self.stacked
         return int(value.spec.nbytes * (1 if is_there else 1 + STORED))
@@ -247,7 +247,7 @@ def linearize(
     inputs, gs = joint.inputs[:n_in], joint.inputs[n_in:]
     sources = [i for i, want in enumerate(wanted) if want]
     found = dict(zip(sources, joint.outputs[count:], strict=True))
-    cut = _Cut(joint, inputs, joint.outputs[carry:count], carry, xs)
+    cut = _JointGraph(joint, inputs, joint.outputs[carry:count], carry, xs)
     weights = [i for i in sources if i >= first]
     factors = {i: pair for i in weights if (pair := cut.factors(found[i]))}
     summed = [i for i in weights if i not in factors]

@@ -11,7 +11,7 @@ from toolkit.autodiff.tape import alias, as_tuple
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor, no_tapes, state
 from toolkit.core.trace import StatelessScope, graph_rule
-from toolkit.core.variable import value_now
+from toolkit.core.variable import current_value
 from toolkit.errors import GradientError
 from toolkit.ir import Kind, Primitive
 
@@ -49,7 +49,7 @@ class _Application:
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function, self.kwargs = function, kwargs
-        self.inputs = [value_now(arg) for arg in args]
+        self.inputs = [current_value(arg) for arg in args]
         self.tensors = tuple(x for x in self.inputs if isinstance(x, Tensor))
 
     def record(self) -> Any:
@@ -63,7 +63,7 @@ class _Application:
             leaves = self._results([convert(leaf) for leaf in tree.flatten(outputs)])
 
         def vjp(g: Any, y: Any, *xs: Tensor) -> Any:
-            return self._checked(grad(*as_tuple(g)))
+            return self._check_gradients(grad(*as_tuple(g)))
 
         record = Primitive(self.function.__name__, Kind.COMPOSITE, _no_spec, vjp=vjp)
         for tape in tapes:
@@ -84,7 +84,7 @@ class _Application:
             return xs[:count] if count > 1 else xs[0]
 
         def vjp(g: Any, y: Any, *inputs: Tensor) -> Any:
-            return (None,) * count + self._again(g, inputs[count:])
+            return (None,) * count + self._gradients_at(g, inputs[count:])
 
         record = Primitive(
             "custom_gradient",
@@ -96,15 +96,15 @@ class _Application:
         )
         return as_tuple(state.trace.emit(record, (*leaves, *self.tensors), {}))
 
-    def _again(self, g: Any, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    def _gradients_at(self, g: Any, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """Return the gradients at other tensors, in a trace that contains them."""
         rest = iter(tensors)
         inputs = [next(rest) if isinstance(x, Tensor) else x for x in self.inputs]
         with StatelessScope():  # its assignments have already run
             _, grad = self.function(*inputs, **self.kwargs)
-        return self._checked(grad(*as_tuple(g)))
+        return self._check_gradients(grad(*as_tuple(g)))
 
-    def _checked(self, found: Any) -> tuple[Any, ...]:
+    def _check_gradients(self, found: Any) -> tuple[Any, ...]:
         """Return the gradients of a gradient function, one for each input tensor."""
         flat = list(found) if isinstance(found, (tuple, list)) else [found]
         inputs, tensors = self.inputs, self.tensors

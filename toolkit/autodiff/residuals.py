@@ -15,9 +15,9 @@ from toolkit.ir import Value
 
 # The side of a value, or an end of the network. The side is the first item: vertices
 # must differ before values are compared, because tensors compare elementwise.
-Place = tuple[str, Value | None]
-_SOURCE: Place = ("source", None)
-_SINK: Place = ("sink", None)
+Vertex = tuple[str, Value | None]
+_SOURCE: Vertex = ("source", None)
+_SINK: Vertex = ("sink", None)
 
 
 def cheapest_residuals(
@@ -38,20 +38,20 @@ def cheapest_residuals(
     values: dict[Value, None] = {}
     stack = list(needed)
     for value in stack:
-        network.join(("out", value), _SINK)
+        network.add_edge(("out", value), _SINK)
     while stack:
         value = stack.pop()
         if value in values:
             continue
         values[value] = None
-        network.join(("in", value), ("out", value), price(value))
+        network.add_edge(("in", value), ("out", value), price(value))
         sources = made_from(value)
         if sources is None:
-            network.join(_SOURCE, ("in", value))
+            network.add_edge(_SOURCE, ("in", value))
         for source in sources or ():
-            network.join(("out", source), ("in", value))
+            network.add_edge(("out", source), ("in", value))
             stack.append(source)
-    behind = network.behind_the_cut()
+    behind = network.sink_side_of_cut()
     return [
         value
         for value in values
@@ -63,36 +63,36 @@ class _Network:
     """Vertices, and the residual capacity of each edge."""
 
     def __init__(self) -> None:
-        self.room: defaultdict[Place, dict[Place, float]] = defaultdict(dict)
+        self.room: defaultdict[Vertex, dict[Vertex, float]] = defaultdict(dict)
 
-    def join(self, a: Place, b: Place, most: float = float("inf")) -> None:
+    def add_edge(self, a: Vertex, b: Vertex, most: float = float("inf")) -> None:
         """Add an edge with this capacity from a to b."""
         self.room[a][b] = most
         self.room[b].setdefault(a, 0)
 
-    def behind_the_cut(self) -> set[Place]:
+    def sink_side_of_cut(self) -> set[Vertex]:
         """Return the vertices from the minimum cut nearest to the sink to the sink.
 
         Use the algorithm of Edmonds and Karp: saturate the shortest augmenting path
         until there is none.
         """
-        while way := self._way():
+        while way := self._augmenting_path():
             flow = min(self.room[a][b] for a, b in way)
             for a, b in way:
                 self.room[a][b] -= flow
                 self.room[b][a] += flow
-        return set(self._leading_to_sink())
+        return set(self._next_vertices())
 
-    def _way(self) -> list[tuple[Place, Place]]:
+    def _augmenting_path(self) -> list[tuple[Vertex, Vertex]]:
         """Return the shortest augmenting path, or an empty list."""
-        following = self._leading_to_sink()
+        following = self._next_vertices()
         way, place = [], _SOURCE
         while place in following and place != _SINK:
             way.append((place, following[place]))
             place = following[place]
         return way
 
-    def _leading_to_sink(self) -> dict[Place, Place]:
+    def _next_vertices(self) -> dict[Vertex, Vertex]:
         """Return the next vertex on a path to the sink, for each vertex with one."""
         following = {_SINK: _SINK}
         queue = deque([_SINK])

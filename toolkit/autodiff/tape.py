@@ -14,7 +14,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert
 from toolkit.core.naming import scopes
-from toolkit.core.slices import added
+from toolkit.core.slices import add_slices
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable, unwrap_variable
 from toolkit.errors import GradientError, unknown_choice
@@ -258,7 +258,7 @@ class GradientTape:
         for tensor in self._tensors_of([source]):
             g = reached.get(tensor)
             if g is not None:
-                total = g if total is None else added(total, g)
+                total = g if total is None else add_slices(total, g)
         if total is None and unconnected == "zero":
             return ops.zeros(source.shape, source.dtype)
         return total
@@ -322,7 +322,7 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
     elif len(node.outputs) == 1:
         g, y = gs[0], node.outputs[0]
     else:
-        g, y = filled(gs, node.outputs), node.outputs
+        g, y = fill_gradients(gs, node.outputs), node.outputs
     if op.vjp is None:
         found = _body_vjp(node, g, wanted)
     elif isinstance(op.vjp, tuple):
@@ -339,7 +339,7 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
     return found
 
 
-def filled(gs: Any, outputs: Any) -> tuple[Any, ...]:
+def fill_gradients(gs: Any, outputs: Any) -> tuple[Any, ...]:
     """Return the gradients of outputs, with zeros for None."""
     pairs = zip(gs, outputs, strict=True)
     return tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
@@ -379,4 +379,4 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
 
 def _accumulate(gradients: dict[Tensor, Any], x: Tensor, g: Tensor) -> None:
     known = gradients.get(x)
-    gradients[x] = g if known is None else added(known, g)
+    gradients[x] = g if known is None else add_slices(known, g)

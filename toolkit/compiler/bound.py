@@ -26,7 +26,7 @@ Step = Callable[[], Any]
 
 
 @record
-class Part:
+class TimedPart:
     """Unit of timing: one kernel, or generated calls that run together.
 
     moment: the step of the memory plan; the parts of one moment run in parallel. codes:
@@ -84,7 +84,7 @@ class BoundProgram:
         self.exchanges: dict[int, Exchange] = {}
         # The timer of each step, and the parts of all steps.
         self.timed: list[Callable[[], list[Event]]] = []
-        self.parts: list[Part] = []
+        self.parts: list[TimedPart] = []
         self.has_code: bool = any(
             segment.code is not None for segment in program.segments
         )
@@ -117,9 +117,11 @@ class BoundProgram:
                 events = partial(_events, self.steps[-1], len(self.parts))
                 if index in self.exchanges:
                     exchange = self.exchanges[index]
-                    events = partial(_events_beside, exchange, len(self.parts))
+                    events = partial(_collective_events, exchange, len(self.parts))
                 self.timed.append(events)
-                self.parts.append(Part([node], segment.start, nbytes=_exchanged(node)))
+                self.parts.append(
+                    TimedPart([node], segment.start, nbytes=_collective_nbytes(node))
+                )
 
     def _bind_code(self, segment: Segment) -> None:
         """Give generated code the addresses of its operands."""
@@ -132,7 +134,7 @@ class BoundProgram:
         self.timed.append(partial(_code_events, runner, len(self.parts)))
         nodes = [self.graph.nodes[i] for i in segment.members]
         self.parts += [
-            Part([nodes[i] for i in which], segment.start + after, *figures)
+            TimedPart([nodes[i] for i in which], segment.start + after, *figures)
             for after, which, *figures in segment.code.parts
         ]
 
@@ -175,7 +177,7 @@ class BoundProgram:
             self.index[value] = len(self.slots)
             self.slots.append(None)
             buffer = self.program.plan.buffers.get(value)
-            if value in self.program.made_once:
+            if value in self.program.cached_values:
                 number = self.program.number_of(value)
                 assert number is not None
                 self.made.append((self.index[value], number, value.spec))
@@ -248,7 +250,9 @@ class BoundProgram:
         if self.has_code or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.as_row_major(a) for a in inputs]
         results = (
-            self._results(outs) if outs else self.backend.allocate_results(self.specs)
+            self._output_arrays(outs)
+            if outs
+            else self.backend.allocate_results(self.specs)
         )
         arrays += results
         if self.has_code:
@@ -259,7 +263,7 @@ class BoundProgram:
         self._run_steps(self.steps, events)
         return results
 
-    def _results(self, outs: Sequence[Array | None]) -> list[Array]:
+    def _output_arrays(self, outs: Sequence[Array | None]) -> list[Array]:
         """Return the given arrays, and a new array for each `None`."""
         results = list(outs)
         missing = [i for i, y in enumerate(results) if y is None]
@@ -338,7 +342,7 @@ class BoundProgram:
                 self.slots[slot] = None
 
 
-def _exchanged(node: Node) -> int:
+def _collective_nbytes(node: Node) -> int:
     """Return the bytes of a collective's results; 0 (unknown) for other kernels."""
     is_collective = node.op.kind is Kind.COLLECTIVE
     return sum(y.spec.nbytes for y in node.outputs[:-1]) if is_collective else 0
@@ -355,7 +359,7 @@ def _no_events(step: Step) -> list[Event]:
     return []
 
 
-def _events_beside(exchange: Exchange, part: int) -> list[Event]:
+def _collective_events(exchange: Exchange, part: int) -> list[Event]:
     """Return the event of a collective that runs in parallel with other steps."""
     return [Event(part, *exchange.wait(), thread=-1)]
 

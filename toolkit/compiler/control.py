@@ -110,13 +110,17 @@ class _Loop(ControlKernel):
         found = [
             i
             for i, (x, node) in enumerate(zip(body.inputs, writers, strict=False))
-            if node is not None and node.op.name in _WRITING and node.inputs[0] is x
+            if node is not None
+            and node.op.name in _UPDATE_PRIMITIVES
+            and node.inputs[0] is x
         ]
         found = found if backend.can_jump else []
         while True:
             program = self.executable(body, inputs, [(i, i) for i in found]).program
             producers, outputs = program.graph.producers(), program.graph.outputs
-            there = [i for i in found if producers[outputs[i]].op.name in _WRITING]
+            there = [
+                i for i in found if producers[outputs[i]].op.name in _UPDATE_PRIMITIVES
+            ]
             there = there if program.in_place else []
             if there == found:
                 return program, found
@@ -136,12 +140,12 @@ class _Loop(ControlKernel):
 
 # Least number of iterations for which the preparation of loop-invariant operands, such
 # as weights, pays off.
-_MANY_TURNS = 4
+_MANY_ITERATIONS = 4
 # Primitives that change a part of their first operand, and may do so in place.
-_WRITING = ("dynamic_update_slice", "scatter")
+_UPDATE_PRIMITIVES = ("dynamic_update_slice", "scatter")
 
 
-def _changing(operands: Sequence[Operand]) -> list[Operand]:
+def _mark_varying(operands: Sequence[Operand]) -> list[Operand]:
     """Return the operands of the first iteration that change in later iterations."""
     return [replace(x, is_frozen=False) for x in operands]
 
@@ -176,14 +180,14 @@ class Scan(_Loop):
         # iteration before it.
         if not all(x.is_contiguous for x in inputs[:n]):
             return None
-        inputs = [*_changing(inputs[:n]), *inputs[n:]]
+        inputs = [*_mark_varying(inputs[:n]), *inputs[n:]]
         at_turn = [
             Operand(x.spec.with_shape(x.spec.shape[1:]), x.strides[1:])
             for x in inputs[n : n + m]
         ]
         same = inputs[n + m :]
         changing = {("in", i) for i, x in enumerate(same, n + m) if not x.is_frozen}
-        if turns >= _MANY_TURNS and backend.can_jump:
+        if turns >= _MANY_ITERATIONS and backend.can_jump:
             same = [replace(x, is_frozen=True) for x in same]
         at_step = [*inputs[:n], *at_turn, *same]
         body, begun = self.lowered_body(backend, self.attrs["body"], at_step)
@@ -250,7 +254,7 @@ class While(_Loop):
         n = self.attrs["carry"]
         if not backend.can_jump or not all(x.is_contiguous for x in inputs[:n]):
             return None
-        inputs = [*_changing(inputs[:n]), *inputs[n:]]
+        inputs = [*_mark_varying(inputs[:n]), *inputs[n:]]
         condition = self.executable(self.attrs["condition"], inputs).program
         body, begun = self.lowered_body(backend, self._body_and_condition(), inputs)
         if condition.code is None or body.code is None:

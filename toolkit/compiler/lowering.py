@@ -20,11 +20,11 @@ from toolkit.compiler.control import (
     collective_kernel,
 )
 from toolkit.compiler.execute import Executable
+from toolkit.compiler.frozen_values import is_worth_caching
 from toolkit.compiler.fusion.fuse import is_literal
 from toolkit.compiler.memory import plan_memory
-from toolkit.compiler.once import is_worth_keeping
 from toolkit.compiler.passes.placement import transfer_p
-from toolkit.compiler.passes.schedule import first_late
+from toolkit.compiler.passes.schedule import first_late_index
 from toolkit.compiler.program import Program, Segment
 from toolkit.console.progress import stage
 from toolkit.definitions.records import record
@@ -50,13 +50,13 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         # otherwise the process would wait for all queued compilation before it exits
         backend.cancel_precompile()
         raise
-    barrier = first_late(graph, target.updates) + len(units) - len(graph.nodes)
+    barrier = first_late_index(graph, target.updates) + len(units) - len(graph.nodes)
     graph = graph.replace(unit.node for unit in units)
     with stage("scheduling"):
         segments, moments = _segments(units, layouts, backend, barrier)
     with stage("planning memory"):
         work = [unit.work for unit in units]
-        plan = plan_memory(graph, layouts.views, work, moments, lowering.made_once)
+        plan = plan_memory(graph, layouts.views, work, moments, lowering.cached_values)
     moving = (*graph.inputs, *graph.outputs)
     reads = (x for node in graph.nodes for x in node.inputs)
     program = Program(
@@ -74,7 +74,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         kept=frozenset(),
         in_place=False,
         source=graph,
-        made_once=frozenset(lowering.made_once),
+        cached_values=frozenset(lowering.cached_values),
     )
     if not target.updates or not _is_in_place(program, target, moments):
         return program
@@ -114,7 +114,7 @@ class _Lowering:
         self.target = target
         self.frozen = {graph.inputs[number] for number in target.frozen}
         # Outputs of nodes that depend on frozen inputs only.
-        self.made_once: set[Value] = set()
+        self.cached_values: set[Value] = set()
         self.returned = {layouts[y].root for y in graph.outputs}
         self.replaced = {
             graph.outputs[output]: graph.inputs[number]
@@ -131,7 +131,7 @@ class _Lowering:
         with stage("lowering", len(graph.nodes)) as lowering:
             for node in graph.nodes:
                 unit = self._unit(node)
-                parts = [node] if unit.lowered is not None else _apart(node)
+                parts = [node] if unit.lowered is not None else _split_anchor(node)
                 units += map(self._unit, parts) if len(parts) > 1 else [unit]
                 lowering.done += 1
         return units
@@ -146,12 +146,12 @@ class _Lowering:
         if node.op.kind is Kind.COLLECTIVE:
             return collective_kernel(node)
         if node.op is fused_p:
-            return Inlined(node.attrs, self._plain)
+            return Inlined(node.attrs, self._per_node_executable)
         if node.op.kind is Kind.COMPOSITE and not self.backend.supports(node.op.name):
             body = node.op.graph((x.spec for x in node.inputs), node.attrs)
-            return Inlined({"body": body}, self._plain)
+            return Inlined({"body": body}, self._per_node_executable)
         if node.op is transfer_p:
-            return partial(_copied, self.backend.kernels["stop_gradient"])
+            return partial(_copy_between_devices, self.backend.kernels["stop_gradient"])
         return self.backend.kernels[node.op.name]
 
     def _executable(
@@ -167,7 +167,7 @@ class _Lowering:
         )
         return Executable(self.compile_graph(graph, target))
 
-    def _plain(self, graph: Graph, inputs: Any = None) -> Executable:
+    def _per_node_executable(self, graph: Graph, inputs: Any = None) -> Executable:
         """Return a body without generated code, as one kernel for each node."""
         return Executable(
             self.compile_graph(graph, Target(self.backend, generate=False))
@@ -190,21 +190,21 @@ class _Lowering:
         frozen = [i for i, x in enumerate(inputs) if x.is_frozen]
         if lowered is None or not frozen:
             return lowered
-        result = self._worth_keeping(node, inputs)
+        result = self._cacheable_nbytes(node, inputs)
         found = self.backend.specialize(lowered, frozen, result)
         kept: Sequence[int] = getattr(found, "kept", ())
         if result and kept and not found.calls:
-            self.made_once.add(node.outputs[0])
+            self.cached_values.add(node.outputs[0])
             self.frozen.add(node.outputs[0])
         return found
 
-    def _worth_keeping(self, node: Node, inputs: Sequence[Operand]) -> int:
+    def _cacheable_nbytes(self, node: Node, inputs: Sequence[Operand]) -> int:
         """Return the bytes of a result if it is to be cached, else 0."""
         (result, *others), body = node.outputs, self.target.is_body
         is_known = all(x.is_frozen for x in inputs)
         if others or body or not is_known or result in self.returned:
             return 0
-        return result.spec.nbytes if is_worth_keeping(result, inputs) else 0
+        return result.spec.nbytes if is_worth_caching(result, inputs) else 0
 
     def _operand(self, value: Value, node: Node) -> Operand:
         """Return an input as an operand, with its use in this and later runs."""
@@ -221,12 +221,12 @@ class _Lowering:
         )
 
 
-def _copied(copy: Any, x: Array, *, out: Array, device: str) -> Array:
+def _copy_between_devices(copy: Any, x: Array, *, out: Array, device: str) -> Array:
     """Copy between logical devices of one memory."""
     return copy(x, out=out)
 
 
-def _apart(node: Node) -> list[Node]:
+def _split_anchor(node: Node) -> list[Node]:
     """Split a fused node into its anchor and its epilogue; keep all other nodes."""
     if node.op is not fused_p:
         return [node]
@@ -247,13 +247,13 @@ def _segments(
     """Group nodes into segments, in order, and return the moment of each node."""
     segments: list[Segment] = []
     moments, now = [Moment(0, 0, 0)] * len(units), 0
-    starts = _starts(units, layouts)
+    starts = _collective_starts(units, layouts)
     begun: dict[int, int] = {}  # the steps in which collectives are started
-    for members, is_code in _runs(units, layouts, starts):
+    for members, is_code in _lowered_runs(units, layouts, starts):
         code, steps, beginning = None, {}, starts.get(members[0], [])
         begun.update(dict.fromkeys(beginning, now))
         if is_code:
-            shares = Shares([_shares(i, units[i], layouts) for i in members])
+            shares = Shares([_memory_operands(i, units[i], layouts) for i in members])
             lowered = [units[i].lowered for i in members]
             late = sum(i < barrier for i in members)
             code = backend.assemble(lowered, shares, late)
@@ -267,7 +267,9 @@ def _segments(
     return segments, moments
 
 
-def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
+def _collective_starts(
+    units: Sequence[_Unit], layouts: Layouts
+) -> dict[int, list[int]]:
     """Return the collectives that run in parallel, by the node before which they start.
 
     A collective starts when its operands are computed and all earlier collectives have
@@ -295,7 +297,7 @@ def _starts(units: Sequence[_Unit], layouts: Layouts) -> dict[int, list[int]]:
     return dict(found)
 
 
-def _runs(
+def _lowered_runs(
     units: Sequence[_Unit], layouts: Layouts, cuts: Container[int] = ()
 ) -> Iterator[tuple[list[int], bool]]:
     """Yield runs of consecutive lowered nodes, without the views in between.
@@ -318,7 +320,7 @@ def _runs(
         yield run, True
 
 
-def _shares(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
+def _memory_operands(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[Share]:
     """Return the memory of a lowered node's operands."""
     return NodeOperands(
         [_share(x, layouts) for x in unit.node.inputs],

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolkit.backends.base import Moment, align_up
 from toolkit.backends.loops.iteration_space import is_elementwise
-from toolkit.compiler.packing import Rectangle, by_time, lowest
+from toolkit.compiler.packing import Rectangle, pack_by_time, pack_lowest
 from toolkit.ir import Graph, Spec, Value
 
 
@@ -115,7 +115,7 @@ def plan_memory(
         if work[i]:
             label = f"{node.op.name} workspace"
             plan.work[i] = Buffer(work[i], first, last, label, node.origin)
-    _place(plan)
+    _assign_offsets(plan)
     return plan
 
 
@@ -199,18 +199,18 @@ _ORDERS: tuple[Callable[[Buffer], Any], ...] = (
     lambda b: (b.first, -b.nbytes),
 )
 # With more buffers, only orders that take linear time are tried.
-MOST_COMPARED = 2048
+MAXIMUM_COMPARED = 2048
 
 
-def _place(plan: Plan) -> None:
+def _assign_offsets(plan: Plan) -> None:
     """Assign to every buffer an offset that is free for its whole lifetime."""
     buffers = plan.distinct
-    if len(buffers) > MOST_COMPARED:
-        layouts = [by_time(_rectangles(buffers))]
+    if len(buffers) > MAXIMUM_COMPARED:
+        layouts = [pack_by_time(_rectangles(buffers))]
         orders = [buffers]
     else:
         orders = [sorted(buffers, key=order) for order in _ORDERS]
-        layouts = [lowest(_rectangles(order)) for order in orders]
+        layouts = [pack_lowest(_rectangles(order)) for order in orders]
     smallest = min(range(len(orders)), key=lambda i: layouts[i][0])
     plan.nbytes, offsets = layouts[smallest]
     for buffer, offset in zip(orders[smallest], offsets, strict=True):

@@ -52,7 +52,7 @@ def compile_graph(
 
 
 @record
-class Part:
+class ProgramPart:
     """Nodes of one backend, with the inputs and outputs of the part."""
 
     program: Program
@@ -75,7 +75,7 @@ class MixedProgram:
     source: Graph
     graph: Graph
     backend: Backend
-    parts: Sequence[Part]
+    parts: Sequence[ProgramPart]
     name: str = "a graph"
 
     in_place = False
@@ -104,7 +104,7 @@ def compile_parts(
         for key, part in parts
     ]
     made = [
-        Part(program, part.inputs, part.outputs)
+        ProgramPart(program, part.inputs, part.outputs)
         for program, (_, part) in zip(programs, parts, strict=True)
     ]
     return MixedProgram(graph, whole, backend, made, name)
@@ -115,7 +115,7 @@ class MixedExecutable:
 
     def __init__(self, program: MixedProgram) -> None:
         self.program = program
-        self.parts: list[tuple[Part, Executable]] = [
+        self.parts: list[tuple[ProgramPart, Executable]] = [
             (part, Executable(part.program)) for part in program.parts
         ]
 
@@ -165,10 +165,12 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
         groups[now, key].append(node.with_inputs(inputs))
     graph = graph.replace(outputs=[names.get(y, y) for y in graph.outputs])
     order = sorted(groups)
-    return graph, [(key, _part(graph, groups, (n, key), order)) for n, key in order]
+    return graph, [
+        (key, _extract_part(graph, groups, (n, key), order)) for n, key in order
+    ]
 
 
-def _part(
+def _extract_part(
     graph: Graph, groups: Any, which: tuple[int, str], order: list[tuple[int, str]]
 ) -> Graph:
     """Return a group of nodes as a graph, with its external inputs and its results."""

@@ -18,7 +18,7 @@ class Rectangle(NamedTuple):
     extent: int
 
 
-def lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
+def pack_lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
     """Allocate rectangles in the given order, each at the lowest free offset.
 
     Each is compared with all earlier ones: the time is quadratic in their number.
@@ -52,7 +52,7 @@ def _lowest_gap(starts: np.ndarray, ends: np.ndarray, extent: int) -> int:
     return int(below[number] if fits[number] else taken[-1])
 
 
-def by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
+def pack_by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
     """Allocate rectangles in the order of their first steps, each in the tightest gap.
 
     The time is almost linear in their number.
@@ -66,9 +66,9 @@ def by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
     for i in sorted(range(len(rectangles)), key=lambda i: rectangles[i].first):
         while live and live[0][0] < rectangles[i].first:
             _, over = heappop(live)
-            gaps.give(offsets[over], rectangles[over].extent)
+            gaps.free(offsets[over], rectangles[over].extent)
         if rectangles[i].extent:
-            offsets[i] = gaps.take(rectangles[i].extent)
+            offsets[i] = gaps.allocate(rectangles[i].extent)
             heappush(live, (rectangles[i].last, i))
     return gaps.size, offsets
 
@@ -82,7 +82,7 @@ class _Gaps:
         self._end_of: dict[int, int] = {}
         self._start_of: dict[int, int] = {}
 
-    def take(self, extent: int) -> int:
+    def allocate(self, extent: int) -> int:
         """Allocate `extent` bytes; return their offset."""
         number = bisect_left(self._by_extent, (extent, 0))
         if number < len(self._by_extent):
@@ -99,7 +99,7 @@ class _Gaps:
             self._put(start + extent, end)
         return start
 
-    def give(self, start: int, extent: int) -> None:
+    def free(self, start: int, extent: int) -> None:
         """Free a range of bytes; merge it with adjacent gaps."""
         end = start + extent
         if end in self._end_of:

@@ -18,26 +18,26 @@ from toolkit.compiler.passes.branches import select_branches
 from toolkit.compiler.passes.pads import absorb_pads, join_pads
 from toolkit.compiler.passes.placement import place
 from toolkit.compiler.passes.rewriting import (
+    copy_aliased_outputs,
+    copy_carried_views,
     decompose,
-    own_carried,
-    own_outputs,
     prune,
 )
 from toolkit.compiler.passes.scales import fold_scales
 from toolkit.compiler.passes.scans import hoist, tidy_scans
 from toolkit.compiler.passes.schedule import (
-    needed_first,
+    copy_unsafe_updates,
     schedule,
-    settle,
-    updates_last,
+    schedule_for_collectives,
+    sink_updates,
 )
-from toolkit.compiler.passes.simplify import fold, share, simplify, take_parts_apart
+from toolkit.compiler.passes.simplify import expand_unfused, fold, share, simplify
 from toolkit.compiler.program import Program
 from toolkit.console.progress import stage
 from toolkit.ir import Graph, Node
 
 
-def simplifying(target: Target) -> tuple[Pass, ...]:
+def simplifying_passes(target: Target) -> tuple[Pass, ...]:
     """Return the passes that simplify a graph; they run on sub-graphs first."""
     own = target.backend.passes
     return (
@@ -66,16 +66,20 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     own = target.backend.passes
     generated = target.generate
     return (
-        ("simplifying", (place, optimize, own_outputs, own_carried)),
+        ("simplifying", (place, optimize, copy_aliased_outputs, copy_carried_views)),
         (
             "fusing",
-            (*own.before_fusion, take_parts_apart, fuse) if generated else (),
+            (*own.before_fusion, expand_unfused, fuse) if generated else (),
         ),
         (
             "ordering",
-            (schedule, needed_first, *(own.after_scheduling if generated else ())),
+            (
+                schedule,
+                schedule_for_collectives,
+                *(own.after_scheduling if generated else ()),
+            ),
         ),
-        ("updating", (settle, updates_last)),
+        ("updating", (copy_unsafe_updates, sink_updates)),
     )
 
 
@@ -107,7 +111,7 @@ def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
     """Yield the traced graph, then the graph after each simplifying pass."""
     yield "trace", graph
     target = Target(backend)
-    for step in simplifying(target):
+    for step in simplifying_passes(target):
         graph = step(graph, target)
         yield step.__name__, graph
 
@@ -115,7 +119,7 @@ def stages(graph: Graph, backend: Backend) -> Iterator[tuple[str, Graph]]:
 def optimize(graph: Graph, target: Target) -> Graph:
     """Simplify a graph, after its sub-graphs."""
     graph = graph.replace(_with_small_subgraphs(node, target) for node in graph.nodes)
-    for step in simplifying(target):
+    for step in simplifying_passes(target):
         graph = step(graph, target)
     return graph
 

@@ -33,10 +33,10 @@ class Prepared:
 
 
 _lock = Lock()
-_made: WeakValueDictionary[Hashable, Prepared] = WeakValueDictionary()
+_cache: WeakValueDictionary[Hashable, Prepared] = WeakValueDictionary()
 
 
-def prepared(
+def prepare(
     recipe: Hashable, sources: Sequence[Array], make: Callable[[], Array]
 ) -> Prepared:
     """Return the cached result of a recipe on these arrays, or compute it.
@@ -48,9 +48,9 @@ def prepared(
     """
     key = recipe, tuple(map(id, sources))
     with _lock:
-        found = _made.get(key)
+        found = _cache.get(key)
         if found is None or not found.is_of(sources):
-            found = _made[key] = Prepared(make(), sources)
+            found = _cache[key] = Prepared(make(), sources)
         return found
 
 
@@ -104,7 +104,7 @@ class PreparedOperands:
                     given[i] = inputs[i]
                 sources.append(held[i].array if i in held else inputs[i])
             make = partial(self._make, preparation)
-            found = prepared(preparation.recipe, sources, make)
+            found = prepare(preparation.recipe, sources, make)
             held[preparation.number] = found
             self._objects[preparation.number] = self._backend.handle(found.array)
         self._held = held

@@ -91,7 +91,7 @@ class Program:
     in_place: bool
     source: Graph
     name: str = "a graph"
-    made_once: frozenset[Value] = frozenset()
+    cached_values: frozenset[Value] = frozenset()
 
     def is_view(self, index: int) -> bool:
         """Return whether a node only views its operand."""
@@ -171,7 +171,7 @@ class Program:
             y: self._prepared[index, 0]
             for index, node in enumerate(self.graph.nodes)
             for y in node.outputs
-            if y in self.made_once
+            if y in self.cached_values
         }
 
     def number_of(self, value: Value) -> int | None:

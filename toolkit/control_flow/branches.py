@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit.autodiff.control import gradient_graph
-from toolkit.autodiff.tape import filled
+from toolkit.autodiff.tape import fill_gradients
 from toolkit.control_flow.bodies import (
     Body,
     finals_of,
@@ -35,7 +35,9 @@ def _cond_vjp(
     """Return the gradient of the branch that was taken, as another cond."""
     wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
     backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
-    gradients = iter(bind(cond_p, predicate, *inputs, *filled(g, y), **backward))
+    gradients = iter(
+        bind(cond_p, predicate, *inputs, *fill_gradients(g, y), **backward)
+    )
     return [None, *(next(gradients) if want else None for want in wanted)]
 
 

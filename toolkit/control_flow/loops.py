@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from toolkit import dtypes, ops, tree
 from toolkit.arguments import is_int
 from toolkit.autodiff.control import linearize
-from toolkit.autodiff.tape import GradientTape, filled
+from toolkit.autodiff.tape import GradientTape, fill_gradients
 from toolkit.control_flow.bodies import (
     Body,
     carried_by,
@@ -65,7 +65,7 @@ def _while_vjp(
             tuple(xs[:carry]),
             maximum_iterations,
         )
-    return tape.gradient(outputs, xs, filled(g, y))
+    return tape.gradient(outputs, xs, fill_gradients(g, y))
 
 
 def _scan_spec(*specs: Spec, body: Graph, carry: int, length: int, **_: Any) -> Any:
@@ -87,7 +87,7 @@ def _scan_vjp(
         wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
         body, backward = linearize(body, wanted, **attrs)
         y = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
-    gs = filled(g[: backward.outputs], y[: backward.outputs])
+    gs = fill_gradients(g[: backward.outputs], y[: backward.outputs])
     return backward.apply(gs, y, inputs, _bind_scan)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from toolkit import dtypes, settings, tree
 from toolkit.backends.registry import get_backend
-from toolkit.core.slices import scaled
+from toolkit.core.slices import scale_slices
 from toolkit.core.strings import StringTensor, as_array
 from toolkit.core.tensor import Tensor, backend, bind, state
 from toolkit.errors import DTypeError
@@ -19,7 +19,7 @@ _WEAK = frozenset(_SCALARS)
 
 
 def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
-    return scaled(g, lambda part: bind(cast_p, part, dtype=x.dtype))
+    return scale_slices(g, lambda part: bind(cast_p, part, dtype=x.dtype))
 
 
 cast_p: Primitive = primitive(
@@ -60,7 +60,7 @@ def extent(number: float, dtype: str) -> Any:
 
 def _to_tensor(x: Any, dtype: str | None) -> Tensor:
     if type(x) is np.ndarray:
-        return Tensor(_stored(_checked(np.array(x))))
+        return Tensor(_store_array(_check_array(np.array(x))))
     value = getattr(x, "value", None)
     if isinstance(value, Tensor):  # a Variable
         return value
@@ -78,7 +78,7 @@ def _to_tensor(x: Any, dtype: str | None) -> Tensor:
         tell = getattr(x, "__dlpack_device__", lambda: (None, 0))
         key = settings.backend_of(f"gpu:{tell()[1]}")
         return Tensor(get_backend(key).adopt(x))
-    return Tensor(_stored(_checked(np.array(x))))
+    return Tensor(_store_array(_check_array(np.array(x))))
 
 
 def _holds_tensor(x: Any) -> bool:
@@ -100,9 +100,9 @@ def _scalar(x: Any, dtype: str | None) -> Any:
         x = int(x) if np.isfinite(x) else 0
     is_large = isinstance(x, float) and not -_LEAST_LARGE <= x <= _LEAST_LARGE
     if is_large and dtypes.is_float(dtype):
-        x = _rounded(x, dtype)
+        x = _round_large(x, dtype)
     try:
-        return _stored(x, dtype)
+        return _store_array(x, dtype)
     except OverflowError:
         raise _misfit(x, dtype) from None
 
@@ -111,13 +111,13 @@ def _scalar(x: Any, dtype: str | None) -> Any:
 _LEAST_LARGE = 65504.0
 
 
-def _rounded(x: float, dtype: str) -> float:
+def _round_large(x: float, dtype: str) -> float:
     """Round a large number; overflow gives infinity without a warning."""
     with np.errstate(over="ignore"):
         return float(np.float64(x).astype(dtypes.numpy_dtype(dtype)))
 
 
-def _stored(x: Any, dtype: str | None = None) -> Any:
+def _store_array(x: Any, dtype: str | None = None) -> Any:
     """Return a tensor's array on the compute device; in a trace, in host memory."""
     if state.trace is None:
         return backend().asarray(x, dtype)
@@ -128,7 +128,7 @@ def _misfit(x: Any, dtype: str) -> DTypeError:
     return DTypeError(f"convert_to_tensor: {x!r} does not fit the dtype {dtype}")
 
 
-def _checked(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _check_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     try:
@@ -147,7 +147,7 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
         common = dtype or _common_dtype(leaves)
         return _stack([convert(value, common) for value in values])
     try:
-        array = _checked(np.array(values))
+        array = _check_array(np.array(values))
     except ValueError as error:
         raise DTypeError(f"convert_to_tensor: {error}") from None
     if all(isinstance(leaf, _SCALARS) for leaf in leaves):
@@ -159,7 +159,7 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
                 raise _misfit(values, found)
         with np.errstate(invalid="ignore"):
             array = array.astype(dtypes.numpy_dtype(dtype or found))
-    return Tensor(_stored(array))
+    return Tensor(_store_array(array))
 
 
 def _common_dtype(leaves: list[Any]) -> str:

@@ -11,12 +11,12 @@ from toolkit.data.padding import Ragged
 
 # Constructors of ragged tensors from values and row splits; a compatibility layer
 # registers a class that computes.
-makers: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}
+constructors: dict[str, Callable[[Any, Any], Any]] = {"ragged": Ragged}
 
 
 def has_composites() -> bool:
     """Return whether a compatibility layer computes with ragged and sparse tensors."""
-    return makers["ragged"] is not Ragged
+    return constructors["ragged"] is not Ragged
 
 
 class Dialect(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 on_new_variables: list[Callable[[], None]] = []
 
 
-def new_variables() -> None:
+def notify_new_variables() -> None:
     """Call the callbacks for new Variables."""
     for function in on_new_variables:
         function()

@@ -19,7 +19,7 @@ class KerasHistory(NamedTuple):
     tensor_index: int
 
 
-class _Fixed:
+class _ReadOnlyAttribute:
     """Attribute that the constructor sets once, under `_name`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -73,10 +73,10 @@ class KerasTensor:
         self._keras_history: KerasHistory | None = None
         self._keras_mask: Any = None
 
-    shape: Any = _Fixed()
-    dtype: Any = _Fixed()
-    sparse: Any = _Fixed()
-    ragged: Any = _Fixed()
+    shape: Any = _ReadOnlyAttribute()
+    dtype: Any = _ReadOnlyAttribute()
+    sparse: Any = _ReadOnlyAttribute()
+    ragged: Any = _ReadOnlyAttribute()
 
     @property
     def ndim(self) -> int:

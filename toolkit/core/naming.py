@@ -108,7 +108,7 @@ def current_path(name: str = "") -> str:
 
 
 @contextmanager
-def keep_counts() -> Iterator[None]:
+def restore_counts() -> Iterator[None]:
     """Restore the counters of automatic names on exit, to use the names again."""
     outer = _counts.copy()
     try:

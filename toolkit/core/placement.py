@@ -20,18 +20,18 @@ class Placement(Protocol):
         """Return the range of the local part along each axis: start and stop."""
 
 
-def held(variable: Any) -> Any:
+def local_part(variable: Any) -> Any:
     """Return the local part of a Variable: the array itself, if it is on the host.
 
     The caller must hold the Variable's lock, because programs write to the array.
     """
-    return to_host(variable.own_buffer())
+    return to_host(variable.exclusive_buffer())
 
 
-def hold(variable: Any, part: Any) -> None:
+def set_local_part(variable: Any, part: Any) -> None:
     """Replace the local part of a Variable."""
     with variable.lock:
-        buffer = variable.own_buffer()
+        buffer = variable.exclusive_buffer()
         owner = owner_of(buffer)
         if owner is None:
             buffer[...] = part
@@ -39,7 +39,7 @@ def hold(variable: Any, part: Any) -> None:
             owner.overwrite(buffer, part)
 
 
-def move(variable: Any, placement: Placement | None, whole: Any) -> None:
+def change_placement(variable: Any, placement: Placement | None, whole: Any) -> None:
     """Change the placement of a Variable whose whole value is given."""
     with variable.lock:
         variable._placement = placement

@@ -28,14 +28,14 @@ class IndexedSlices(NamedTuple):
 
 # Outside of every scope: a deferred computation does not see the scopes of its
 # creation.
-_NOWHERE: dict[str, Any] = {
+_NO_SCOPES: dict[str, Any] = {
     **dict.fromkeys(("trace", "overlay", "device", "dialect")),
     "tapes": (),
     "marks": False,
 }
 
 
-class _Unmade(Tensor):
+class _LazyTensor(Tensor):
     """A tensor whose data is computed on first use."""
 
     __slots__ = ("_make", "_made")
@@ -49,7 +49,7 @@ class _Unmade(Tensor):
     def _array(self) -> Any:
         make = self._make
         if make is not None:
-            with state.inside(**_NOWHERE):
+            with state.inside(**_NO_SCOPES):
                 self._made = make()._array
             self._make = None
         return self._made
@@ -74,7 +74,7 @@ def sum_of_slices(
             or if the result must be marked with its scopes.
     """
     recorded = state.trace is not None or state.tapes or state.marks
-    tensor = make() if recorded else _Unmade(spec, make)
+    tensor = make() if recorded else _LazyTensor(spec, make)
     tensor._slices = slices
     return tensor
 
@@ -85,7 +85,7 @@ def slices_of(tensor: Any) -> tuple[IndexedSlices, ...]:
     return found
 
 
-def added(a: Tensor, b: Tensor) -> Tensor:
+def add_slices(a: Tensor, b: Tensor) -> Tensor:
     """Return a + b, with slices if both have them."""
     slices = slices_of(a), slices_of(b)
     if not all(slices):
@@ -93,7 +93,7 @@ def added(a: Tensor, b: Tensor) -> Tensor:
     return sum_of_slices(a.spec, slices[0] + slices[1], lambda: a + b)
 
 
-def scaled(tensor: Tensor, scale: Callable[[Tensor], Tensor]) -> Tensor:
+def scale_slices(tensor: Tensor, scale: Callable[[Tensor], Tensor]) -> Tensor:
     """Return `scale(tensor)` of an elementwise linear function, with scaled slices."""
     slices = slices_of(tensor)
     if not slices:

@@ -12,7 +12,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
 
 # Operations that only move elements.
-MOVING = frozenset(
+MOVE_OPERATIONS = frozenset(
     (
         *("append", "array_split", "broadcast_to", "concatenate", "copy", "diagonal"),
         *("dsplit", "dstack", "expand_dims", "flip", "fliplr", "flipud", "hsplit"),
@@ -42,7 +42,7 @@ class StringTensor:
     dtype: Any = "string"
 
     def __init__(self, values: Any) -> None:
-        encode = np.frompyfunc(_encoded, 1, 1)
+        encode = np.frompyfunc(_encode_item, 1, 1)
         array = as_array(values).astype(object, copy=False)
         self._array = np.asarray(encode(array), object)
 
@@ -93,12 +93,12 @@ class StringTensor:
         return f"<StringTensor shape={self.shape}, value={self.numpy()!r}>"
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Encode a text as UTF-8; restore bytes that are not valid UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def decoded(data: bytes, encoding: str = "utf-8") -> str:
+def decode_bytes(data: bytes, encoding: str = "utf-8") -> str:
     """Decode bytes to text; bytes that are not valid are preserved.
 
     Each invalid byte becomes a surrogate, which `encoded` maps back to the byte.
@@ -106,9 +106,9 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
     return data.decode(encoding, "surrogateescape")
 
 
-def _encoded(value: Any) -> bytes:
+def _encode_item(value: Any) -> bytes:
     if isinstance(value, str):
-        return encoded(value)
+        return encode_text(value)
     if isinstance(value, bytes):
         return bytes(value)
     raise DTypeError(f"strings: expected str or bytes; received {value!r}")
@@ -148,20 +148,20 @@ def as_array(x: Any) -> np.ndarray[Any, Any]:
 _NESTS = {list, tuple, np.ndarray}
 
 
-def moved(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def apply_to_strings(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Apply an operation to strings if it only moves elements; else return None.
 
     The operation moves the indices of the strings, and the strings are gathered by
     them.
     """
     given = tree.flatten((args, kwargs))
-    if function.__name__ not in MOVING or not any(map(is_string, given)):
+    if function.__name__ not in MOVE_OPERATIONS or not any(map(is_string, given)):
         return None
     kind = next((type(x) for x in given if isinstance(x, StringTensor)), StringTensor)
-    return followed(function, args, kwargs, kind)
+    return apply_by_index(function, args, kwargs, kind)
 
 
-def followed(
+def apply_by_index(
     function: Callable[..., Any], args: Any, kwargs: Any, kind: type[StringTensor]
 ) -> Any:
     """Apply a function that only moves elements to strings; return `kind` tensors.

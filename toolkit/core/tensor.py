@@ -194,22 +194,22 @@ class Tensor(Operators, Value):
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __dlpack__(self, **arguments: Any) -> Any:
-        with self._in_order() as array:
+        with self._on_stream() as array:
             return array.__dlpack__(**arguments)
 
     def __dlpack_device__(self) -> Any:
-        with self._in_order() as array:
+        with self._on_stream() as array:
             return array.__dlpack_device__()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """Return the interface to data on a GPU; other devices have none."""
-        with self._in_order() as array:
+        with self._on_stream() as array:
             interface: dict[str, Any] = array.__cuda_array_interface__
             return interface
 
     @contextmanager
-    def _in_order(self) -> Iterator[Array]:
+    def _on_stream(self) -> Iterator[Array]:
         """Yield the data, with the stream that computes them as the current stream.
 
         Consumers wait for the pending work on this stream.
@@ -357,17 +357,17 @@ def run(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:
     try:
         result = state.quietly(kernel, *arrays, **attrs)
     except (TypeError, ValueError, AttributeError) as error:
-        raise _explain(primitive, inputs, attrs, error) from error
+        raise _explain_error(primitive, inputs, attrs, error) from error
     except RuntimeError:  # a signal handler or a finalizer, during a kernel
         with backend().errstate():
             result = kernel(*arrays, **attrs)
     if result is None and primitive.body is not None:  # see `CompositeKernel`
         with no_tapes():
             return primitive.body(*inputs, **attrs)
-    return Tensor(result) if type(result) is np.ndarray else _wrapped(result)
+    return Tensor(result) if type(result) is np.ndarray else _wrap_result(result)
 
 
-def _wrapped(result: Any) -> Any:
+def _wrap_result(result: Any) -> Any:
     """Return the result of a kernel as a Tensor, or as several."""
     if type(result) is tuple:
         return tuple([Tensor(array) for array in result])
@@ -390,15 +390,15 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
             return primitive.body(*inputs, **attrs)
     if any(x._array is None for x in inputs):
         raise leaked(primitive.name, next(x for x in inputs if x._array is None))
-    arrays = [chosen.asarray(_for(chosen, x._array)) for x in inputs]
+    arrays = [chosen.asarray(_array_for(chosen, x._array)) for x in inputs]
     try:
         with chosen.errstate():
-            return _wrapped(chosen.kernels[primitive.name](*arrays, **attrs))
+            return _wrap_result(chosen.kernels[primitive.name](*arrays, **attrs))
     except (TypeError, ValueError, AttributeError) as error:
-        raise _explain(primitive, inputs, attrs, error) from error
+        raise _explain_error(primitive, inputs, attrs, error) from error
 
 
-def _for(chosen: Backend, array: Array) -> Array:
+def _array_for(chosen: Backend, array: Array) -> Array:
     """Return an array that a backend can read: its own, or a host array."""
     return array if chosen.owns(array) else to_host(array)
 
@@ -410,10 +410,10 @@ def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) ->
         return run(primitive, inputs, attrs)
     with host.errstate():
         kernel = host.kernels[primitive.name]
-        return _wrapped(kernel(*(x.constant for x in inputs), **attrs))
+        return _wrap_result(kernel(*(x.constant for x in inputs), **attrs))
 
 
-def _explain(
+def _explain_error(
     primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any, error: Exception
 ) -> Exception:
     """Return the error of the shape rule if it raises one, else the kernel error."""

@@ -162,7 +162,7 @@ class Trace(Overlay):
             outer = self._outer[0]
             return None if outer is None else outer.value_of(x)
         if x not in self.folded:
-            nodes = self._computing(x)
+            nodes = self._nodes_for(x)
             if nodes is None:
                 return None
             with no_trace():
@@ -173,7 +173,7 @@ class Trace(Overlay):
                     self.folded.update(zip(node.outputs, found, strict=True))
         return self.folded[x]
 
-    def _computing(self, x: Tensor) -> list[Node] | None:
+    def _nodes_for(self, x: Tensor) -> list[Node] | None:
         """Return the nodes that `x` depends on; None if it needs unknown inputs."""
         wanted, nodes = {x}, []
         for node in reversed(self.nodes):
@@ -318,7 +318,7 @@ def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
 
     def value(x: Value) -> Tensor:
         if x not in values:
-            values[x] = x if isinstance(x, Tensor) else _known(x)
+            values[x] = x if isinstance(x, Tensor) else _constant_tensor(x)
         return values[x]
 
     for node in graph.nodes:
@@ -328,7 +328,7 @@ def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
     return [value(x) for x in graph.outputs]
 
 
-def _known(constant: Value) -> Tensor:
+def _constant_tensor(constant: Value) -> Tensor:
     """Return a constant that a pass or a file inserted, as a tensor."""
     tensor = Tensor(constant.constant, constant.spec)
     tensor._is_open = constant.is_open

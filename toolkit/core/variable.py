@@ -29,7 +29,7 @@ from toolkit.reading.budget import spend_variable
 
 _AGGREGATIONS = (None, "none", "mean", "sum", "only_first_replica")
 # On an accelerator, reads of values up to this size in bytes return a copy.
-_SMALL = 64 << 10
+_SMALL_NBYTES = 64 << 10
 _SYNCHRONIZATIONS = (None, "none", "auto", "on_read", "on_write")
 
 
@@ -105,7 +105,7 @@ class Variable(Operators):
                 f"variable {self.path!r}: its first value must exist outside the "
                 "traced function; pass an initializer function, or an array"
             )
-        self._tensor = _dense(self._tensor)
+        self._tensor = _to_contiguous(self._tensor)
         # Whether another object may reference the buffer: then it is never overwritten.
         self._shared = True
         self._spare: Any = None
@@ -113,7 +113,7 @@ class Variable(Operators):
         if state.dialect is not None and type(self) is Variable:
             self.__class__ = state.dialect.variable
         if self.dialect is not None:
-            self._tensor = self._held(self._tensor._array)
+            self._tensor = self._wrap_value(self._tensor._array)
 
     @property
     def placement(self) -> Placement | None:
@@ -127,7 +127,7 @@ class Variable(Operators):
         with self.lock, no_trace():
             whole = self._eager_value()._array
             self._placement = placement
-            self._tensor = _dense(self._held(self._part(whole)))
+            self._tensor = _to_contiguous(self._wrap_value(self._local_part(whole)))
             self._shared, self._spare = True, None
 
     def place_like(self, other: Variable | None) -> None:
@@ -135,11 +135,11 @@ class Variable(Operators):
         if Variable._placement_of is not None:
             self.place(Variable._placement_of(self, other))
 
-    def _part(self, array: Any) -> Any:
+    def _local_part(self, array: Any) -> Any:
         """Return the local part of a whole value."""
         return array if self._placement is None else self._placement.part(array)
 
-    def _held(self, array: Any) -> Tensor:
+    def _wrap_value(self, array: Any) -> Tensor:
         """Return a tensor on a new array that becomes the value."""
         changes.note()
         kind = Tensor if self.dialect is None else self.dialect.tensor
@@ -152,7 +152,7 @@ class Variable(Operators):
 
     @regularizer.setter
     def regularizer(self, value: Callable[..., Any] | None) -> None:
-        self._regularizer = _function("regularizer", value)
+        self._regularizer = _check_callable("regularizer", value)
 
     @property
     def constraint(self) -> Callable[..., Any] | None:
@@ -161,7 +161,7 @@ class Variable(Operators):
 
     @constraint.setter
     def constraint(self, value: Callable[..., Any] | None) -> None:
-        self._constraint = _function("constraint", value)
+        self._constraint = _check_callable("constraint", value)
 
     @property
     def overwrite_with_gradient(self) -> bool:
@@ -220,14 +220,14 @@ class Variable(Operators):
         # A program that writes holds the lock: it must not swap buffers in between.
         with self.lock:
             if self._placement is not None:
-                return self._held(self._placement.whole(self._tensor._array))
-            home = self._home()
-            if home is not None and self._tensor.nbytes <= _SMALL:
-                return self._held(home.copy_array(self._tensor._array))
+                return self._wrap_value(self._placement.whole(self._tensor._array))
+            home = self._pinned_backend()
+            if home is not None and self._tensor.nbytes <= _SMALL_NBYTES:
+                return self._wrap_value(home.copy_array(self._tensor._array))
             self._shared = True
             return self._tensor
 
-    def _home(self) -> Backend | None:
+    def _pinned_backend(self) -> Backend | None:
         """Return the accelerator whose captured steps need a fixed buffer address.
 
         Return None if another object references the buffer, or a tape uses the identity
@@ -244,7 +244,7 @@ class Variable(Operators):
         """
         if state.overlay is None:
             with self.lock:
-                home = self._home()
+                home = self._pinned_backend()
                 # it is copied, so the buffer has no other reference
                 if home is not None:
                     found = home.to_numpy(self._tensor._array)
@@ -270,14 +270,16 @@ class Variable(Operators):
             state.overlay.write(self, tensor)
         else:
             with self.lock:
-                home = self._home()
+                home = self._pinned_backend()
                 if home is not None:
                     home.overwrite(self._tensor._array, tensor._array)
                 else:
                     self._shared = True
                     # A new tensor: for a tape, later reads are different from the
                     # tensor that the value was computed from.
-                    self._tensor = _dense(self._held(self._part(tensor._array)))
+                    self._tensor = _to_contiguous(
+                        self._wrap_value(self._local_part(tensor._array))
+                    )
         return tensor
 
     def assign_add(self, value: Any) -> Tensor:
@@ -288,10 +290,10 @@ class Variable(Operators):
         """Subtract from the value; return the new one."""
         return self.assign(self.read() - convert(value, self._tensor.dtype))
 
-    def own_buffer(self) -> Any:
+    def exclusive_buffer(self) -> Any:
         """Return the buffer without other references, for writes in place."""
         if self._shared:
-            self._tensor = self._held(backend().copy_array(self._tensor._array))
+            self._tensor = self._wrap_value(backend().copy_array(self._tensor._array))
             self._shared = False
         return self._tensor._array
 
@@ -300,7 +302,7 @@ class Variable(Operators):
         with self.lock:
             chosen = backend()
             if not chosen.owns(self._tensor._array):
-                self._tensor = self._held(chosen.copy_array(self._tensor._array))
+                self._tensor = self._wrap_value(chosen.copy_array(self._tensor._array))
                 self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:
@@ -318,7 +320,7 @@ class Variable(Operators):
         old = self._tensor._array
         if old is array:
             return
-        tensor = self._held(array)
+        tensor = self._wrap_value(array)
         # No call in between, so that an interrupt cannot leave a partial change.
         self._spare = None if self._shared else old
         self._shared = False
@@ -382,7 +384,7 @@ class Variable(Operators):
         return pictures.notebook.array_note(title, np.asarray(self), facts)
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def _to_contiguous(tensor: Tensor) -> Tensor:
     """Return the tensor in row-major order; copy it if it is a view."""
     array = tensor._array
     if array is not None and not array.flags.c_contiguous:
@@ -404,12 +406,12 @@ def assign_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
         variable.assign(value)
 
 
-def value_now(x: Any) -> Any:
+def current_value(x: Any) -> Any:
     """Return the current tensor of a Variable; any other object unchanged."""
     return x.value if isinstance(x, Variable) else x
 
 
-def _function(what: str, value: Any) -> Any:
+def _check_callable(what: str, value: Any) -> Any:
     """Return None or a callable."""
     if value is not None and not callable(value):
         raise ArgumentError(

@@ -19,7 +19,7 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.console.frames import warn
-from toolkit.core.placement import hold
+from toolkit.core.placement import set_local_part
 from toolkit.distribution import part_files
 from toolkit.distribution.agreement import together
 from toolkit.distribution.part_files import Piece
@@ -157,7 +157,7 @@ class Checkpoint:
                 "folder that all of them see"
             )
         for name, variable in variables.items():
-            hold(variable, arrays[name])
+            set_local_part(variable, arrays[name])
         if changes and self._group.rank == 0:
             warn(f"Checkpoint: {str(folder)!r} {changes}")
         return state["position"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.comm import Group
-from toolkit.core.placement import held, move
+from toolkit.core.placement import change_placement, local_part
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.placements import Parts
 from toolkit.errors import LaunchError
@@ -47,7 +47,7 @@ class Copies:
 
     def begin(self) -> None:
         """Send the values of variables that have no copy yet."""
-        self._send({v: held(v) for v in self.variables()})
+        self._send({v: local_part(v) for v in self.variables()})
         self._before, self._next = {**self._before, **self._next}, {}
 
     def settle(self, written: Sequence[Any], arrays: list[Array]) -> None:
@@ -85,11 +85,11 @@ class Copies:
         before = resize()
         world, variables = comm.world(), self.variables()
         there = comm.exchange(world, before.rank)
-        mine = {v: held(v) for v in variables} | (self._new if counts else {})
+        mine = {v: local_part(v) for v in variables} | (self._new if counts else {})
         copies = self._before | (self._next if counts else {})
         wholes = {v: self._whole(v, mine, copies, before, there) for v in variables}
         for variable, whole in wholes.items():
-            move(variable, self._place(variable), whole)
+            change_placement(variable, self._place(variable), whole)
         self._before, self._next, self._new = {}, {}, {}
         self.begin()
 

@@ -174,7 +174,7 @@ class PipelineParallel(Distribution):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Any:
-        """Return a runner of this rank's part of a step: see `Spreading`.
+        """Return a runner of this rank's part of a step: see `DistributionContext`.
 
         `updates` has no effect, because new values use separate memory.
         """

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from toolkit.comm.group import as_bytes
-from toolkit.core.placement import held
+from toolkit.core.placement import local_part
 from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, Item
 from toolkit.distribution.part_files import Piece
@@ -116,4 +116,4 @@ class Plan:
             memory[end:place] = 0
             end = place + len(raw)
             with variable.lock:
-                memory[place:end] = as_bytes(held(variable))[raw.start : raw.stop]
+                memory[place:end] = as_bytes(local_part(variable))[raw.start : raw.stop]

@@ -11,10 +11,10 @@ import numpy as np
 
 from toolkit import comm, data
 from toolkit.backends.base import Backend
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
-from toolkit.compiler.sharding.programs import Along, compile_spread
+from toolkit.compiler.sharding.programs import AxisSharding, compile_sharded
 from toolkit.core.convert import convert
 from toolkit.core.variable import Variable
 from toolkit.distribution.devices import agree_on_seeds, list_devices
@@ -197,7 +197,7 @@ class Distribution(Job):
         variables: Sequence[Any],
         written: Sequence[Any],
     ) -> Executable:
-        """Return a runner of this rank's part of a step: see `Spreading`."""
+        """Return a runner of this rank's part of a step: see `DistributionContext`."""
         if backend.is_accelerator:
             raise UnsupportedError(
                 f"{name}: steps are spread over processes on the CPU only; received "
@@ -216,10 +216,10 @@ class Distribution(Job):
             outputs = [*fetched, *(_split_of(v, axis) for v in written)]
             stored = range(batch, len(inputs)) if cut else ()
             kept = [number for number in stored if inputs[number] is not None]
-            axes.append(Along(axis, inputs, outputs, kept))
+            axes.append(AxisSharding(axis, inputs, outputs, kept))
         arguments = graph, backend, generate, updates, name
         settle = recovery.settle if comm.is_elastic() else None
-        return compile_spread(*arguments, axes, batch, settle, self._keeps(written))
+        return compile_sharded(*arguments, axes, batch, settle, self._keeps(written))
 
     def begin_run(self) -> None:
         """Prepare a run of `fit` in an elastic job; all ranks call this."""
@@ -354,7 +354,7 @@ def set_distribution(value: Distribution | None) -> None:
         spread.check()
         assert spread.axes  # all ranks create the groups now
     _current = value
-    spreading.set_current(spread)
+    distribution_context.set_current(spread)
     Variable._placement_of = None if spread is None else spread.placement_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from toolkit.compiler.sharding.alike import computes_alike
+from toolkit.compiler.sharding.graph_equality import graphs_equal_up_to_batch
 from toolkit.compiler.sharding.rows import rows_are_independent
 from toolkit.export.inference import BATCH, InferenceGraph, Signature
 from toolkit.ir import Graph
@@ -52,7 +52,9 @@ def computes_rows(signature: Signature, graphs: Mapping[int, Graph]) -> bool:
         for i, x in enumerate(signature.inputs)
         if (BATCH in x.shape if is_free else x.shape)
     ]
-    return rows_are_independent(graphs[most], most, batches) and computes_alike(graphs)
+    return rows_are_independent(
+        graphs[most], most, batches
+    ) and graphs_equal_up_to_batch(graphs)
 
 
 def without_writes(found: InferenceGraph) -> Graph:

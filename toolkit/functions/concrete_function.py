@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, tree
-from toolkit.autodiff.tape import GradientTape, filled
+from toolkit.autodiff.tape import GradientTape, fill_gradients
 from toolkit.backends.base import accelerators
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.mixed import compile_graph
-from toolkit.compiler.spreading import Spreading
 from toolkit.core.convert import convert
 from toolkit.core.locks import Locks, changes, commit_all
 from toolkit.core.tensor import Tensor, backend, state
@@ -54,7 +54,7 @@ class ConcreteFunction:
         outputs: Any,
         generate: bool,
         function: Callable[..., Any],
-        spreading: Spreading | None = None,
+        spreading: DistributionContext | None = None,
     ) -> None:
         self.name = name
         self._function = function
@@ -229,7 +229,7 @@ class ConcreteFunction:
             self._hold()
             if any(map(_is_shared, self.written)):
                 for variable in self.written:
-                    variable.own_buffer()
+                    variable.exclusive_buffer()
             kept = [*map(_array_of, self.variables), *map(_array_of, self.written)]
             found = self.executable.update([x._array for x in tensors], kept)
         return list(map(Tensor, found, self.specs))
@@ -261,7 +261,7 @@ class ConcreteFunction:
         """Run the graph again under a tape, in a separate function."""
         if self._gradient is None:
             self._gradient = self._function(self._differentiate)
-        return list(self._gradient(list(inputs), list(filled(g, y))))
+        return list(self._gradient(list(inputs), list(fill_gradients(g, y))))
 
     def _differentiate(self, inputs: list[Tensor], gs: list[Any]) -> list[Any]:
         # New identities: one tensor may be several inputs.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, inspection, tree
-from toolkit.compiler.spreading import Spreading
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.console.progress import stage, working
 from toolkit.core.convert import convert
@@ -93,7 +93,7 @@ class Function:
         input_signature: Sequence[Any] | None = None,
         reduce_retracing: bool = False,
         jit_compile: bool | str = "auto",
-        spreading: Spreading | None = None,
+        spreading: DistributionContext | None = None,
     ) -> None:
         if jit_compile not in ("auto", True, False):
             raise unknown_choice("jit_compile", jit_compile, ("auto", True, False))

@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Backend
-from toolkit.compiler.bound import BoundProgram, Event, Part
+from toolkit.compiler.bound import BoundProgram, Event, TimedPart
 from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
@@ -383,7 +383,7 @@ def _listed(names: Counter[str]) -> str:
     return ", ".join(f"{n} {name}" if n > 1 else name for name, n in names.items())
 
 
-def _joined(parts: Sequence[Part]) -> list[list[int]]:
+def _joined(parts: Sequence[TimedPart]) -> list[list[int]]:
     """Return the part numbers in groups: parts of the same node are in one group."""
     groups: list[tuple[set[Node], list[int]]] = []
     for number, part in enumerate(parts):
@@ -399,7 +399,7 @@ def _joined(parts: Sequence[Part]) -> list[list[int]]:
     return sorted(sorted(numbers) for _, numbers in groups)
 
 
-def _kernel(parts: Sequence[Part]) -> Kernel:
+def _kernel(parts: Sequence[TimedPart]) -> Kernel:
     nodes = tuple(dict.fromkeys(node for part in parts for node in part.nodes))
     names: list[str] = []
     for node in nodes:

@@ -6,7 +6,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from toolkit.compiler.bound import Event, Part
+from toolkit.compiler.bound import Event, TimedPart
 from toolkit.definitions.records import record
 
 
@@ -53,7 +53,7 @@ class Stage:
 
 
 def measured_stages(
-    events: Iterable[Event], parts: Sequence[Part], kernel_of: dict[int, int]
+    events: Iterable[Event], parts: Sequence[TimedPart], kernel_of: dict[int, int]
 ) -> list[Stage]:
     """Return the stages of a run, in the order of their moments."""
     found: defaultdict[int, list[Event]] = defaultdict(list)
@@ -70,7 +70,7 @@ def measured_stages(
     ]
 
 
-def time_between(events: Sequence[Event], parts: Sequence[Part]) -> float:
+def time_between(events: Sequence[Event], parts: Sequence[TimedPart]) -> float:
     """Return the seconds of a run without events: starting and joining threads."""
     ran = [event for event in events if event.thread >= 0]
     if not ran:

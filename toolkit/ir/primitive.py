@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit.definitions.records import record
 from toolkit.ir.axes import AxesRule
-from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, said
+from toolkit.ir.scalars import EVERYWHERE, Interval, Rule, arity, summarize_rule
 
 
 class Kind(Enum):
@@ -82,7 +82,7 @@ def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is declared twice")
     if "scalar" in rules:
-        found = said(rules["scalar"], ("",) * arity(rules["scalar"]))
+        found = summarize_rule(rules["scalar"], ("",) * arity(rules["scalar"]))
         rules = {"cost": max(1, found.cost), "domain": found.domain} | rules
     PRIMITIVES[name] = record = Primitive(name, kind, spec, **rules)
     return record

@@ -124,7 +124,7 @@ scalar("saturate", cost=4, array="")  # saturate(x, dtype, offset, bits)
 # --- analysis of a rule ---------------------------------------------------------------
 
 
-class Name:
+class RuleValue:
     """Placeholder for an argument of a rule, or for the result of a function."""
 
     __slots__ = ("dtype", "text")
@@ -138,7 +138,7 @@ class Name:
 
 
 @record
-class Said:
+class RuleSummary:
     """Summary of a scalar rule.
 
     Attributes:
@@ -156,11 +156,11 @@ class Said:
     is_word: bool
 
 
-class _Listener:
+class _RuleRecorder:
     """A vocabulary that records every use."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, Name] = {}
+        self.lines: dict[str, RuleValue] = {}
         self.words: list[tuple[str, str]] = []
         self.cost = 0
         self.domain = EVERYWHERE
@@ -170,7 +170,7 @@ class _Listener:
             raise AttributeError(f"the scalar vocabulary has no {name!r}")
         word = SCALARS[name]
 
-        def note(*arguments: Any) -> Name:
+        def note(*arguments: Any) -> RuleValue:
             text = f"{name}{arguments!r}"
             if text not in self.lines:
                 self.lines[text] = self._result(word, arguments)
@@ -178,8 +178,8 @@ class _Listener:
 
         return note
 
-    def _result(self, word: Scalar, arguments: tuple[Any, ...]) -> Name:
-        names = [x for x in arguments if isinstance(x, Name)]
+    def _result(self, word: Scalar, arguments: tuple[Any, ...]) -> RuleValue:
+        names = [x for x in arguments if isinstance(x, RuleValue)]
         dtype = names[-1].dtype
         self.words.append((word.name, dtype))
         self.cost += word.cost
@@ -188,7 +188,7 @@ class _Listener:
             self.domain = max(low, least), min(high, most)
         if word.name in ("cast", "saturate"):
             dtype = arguments[1]
-        return Name(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
+        return RuleValue(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
 
 
 def arity(rule: Rule) -> int:
@@ -197,7 +197,9 @@ def arity(rule: Rule) -> int:
 
 
 @lru_cache(maxsize=4096)
-def said(rule: Rule, dtypes: tuple[str, ...], attrs: tuple[Any, ...] = ()) -> Said:
+def summarize_rule(
+    rule: Rule, dtypes: tuple[str, ...], attrs: tuple[Any, ...] = ()
+) -> RuleSummary:
     """Summarize a rule for inputs of these dtypes; "" is any dtype.
 
     Args:
@@ -208,10 +210,10 @@ def said(rule: Rule, dtypes: tuple[str, ...], attrs: tuple[Any, ...] = ()) -> Sa
     Raises:
         AttributeError: the rule uses a function that is not in the vocabulary.
     """
-    listener = _Listener()
-    names = [Name(f"x{i}", dtype) for i, dtype in enumerate(dtypes)]
+    listener = _RuleRecorder()
+    names = [RuleValue(f"x{i}", dtype) for i, dtype in enumerate(dtypes)]
     result = rule(listener, *names, **dict(attrs))
     text = "\n".join([*listener.lines, repr(result)])
     words = tuple(listener.words)
     alone = len(words) == 1 and f"{words[0][0]}{tuple(names)!r}" in listener.lines
-    return Said(text, words, listener.cost, listener.domain, alone)
+    return RuleSummary(text, words, listener.cost, listener.domain, alone)

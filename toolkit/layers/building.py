@@ -11,9 +11,9 @@ from typing import Any, ParamSpec
 from toolkit import constraints, dtypes, initializers, regularizers, tree
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
-from toolkit.core.hooks import new_variables
+from toolkit.core.hooks import notify_new_variables
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
-from toolkit.core.naming import current_path, keep_counts, scopes
+from toolkit.core.naming import current_path, restore_counts, scopes
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.call import (
@@ -189,7 +189,7 @@ class Buildable(StateOwner, Precision):
     def _finish_build(self) -> None:
         self.built = True
         self._locked = True
-        new_variables()
+        notify_new_variables()
 
     def get_build_config(self) -> dict[str, Any] | None:
         """Return the shapes of the build, for `build_from_config`."""
@@ -344,7 +344,7 @@ class Buildable(StateOwner, Precision):
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """Infer the output symbols with an unbuilt copy, whose weights are free."""
-        with context.inside(weightless=True), keep_counts(), refunded():
+        with context.inside(weightless=True), restore_counts(), refunded():
             twin = type(self).from_config(self.get_config())
             return twin._general_call(args, kwargs, recorded=False)
 

@@ -11,7 +11,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape, alias
 from toolkit.core.tensor import Tensor, bind, no_tapes, state
 from toolkit.core.trace import StatelessScope, reread_p
-from toolkit.core.variable import Variable, value_now
+from toolkit.core.variable import Variable, current_value
 from toolkit.errors import unknown_choice
 from toolkit.ir import Kind, Primitive
 from toolkit.layers.call import context
@@ -184,7 +184,7 @@ class _Application:
 
     def __init__(self, function: Any, args: Any, kwargs: Any) -> None:
         self.function = function
-        self.leaves = [value_now(x) for x in tree.flatten((args, kwargs))]
+        self.leaves = [current_value(x) for x in tree.flatten((args, kwargs))]
         self.structure = args, kwargs
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
         # Other state that a call inside of layers depends on.

@@ -12,7 +12,15 @@ import numpy as np
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind, state
 from toolkit.errors import ArgumentError, ShapeError, WrongExtentError
-from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec, along, letters, primitive
+from toolkit.ir import (
+    PRIMITIVES,
+    Kind,
+    Primitive,
+    Spec,
+    along,
+    letters,
+    primitive,
+)
 from toolkit.ops.checks import (
     broadcast_shapes,
     extents_of,

@@ -23,7 +23,7 @@ from toolkit.core.keras_tensor import (
     is_symbolic as is_symbolic,
 )
 from toolkit.core.naming import auto_name
-from toolkit.core.strings import moved
+from toolkit.core.strings import apply_to_strings
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
@@ -400,7 +400,7 @@ def operation(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except DTypeError:
-            strings = moved(function, args, kwargs)
+            strings = apply_to_strings(function, args, kwargs)
             if strings is None:
                 raise
             return strings

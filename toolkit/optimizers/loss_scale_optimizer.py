@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import ops, serialization
 from toolkit.arguments import Positive
 from toolkit.core.convert import convert
-from toolkit.core.slices import scaled, slices_of
+from toolkit.core.slices import scale_slices, slices_of
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError
 from toolkit.optimizers.optimizer import Optimizer
@@ -127,7 +127,7 @@ class LossScaleOptimizer(Optimizer):
         unscaled = [
             g
             if g is None or v.overwrite_with_gradient
-            else scaled(g, lambda x: x / convert(scale, x.dtype))
+            else scale_slices(g, lambda x: x / convert(scale, x.dtype))
             for g, v in zip(grads, variables, strict=True)
         ]
 

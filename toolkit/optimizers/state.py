@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import ops, serialization, settings
 from toolkit.arguments import Checked, is_real
 from toolkit.console.frames import warn
-from toolkit.core.hooks import new_variables
+from toolkit.core.hooks import notify_new_variables
 from toolkit.core.naming import name_scope
 from toolkit.core.trace import no_trace
 from toolkit.core.variable import Variable, assign_all
@@ -101,7 +101,7 @@ class OptimizerState(Checked):
             ]
         self._make_slots()
         self.built = True
-        new_variables()
+        notify_new_variables()
 
     def _index(self) -> None:
         self._indices = {id(v): i for i, v in enumerate(self._trainable_variables)}

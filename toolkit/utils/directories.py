@@ -13,7 +13,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.arguments import is_int
 from toolkit.console.messages import print_message
-from toolkit.core.strings import decoded
+from toolkit.core.strings import decode_bytes
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import (
     ArgumentError,
@@ -383,7 +383,7 @@ def text_dataset_from_directory(
     common = common_arguments(locals())
 
     def read(paths: list[str]) -> Any:
-        texts = [decoded(Path(path).read_bytes()[:max_length]) for path in paths]
+        texts = [decode_bytes(Path(path).read_bytes()[:max_length]) for path in paths]
         return np.array(texts, dtype=object).astype(str)
 
     caller = "text_dataset_from_directory"

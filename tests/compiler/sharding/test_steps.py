@@ -14,7 +14,7 @@ from toolkit.comm import local
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.sharding.layouts import MeshAxis
-from toolkit.compiler.sharding.programs import SpreadExecutable
+from toolkit.compiler.sharding.programs import ShardedExecutable
 from toolkit.errors import RankLostError
 from toolkit.inspection import inspect_program
 from toolkit.ir import Kind
@@ -267,7 +267,7 @@ def test_variables_are_updated_where_they_are_after_all_collectives(name):
             with pytest.raises(RankLostError):
                 failing.update(given[:2], [*kept, *written])
             assert [a.tobytes() for a in kept] == before
-        unsettled = SpreadExecutable(step.program, [], Failing().all_to_all)
+        unsettled = ShardedExecutable(step.program, [], Failing().all_to_all)
         before = [a.tobytes() for a in kept]
         with pytest.raises(RankLostError):
             unsettled.update(given[:2], [*kept, *written])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.ir import Node
-from toolkit.ir.scalars import SCALARS, Rule, said
+from toolkit.ir.scalars import SCALARS, Rule, summarize_rule
 
 _DIGITS = 16
 
@@ -33,7 +33,7 @@ def rule_digest(rule: Rule | None, count: int, attrs: tuple[Any, ...]) -> str:
     """
     if rule is None:
         return ""
-    summary = said(rule, ("",) * count, attrs)
+    summary = summarize_rule(rule, ("",) * count, attrs)
     llvm_rules = (SCALARS[name].llvm for name, _ in summary.words)
     texts = [summary.text, *(source_digest(f) for f in llvm_rules if callable(f))]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:_DIGITS]
@@ -52,4 +52,4 @@ def source_digest(function: Callable[..., Any]) -> str:
 def scalar_operations_of(node: Node) -> tuple[tuple[str, str], ...]:
     """Return the scalar operations of a node's rule, each with its last dtype."""
     dtypes = tuple(x.spec.dtype for x in node.inputs)
-    return said(node.op.scalar, dtypes, tuple(node.attrs.items())).words
+    return summarize_rule(node.op.scalar, dtypes, tuple(node.attrs.items())).words

@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.string_tensors import (
 )
 from toolkit.compat.tensorflow.strings import to_number
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import decoded, encoded, is_string
+from toolkit.core.strings import decode_bytes, encode_text, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.data.examples import (
     as_bytes,
@@ -193,7 +193,7 @@ def decode_csv(
         )
     array = array_of(records)
     rows = []
-    for text in map(decoded, array.ravel()):
+    for text in map(decode_bytes, array.ravel()):
         fields = _fields(text, field_delim, use_quote_delim)
         minimum = len(defaults) if select_cols is None else max(wanted, default=-1) + 1
         if len(fields) < minimum or (select_cols is None and len(fields) > minimum):
@@ -252,7 +252,9 @@ def _column(
     is_text = default.dtype.kind == "O"
     fill = default[0] if default.size else None
     fill = fill if is_text or fill is None else str(fill).encode()
-    texts = [fill if field in ("", na_value) else encoded(field) for field in fields]
+    texts = [
+        fill if field in ("", na_value) else encode_text(field) for field in fields
+    ]
     column = StringTensor(objects(texts, shape))
     return column if is_text else to_number(column, default.dtype.name)
 

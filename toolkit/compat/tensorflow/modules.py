@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from toolkit import tree
-from toolkit.core.hooks import new_variables
+from toolkit.core.hooks import notify_new_variables
 from toolkit.core.naming import name_scope, to_snake_case
 from toolkit.core.variable import Variable
 from toolkit.layers import Layer
@@ -43,7 +43,7 @@ class Module(metaclass=_AnyModule):
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        new_variables()
+        notify_new_variables()
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name or to_snake_case(type(self).__name__)

@@ -25,7 +25,7 @@ from toolkit.compat.tensorflow.ragged_values import (
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.dialects import makers
+from toolkit.core.dialects import constructors
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
 from toolkit.errors import ArgumentError, ShapeError
@@ -33,7 +33,7 @@ from toolkit.errors import ArgumentError, ShapeError
 _LISTS = (list, tuple, np.ndarray)
 
 
-makers["ragged"] = RaggedTensor
+constructors["ragged"] = RaggedTensor
 RaggedTensor.operations["call_layer"] = _call_layer
 
 

@@ -24,7 +24,7 @@ from toolkit.compat.tensorflow.string_tensors import (
 )
 from toolkit.compat.tensorflow.types import DType
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import StringTensor as CoreStringTensor, followed
+from toolkit.core.strings import StringTensor as CoreStringTensor, apply_by_index
 from toolkit.errors import DTypeError, ShapeError
 
 _Function = Callable[..., Any]
@@ -75,7 +75,7 @@ def _is_string_dtype(value: Any) -> bool:
 
 
 def _moved(function: _Function, *args: Any, **kwargs: Any) -> Any:
-    return followed(function, args, kwargs, StringTensor)
+    return apply_by_index(function, args, kwargs, StringTensor)
 
 
 def _shape(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:

@@ -36,7 +36,7 @@ from toolkit.compat.tensorflow.string_tensors import (
     text_of,
 )
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.strings import decoded, encoded, is_string
+from toolkit.core.strings import decode_bytes, encode_text, is_string
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
 from toolkit.reading.text import parse_number
@@ -74,7 +74,7 @@ def _unit(function: str, unit: str) -> tuple[Callable[..., Any], Callable[..., A
     if unit == "BYTE":
         return bytes, bytes
     if unit == "UTF8_CHAR":
-        return decoded, encoded
+        return decode_bytes, encode_text
     raise ArgumentError(f"{function}: expected BYTE or UTF8_CHAR; received {unit!r}")
 
 
@@ -290,8 +290,10 @@ def regex_replace(
     pieces = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
 
     def replace(text: bytes) -> bytes:
-        text_after = re2.replaced(compiled, pieces, decoded(text), not replace_global)
-        return encoded(text_after)
+        text_after = re2.replaced(
+            compiled, pieces, decode_bytes(text), not replace_global
+        )
+        return encode_text(text_after)
 
     return mapped(replace, input)
 
@@ -300,7 +302,7 @@ def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
     """Return whether a pattern, in RE2 syntax, matches the whole string."""
     compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
     return mapped(
-        lambda s: compiled.fullmatch(decoded(s)) is not None,
+        lambda s: compiled.fullmatch(decode_bytes(s)) is not None,
         input,
         partial(_numbers, dtype="bool"),
     )

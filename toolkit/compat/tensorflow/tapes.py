@@ -11,7 +11,7 @@ from toolkit import ops
 from toolkit.autodiff import custom_gradient as customizing, tape
 from toolkit.compat.tensorflow.boundary import of_tensors
 from toolkit.compat.tensorflow.views import convert
-from toolkit.core.variable import value_now
+from toolkit.core.variable import current_value
 from toolkit.errors import GradientError, ShapeError
 
 
@@ -108,7 +108,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(map(value_now, args))
+        args = tuple(map(current_value, args))
         with tape.GradientTape() as finder:
             first = [f(*args, **kwargs)]
         variables = finder.watched_variables()

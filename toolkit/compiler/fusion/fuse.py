@@ -21,21 +21,21 @@ from toolkit.backends.loops.iteration_space import (
     uniform_value,
 )
 from toolkit.backends.target import Target
+from toolkit.compiler.frozen_values import constant_subexpressions
 from toolkit.compiler.fusion.groups import Group, Groups
 from toolkit.compiler.fusion.recompute import recompute
-from toolkit.compiler.once import made_once
 from toolkit.ir import Graph, Kind, Node, Value, fused_node
 
 # A body with more nodes is not fused further: its loop would need too many registers.
-MOST_NODES = 160
+MAXIMUM_NODES = 160
 # A group is not tried again after this number of failed attempts to fuse with it.
-MOST_REFUSALS = 64
+MAXIMUM_FAILURES = 64
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
     """Fuse nodes into fused nodes, as large as the backend permits."""
     backend = target.backend
-    once = made_once(graph, target)
+    once = constant_subexpressions(graph, target)
     return join_nodes(
         graph, backend.can_fuse, backend.anchors, backend.library_calls, once
     )
@@ -158,7 +158,7 @@ class _Fusion:
                 refusals[other] += 1
             else:
                 joined.append(group)
-            joined = [g for g in joined if refusals[g] < MOST_REFUSALS]
+            joined = [g for g in joined if refusals[g] < MAXIMUM_FAILURES]
 
     def _has_anchor(self, *groups: Group) -> bool:
         return any(n in self.anchors for group in groups for n in group.nodes)
@@ -180,16 +180,16 @@ class _Fusion:
 
     def try_join(self, a: Group, b: Group) -> bool:
         """Fuse two groups if they can run as one; return whether they were fused."""
-        if a is b or len(a.nodes) + len(b.nodes) > MOST_NODES:
+        if a is b or len(a.nodes) + len(b.nodes) > MAXIMUM_NODES:
             return False
-        if not self.groups.may_join(a, b) or not self._are_made_alike(a, b):
+        if not self.groups.can_join(a, b) or not self._run_equally_often(a, b):
             return False
         alike = a.shape is not None and a.shape == b.shape
         if not alike and not self.fits(self.groups.union(a, b)):
             return False
         return self.groups.join(a, b)
 
-    def _are_made_alike(self, a: Group, b: Group) -> bool:
+    def _run_equally_often(self, a: Group, b: Group) -> bool:
         """Return whether both groups run in each call, or both once and for one result.
 
         A group that runs once may also be fused with others of the same number of
@@ -252,13 +252,13 @@ class _Body:
 
     def __init__(self, members: list[Node], read_outside: set[Value]) -> None:
         self.read_outside = read_outside
-        members = self._needed(members)
+        members = self._used_members(members)
         self.views = self._views(members)
         # A reshaped value has different `Value` objects inside and outside.
         self.inner: dict[Value, Value] = {}
         self.nodes = [*([self._fused(members)] if members else ()), *self.views]
 
-    def _needed(self, members: list[Node]) -> list[Node]:
+    def _used_members(self, members: list[Node]) -> list[Node]:
         """Return the members that are used: copies can leave a member unused."""
         needed, kept = set(self.read_outside), []
         for node in reversed(members):
@@ -284,7 +284,7 @@ class _Body:
             if _is_reshape(node):
                 if node.outputs[0] not in read_inside:
                     continue
-                node = self._inner(node)
+                node = self._inner_reshape(node)
             body.append(node.with_inputs([self.inner.get(x, x) for x in node.inputs]))
         made = {y for node in body for y in node.outputs}
         inputs = dict.fromkeys(
@@ -301,7 +301,7 @@ class _Body:
         ]
         return fused_node(Graph(tuple(inputs), tuple(body), tuple(outputs)))
 
-    def _inner(self, node: Node) -> Node:
+    def _inner_reshape(self, node: Node) -> Node:
         """Return a reshape for use inside the fused node only."""
         (old,) = node.outputs
         self.inner[old] = Value(old.spec)

@@ -10,7 +10,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 # Limit of the groups that the search for a cycle visits. If it is reached, two groups
 # are not joined, so that compile time is linear in the number of nodes.
-MOST_VISITED = 500
+MAXIMUM_VISITED_GROUPS = 500
 
 
 class Group:
@@ -80,7 +80,7 @@ class Groups:
     def _place(self, group: Group) -> int:
         return self.position[group.nodes[0]]
 
-    def may_join(self, a: Group, b: Group) -> bool:
+    def can_join(self, a: Group, b: Group) -> bool:
         """Return whether two groups can become one: no path leaves and reenters them.
 
         A path always leads to higher levels. The search visits the highest groups
@@ -95,7 +95,7 @@ class Groups:
             for reader in self._readers_of(group):
                 visited += 1
                 leads_there = reader is last and group is not first
-                if leads_there or visited > MOST_VISITED:
+                if leads_there or visited > MAXIMUM_VISITED_GROUPS:
                     return False
                 if reader.level < last.level and reader not in seen:
                     seen.add(reader)
@@ -108,7 +108,7 @@ class Groups:
 
     def join(self, a: Group, b: Group) -> bool:
         """Join two groups, unless this changes the levels of too many other groups."""
-        levels = self._raised(a, b)
+        levels = self._raise_levels(a, b)
         if levels is None:
             return False
         for group, level in levels:
@@ -122,7 +122,7 @@ class Groups:
             a.sources.pop(node, None)
         return True
 
-    def _raised(self, a: Group, b: Group) -> list[tuple[Group, int]] | None:
+    def _raise_levels(self, a: Group, b: Group) -> list[tuple[Group, int]] | None:
         """Return the new levels of the readers of two groups, if the two become one.
 
         Return None if there are too many readers to visit.
@@ -137,7 +137,7 @@ class Groups:
             found.append((group, level))
             for reader in self._readers_of(group):
                 visited += 1
-                if visited > MOST_VISITED:
+                if visited > MAXIMUM_VISITED_GROUPS:
                     return None
                 if reader.level > level or reader is a or reader is b:
                     continue

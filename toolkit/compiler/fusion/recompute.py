@@ -14,29 +14,29 @@ from typing import Any
 from toolkit.ir import Graph, Kind, Node, Value
 
 # Smaller values stay in the cache.
-LEAST_BYTES = 1 << 17
+MINIMUM_NBYTES = 1 << 17
 # Limit of the cost that a reader may recompute, in additions; the second limit is for
 # expensive operations.
-MOST_COST, DEAR_COST = 60, 14
+MAXIMUM_COST, MAXIMUM_EXPENSIVE_COST = 60, 14
 # Least cost of one expensive operation: exp costs more, a division less.
-_DEAR_FROM = 12
+_EXPENSIVE_COST = 12
 # Weights of a byte of traffic and space: to store a value; to prolong a lifetime.
 STORED, PROLONGED = 2, 1
 
-Part = list[Node]
+NodeGroup = list[Node]
 
 
-def is_dear(node: Node) -> bool:
+def is_expensive(node: Node) -> bool:
     """Return whether an element of a node's result costs much more than an addition."""
-    return bool(node.op.cost >= _DEAR_FROM)
+    return bool(node.op.cost >= _EXPENSIVE_COST)
 
 
 def recompute(
     graph: Graph,
-    parts: Sequence[Part],
+    parts: Sequence[NodeGroup],
     is_body: Sequence[bool],
-    fits: Callable[[Part], bool],
-) -> list[Part]:
+    fits: Callable[[NodeGroup], bool],
+) -> list[NodeGroup]:
     """Copy cheap nodes into the groups that read their results.
 
     Args:
@@ -48,22 +48,22 @@ def recompute(
     Returns:
         The groups, with copies of nodes before the nodes that read them.
     """
-    found = _Parts(graph, parts, is_body, fits)
+    found = _GroupReaders(graph, parts, is_body, fits)
     for number, part in enumerate(found.nodes):
         if found.is_body[number]:
-            _Relief(found, number, part).apply()
+            _Recomputation(found, number, part).apply()
     return found.nodes
 
 
-class _Parts:
+class _GroupReaders:
     """Groups of nodes, and the groups that read each value."""
 
     def __init__(
         self,
         graph: Graph,
-        parts: Sequence[Part],
+        parts: Sequence[NodeGroup],
         is_body: Sequence[bool],
-        fits: Callable[[Part], bool],
+        fits: Callable[[NodeGroup], bool],
     ) -> None:
         self.nodes = [list(part) for part in parts]
         self.is_body = is_body
@@ -80,17 +80,19 @@ class _Parts:
                     if not is_body[number] or node.op.kind is Kind.CONTRACT:
                         self.in_memory.add(x)
 
-    def others(self, value: Any, number: int) -> set[int]:
+    def other_readers(self, value: Any, number: int) -> set[int]:
         """Return the other groups that read a value."""
         return self.readers[value] - {number}
 
-    def last(self, value: Any) -> int:
+    def last_reader(self, value: Any) -> int:
         """Return the last reader of a value; inputs and outputs live to the end."""
         if value in self.outputs or value in self.inputs:
             return len(self.nodes)
         return max(self.readers[value], default=-1)
 
-    def replace(self, number: int, copies: Part, values: dict[Value, Value]) -> None:
+    def replace(
+        self, number: int, copies: NodeGroup, values: dict[Value, Value]
+    ) -> None:
         """Add copies to a group and make it read their results."""
         part = [
             node.with_inputs([values.get(x, x) for x in node.inputs])
@@ -104,34 +106,36 @@ class _Parts:
                 self.readers[x].add(number)
 
 
-class _Relief:
+class _Recomputation:
     """Values of one group that its readers can recompute at lower cost."""
 
-    def __init__(self, parts: _Parts, number: int, nodes: Part) -> None:
+    def __init__(self, parts: _GroupReaders, number: int, nodes: NodeGroup) -> None:
         self.parts = parts
         self.number = number
         self.makers = {y: node for node in nodes for y in node.outputs}
         self.order = {node: i for i, node in enumerate(nodes)}
-        self.spared = dict.fromkeys(
+        self.candidates = dict.fromkeys(
             y
             for node in nodes
             if node.op.kind is Kind.ELEMENTWISE
             for y in node.outputs
-            if self._may_be_spared(y)
+            if self._is_candidate(y)
         )
 
-    def _may_be_spared(self, value: Any) -> bool:
-        if value.spec.nbytes < LEAST_BYTES or value in self.parts.in_memory:
+    def _is_candidate(self, value: Any) -> bool:
+        if value.spec.nbytes < MINIMUM_NBYTES or value in self.parts.in_memory:
             return False
-        return bool(self.parts.others(value, self.number))
+        return bool(self.parts.other_readers(value, self.number))
 
     def apply(self) -> None:
         """Copy the nodes of the selected values into the groups that read them."""
-        self._drop_what_readers_refuse()
-        if not self._saves(self.spared):
-            self.spared = dict.fromkeys(filter(self._saves_alone, list(self.spared)))
-            self._drop_what_readers_refuse()
-        for reader, values in self._by_reader(self.spared).items():
+        self._drop_rejected()
+        if not self._saves(self.candidates):
+            self.candidates = dict.fromkeys(
+                filter(self._saves_alone, list(self.candidates))
+            )
+            self._drop_rejected()
+        for reader, values in self._by_reader(self.candidates).items():
             copies, made = self._copies(values)
             self.parts.replace(reader, copies, made)
 
@@ -139,11 +143,11 @@ class _Relief:
         """Return the values that each other group reads."""
         found: defaultdict[int, list[Any]] = defaultdict(list)
         for value in values:
-            for reader in self.parts.others(value, self.number):
+            for reader in self.parts.other_readers(value, self.number):
                 found[reader].append(value)
         return found
 
-    def _closure(self, values: Iterable[Value]) -> tuple[Part, list[Value]]:
+    def _closure(self, values: Iterable[Value]) -> tuple[NodeGroup, list[Value]]:
         """Return the nodes that compute values from memory, and their operands."""
         nodes: set[Node] = set()
         leaves: dict[Value, None] = {}
@@ -168,26 +172,28 @@ class _Relief:
             return False
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
             return False
-        return value in self.spared or not self._is_stored(value)
+        return value in self.candidates or not self._is_stored(value)
 
     def _is_stored(self, value: Any) -> bool:
         """Return whether a value is currently stored in memory."""
         if value not in self.makers or value in self.parts.in_memory:
             return True
-        return bool(self.parts.others(value, self.number))
+        return bool(self.parts.other_readers(value, self.number))
 
-    def _drop_what_readers_refuse(self) -> None:
+    def _drop_rejected(self) -> None:
         refused = True
         while refused:
             refused = False
-            for reader, values in self._by_reader(self.spared).items():
+            for reader, values in self._by_reader(self.candidates).items():
                 copies, _ = self._closure(values)
-                cost = sum(DEAR_COST if is_dear(n) else 1 for n in copies)
+                cost = sum(
+                    MAXIMUM_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies
+                )
                 ends = set(copies)
                 part = [n for n in self.parts.nodes[reader] if n not in ends]
-                if cost > MOST_COST or not self.parts.fits([*copies, *part]):
+                if cost > MAXIMUM_COST or not self.parts.fits([*copies, *part]):
                     for value in values:
-                        del self.spared[value]
+                        del self.candidates[value]
                     refused = True
                     break
 
@@ -206,21 +212,21 @@ class _Relief:
                 stored.add(leaf)
                 if not self._is_stored(leaf):
                     cost += STORED * size
-                elif self.parts.last(leaf) < reader:
+                elif self.parts.last_reader(leaf) < reader:
                     cost += PROLONGED * size
         spared = sum(
-            v.spec.nbytes * (STORED + len(self.parts.others(v, self.number)))
+            v.spec.nbytes * (STORED + len(self.parts.other_readers(v, self.number)))
             for v in values
         )
         return bool(cost < spared)
 
     def _saves_alone(self, value: Any) -> bool:
-        kept, self.spared = self.spared, {value: None}
+        kept, self.candidates = self.candidates, {value: None}
         saves = self._saves([value])
-        self.spared = kept
+        self.candidates = kept
         return saves
 
-    def _copies(self, values: Sequence[Value]) -> tuple[Part, dict[Value, Value]]:
+    def _copies(self, values: Sequence[Value]) -> tuple[NodeGroup, dict[Value, Value]]:
         """Return copies of the nodes of values, and a map from old to new values."""
         nodes, _ = self._closure(values)
         made: dict[Value, Value] = {}

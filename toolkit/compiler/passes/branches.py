@@ -19,7 +19,7 @@ def select_branches(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         selected = node.op.name == "cond" and not _loops(node)
-        nodes += _selected(node) if selected else [node]
+        nodes += _select_nodes(node) if selected else [node]
     return graph.replace(nodes)
 
 
@@ -28,7 +28,7 @@ def _loops(node: Node) -> bool:
     return any(inner.op.name == "while_loop" for inner in members)
 
 
-def _selected(node: Node) -> list[Node]:
+def _select_nodes(node: Node) -> list[Node]:
     """Return the nodes of both branches, and one select for each output."""
     with Trace("cond") as trace:
         stand_ins = [trace.placeholder(x.spec) for x in node.inputs]

@@ -46,9 +46,9 @@ def join_pads(graph: Graph, target: Target) -> Graph:
     inner: set[Value] = set()  # terms of another sum
     for node in graph.nodes:
         if node.op.name == "pad":
-            found = _padded(node)
+            found = _pad_as_sum(node)
         else:
-            found = _added(node, sums, uses) if node.op.name == "add" else None
+            found = _merge_sums(node, sums, uses) if node.op.name == "add" else None
             inner.update(node.inputs if found else ())
         if found is not None:
             sums[node.outputs[0]] = found
@@ -58,11 +58,11 @@ def join_pads(graph: Graph, target: Target) -> Graph:
         if total is None or not total.terms or node.outputs[0] in inner:
             nodes.append(node)
         else:
-            nodes += _joined(node, total)
+            nodes += _sum_nodes(node, total)
     return graph.replace(nodes)
 
 
-def _padded(pad: Node) -> _Sum | None:
+def _pad_as_sum(pad: Node) -> _Sum | None:
     """Return a pad as a sum of one part, if it pads along one axis only."""
     widths, result = pad.attrs["widths"], pad.outputs[0].spec
     axes = [axis for axis, width in enumerate(widths) if width != (0, 0)]
@@ -70,7 +70,7 @@ def _padded(pad: Node) -> _Sum | None:
     return _Sum(axes[0], (), pad) if is_zero and len(axes) == 1 else None
 
 
-def _added(
+def _merge_sums(
     add: Node, sums: Mapping[Value, _Sum], uses: Mapping[Value, int]
 ) -> _Sum | None:
     """Merge two sums along one axis, if nothing else reads them."""
@@ -84,19 +84,19 @@ def _added(
     return None if is_read else _Sum(terms[0].axis, terms)
 
 
-def _joined(total: Node, found: _Sum) -> list[Node]:
+def _sum_nodes(total: Node, found: _Sum) -> list[Node]:
     """Return the nodes of a sum: concatenations of parts that do not overlap, added."""
     axis, writer = found.axis, _Writer(total.device)
-    places: dict[_Place, list[Value]] = {}
+    places: dict[_Range, list[Value]] = {}
     for part in found.parts():
         (x,), (start, _) = part.inputs, part.attrs["widths"][axis]
         places.setdefault((start, start + x.spec.shape[axis]), []).append(x)
     rows = _rows(sorted(places))
     if len(rows) == sum(map(len, places.values())):
         return [total]
-    sums = {place: writer.added(values) for place, values in places.items()}
+    sums = {place: writer.add_values(values) for place, values in places.items()}
     extent = total.outputs[0].spec.shape[axis]
-    writer.added(
+    writer.add_values(
         [
             writer.row([(place, sums[place]) for place in row], axis, extent)
             for row in rows
@@ -106,12 +106,12 @@ def _joined(total: Node, found: _Sum) -> list[Node]:
     return [*before, Node(last.op, last.inputs, last.attrs, total.outputs, last.device)]
 
 
-_Place = tuple[int, int]  # start and end of a part
+_Range = tuple[int, int]  # start and end of a part
 
 
-def _rows(places: Sequence[_Place]) -> list[list[_Place]]:
+def _rows(places: Sequence[_Range]) -> list[list[_Range]]:
     """Group sorted ranges into rows without overlap."""
-    rows: list[list[_Place]] = []
+    rows: list[list[_Range]] = []
     for place in places:
         for row in rows:
             if row[-1][1] <= place[0]:
@@ -129,12 +129,12 @@ class _Writer:
         self._device = device
         self.nodes: list[Node] = []
 
-    def added(self, values: Sequence[Value]) -> Value:
+    def add_values(self, values: Sequence[Value]) -> Value:
         """Return the sum of the values."""
         return reduce(lambda x, y: self._node("add", (x, y)), values)
 
     def row(
-        self, parts: Sequence[tuple[_Place, Value]], axis: int, extent: int
+        self, parts: Sequence[tuple[_Range, Value]], axis: int, extent: int
     ) -> Value:
         """Return the concatenation of disjoint parts, with zeros around them."""
         starts = [start for (start, _), _ in parts[1:]]
@@ -170,15 +170,15 @@ def absorb_pads(graph: Graph, target: Target) -> Graph:
         pad = pads.get(node.inputs[0]) if node.op.name == "quantize" else None
         is_zero = pad is not None and pad.attrs["value"] == 0
         if pad is not None and is_zero and node.inputs[1].spec.size == 1:
-            inner, node = _exchanged(node, pad)
+            inner, node = _swap_quantize(node, pad)
             nodes.append(inner)
         if node.op.name == "pad":
             pads[node.outputs[0]] = node
-        nodes.append(_absorbing(node, pads))
+        nodes.append(_absorb_pad(node, pads))
     return graph.replace(nodes)
 
 
-def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
+def _swap_quantize(quantize: Node, pad: Node) -> tuple[Node, Node]:
     """Quantize before padding, so that 8-bit numbers are padded instead of floats."""
     (x,), (y,) = pad.inputs, quantize.outputs
     small = Value(x.spec.with_dtype(y.spec.dtype))
@@ -188,7 +188,7 @@ def _exchanged(quantize: Node, pad: Node) -> tuple[Node, Node]:
     return inner, Node(pad.op, (small,), attrs, (y,), device)
 
 
-def _absorbing(node: Node, pads: Mapping[Value, Node]) -> Node:
+def _absorb_pad(node: Node, pads: Mapping[Value, Node]) -> Node:
     """Return a convolution that reads the source of a pad instead of its result."""
     pad = pads.get(node.inputs[0]) if node.op.name in _WINDOWED else None
     if pad is None or pad.attrs["value"] != node.attrs.get("offset", 0):

@@ -73,7 +73,7 @@ def prune(graph: Graph, target: Target) -> Graph:
     return graph.pruned()
 
 
-def own_outputs(graph: Graph, target: Target) -> Graph:
+def copy_aliased_outputs(graph: Graph, target: Target) -> Graph:
     """Copy the outputs that no node writes to a separate buffer.
 
     These are inputs, constants, views, and values that are returned twice.
@@ -91,7 +91,7 @@ def own_outputs(graph: Graph, target: Target) -> Graph:
     return graph.replace(nodes, outputs)
 
 
-def own_carried(graph: Graph, target: Target) -> Graph:
+def copy_carried_views(graph: Graph, target: Target) -> Graph:
     """Copy initial values of loops that are views: loops read contiguous arrays."""
     if not any("carry" in node.attrs for node in graph.nodes):
         return graph

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.backends.target import Target
-from toolkit.compiler.once import LITTLE, made_once
+from toolkit.compiler.frozen_values import SMALL_NBYTES, constant_subexpressions
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Constant, Graph, Node, Spec, Value
 
@@ -53,10 +53,14 @@ def fold_scales(graph: Graph, target: Target) -> Graph:
     only.
     """
     names = {node.op.name for node in graph.nodes}
-    settled = set() if names.isdisjoint(_CONVOLUTIONS) else made_once(graph, target)
+    settled = (
+        set()
+        if names.isdisjoint(_CONVOLUTIONS)
+        else constant_subexpressions(graph, target)
+    )
     if not settled and "conv_integer" not in names:
         return graph
-    return _Folding(graph, settled).folded()
+    return _Folding(graph, settled).fold()
 
 
 class _Folding:
@@ -77,13 +81,13 @@ class _Folding:
         self.readers = Counter(x for node in graph.nodes for x in node.inputs)
         self.readers.update(graph.outputs)
 
-    def folded(self) -> Graph:
+    def fold(self) -> Graph:
         """Return the graph, including steps that nothing reads any more."""
         for node in self.graph.nodes:
             self.device = node.device
-            found = self._found(node)
+            found = self._scaled_form(node)
             if node.op.name == "quantize":
-                self.nodes.append(self._rounded(node))
+                self.nodes.append(self._fold_quantize(node))
             elif found is None:
                 self.nodes.append(node)
             else:
@@ -91,7 +95,7 @@ class _Folding:
                 self._write(node, found)
         return self.graph.replace(self.nodes)
 
-    def _found(self, node: Node) -> _Scaled | None:
+    def _scaled_form(self, node: Node) -> _Scaled | None:
         """Return the scaled form of a node's result, or None if it has none."""
         name, inputs = node.op.name, node.inputs
         if name == "cast":
@@ -107,7 +111,7 @@ class _Folding:
         pairs = [inputs] if name in ("divide", "subtract") else [inputs, inputs[::-1]]
         for x, other in pairs:
             before = self.known.get(x)
-            if before is None or not self._is_beside(other, x):
+            if before is None or not self._is_per_channel(other, x):
                 continue
             if before.is_integer or self._normalizes(name, x, other):
                 return self._next(name, before, other)
@@ -128,7 +132,7 @@ class _Folding:
     def _is_settled(self, x: Value) -> bool:
         return x.constant is not None or x in self.settled
 
-    def _is_beside(self, other: Any, x: Value) -> bool:
+    def _is_per_channel(self, other: Any, x: Value) -> bool:
         """Return whether a value has one number per channel, or one number."""
         spec, whole = other.spec, x.spec
         if spec.dtype != whole.dtype or spec.ndim > whole.ndim:
@@ -145,14 +149,14 @@ class _Folding:
         if name in ("multiply", "divide"):
             one = _number(1, other)
             if factor is not None or name == "multiply":
-                factor = self._combined(name, factor, other)
+                factor = self._combine(name, factor, other)
             else:
-                factor = self._combined(name, one, other)
-            term = None if term is None else self._combined(name, term, other)
+                factor = self._combine(name, one, other)
+            term = None if term is None else self._combine(name, term, other)
         elif term is not None or name == "add":
-            term = self._combined(name, term, other)
+            term = self._combine(name, term, other)
         else:
-            term = self._combined(name, _number(0, other), other)
+            term = self._combine(name, _number(0, other), other)
         steps = before.steps + 1
         return replace(before, factor=factor, term=term, steps=steps)
 
@@ -171,7 +175,7 @@ class _Folding:
 
     # --- nodes ------------------------------------------------------------------------
 
-    def _combined(self, name: str, a: Any, b: Any) -> Any:
+    def _combine(self, name: str, a: Any, b: Any) -> Any:
         """Return a node on two values, or the second value if the first is None."""
         if a is None:
             return b
@@ -186,7 +190,7 @@ class _Folding:
             return False
         conv = self.producers[found.sums]
         weights = conv.inputs[1]
-        is_few = weights.spec.nbytes <= LITTLE and self._is_settled(weights)
+        is_few = weights.spec.nbytes <= SMALL_NBYTES and self._is_settled(weights)
         is_alike = weights.spec.dtype == found.factor.spec.dtype
         # The weights of the transposed convolution have the input channels last.
         # Rounded factors stay as they are: a second rounding is not exact.
@@ -197,7 +201,7 @@ class _Folding:
         """Return the sums with the factor merged into the weights, and no factor."""
         conv = self.producers[found.sums]
         images, weights = conv.inputs
-        scaled = self._combined("multiply", weights, found.factor)
+        scaled = self._combine("multiply", weights, found.factor)
         y = Value(found.sums.spec)
         made = Node(conv.op, (images, scaled), conv.attrs, (y,), conv.device)
         self.nodes.append(made)
@@ -206,37 +210,37 @@ class _Folding:
     def _affine(self, found: _Scaled) -> Any:
         y: Any = found.sums
         if found.factor is not None:
-            y = self._combined("multiply", y, found.factor)
-        return y if found.term is None else self._combined("add", y, found.term)
+            y = self._combine("multiply", y, found.factor)
+        return y if found.term is None else self._combine("add", y, found.term)
 
-    def _rounded(self, node: Node) -> Node:
+    def _fold_quantize(self, node: Node) -> Node:
         """Return a `quantize` node with its scale merged into the steps before it."""
         (x, scale), attrs = node.inputs, node.attrs
         found = self.known.get(x)
         if found is None or not found.is_integer:
             return node
-        if scale.spec.size != 1 or not self._is_alone(x, found):
+        if scale.spec.size != 1 or not self._has_no_other_reader(x, found):
             return node
         shift = _number(attrs["offset"], x) if attrs["offset"] else None
-        factor = self._combined("multiply", found.factor, scale)
+        factor = self._combine("multiply", found.factor, scale)
         term = found.term
         if term is not None:
-            term = self._combined("multiply", term, scale)
-        term = self._shifted(term, shift)
+            term = self._combine("multiply", term, scale)
+        term = self._shift(term, shift)
         y = self._affine(replace(found, factor=factor, term=term))
         for name, bound in found.limits:
             if name == "maximum" and shift is None and not bound.constant.any():
                 continue  # rounding clips to the same limits
-            bound = self._combined("multiply", bound, scale)
-            y = self._combined(name, y, self._shifted(bound, shift))
+            bound = self._combine("multiply", bound, scale)
+            y = self._combine(name, y, self._shift(bound, shift))
         one = _number(1, x)
         inputs, attrs = (y, one), {**attrs, "offset": 0}
         return Node(node.op, inputs, attrs, node.outputs, node.device)
 
-    def _shifted(self, x: Any, shift: Any) -> Any:
-        return x if shift is None else self._combined("add", x, shift)
+    def _shift(self, x: Any, shift: Any) -> Any:
+        return x if shift is None else self._combine("add", x, shift)
 
-    def _is_alone(self, x: Value, found: _Scaled) -> bool:
+    def _has_no_other_reader(self, x: Value, found: _Scaled) -> bool:
         """Return whether nothing else reads a value or its unclipped form."""
         for _ in range(len(found.limits) + 1):
             if self.readers[x] != 1:

@@ -26,15 +26,15 @@ def tidy_scans(graph: Graph, target: Target) -> Graph:
     for node in graph.nodes:
         node = node.with_inputs([now(x) for x in node.inputs])
         if node.op.name == "scan":
-            stand_ins |= _repeated(node)
+            stand_ins |= _duplicate_results(node)
         nodes.append(node)
     outputs = [now(y) for y in graph.outputs]
     used = {x for node in nodes for x in node.inputs} | set(outputs)
-    nodes = [_only(n, used) if n.op.name == "scan" else n for n in nodes]
+    nodes = [_without_unused(n, used) if n.op.name == "scan" else n for n in nodes]
     return graph.replace(nodes, outputs)
 
 
-def _repeated(node: Node) -> dict[Value, Value]:
+def _duplicate_results(node: Node) -> dict[Value, Value]:
     """Return the redundant stacked results, each with an equal value."""
     n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
     known = dict(zip(body.inputs[n : n + m], node.inputs[n : n + m], strict=True))
@@ -47,7 +47,7 @@ def _repeated(node: Node) -> dict[Value, Value]:
     return found
 
 
-def _only(node: Node, used: set[Value]) -> Node:
+def _without_unused(node: Node, used: set[Value]) -> Node:
     """Return the scan without the stacked results that nothing reads."""
     n, body = node.attrs["carry"], node.attrs["body"]
     kept = [k for k, y in enumerate(node.outputs) if k < n or y in used]
@@ -72,14 +72,14 @@ def hoist(graph: Graph, target: Target) -> Graph:
         if node.op.kind is Kind.VIEW:
             views.add(node.outputs[0])
         if node.op.name == "scan" and node.attrs["length"]:
-            nodes += _begun_whole(node, views)
+            nodes += _copy_initial_views(node, views)
             nodes += _Hoisting(nodes.pop()).nodes()
         else:
             nodes.append(node)
     return graph.replace(nodes)
 
 
-def _begun_whole(scan: Node, views: set[Value]) -> list[Node]:
+def _copy_initial_views(scan: Node, views: set[Value]) -> list[Node]:
     """Return copies of initial carried values that are views, and the scan on them."""
     nodes, inputs = [], list(scan.inputs)
     for i, value in enumerate(inputs[: scan.attrs["carry"]]):
@@ -114,7 +114,7 @@ class _Hoisting:
     def nodes(self) -> list[Node]:
         """Return the nodes before the scan, and the scan."""
         for node in self.body.nodes:
-            self._take(node)
+            self._assign_node(node)
         used = set(self.body.outputs)
         inside = _leading_to(used, self.inside)
         given = [value for value in self.moved if value in used]
@@ -127,7 +127,7 @@ class _Hoisting:
         scan = self.scan
         return [*before, Node(scan.op, inputs, attrs, scan.outputs, scan.device)]
 
-    def _take(self, node: Node) -> None:
+    def _assign_node(self, node: Node) -> None:
         """Assign a node to the outer graph, to the body, or (a view) to both."""
         variable = [x for x in node.inputs if x.constant is None]
         same = bool(variable) and all(x in self.outer for x in variable)

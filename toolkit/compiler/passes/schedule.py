@@ -64,7 +64,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
     return graph.replace(order)
 
 
-def needed_first(graph: Graph, target: Target) -> Graph:
+def schedule_for_collectives(graph: Graph, target: Target) -> Graph:
     """Compute operands of collectives that run in parallel with later nodes first.
 
     Each collective then starts as early as possible, in an order that is the same on
@@ -94,7 +94,7 @@ def needed_first(graph: Graph, target: Target) -> Graph:
     return graph.replace([*order, *(n for n in graph.nodes if n not in done)])
 
 
-def updates_last(graph: Graph, target: Target) -> Graph:
+def sink_updates(graph: Graph, target: Target) -> Graph:
     """Move the nodes that compute updates, and their dependents, to the end.
 
     All other nodes then read the old values of the Variables, and can fail, before the
@@ -109,7 +109,7 @@ def updates_last(graph: Graph, target: Target) -> Graph:
     return graph.replace([*before, *after])
 
 
-def first_late(graph: Graph, updates: Updates) -> int:
+def first_late_index(graph: Graph, updates: Updates) -> int:
     """Return the index of the first node that `updates_last` moved."""
     return len(graph.nodes) - sum(_lateness(graph, updates))
 
@@ -125,7 +125,7 @@ def _lateness(graph: Graph, updates: Updates) -> list[bool]:
     return found
 
 
-def settle(graph: Graph, target: Target) -> Graph:
+def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
     """Copy new values last where their nodes may not overwrite the old values.
 
     Nodes that wait for collectives may not overwrite either: a collective can fail
@@ -151,7 +151,7 @@ def settle(graph: Graph, target: Target) -> Graph:
             old = graph.inputs[number]
             alone = readers[old] <= {(writer, old)}
             settled = alone and (
-                is_elementwise(writer, old) or _changes_parts(writer, old, checked)
+                is_elementwise(writer, old) or _is_slice_update(writer, old, checked)
             )
         if not settled:
             copy = Value(outputs[i].spec)
@@ -165,7 +165,7 @@ def settle(graph: Graph, target: Target) -> Graph:
 Rows = tuple[Value, int, int]
 
 
-def _changes_parts(writer: Node, old: Value, checked: Container[Rows]) -> bool:
+def _is_slice_update(writer: Node, old: Value, checked: Container[Rows]) -> bool:
     """Return whether a node writes parts of its first operand, and cannot fail.
 
     Such a node may write in place and leave all other elements unchanged. A slice start

@@ -105,7 +105,7 @@ def simplify(graph: Graph, target: Target) -> Graph:
     nodes = []
     for node in map(substitute.node, graph.nodes):
         rule = _RULES.get(node.op.name)
-        producers.update(_repeated(x) for x in node.inputs if _is_repeated(x))
+        producers.update(_splat_source(x) for x in node.inputs if _is_splat(x))
         node = _read_through_broadcasts(node, producers)
         found = rule(node, producers) if rule else None
         if isinstance(found, Node):
@@ -118,7 +118,7 @@ def simplify(graph: Graph, target: Target) -> Graph:
     return graph.replace(nodes, map(substitute, graph.outputs))
 
 
-def take_parts_apart(graph: Graph, target: Target) -> Graph:
+def expand_unfused(graph: Graph, target: Target) -> Graph:
     """Expand the composites that the backend could fuse but did not."""
     parts = target.backend.passes.product_parts
     if not any(node.op.name in parts for node in graph.nodes):
@@ -127,7 +127,7 @@ def take_parts_apart(graph: Graph, target: Target) -> Graph:
     return share(fold(simplify(graph, target), target), target).pruned()
 
 
-def _is_repeated(value: Any) -> bool:
+def _is_splat(value: Any) -> bool:
     """Return whether a value is one repeated number that is not a kernel literal."""
     if not value.is_open or value.spec.size < 2:
         return False
@@ -135,7 +135,7 @@ def _is_repeated(value: Any) -> bool:
     return bool((array == array[(0,) * array.ndim]).all())
 
 
-def _repeated(value: Any) -> tuple[Value, Node]:
+def _splat_source(value: Any) -> tuple[Value, Node]:
     """Return the repeated number as a scalar value, and the node that broadcasts it."""
     first = np.asarray(value.constant[(0,) * value.spec.ndim])
     number = Constant(first, is_open=True)

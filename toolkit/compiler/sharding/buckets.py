@@ -14,7 +14,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 # The last bucket is merged with the one before it if it is smaller than 1 / `_FEW` of
 # the limit.
-_FEW = 16
+_SMALL_FRACTION = 16
 
 
 def join_collectives(graph: Graph) -> Graph:
@@ -60,7 +60,9 @@ class _Walk:
             if node.op is all_reduce_p:
                 sums.setdefault(node.attrs["axis"].name, []).append(node)
         rest = [node for node in self.ready if node.op is not all_reduce_p]
-        found = [_joined(b) for same in sums.values() for b in _buckets(same)] + rest
+        found = [
+            _merge_sums(b) for same in sums.values() for b in _buckets(same)
+        ] + rest
         if any(overlaps(node.attrs["axis"].group) for node in found):
             found.sort(key=_ready)
         for node in found:
@@ -99,13 +101,13 @@ def _buckets(sums: list[Node]) -> list[list[Node]]:
         found[-1].append(node)
         held += sum(spec.nbytes for spec in node.attrs["specs"])
     # an extra message costs more than it saves
-    if len(found) > 1 and held < room // _FEW:
+    if len(found) > 1 and held < room // _SMALL_FRACTION:
         *found, last = found
         found[-1] += last
     return found
 
 
-def _joined(sums: list[Node]) -> Node:
+def _merge_sums(sums: list[Node]) -> Node:
     if len(sums) == 1:
         return sums[0]
     axis = sums[0].attrs["axis"]

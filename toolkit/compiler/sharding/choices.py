@@ -23,11 +23,11 @@ class Choice:
     node: Node
     inputs: Sequence[Layout]
     outputs: Sequence[Layout]
-    bodies: Mapping[str, Spread] = field(default_factory=dict)
+    bodies: Mapping[str, ShardedGraph] = field(default_factory=dict)
 
 
 @record
-class Spread:
+class ShardedGraph:
     """A graph with expanded composites, and the shardings of all values.
 
     Attributes:

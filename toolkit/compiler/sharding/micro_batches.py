@@ -16,7 +16,7 @@ import numpy as np
 
 from toolkit.backends.target import Target
 from toolkit.compiler.passes.simplify import share
-from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.choices import Choice, ShardedGraph
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split
 from toolkit.compiler.sharding.partition import Local
 from toolkit.compiler.sharding.propagate import propagate
@@ -27,19 +27,19 @@ from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
 Array = Any
 
 
-def _given_spec(x: Spec, spec: Spec, **attrs: Any) -> Spec:
+def _attribute_spec(x: Spec, spec: Spec, **attrs: Any) -> Spec:
     return spec
 
 
 # Not in the registry: they are edges between split graphs, and are never computed.
 # `cut`: the rows of a micro-batch, of a whole value.
-cut_p: Primitive = Primitive("cut", Kind.COLLECTIVE, _given_spec)
+cut_p: Primitive = Primitive("cut", Kind.COLLECTIVE, _attribute_spec)
 # `first`: a whole value in the first micro-batch, zeros in all later ones.
-first_p: Primitive = Primitive("first", Kind.COLLECTIVE, _given_spec)
+first_p: Primitive = Primitive("first", Kind.COLLECTIVE, _attribute_spec)
 # `join`: a whole value: the rows of all micro-batches.
-join_p: Primitive = Primitive("join", Kind.COLLECTIVE, _given_spec)
+join_p: Primitive = Primitive("join", Kind.COLLECTIVE, _attribute_spec)
 # `total`: a whole value: the terms of all micro-batches, combined in order.
-total_p: Primitive = Primitive("total", Kind.COLLECTIVE, _given_spec)
+total_p: Primitive = Primitive("total", Kind.COLLECTIVE, _attribute_spec)
 ENTRIES, EXITS = (cut_p, first_p), (join_p, total_p)
 
 
@@ -123,11 +123,11 @@ def micro_batches(
     spread = propagate(graph, axis, layouts)
     graph = share(spread.graph, target)
     spread = propagate(graph, axis, layouts)
-    wholes = _wholes_of_data(spread, graph.inputs[:batch])
+    wholes = _batch_values(spread, graph.inputs[:batch])
     data = graph.slice(graph.inputs[:batch], wholes)
-    graph, taken = _without(graph, wholes)
+    graph, taken = _with_inputs(graph, wholes)
     layouts = [*layouts, *[None] * len(taken)]
-    spread = _settled(propagate(graph, axis, layouts), stays_whole)
+    spread = _hoist_once_nodes(propagate(graph, axis, layouts), stays_whole)
     graphs = {}
     for number in range(axis.leaves):
         own = _axis(number, axis.leaves)
@@ -143,7 +143,7 @@ def _axis(number: int, count: int) -> MeshAxis:
     return MeshAxis("micro_batch", place, count, even=False)
 
 
-def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
+def _batch_values(spread: ShardedGraph, batch: Sequence[Value]) -> list[Value]:
     """Return the whole values that depend on the batch only, as the sum of weights.
 
     They are computed before the first micro-batch, so that micro-batches need not wait.
@@ -161,7 +161,7 @@ def _wholes_of_data(spread: Spread, batch: Sequence[Value]) -> list[Value]:
     return list(found)
 
 
-def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]:
+def _with_inputs(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]:
     """Return the graph with computed values as inputs, and these new inputs."""
     instead = {value: Value(value.spec) for value in values}
     nodes = [
@@ -174,7 +174,9 @@ def _without(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]
     return Graph(inputs, tuple(nodes), outputs, graph.names).pruned(), taken
 
 
-def _settled(spread: Spread, stays_whole: Callable[[Node], str | None]) -> Spread:
+def _hoist_once_nodes(
+    spread: ShardedGraph, stays_whole: Callable[[Node], str | None]
+) -> ShardedGraph:
     """Compute nodes that need all micro-batches once, for the whole batch."""
     layouts, choices = dict(spread.layouts), []
     late: set[Value] = set()
@@ -200,7 +202,7 @@ def _none(values: Sequence[Value]) -> list[Layout]:
     return [None] * len(values)
 
 
-def _graph_of(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+def _graph_of(spread: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
     """Return the graph of one micro-batch, with its edges."""
     local = _OfMicroBatch(axis, spread)
     pairs = zip(spread.graph.inputs, inputs, strict=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.comm.leaves import Subtree, combined
-from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.choices import Choice, ShardedGraph
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
     all_gather_p,
@@ -31,7 +31,7 @@ _COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
 Terms = dict[int, Value]
 
 
-def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+def partition(spread: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
     """Return the graph that this rank runs.
 
     Args:
@@ -62,7 +62,7 @@ def partition(spread: Spread, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph
 class Local:
     """Builder of the graph of a rank, with the local value of each global value."""
 
-    def __init__(self, axis: MeshAxis, spread: Spread) -> None:
+    def __init__(self, axis: MeshAxis, spread: ShardedGraph) -> None:
         self.axis = axis
         self.spread = spread
         self.nodes: list[Node] = []
@@ -212,7 +212,7 @@ class Local:
             )
         return attrs
 
-    def _body(self, body: Spread) -> Graph:
+    def _body(self, body: ShardedGraph) -> Graph:
         """Return a sub-graph of a loop or a branch; it contains no collective."""
         inputs = [body.layouts.get(x) for x in body.graph.inputs]
         return partition(body, self.axis, inputs)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from toolkit.compiler.sharding.micro_batches import ENTRIES, EXITS, MicroBatches
-from toolkit.compiler.sharding.stages import Stages, homes, positions
-from toolkit.compiler.sharding.turns import stage_at
+from toolkit.compiler.sharding.pipeline_schedule import stage_at
+from toolkit.compiler.sharding.stages import Stages, final_stages, positions
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Kind, Node, Value
 
 # Views that are created again where they are needed, so that no copies are kept.
-_AGAIN = ("reshape", "transpose", "broadcast_to")
+_RECOMPUTED_VIEWS = ("reshape", "transpose", "broadcast_to")
 
 
 @record(eq=False)
@@ -95,7 +95,7 @@ class _Cutter:
         for y, node in self.edges.items():
             if node.op in EXITS:
                 known[y] = stage_at(self._position(node.inputs[0]), stages.count)
-        self.where = homes(graph, self.micro, stages, known)
+        self.where = final_stages(graph, self.micro, stages, known)
 
     def cut(self) -> Pieces:
         along = self._along()
@@ -129,7 +129,7 @@ class _Cutter:
             if made not in self.at and made.op not in ENTRIES:
                 members[last].append(made)
         nodes = {
-            position: self._closed(own, partial(self._goes_along, position))
+            position: self._closed(own, partial(self._is_recomputed, position))
             for position, own in sorted(members.items())
         }
         wanted = {*leaving, *_read(nodes.values())}
@@ -143,7 +143,7 @@ class _Cutter:
             pieces[position] = self._piece(f"stage {stage}{way}", stage, own, kept)
         return pieces
 
-    def _goes_along(self, position: int, node: Node) -> bool:
+    def _is_recomputed(self, position: int, node: Node) -> bool:
         """Return whether the piece at a position recomputes a node."""
         if node.op.kind is Kind.COLLECTIVE:
             return False
@@ -154,7 +154,7 @@ class _Cutter:
             return True
         count = self.stages.count
         here = stage_at(self.at[node], count) == stage_at(position, count)
-        return here and self.at[node] < position and node.op.name in _AGAIN
+        return here and self.at[node] < position and node.op.name in _RECOMPUTED_VIEWS
 
     # --- once in a step ---------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from toolkit.compiler.sharding.layouts import Split
 from toolkit.compiler.sharding.micro_batches import EXITS, MicroBatches
 from toolkit.compiler.sharding.pieces import Piece, Pieces, cut
+from toolkit.compiler.sharding.pipeline_schedule import schedule_pipeline
 from toolkit.compiler.sharding.stages import Stages
-from toolkit.compiler.sharding.turns import turns
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
 
@@ -217,7 +217,9 @@ class _Planner:
         moves = self._between()
         back = any(position >= self.stages for position in along)
         events: list[tuple[int, int, int, Run | Move]] = []
-        for start, end, position, number in turns(self.stages, self.step.count, back):
+        for start, end, position, number in schedule_pipeline(
+            self.stages, self.step.count, back
+        ):
             if position not in along:
                 continue
             events.append((start, 1, position, Run(along[position], number)))

@@ -24,7 +24,7 @@ from toolkit.ir import Graph, Kind, Spec
 Array = Any
 
 
-class Along(NamedTuple):
+class AxisSharding(NamedTuple):
     """Sharding of a step along one mesh axis.
 
     Attributes:
@@ -39,13 +39,13 @@ class Along(NamedTuple):
     stored: Sequence[int] = ()
 
 
-def compile_spread(
+def compile_sharded(
     graph: Graph,
     backend: Backend,
     generate: bool,
     updates: Sequence[tuple[int, int | None]],
     name: str,
-    axes: Sequence[Along],
+    axes: Sequence[AxisSharding],
     batch: int,
     settle: Callable[[], None] | None = None,
     keep: Callable[[list[Array]], None] | None = None,
@@ -77,14 +77,14 @@ def compile_spread(
             spread = propagate(whole, axis, layouts, wanted, stored)
         local = partition(spread, axis, layouts)
     local = join_collectives(local)
-    compare_programs(comm.world(), _described(graph, local), f"program of {name}")
+    compare_programs(comm.world(), _describe_lines(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
     if keep is None:
-        return SpreadExecutable(program, cuts, settle)
-    return KeptExecutable(program, cuts, keep, kept)
+        return ShardedExecutable(program, cuts, settle)
+    return ReplicatedExecutable(program, cuts, keep, kept)
 
 
-def _described(graph: Graph, local: Graph) -> list[str]:
+def _describe_lines(graph: Graph, local: Graph) -> list[str]:
     """Return lines that must be equal on all ranks: the graph, and collectives."""
     lines = [f"takes {', '.join(str(x.spec) for x in graph.inputs)}"]
     for node in local.nodes:
@@ -104,7 +104,7 @@ def _cut(number: int, spec: Spec, layout: Split, axis: MeshAxis) -> Cut:
     return number, spec.shape[layout.axis], axis.part(layout, spec)
 
 
-class SpreadExecutable(Executable):
+class ShardedExecutable(Executable):
     """Program of this rank, which takes its shard of each input that is whole."""
 
     def __init__(
@@ -145,11 +145,11 @@ class SpreadExecutable(Executable):
         return super()._on_memory(call, inputs, *rest)
 
 
-class KeptExecutable(SpreadExecutable):
+class ReplicatedExecutable(ShardedExecutable):
     """Executable whose new values are copied to other ranks before they become valid.
 
     Args:
-        program, cuts: see `SpreadExecutable`.
+        program, cuts: see `ShardedExecutable`.
         keep: receives the new values.
         kept: the number of these values; they are the last outputs.
     """
@@ -167,7 +167,7 @@ class KeptExecutable(SpreadExecutable):
     def run(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
-        """See `SpreadExecutable.run`."""
+        """See `ShardedExecutable.run`."""
         found = super().run(inputs, outs)
         new = found[self._first :]
         self._keep(new)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
-from toolkit.compiler.sharding.choices import Choice, Spread
+from toolkit.compiler.sharding.choices import Choice, ShardedGraph
 from toolkit.compiler.sharding.layouts import Layout, MeshAxis, Partial, Split, reshaped
 from toolkit.compiler.sharding.partition import partition
 from toolkit.errors import ToolkitError
@@ -31,7 +31,7 @@ def propagate(
     inputs: Sequence[Layout],
     wanted: Sequence[Layout] | None = None,
     stored: Collection[int] = (),
-) -> Spread:
+) -> ShardedGraph:
     """Select the sharding of every value over the ranks of a mesh axis.
 
     Args:
@@ -46,9 +46,9 @@ def propagate(
     walk.stored.update(graph.inputs[number] for number in stored)
     walk.demands = _demands(graph, given)
     walk.visit(graph.nodes)
-    outputs = list(map(walk.now, graph.outputs))
+    outputs = list(map(walk.replacement_of, graph.outputs))
     spread = graph.replace([c.node for c in walk.choices], outputs)
-    return Spread(spread, walk.choices, walk.layouts, given)
+    return ShardedGraph(spread, walk.choices, walk.layouts, given)
 
 
 def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
@@ -86,12 +86,12 @@ class _Walk:
         # Shardings into which sums are combined directly.
         self.demands: dict[Value, Split] = {}
         # Replacements for the results of expanded composites.
-        self.instead: dict[Value, Value] = {}
+        self.replacements: dict[Value, Value] = {}
 
     def visit(self, nodes: Sequence[Node]) -> None:
         """Select the sharding of each node."""
         for node in nodes:
-            node = node.with_inputs(list(map(self.now, node.inputs)))
+            node = node.with_inputs(list(map(self.replacement_of, node.inputs)))
             choice = self.choose(node)
             if choice is None:
                 self.visit(list(self._members(node)))
@@ -111,10 +111,10 @@ class _Walk:
         if split and all(x in self.stored for x in split):
             self.stored.update(node.outputs)
 
-    def now(self, value: Value) -> Value:
+    def replacement_of(self, value: Value) -> Value:
         """Return the replacement of a value."""
-        while value in self.instead:
-            value = self.instead[value]
+        while value in self.replacements:
+            value = self.replacements[value]
         return value
 
     def of(self, value: Value) -> Layout:
@@ -128,7 +128,7 @@ class _Walk:
         if all(layout is None for layout in inputs):
             return whole
         if node.op.kind is Kind.COLLECTIVE:
-            return _exchanged(node, inputs) or whole
+            return _other_axis_collective(node, inputs) or whole
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
@@ -185,9 +185,9 @@ class _Walk:
         letter = axes.inputs[number][layout.axis]
         if letter is None:
             return None
-        takes = [_placed(letter, letters, layout) for letters in axes.inputs]
+        takes = [_layout_of_letter(letter, letters, layout) for letters in axes.inputs]
         gives: list[Layout] = [
-            _placed(letter, letters, layout) for letters in axes.outputs
+            _layout_of_letter(letter, letters, layout) for letters in axes.outputs
         ]
         units = layout.units(node.inputs[number].spec)
         pairs = [*zip(node.inputs, takes, strict=True)]
@@ -223,13 +223,13 @@ class _Walk:
         body = node.op.graph(specs, node.attrs)
         inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
         inner.visit(body.nodes)
-        found = [inner.now(y) for y in body.outputs]
+        found = [inner.replacement_of(y) for y in body.outputs]
         outputs = [inner.of(y) for y in found]
         if any(isinstance(y, Partial) for y in outputs) or not inner.is_local():
             return None
         graph = body.replace([c.node for c in inner.choices], found)
-        spread = Spread(graph, inner.choices, inner.layouts, outputs)
-        axis = _OfOneUnit(self.axis)
+        spread = ShardedGraph(graph, inner.choices, inner.layouts, outputs)
+        axis = _OneUnitAxis(self.axis)
         local = partition(spread, axis, inputs)
         try:
             body = node.op.graph([x.spec for x in local.inputs], node.attrs)
@@ -260,15 +260,15 @@ class _Walk:
             inputs = [values.get(x, x) for x in member.inputs]
             yield Node(member.op, inputs, member.attrs, outputs, node.device)
         for y, made in zip(node.outputs, body.outputs, strict=True):
-            self.instead[y] = values.get(made, made)
+            self.replacements[y] = values.get(made, made)
 
 
-def _placed(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
+def _layout_of_letter(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
     """Return the sharding of a value that has a letter, or None if it is whole."""
     return like._replace(axis=letters.index(letter)) if letter in letters else None
 
 
-def _exchanged(node: Node, inputs: Sequence[Layout]) -> Choice | None:
+def _other_axis_collective(node: Node, inputs: Sequence[Layout]) -> Choice | None:
     """Return the choice for a collective along another mesh axis."""
     splits = {layout for layout in inputs[:-1] if isinstance(layout, Split)}
     if len(splits) != 1:
@@ -296,7 +296,7 @@ def _of_terms(node: Node, inputs: Sequence[Layout]) -> Choice | None:
     return None
 
 
-class _OfOneUnit(MeshAxis):
+class _OneUnitAxis(MeshAxis):
     """Mesh axis of which each rank has one unit of every sharded value."""
 
     def __init__(self, axis: MeshAxis) -> None:
@@ -338,9 +338,9 @@ def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | No
     return rule(node, list(inputs), axis)
 
 
-def _spread(
+def _shard_body(
     body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
-) -> Spread | None:
+) -> ShardedGraph | None:
     """Shard a body without collectives; its outputs may be slices of whole values."""
     found = propagate(body, axis, inputs, wanted)
     walk = _Walk(axis, dict(found.layouts))
@@ -388,7 +388,7 @@ def _scan(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
     outputs = _carried(body, axis, inside, n)
     if outputs is None:
         return None
-    spread = _spread(body, axis, inside, outputs)
+    spread = _shard_body(body, axis, inside, outputs)
     stacked = [
         layout._replace(axis=layout.axis + 1) if isinstance(layout, Split) else layout
         for layout in outputs[n:]
@@ -415,7 +415,7 @@ def _cond(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
             return None
     bodies = {}
     for name in names:
-        spread = _spread(node.attrs[name], axis, inputs[1:], wanted)
+        spread = _shard_body(node.attrs[name], axis, inputs[1:], wanted)
         if spread is None:
             return None
         bodies[name] = spread
@@ -427,8 +427,8 @@ def _while(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
     outputs = _carried(node.attrs["body"], axis, inside, n)
     if outputs is None:
         return None
-    body = _spread(node.attrs["body"], axis, inside, outputs)
-    condition = _spread(node.attrs["condition"], axis, inside, [None])
+    body = _shard_body(node.attrs["body"], axis, inside, outputs)
+    condition = _shard_body(node.attrs["condition"], axis, inside, [None])
     if body is None or condition is None:
         return None
     return Choice(node, inside, outputs, {"body": body, "condition": condition})

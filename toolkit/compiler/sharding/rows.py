@@ -14,7 +14,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 
 @record
-class _Ranks:
+class _RowGroup:
     """A group with one rank for each row; the ranks exchange nothing."""
 
     size: int
@@ -35,7 +35,7 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
         True if independence is proven. False may only mean that an operation has no
         axis rule.
     """
-    group: Any = _Ranks(rows)
+    group: Any = _RowGroup(rows)
     layouts: list[Layout] = [
         Split(0) if i in inputs else None for i in range(len(graph.inputs))
     ]
@@ -44,7 +44,7 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
     def of(value: Value) -> Layout:
         return None if value.constant is not None else spread.layouts.get(value)
 
-    alike = _Alike()
+    alike = _EqualRows()
     for choice in spread.choices:
         alike.visit(choice.node)
         for x, taken in zip(choice.node.inputs, choice.inputs, strict=True):
@@ -54,7 +54,7 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
     return all(of(y) == Split(0) for y in spread.graph.outputs)
 
 
-class _Alike:
+class _EqualRows:
     """Values whose rows are all equal: for example, zeros."""
 
     def __init__(self) -> None:

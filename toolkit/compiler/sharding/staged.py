@@ -23,7 +23,7 @@ from toolkit.ir import Node, Spec, Value
 
 Array = Any
 # Smaller arrays are sent together, at the cost of one more copy.
-_SMALL = 64 << 10
+_SMALL_NBYTES = 64 << 10
 
 
 @record(eq=False)
@@ -150,7 +150,7 @@ class _Step:
             if y in self.pipeline.kept:
                 kept[self.pipeline.key(y, number)] = array
             for node in self.pipeline.exits.get(y, ()):
-                self._leave(kept, node, array, number)
+                self._accumulate(kept, node, array, number)
 
     def _value(self, stage: int, value: Value, number: int | None) -> Array:
         """Return an operand of a piece."""
@@ -173,7 +173,7 @@ class _Step:
         found = self.kept[stage].get(self.pipeline.key(value, number))
         return self.inputs[value] if found is None else found
 
-    def _leave(
+    def _accumulate(
         self, kept: dict[Key, Array], node: Node, array: Array, number: int | None
     ) -> None:
         """Add a term to a sum, or rows to a whole value."""
@@ -215,25 +215,25 @@ class _Step:
     def _send(self, what: Move, target: int) -> None:
         arrays = [self._kept(what.source, x, what.micro_batch) for x in what.values]
         arrays = [np.asarray(array, order="C") for array in arrays]
-        small = [array for array in arrays if array.nbytes <= _SMALL]
+        small = [array for array in arrays if array.nbytes <= _SMALL_NBYTES]
         if small:
             raw = [array.reshape(-1).view(np.uint8) for array in small]
             self.whole.group.send(np.concatenate(raw), target)
         for array in arrays:
-            if array.nbytes > _SMALL:
+            if array.nbytes > _SMALL_NBYTES:
                 self.whole.group.send(array, target)
 
     def _receive(self, what: Move, source: int) -> None:
         specs = [self._spec(x, what.micro_batch) for x in what.values]
         kept = self.kept[what.target]
-        together = sum(spec.nbytes for spec in specs if spec.nbytes <= _SMALL)
+        together = sum(spec.nbytes for spec in specs if spec.nbytes <= _SMALL_NBYTES)
         raw, start = np.empty(together, np.uint8), 0
-        if any(spec.nbytes <= _SMALL for spec in specs):
+        if any(spec.nbytes <= _SMALL_NBYTES for spec in specs):
             self.whole.group.receive(raw, source)
         for x, spec in zip(what.values, specs, strict=True):
             dtype = dtypes.numpy_dtype(spec.dtype)
             array = np.empty(spec.shape, dtype)
-            if spec.nbytes <= _SMALL:
+            if spec.nbytes <= _SMALL_NBYTES:
                 flat = array.reshape(-1).view(np.uint8)
                 flat[:] = raw[start : start + spec.nbytes]
                 start += spec.nbytes
@@ -272,7 +272,7 @@ class _Step:
 
 def rows_of(array: Array, split: Split, rows: range) -> Array:
     """Return a range of the units of a whole value."""
-    part = _wide(array, split)[_index(split, rows)]
+    part = _split_units(array, split)[_index(split, rows)]
     shape = list(array.shape)
     shape[split.axis] = split.major * len(rows) * split.minor
     return part.reshape(shape)
@@ -280,11 +280,11 @@ def rows_of(array: Array, split: Split, rows: range) -> Array:
 
 def put_rows(whole: Array, split: Split, rows: range, array: Array) -> None:
     """Write a range of the units of a whole value."""
-    target = _wide(whole, split)[_index(split, rows)]
+    target = _split_units(whole, split)[_index(split, rows)]
     target[...] = array.reshape(target.shape)
 
 
-def _wide(array: Array, split: Split) -> Array:
+def _split_units(array: Array, split: Split) -> Array:
     """Return a view with separate axes for units and for the elements inside a unit."""
     axis, shape = split.axis, list(array.shape)
     units = shape[axis] // (split.major * split.minor)

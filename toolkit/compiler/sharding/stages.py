@@ -116,7 +116,7 @@ def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int
         if position is not None:
             found[node] = position
             at.update(dict.fromkeys(node.outputs, node))
-    _put_off(graph, found, stages)
+    _delay_nodes(graph, found, stages)
     return found
 
 
@@ -144,7 +144,7 @@ def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
     )
 
 
-def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
+def _delay_nodes(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
     """Delay nodes that only gradients need, if this stores no more bytes.
 
     So transposed operands are not stored, and neither are the values that a layer
@@ -174,7 +174,7 @@ def _put_off(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
             found[node] = back
 
 
-def homes(
+def final_stages(
     graph: Graph,
     micro: set[Value],
     stages: Stages,

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import settings
 from toolkit.arguments import is_int
-from toolkit.core.strings import encoded
+from toolkit.core.strings import encode_text
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -61,9 +61,9 @@ def as_strings(values: Array) -> Array:
 def hash_bins(values: Array, num_bins: int, salt: Any = None) -> Array:
     """Return the bin of each value: FarmHash, or with a salt SipHash, modulo bins."""
     if salt is None:
-        return _each(as_strings(values), lambda s: farm_hash(encoded(s)) % num_bins)
+        return _each(as_strings(values), lambda s: farm_hash(encode_text(s)) % num_bins)
     key = (salt[0], salt[1])
-    return _each(as_strings(values), lambda s: sip_hash(encoded(s), key) % num_bins)
+    return _each(as_strings(values), lambda s: sip_hash(encode_text(s), key) % num_bins)
 
 
 def _each(values: Array, function: Callable[[Any], int]) -> Array:
@@ -77,7 +77,7 @@ def _words(values: Array) -> list[int]:
     """Return a 64-bit word per value: a string's FarmHash, or the integer."""
     flat = values.reshape(-1).tolist()
     if values.dtype.kind == "O":
-        return [farm_hash(encoded(v)) for v in flat]
+        return [farm_hash(encode_text(v)) for v in flat]
     return [int(v) % 2**64 for v in flat]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.core.convert import is_strings
 from toolkit.core.dialects import dialect_of
-from toolkit.core.strings import as_array, decoded
+from toolkit.core.strings import as_array, decode_bytes
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
@@ -73,7 +73,7 @@ def text_array(layer: Any, array: Array) -> Array:
     if kinds == {str} and array.dtype.kind == "O":
         return array
     encoding = getattr(layer, "encoding", "utf-8")
-    flat = [decoded(x, encoding) if isinstance(x, bytes) else str(x) for x in flat]
+    flat = [decode_bytes(x, encoding) if isinstance(x, bytes) else str(x) for x in flat]
     result = np.empty(len(flat), object)
     result[:] = flat
     return result.reshape(array.shape)

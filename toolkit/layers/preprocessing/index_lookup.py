@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, settings
 from toolkit.core.convert import convert
-from toolkit.core.strings import encoded
+from toolkit.core.strings import encode_text
 from toolkit.errors import ArgumentError, ArgumentTypeError
 from toolkit.layers.preprocessing.encoding import (
     MODES,
@@ -260,7 +260,7 @@ class IndexLookup(VocabularyLayer):
         """Write the vocabulary to the folder, unless the config contains it."""
         if self.input_vocabulary is None:
             text = "\n".join(map(str, self.get_vocabulary()))
-            Path(dir_path, _FILE).write_bytes(encoded(text))
+            Path(dir_path, _FILE).write_bytes(encode_text(text))
 
     def load_assets(self, dir_path: str | None) -> None:
         """Load the vocabulary of `save_assets`."""

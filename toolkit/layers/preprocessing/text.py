@@ -12,7 +12,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, settings
 from toolkit.arguments import is_int
-from toolkit.core.dialects import makers
+from toolkit.core.dialects import constructors
 from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
@@ -319,7 +319,9 @@ class TextVectorization(AdaptableLayer):
     def _in_rows(self, found: list[Array]) -> Any:
         """Return the indices of the words of each text, as ragged rows."""
         splits = np.cumsum([0, *map(len, found)], dtype="int64")
-        return makers["ragged"](np.concatenate([np.zeros(0, "int64"), *found]), splits)
+        return constructors["ragged"](
+            np.concatenate([np.zeros(0, "int64"), *found]), splits
+        )
 
     def _codes(self, found: list[Array]) -> Any:
         """Return the codes of words, from their indices per text."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, settings
-from toolkit.core.strings import decoded
+from toolkit.core.strings import decode_bytes
 from toolkit.errors import ArgumentError, ArgumentTypeError, NotBuiltError
 from toolkit.layers.preprocessing.host import (
     AdaptableLayer,
@@ -34,7 +34,7 @@ def lines_of(path: Path) -> list[str]:
     Lines end with a line feed, as in Keras, or all of them as on Windows. An entry can
     contain other line separators, such as U+2028.
     """
-    *lines, last = decoded(path.read_bytes()).split("\n")
+    *lines, last = decode_bytes(path.read_bytes()).split("\n")
     if lines and all(line.endswith("\r") for line in lines):
         lines = [line[:-1] for line in lines]
     return [*lines, last] if last else lines

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.arguments import is_int
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.errors import ArgumentError, ModelFileError, NotBuiltError
 from toolkit.files.sets import FileSet
 from toolkit.models.callbacks.callback import Logs
@@ -90,8 +90,8 @@ class BackupAndRestore(RegularSaves):
         except (OSError, ModelFileError):
             if not is_kept:
                 raise
-            spreading.on_chief(self._go_back)
-            if not spreading.is_chief():
+            distribution_context.on_chief(self._go_back)
+            if not distribution_context.is_chief():
                 self._restore(self._files.folder())
 
     def _go_back(self) -> None:
@@ -116,7 +116,7 @@ class BackupAndRestore(RegularSaves):
         super().on_epoch_end(epoch, logs)
 
     def _save(self, batch: int | None, logs: Logs) -> None:
-        spreading.on_chief(self._write, all_variables(self.model))
+        distribution_context.on_chief(self._write, all_variables(self.model))
 
     def _write(self) -> None:
         """Replace the backup by a new one, which is whole before it counts."""
@@ -140,7 +140,7 @@ class BackupAndRestore(RegularSaves):
         interrupted = isinstance(sys.exception(), KeyboardInterrupt)
         if interrupted or not self.delete_checkpoint:
             return
-        spreading.on_chief(self._delete)
+        distribution_context.on_chief(self._delete)
 
     def _delete(self) -> None:
         if not self._folder.exists():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit.arguments import Checked
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
 
@@ -125,7 +125,7 @@ class Callback(Checked):
 
 def tell(text: str) -> None:
     """Print what a callback has to say; in a job, one process does."""
-    if spreading.is_chief():
+    if distribution_context.is_chief():
         print_message(text)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from toolkit.arguments import is_int
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, MissingKeyError
 from toolkit.models.callbacks.callback import Logs, tell
@@ -92,7 +92,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
                 "Please specify a non-directory filepath for ModelCheckpoint; "
                 f"{path!r} is a folder"
             )
-        if spreading.is_chief():
+        if distribution_context.is_chief():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         if self.save_weights_only:
             self.model.save_weights(path, overwrite=True)

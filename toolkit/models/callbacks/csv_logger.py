@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.models.callbacks.callback import Callback, Logs
 
 
@@ -40,7 +40,7 @@ class CSVLogger(Callback):
         self._close()
         if not self._is_resumed():
             self.keys = None
-        if spreading.is_chief():
+        if distribution_context.is_chief():
             self._file = self._opened("a" if self.append else "w")
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
@@ -51,7 +51,7 @@ class CSVLogger(Callback):
             # Validation may come later (validation_freq): leave room for it.
             if not any(key.startswith("val_") for key in self.keys):
                 self.keys += [f"val_{key}" for key in self.keys]
-        if not spreading.is_chief():
+        if not distribution_context.is_chief():
             return
         if self._file is None:  # the process that has written it is lost
             self._file = self._opened("a")

@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.core.tensor import fetch
-from toolkit.core.variable import value_now
+from toolkit.core.variable import current_value
 
 
 def flat(logs: Any) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def flat(logs: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in sorted((logs or {}).items()):
         found.update(
-            flat(value) if isinstance(value, dict) else {name: value_now(value)}
+            flat(value) if isinstance(value, dict) else {name: current_value(value)}
         )
     return found
 

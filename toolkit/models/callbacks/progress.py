@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.messages import print_message
 from toolkit.console.progress import can_redraw
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -78,7 +78,7 @@ class ProgbarLogger(Callback):
     def set_params(self, params: dict[str, Any]) -> None:
         super().set_params(params)
         verbose = resolve_verbose(params.get("verbose", "auto"))
-        self.verbose = verbose if spreading.is_chief() else 0
+        self.verbose = verbose if distribution_context.is_chief() else 0
         self.epochs = params.get("epochs", 1)
         self.target = params.get("steps")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
@@ -51,7 +51,7 @@ class RemoteMonitor(Callback):
         self.send_as_json = send_as_json
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        if not spreading.is_chief():
+        if not distribution_context.is_chief():
             return
         # Late: with HTTP and TLS behind it, it would slow down every start.
         from urllib.parse import urlencode

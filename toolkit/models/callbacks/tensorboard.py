@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.layers.embedding import Embedding
@@ -111,7 +111,7 @@ class TensorBoard(Callback):
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():
             self._train_batches = self._test_batches = 0
-        if self.write_graph and spreading.is_chief():
+        if self.write_graph and distribution_context.is_chief():
             lines: list[str] = []
             self.model.summary(print_fn=lines.append)
             summary = "\n".join(f"    {line}" for line in "\n".join(lines).split("\n"))
@@ -152,9 +152,9 @@ class TensorBoard(Callback):
         self._scalars("validation", "epoch_{}", held, epoch)
         variables = self.model.variables
         if self.histogram_freq and epoch % self.histogram_freq == 0:
-            spreading.on_chief(lambda: self._write_weights(epoch), variables)
+            distribution_context.on_chief(lambda: self._write_weights(epoch), variables)
         if self.embeddings_freq and epoch % self.embeddings_freq == 0:
-            spreading.on_chief(self._write_embeddings, variables)
+            distribution_context.on_chief(self._write_embeddings, variables)
 
     def on_train_end(self, logs: Logs = None) -> None:
         for writer in self._writers.values():
@@ -170,7 +170,7 @@ class TensorBoard(Callback):
         return logs
 
     def _scalars(self, run: str, tag: str, logs: Logs, step: int) -> None:
-        if not spreading.is_chief():
+        if not distribution_context.is_chief():
             return
         for name, value in (logs or {}).items():
             self._writer(run).scalar(tag.format(name), value, step)

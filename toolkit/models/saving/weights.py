@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.errors import ArgumentError, NotBuiltError
 from toolkit.files.staging import replace_file
 from toolkit.models.saving.archives import weights_in_archive
@@ -82,9 +82,9 @@ def save_weights(
             check_free(path.with_name(CONFIG), overwrite, "save_weights")
             save_adapters(model, path, mapping)
 
-        spreading.on_chief(save, all_variables(model))
+        distribution_context.on_chief(save, all_variables(model))
         return
-    spreading.on_chief(
+    distribution_context.on_chief(
         lambda: _save(
             model, Path(filepath), overwrite, max_shard_size, objects_to_skip, mapping
         ),

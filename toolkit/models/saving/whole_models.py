@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.saving.archives import load_archive, save_archive
@@ -64,7 +64,9 @@ def save_model(
     if is_stream(filepath):
         _warn_unbuilt(model)
         write = partial(_save_to_stream, model, filepath, save_format == "h5")
-        spreading.on_chief(partial(write, include_optimizer), all_variables(model))
+        distribution_context.on_chief(
+            partial(write, include_optimizer), all_variables(model)
+        )
         return
     path = _checked_path(filepath, zipped)
     _warn_unbuilt(model)
@@ -78,7 +80,7 @@ def save_model(
         else:
             save_archive(model, path)
 
-    spreading.on_chief(write_file, all_variables(model))
+    distribution_context.on_chief(write_file, all_variables(model))
 
 
 def _save_to_stream(

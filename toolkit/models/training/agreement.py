@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from toolkit import tree
-from toolkit.compiler.spreading import Spreading
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.saving.state import all_variables
@@ -31,7 +31,7 @@ _HOOKS = [
 
 
 def check_same_data(
-    job: Spreading, batches: EpochBatches | None, peek: bool, label: str = ""
+    job: DistributionContext, batches: EpochBatches | None, peek: bool, label: str = ""
 ) -> None:
     """Refuse data of another length, shape or order than that of other processes.
 
@@ -78,7 +78,7 @@ def _described(batches: EpochBatches, peek: bool) -> str:
     return ", ".join(words) or "batches of an unknown number"
 
 
-def check_same_state(job: Spreading, model: Any) -> None:
+def check_same_state(job: DistributionContext, model: Any) -> None:
     """Refuse weights, seeds and settings of optimizers that differ between processes.
 
     Args:
@@ -94,7 +94,7 @@ def check_same_state(job: Spreading, model: Any) -> None:
     _check_same(job, variables)
 
 
-def check_same_settings(job: Spreading, model: Any) -> None:
+def check_same_settings(job: DistributionContext, model: Any) -> None:
     """Refuse a learning rate, say, that one process alone has set in an epoch.
 
     Args:
@@ -112,7 +112,9 @@ def check_same_settings(job: Spreading, model: Any) -> None:
         _check_same(job, settings, "fit: after an epoch: ")
 
 
-def _check_same(job: Spreading, variables: list[Any], label: str = "") -> None:
+def _check_same(
+    job: DistributionContext, variables: list[Any], label: str = ""
+) -> None:
     sums = [None if v.placement is not None else _checksum(v) for v in variables]
     told = job.exchange([described(variables), sums])
     if len({shapes for shapes, _ in told}) > 1:
@@ -154,7 +156,10 @@ class Agreement:
     """
 
     def __init__(
-        self, job: Spreading, callbacks: CallbackList, arguments: dict[str, Any]
+        self,
+        job: DistributionContext,
+        callbacks: CallbackList,
+        arguments: dict[str, Any],
     ) -> None:
         listeners = [c for hook in _HOOKS for c in callbacks.listening_to(hook)]
         may_stop = any("_never_stops" not in vars(type(c)) for c in listeners)

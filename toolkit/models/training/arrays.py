@@ -11,7 +11,7 @@ from toolkit import dtypes, settings, tree
 from toolkit.arguments import is_real
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
-from toolkit.core.dialects import makers
+from toolkit.core.dialects import constructors
 from toolkit.core.strings import as_array
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.variable import Variable
@@ -74,7 +74,7 @@ def batch_tensors(structure: Any, what: str) -> Any:
         if leaf is None or isinstance(leaf, Tensor):
             return leaf
         if isinstance(leaf, Ragged):
-            leaf = makers["ragged"](leaf.values, np.asarray(leaf.row_splits))
+            leaf = constructors["ragged"](leaf.values, np.asarray(leaf.row_splits))
         if is_composite(leaf):
             return leaf.as_batch()
         array = floating(to_array(leaf, what))

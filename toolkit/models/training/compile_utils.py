@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import losses, metrics, tree
-from toolkit.core.naming import keep_counts, to_snake_case
+from toolkit.core.naming import restore_counts, to_snake_case
 from toolkit.errors import ArgumentError
 
 ACCURACY = ("accuracy", "acc")
@@ -41,7 +41,7 @@ def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> Non
     """
     for leaf in tree.flatten(structure):
         if not inspect.isclass(leaf) and str(leaf).lower() not in by_shape:
-            with keep_counts():
+            with restore_counts():
                 get(leaf)
 
 

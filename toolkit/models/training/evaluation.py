@@ -10,8 +10,8 @@ import numpy as np
 from toolkit import tree
 from toolkit.arguments import checked, is_int
 from toolkit.backends.base import accelerators
-from toolkit.compiler import spreading
-from toolkit.compiler.spreading import Spreading
+from toolkit.compiler import distribution_context
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.tensor import fetch
 from toolkit.errors import ArgumentError, NotCompiledError, unknown_choice
 from toolkit.models.callbacks.callback_list import CallbackList
@@ -116,9 +116,9 @@ class Evaluation(Steps):
             batches.source.spread(job)
         check_same_data(job, batches, peek, label)
 
-    def _job(self) -> Spreading | None:
+    def _job(self) -> DistributionContext | None:
         """The job whose processes run the steps together; None: each its own."""
-        return None if self.run_eagerly else spreading.current()
+        return None if self.run_eagerly else distribution_context.current()
 
     def _compare_state(self, again: bool = False) -> None:
         """Refuse weights and seeds that are not those of other processes.
@@ -140,7 +140,7 @@ class Evaluation(Steps):
             return
         check_same_settings(job, self)
 
-    def _job_of_parts(self) -> Spreading | None:
+    def _job_of_parts(self) -> DistributionContext | None:
         """The job, if its processes are given their parts of batches."""
         job = self._job()
         if job is None or job.auto_shard_dataset or not self._can_compile():
@@ -394,7 +394,7 @@ class Evaluation(Steps):
 
 def _shows_progress() -> bool:
     """Whether this is the process of a job that does."""
-    spread = spreading.current()
+    spread = distribution_context.current()
     return spread is None or spread.is_chief
 
 

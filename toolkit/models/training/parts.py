@@ -7,7 +7,7 @@ from typing import Any
 from zlib import crc32
 
 from toolkit import tree
-from toolkit.compiler.spreading import Spreading
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.core.tensor import Tensor
 from toolkit.data.batch_shards import RowSelector
 from toolkit.errors import ArgumentError
@@ -36,7 +36,7 @@ def differing(texts: Sequence[str], label: str = "") -> ArgumentError:
     )
 
 
-def check_same_batch(job: Spreading, batch: Any, label: str = "") -> None:
+def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> None:
     """Refuse a batch of other shapes than that of other processes.
 
     Args:

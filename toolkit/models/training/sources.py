@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import data, tree
-from toolkit.compiler.spreading import Spreading
+from toolkit.compiler.distribution_context import DistributionContext
 from toolkit.console.frames import warn
 from toolkit.core.convert import is_strings
 from toolkit.core.tensor import Tensor, backend
@@ -64,10 +64,10 @@ class Source:
     class_weight: dict[int, float] | None = None
     taken: int = 0
     _start: State | None = None  # where the next pass begins
-    _job: Spreading | None = None  # whose processes share each batch
+    _job: DistributionContext | None = None  # whose processes share each batch
     _compared: int = 0  # how many batches of all passes they have compared
 
-    def spread(self, job: Spreading) -> None:
+    def spread(self, job: DistributionContext) -> None:
         """Give this process of a job its rows of each batch only, from the next on."""
         self._job = job
 
@@ -339,7 +339,7 @@ class DatasetSource(Source):
         # Whether all rows are made here, though this process needs some of them only.
         self._makes_all = False
 
-    def spread(self, job: Spreading) -> None:
+    def spread(self, job: DistributionContext) -> None:
         super().spread(job)
         if self._share is not None and not self.is_iterator:
             self._makes_all = draws(self._batches._first_row())

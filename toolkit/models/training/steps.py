@@ -10,12 +10,12 @@ import numpy as np
 
 from toolkit import inspection, ops, settings, tree
 from toolkit.autodiff.tape import GradientTape
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.core.convert import convert, extent, is_strings
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import StatelessScope
-from toolkit.core.variable import value_now
+from toolkit.core.variable import current_value
 from toolkit.errors import ArgumentError, OutOfRangeError, RankLostError
 from toolkit.functions.function import Function
 from toolkit.layers.tracking import remembered, unique
@@ -44,7 +44,7 @@ class CompiledStep:
         self._structure = Structure(model)
         self._functions: dict[Any, Function] = {}
         self._first: Any = None  # a structure of specs like the first batch
-        self._spreading = spreading.current()
+        self._spreading = distribution_context.current()
         self._version = 0
         self._forgotten = 0  # traces that do not hold any more
 
@@ -77,7 +77,7 @@ class CompiledStep:
         return {**self.__dict__, "_functions": {}, "_forgotten": 0}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        spread = spreading.current()
+        spread = distribution_context.current()
         if self._spreading is not spread:
             self._functions.clear()
             self._spreading = spread
@@ -348,7 +348,7 @@ class Steps:
                 result if isinstance(result, dict) else {metric.name: result}
             )
         # A metric may return its state, which goes on to change.
-        return tree.map_structure(value_now, results)
+        return tree.map_structure(current_value, results)
 
     @property
     def metrics(self) -> list[Any]:

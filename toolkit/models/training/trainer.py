@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit import inspection, metrics as metrics_module, optimizers
 from toolkit.arguments import checked, is_int
-from toolkit.compiler import spreading
+from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
@@ -235,7 +235,7 @@ class Trainer(CompileConfigured, Evaluation):
         logs: dict[str, Any] = {}
         progress = self._progress = Progress(self, batches, callbacks)
         callbacks.on_train_begin()
-        job = spreading.current()
+        job = distribution_context.current()
         if job is not None:
             job.recovery.begin(self)
         if progress.epoch is not None:  # a callback went back to a backup, or a job
@@ -275,7 +275,7 @@ class Trainer(CompileConfigured, Evaluation):
         self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
     ) -> dict[str, Any]:
         """The steps of one epoch; returns the logs of the last."""
-        step, job = self.make_train_function(), spreading.current()
+        step, job = self.make_train_function(), distribution_context.current()
         # An epoch that goes on may have had its last step.
         logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
         try:

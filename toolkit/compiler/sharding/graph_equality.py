@@ -14,7 +14,7 @@ from toolkit.ir import Graph, Node, Value
 _EXTENTS = ("shape", "stop")
 
 
-def computes_alike(graphs: Mapping[int, Graph]) -> bool:
+def graphs_equal_up_to_batch(graphs: Mapping[int, Graph]) -> bool:
     """Return whether all graphs compute a row in the same way.
 
     A graph is traced for one number of rows: Python code may divide by it, or branch on
@@ -26,7 +26,7 @@ def computes_alike(graphs: Mapping[int, Graph]) -> bool:
     """
     most = max(graphs)
     return all(
-        _Comparison(rows, most).agree(graph, graphs[most])
+        _Comparison(rows, most).are_equal(graph, graphs[most])
         for rows, graph in graphs.items()
         if rows != most
     )
@@ -43,7 +43,7 @@ class _Comparison:
         # row.
         self.spread: dict[Value, Value] = {}
 
-    def agree(self, first: Graph, second: Graph) -> bool:
+    def are_equal(self, first: Graph, second: Graph) -> bool:
         """Return whether the graphs differ only in extents proportional to the rows."""
         for x, y in zip_longest(first.inputs, second.inputs):
             if x is None or y is None or not self._have_same_spec(x, y):
@@ -60,12 +60,12 @@ class _Comparison:
 
     def _nodes(self, graph: Graph) -> Iterator[Node]:
         for node in graph.nodes:
-            if self.rows[0] == 1 and self._spreads_one_row(node):
+            if self.rows[0] == 1 and self._broadcasts_one_row(node):
                 self.spread[node.outputs[0]] = node.inputs[0]
             else:
                 yield node
 
-    def _spreads_one_row(self, node: Node) -> bool:
+    def _broadcasts_one_row(self, node: Node) -> bool:
         """Return whether a node is a no-op if there is only one row."""
         if node.op.name != "broadcast_to":
             return False
@@ -124,7 +124,7 @@ class _Comparison:
         if type(x) is not type(y):
             return False
         if isinstance(x, Graph):
-            return self.agree(x, y)
+            return self.are_equal(x, y)
         if isinstance(x, list | tuple):
             return len(x) == len(y) and all(
                 self._is_same_attribute(a, b, is_extent)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 _FORWARD, _BACKWARD = 1, 2
 
 
-class Turn(NamedTuple):
+class ScheduledStep(NamedTuple):
     """Computation of one micro-batch by one stage, in one direction.
 
     Stages 0 to S-1 run forward at positions equal to their indices, and backward at
@@ -40,7 +40,9 @@ def stage_at(position: int, stages: int) -> int:
     return min(position, 2 * stages - 2 - position)
 
 
-def turns(stages: int, micro_batches: int, backward: bool = True) -> list[Turn]:
+def schedule_pipeline(
+    stages: int, micro_batches: int, backward: bool = True
+) -> list[ScheduledStep]:
     """Return the schedule of a step, by start; entries of a stage do not overlap.
 
     Stage s has at most S - s micro-batches in flight (forward complete, backward not)
@@ -66,39 +68,39 @@ class _Walk:
         self.backward = backward
         # By position: the number of micro-batches that started; and the end time of
         # each.
-        self.begun = [0] * self.positions
+        self.started = [0] * self.positions
         self.left: dict[tuple[int, int], int] = {}
 
-    def run(self) -> Iterator[Turn]:
+    def run(self) -> Iterator[ScheduledStep]:
         free = [0] * self.stages
         now = 0
-        while sum(self.begun) < self.positions * self.micro_batches:
+        while sum(self.started) < self.positions * self.micro_batches:
             for stage in range(self.stages):
                 position = None if free[stage] > now else self._next(stage, now)
                 if position is None:
                     continue
-                micro_batch = self.begun[position]
-                self.begun[position] += 1
+                micro_batch = self.started[position]
+                self.started[position] += 1
                 end = free[stage] = now + self._time(position)
                 self.left[position, micro_batch] = end
-                yield Turn(now, end, position, micro_batch)
+                yield ScheduledStep(now, end, position, micro_batch)
             now += 1
 
     def _next(self, stage: int, now: int) -> int | None:
         """Return the position of a free stage's next micro-batch: backward first."""
         last = stage == self.stages - 1
         back = 2 * self.stages - 2 - stage
-        if self.backward and not last and self._is_there(back, now):
+        if self.backward and not last and self._is_available(back, now):
             return back
         if self.backward and not last:
-            in_flight = self.begun[stage] - self.begun[back]
+            in_flight = self.started[stage] - self.started[back]
             if in_flight >= self.stages - stage:
                 return None
-        return stage if self._is_there(stage, now) else None
+        return stage if self._is_available(stage, now) else None
 
-    def _is_there(self, position: int, now: int) -> bool:
+    def _is_available(self, position: int, now: int) -> bool:
         """Return whether the next micro-batch of a position is available."""
-        micro_batch = self.begun[position]
+        micro_batch = self.started[position]
         if micro_batch == self.micro_batches:
             return False
         return (

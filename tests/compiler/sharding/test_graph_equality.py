@@ -5,7 +5,7 @@ import pytest
 
 import toolkit
 from toolkit import layers, ops
-from toolkit.compiler.sharding.alike import computes_alike
+from toolkit.compiler.sharding.graph_equality import graphs_equal_up_to_batch
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -21,7 +21,7 @@ def traced(function, rows, shape):
 
 
 def is_alike(function, shape=(3,), numbers=(1, 2, 3, 8)):
-    return computes_alike({n: traced(function, n, shape) for n in numbers})
+    return graphs_equal_up_to_batch({n: traced(function, n, shape) for n in numbers})
 
 
 def rows_of(x):

@@ -9,13 +9,13 @@ from toolkit.backends.target import Target
 from toolkit.ir import Graph, Kind, Value
 
 # Bytes of a result that may be cached although its operands are smaller.
-LITTLE = 1 << 16
+SMALL_NBYTES = 1 << 16
 # Kinds whose nodes are one call; other kinds may need several calls, and memory in
 # between.
 _SINGLE_CALLS = (Kind.ELEMENTWISE, Kind.VIEW)
 
 
-def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
+def is_worth_caching(result: Value, inputs: Sequence[Any]) -> bool:
     """Return whether a result takes no more memory than its operands, or only little.
 
     Args:
@@ -23,10 +23,10 @@ def is_worth_keeping(result: Value, inputs: Sequence[Any]) -> bool:
         inputs: its inputs, or operands for them.
     """
     given = sum(x.spec.nbytes for x in inputs)
-    return bool(result.spec.nbytes <= max(given, LITTLE))
+    return bool(result.spec.nbytes <= max(given, SMALL_NBYTES))
 
 
-def made_once(graph: Graph, target: Target) -> set[Value]:
+def constant_subexpressions(graph: Graph, target: Target) -> set[Value]:
     """Return the frozen inputs, and the values that lowering can compute once."""
     if target.is_body or not target.backend.can_specialize:
         return set()
@@ -43,6 +43,6 @@ def made_once(graph: Graph, target: Target) -> set[Value]:
             continue
         changing = [x for x in node.inputs if x.constant is None]
         is_known = bool(changing) and all(x in found for x in changing)
-        if is_known and is_worth_keeping(y, node.inputs):
+        if is_known and is_worth_caching(y, node.inputs):
             found.add(y)
     return found

@@ -41,7 +41,7 @@ class Recovery(Protocol):
         """End a run of `fit`."""
 
 
-class Spreading(Protocol):
+class DistributionContext(Protocol):
     """Strategy for distributed steps of models over the ranks of a job.
 
     Attributes:
@@ -100,10 +100,10 @@ class Spreading(Protocol):
         """
 
 
-_current: Spreading | None = None
+_current: DistributionContext | None = None
 
 
-def current() -> Spreading | None:
+def current() -> DistributionContext | None:
     """Return the current strategy, or None if one process computes all steps."""
     return _current
 
@@ -126,7 +126,7 @@ def on_chief(work: Callable[[], Any], variables: Sequence[Any] = ()) -> None:
         _current.on_chief(work, variables)
 
 
-def set_current(value: Spreading | None) -> None:
+def set_current(value: DistributionContext | None) -> None:
     """Use this strategy for the steps that are traced from now on."""
     global _current
     _current = value

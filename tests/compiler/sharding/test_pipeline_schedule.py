@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolkit.compiler.sharding.turns import stage_at, turns
+from toolkit.compiler.sharding.pipeline_schedule import schedule_pipeline, stage_at
 
 SIZES = [(s, m) for s in (1, 2, 3, 4) for m in range(1, 9)]
 
@@ -10,7 +10,7 @@ SIZES = [(s, m) for s in (1, 2, 3, 4) for m in range(1, 9)]
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 @pytest.mark.parametrize("backward", [True, False])
 def test_each_micro_batch_goes_its_way(stages, micro_batches, backward):
-    found = turns(stages, micro_batches, backward)
+    found = schedule_pipeline(stages, micro_batches, backward)
     positions = 2 * stages - 1 if backward else stages
     at = {(t.position, t.micro_batch): t for t in found}
     assert len(at) == len(found) == positions * micro_batches
@@ -28,7 +28,7 @@ def test_each_micro_batch_goes_its_way(stages, micro_batches, backward):
 def test_few_micro_batches_are_in_flight(stages, micro_batches):
     for stage in range(stages - 1):
         flying = most = 0
-        for turn in turns(stages, micro_batches):
+        for turn in schedule_pipeline(stages, micro_batches):
             flying += turn.position == stage
             flying -= turn.position == 2 * stages - 2 - stage
             most = max(most, flying)
@@ -37,7 +37,7 @@ def test_few_micro_batches_are_in_flight(stages, micro_batches):
 
 @pytest.mark.parametrize("stages, micro_batches", SIZES)
 def test_bubble(stages, micro_batches):
-    found = turns(stages, micro_batches)
+    found = schedule_pipeline(stages, micro_batches)
     first, last = found[0], max(found, key=lambda t: t.end)
     useful = 3 * micro_batches
     total = last.end - first.start
@@ -46,6 +46,6 @@ def test_bubble(stages, micro_batches):
 
 
 def test_two_stages():
-    found = turns(2, 3)
+    found = schedule_pipeline(2, 3)
     first = [(t.position, t.micro_batch) for t in found if stage_at(t.position, 2) == 0]
     assert first == [(0, 0), (0, 1), (2, 0), (0, 2), (2, 1), (2, 2)]
