@@ -134,7 +134,7 @@ def _emulating(**facts: Any) -> Iterator[None]:
         patched.setattr(engine, "FORMAT", f"{engine.FORMAT} emulated")
         patched.setattr(engine, "_compile", compile_here)
         patched.setattr(engine, "machine", machine_here)
-        patched.setattr(engine, "_own", engine._Own())
+        patched.setattr(engine, "_thread_state", engine._ThreadState())
         patched.setattr(Processor, "host", staticmethod(cache(lambda: better)))
         yield
 

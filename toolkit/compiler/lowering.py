@@ -192,7 +192,7 @@ class _Lowering:
             return lowered
         result = self._cacheable_nbytes(node, inputs)
         found = self.backend.specialize(lowered, frozen, result)
-        kept: Sequence[int] = getattr(found, "kept", ())
+        kept: Sequence[int] = getattr(found, "kept_sizes", ())
         if result and kept and not found.calls:
             self.cached_values.add(node.outputs[0])
             self.frozen.add(node.outputs[0])
@@ -328,7 +328,7 @@ def _memory_operands(index: int, unit: _Unit, layouts: Layouts) -> NodeOperands[
         Share(("work", index), unit.lowered.work, False),
         [
             Share(("kept", index, number), nbytes, False)
-            for number, nbytes in enumerate(getattr(unit.lowered, "kept", ()))
+            for number, nbytes in enumerate(getattr(unit.lowered, "kept_sizes", ()))
         ],
     )
 

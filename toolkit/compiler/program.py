@@ -145,7 +145,7 @@ class Program:
             found.append(
                 Preparation(
                     self._prepared[index, k],
-                    self.lowered[index].kept[k],
+                    self.lowered[index].kept_sizes[k],
                     [x.array for x in places if x.array is not None],
                     (call.recipe, tuple(place.offset for place in places)),
                     index,

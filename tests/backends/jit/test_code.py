@@ -61,7 +61,7 @@ def another_process(monkeypatch):
 
     def forget():
         monkeypatch.setattr(code, "_addresses", {})
-        monkeypatch.setattr(elementwise, "_known", {})
+        monkeypatch.setattr(elementwise, "_lowered_bodies", {})
 
     return forget
 

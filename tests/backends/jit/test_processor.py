@@ -13,7 +13,11 @@ import pytest
 pytest.importorskip("llvmlite")
 
 from toolkit.backends.numpy.jit import llvm, processor
-from toolkit.backends.numpy.jit.processor import PROCESSORS, Processor, _lesser
+from toolkit.backends.numpy.jit.processor import (
+    PROCESSORS,
+    Processor,
+    _baseline_processor,
+)
 from toolkit.errors import ArgumentError
 
 MAC = "x86_64-apple-darwin23"
@@ -23,7 +27,7 @@ MAC = "x86_64-apple-darwin23"
 @pytest.mark.parametrize("machine", ["x86-64-v3", "x86-64-v4"])
 def test_a_lesser_processor_is_on_the_same_machine(name, lanes, machine):
     machine = replace(PROCESSORS[machine], triple=MAC, cache_bytes=12345)
-    found = _lesser(machine, name)
+    found = _baseline_processor(machine, name)
     assert (found.triple, found.cache_bytes) == (MAC, 12345)
     assert found.lanes == lanes and found.has_fma == (lanes > 4)
     assert found.has("avx2") == (lanes > 4) and not found.has("avx512f")
@@ -31,7 +35,7 @@ def test_a_lesser_processor_is_on_the_same_machine(name, lanes, machine):
 
 def test_arm_has_two_names():
     machine = replace(PROCESSORS["aarch64"], triple="arm64-apple-darwin24", cpu="m1")
-    assert _lesser(machine, "aarch64").cpu == "generic"
+    assert _baseline_processor(machine, "aarch64").cpu == "generic"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +48,7 @@ def test_arm_has_two_names():
 )
 def test_what_the_machine_cannot_run_is_refused(machine, name, message):
     with pytest.raises(ArgumentError, match=message):
-        _lesser(PROCESSORS[machine], name)
+        _baseline_processor(PROCESSORS[machine], name)
 
 
 def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
@@ -52,7 +56,7 @@ def test_a_system_that_does_not_tell_what_it_has(monkeypatch):
         raise RuntimeError("failed to get host cpu features.")
 
     monkeypatch.setattr(llvm.binding(), "get_host_cpu_features", fail)
-    monkeypatch.setattr(processor, "_untold", lambda triple: [])
+    monkeypatch.setattr(processor, "_undetected_features", lambda triple: [])
     monkeypatch.delenv("TOOLKIT_PROCESSOR", raising=False)
     found = Processor.host.__wrapped__()
     assert found.lanes == 4 and found.features == ""
@@ -84,7 +88,7 @@ class OfArm:
 def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: OfArm())
-    found = processor._untold(triple)
+    found = processor._undetected_features(triple)
     assert found == ["+dotprod", "+bf16"] * is_told
     better = replace(PROCESSORS["aarch64"], features=",".join(found))
     assert better.has("dotprod") == better.has_dots == is_told
@@ -93,7 +97,7 @@ def test_what_llvm_does_not_tell_of_arm(monkeypatch, system, triple, is_told):
 def test_an_older_c_library_tells_nothing(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert processor._untold("aarch64-unknown-linux-gnu") == []
+    assert processor._undetected_features("aarch64-unknown-linux-gnu") == []
 
 
 PROGRAM = """

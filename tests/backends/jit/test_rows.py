@@ -34,7 +34,7 @@ def many_tasks():
     """Divide even the smallest work, so that sums have several parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(elementwise, "LEAST_BYTES", 0)
-        patch.setattr(elementwise, "_known", {})
+        patch.setattr(elementwise, "_lowered_bodies", {})
         yield
 
 
@@ -320,7 +320,7 @@ def test_bodies_of_several_spaces_are_refused():
 
 def test_small_work_is_one_task(monkeypatch):
     monkeypatch.setattr(elementwise, "LEAST_BYTES", 1 << 15)
-    monkeypatch.setattr(elementwise, "_known", {})
+    monkeypatch.setattr(elementwise, "_lowered_bodies", {})
     x = normal(32, 32)
     graph = graph_of(lambda x: ops.sum(x, axis=0), x)
     lowered = lower_fused(graph, [operand_of(x)], [operand_of(x[0])])

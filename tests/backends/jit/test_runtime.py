@@ -31,7 +31,7 @@ LARGE = 10**9
 
 
 def test_a_pause_takes_some_cycles():
-    assert 1e-10 < runtime._seconds_of_a_pause() < 1e-5
+    assert 1e-10 < runtime._measure_pause() < 1e-5
 
 
 def emit_add(number: int) -> Kernel:
@@ -172,7 +172,7 @@ def test_several_first_callers_start_the_workers_once(monkeypatch):
         start(self)
 
     monkeypatch.setattr(runtime.Workers, "_start", slow_start)
-    monkeypatch.setattr(runtime, "_wanted", lambda: time.sleep(0.002) or 2)
+    monkeypatch.setattr(runtime, "_thread_count", lambda: time.sleep(0.002) or 2)
     runtime.stop_workers()
     try:
         barrier = threading.Barrier(4)
@@ -191,7 +191,7 @@ def test_workers_may_be_stopped_under_others(monkeypatch):
         if number == 1:
             runtime.stop_workers()
 
-    monkeypatch.setattr(runtime, "_wanted", lambda: 2)
+    monkeypatch.setattr(runtime, "_thread_count", lambda: 2)
     try:
         assert callers(4, 200, stop)
     finally:
@@ -264,7 +264,7 @@ def test_events_tell_when_each_task_ran(threads):
     x, y = np.arange(100), np.zeros(100, int)
     events = bound([add(1, 0, 1, 100, 10)], x, y).timed()
     assert len(events) == 10
-    if runtime.can_share():
+    if runtime.can_use_threads():
         assert all(start <= end for _, start, end, _ in events)
         assert {thread for *_, thread in events} <= set(range(threads))
 
@@ -332,7 +332,7 @@ def way(request, monkeypatch):
         runtime.stop_workers()
         for name in ("_runtime", "_workers"):
             monkeypatch.setattr(runtime, name, None)
-        monkeypatch.setattr(runtime, "waiting", lambda processor: request.param)
+        monkeypatch.setattr(runtime, "wait_method", lambda processor: request.param)
         assert "@pthread_cond_wait" in runtime.runtime_text()
     yield
     runtime.stop_workers()
@@ -370,7 +370,7 @@ def test_workers_wake_up_and_end(way):
 
 def test_only_marked_names_of_a_module_are_replaced():
     text = "define $LONG @SIZES($LONG %LONG) { ret $LONG ${SIZES} } ; SIZES"
-    assert runtime.filled(text, {"LONG": "i64", "SIZES": "3"}) == (
+    assert runtime.substitute(text, {"LONG": "i64", "SIZES": "3"}) == (
         "define i64 @SIZES(i64 %LONG) { ret i64 3 } ; SIZES"
     )
 
@@ -378,4 +378,4 @@ def test_only_marked_names_of_a_module_are_replaced():
 @pytest.mark.parametrize("text", ["ret i32 $UNKNOWN", "ret i32 $1"])
 def test_each_marked_name_must_be_known(text):
     with pytest.raises((KeyError, ValueError)):
-        runtime.filled(text, {"LONG": "i64"})
+        runtime.substitute(text, {"LONG": "i64"})

@@ -15,8 +15,8 @@ from toolkit.backends.numpy.jit.lowering import Call, partition
 from toolkit.backends.numpy.jit.processor import current
 from toolkit.backends.numpy.jit.sections import (
     Branches,
+    parallelize,
     sections,
-    side_by_side,
 )
 from toolkit.ir import Spec
 
@@ -130,7 +130,7 @@ def test_independent_single_tasks_become_branches():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY}
     alone = {"by_rows": (), **heavy}
     _, found = divide(call(0, 1, **alone), call(0, 2, **alone), call(2, 3, **alone))
-    joined = side_by_side(found)
+    joined = parallelize(found)
     assert [type(section) for section in joined][0] is Branches
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 1], [2]]
 
@@ -138,21 +138,21 @@ def test_independent_single_tasks_become_branches():
 def test_light_sections_stay_in_line():
     light = {"rows": 1, "grain": 1}
     _, found = divide(call(0, 1, **light), call(0, 2, **light))
-    assert side_by_side(found) == found
+    assert parallelize(found) == found
 
 
 def test_a_section_runs_beside_the_first_ones_that_it_does_not_depend_on():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
     chain = [call(0, 1, **heavy), call(1, 2, **heavy), call(2, 3, **heavy)]
     _, found = divide(*chain, call(8, 9, **heavy))
-    joined = side_by_side(found)
+    joined = parallelize(found)
     assert [[i for i, _ in section.calls] for section in joined] == [[0, 3], [1], [2]]
 
 
 def test_nothing_runs_beside_what_comes_before_the_barrier():
     heavy = {"rows": 1, "grain": 1, "flops": HEAVY, "by_rows": ()}
     _, found = divide(call(0, 1, **heavy), call(8, 9, **heavy), barrier=1)
-    assert side_by_side(found) == found
+    assert parallelize(found) == found
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -84,7 +84,7 @@ def _compile_all(
     """Compile modules in parallel, while this thread generates the next text."""
     threads = min(count, settings.num_threads())
     with stage("kernels", count) as progress:
-        texts, targets = _told(sources, progress), repeat(processor)
+        texts, targets = _report_progress(sources, progress), repeat(processor)
         if threads < 2:
             return list(map(_compile, texts, targets))
         from concurrent.futures import ThreadPoolExecutor
@@ -93,13 +93,13 @@ def _compile_all(
             return list(pool.map(_compile, texts, targets))
 
 
-def _told(sources: Iterator[str], progress: Stage) -> Iterator[str]:
+def _report_progress(sources: Iterator[str], progress: Stage) -> Iterator[str]:
     for source in sources:
         yield source
         progress.done += 1
 
 
-class _Own(local):
+class _ThreadState(local):
     """Thread-local state."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Own(local):
         return self.machines[processor]
 
 
-_own = _Own()
+_thread_state = _ThreadState()
 
 
 def _compile(source: str, processor: Processor) -> bytes:
@@ -120,7 +120,7 @@ def _compile(source: str, processor: Processor) -> bytes:
     library = llvm.binding()
     module = library.parse_assembly(source, library.create_context())
     module.verify()
-    return emit(_own.machine(processor), module)
+    return emit(_thread_state.machine(processor), module)
 
 
 def emit(machine: Any, module: Any) -> bytes:

@@ -53,8 +53,8 @@ class Address:
 
 Word = int | Address
 # The number of an array of the call or None, and the offset of the operand.
-Place = tuple[int | None, Any]
-Resolve = Callable[[int, Reference], Place]
+OperandLocation = tuple[int | None, Any]
+Resolve = Callable[[int, Reference], OperandLocation]
 
 
 class Image:
@@ -76,7 +76,7 @@ class Image:
         codes: the functions and their numbers.
         problems: messages for a bad index, by the number of a section's first word.
         error_word: the number of the image's first word for an index error.
-        parts: the number of the part that each event belongs to.
+        part_numbers: the number of the part that each event belongs to.
         is_shared: whether several threads are worthwhile for a section.
     """
 
@@ -93,7 +93,7 @@ class Image:
         self.bases: dict[int, Base] = {}
         self.codes: dict[Code, int] = {}
         self.problems: dict[int, str] = {}
-        self.parts: list[int] = []
+        self.part_numbers: list[int] = []
         self.is_shared = False
         self.shift = shift
         self.constant = constant
@@ -101,7 +101,9 @@ class Image:
         self.error_word = self.take(_ERROR)
         error_address = self.address(self.error_word)
         self.error: Word = error_address if error is None else error
-        self.parts = _Program(self, program, resolve).put(self.header, objects)
+        self.part_numbers = _Program(self, program, resolve).serialize(
+            self.header, objects
+        )
 
     @property
     def events(self) -> int:
@@ -114,7 +116,7 @@ class Image:
         self.words += [0] * count
         return start
 
-    def put(self, words: Sequence[Word]) -> int:
+    def append(self, words: Sequence[Word]) -> int:
         """Append words and return the number of the first."""
         start = self.take(len(words))
         self.write(start, words)
@@ -160,10 +162,10 @@ class _Program:
         self.image = image
         self.program = program
         self.resolve = resolve
-        self.parts: list[int] = []
+        self.part_numbers: list[int] = []
         self.patches: list[Word] = []
 
-    def put(self, header: int, objects: Word) -> list[int]:
+    def serialize(self, header: int, objects: Word) -> list[int]:
         """Write the program; return the part number of each event.
 
         Args:
@@ -182,7 +184,7 @@ class _Program:
             part_number += len(section.sections)
         words: list[Word] = [
             len(self.patches) // 3,
-            image.address(image.put(self.patches)),
+            image.address(image.append(self.patches)),
             len(program.sections),
             image.address(first),
             objects,
@@ -191,14 +193,14 @@ class _Program:
             0,
         ]
         image.write(header, words)
-        return self.parts
+        return self.part_numbers
 
     def _section(self, section: Section | Branches, part_number: int) -> list[Word]:
         """Write the calls of a section and return the words of the section."""
-        image, first_event = self.image, len(self.parts)
+        image, first_event = self.image, len(self.part_numbers)
         if isinstance(section, Branches):
             count = section.tasks
-            self.parts += range(part_number, part_number + count)
+            self.part_numbers += range(part_number, part_number + count)
             branches = image.take(_SECTION * count)
             for k, branch in enumerate(section.sections):
                 image.write(
@@ -206,7 +208,7 @@ class _Program:
                 )
             address = image.address(branches)
             return [count, 1, count, 1, -1, address, True, first_event]
-        self.parts += [part_number] * section.tasks
+        self.part_numbers += [part_number] * section.tasks
         calls: list[Word] = []
         for (i, call), factor in zip(section.calls, section.factors, strict=True):
             locations = {o: self.resolve(i, o) for o in call.operands if o != ERROR}
@@ -222,19 +224,21 @@ class _Program:
             section.rows,
             section.group,
             len(section.calls),
-            image.address(image.put(calls)),
+            image.address(image.append(calls)),
             section.is_shared + 2 * section.is_stream,
             first_event,
         ]
 
-    def _table(self, locations: Sequence[Place], numbers: Sequence[Word]) -> int:
+    def _table(
+        self, locations: Sequence[OperandLocation], numbers: Sequence[Word]
+    ) -> int:
         """Append addresses and numbers; return the number of the first word."""
         table = self.image.take(len(locations) + len(numbers))
         self._fill(table, locations, numbers)
         return table
 
     def _fill(
-        self, table: int, locations: Sequence[Place], numbers: Sequence[Word]
+        self, table: int, locations: Sequence[OperandLocation], numbers: Sequence[Word]
     ) -> None:
         """Write addresses and numbers; add patches for addresses that vary by run."""
         self.image.write(table, [*(offset for _, offset in locations), *numbers])
@@ -242,12 +246,12 @@ class _Program:
             if number is not None:
                 self.patches += [self.image.address(table + k), number, offset]
 
-    def _loop(self, loop: Loop, locations: dict[Reference, Place]) -> int:
+    def _loop(self, loop: Loop, locations: dict[Reference, OperandLocation]) -> int:
         """Append a loop and its body, whose array addresses vary by iteration."""
         image = self.image
         _, arena = locations[loop.arena]
         moved = image.take(len(loop.moves))
-        objects = image.put(
+        objects = image.append(
             [image.address(moved + k) + -image.shift for k in range(len(loop.moves))]
         )
         body = loop.body
@@ -258,7 +262,7 @@ class _Program:
         )
         header = image.take(_PROGRAM)
         inner = _Program(image, body.code, body_places.at(arena))
-        inner.put(header, image.address(objects))
+        inner.serialize(header, image.address(objects))
         moves = image.take(_MOVE * len(loop.moves))
         for k, move in enumerate(loop.moves):
             first = locations[move.first] if move.first else (None, 0)
@@ -267,11 +271,14 @@ class _Program:
             row = [first, last, (number, offset + move.offset)]
             numbers = [move.stride, move.phase, move.delta]
             self._fill(moves + _MOVE * k, row, numbers)
-        flags = (locations[o] if o else (None, 0) for o in (loop.condition, loop.done))
+        flags = (
+            locations[o] if o else (None, 0)
+            for o in (loop.condition, loop.iteration_count)
+        )
         words: list[Word] = [
-            int(loop.wanted),
+            int(loop.expected),
             image.address(header),
-            loop.turns,
+            loop.iterations,
             len(loop.moves),
             image.address(moves),
             image.address(moved),

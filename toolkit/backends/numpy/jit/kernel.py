@@ -121,10 +121,10 @@ class Kernel(Builder):
     def load(self, base: Pointer, index: Number, dtype: str, mask: Mask) -> Value:
         """Load the vector that starts at element `index`."""
         address = self.at(base, index, dtype)
-        stored, vector, size = self._stored(dtype)
+        stored, vector, size = self._memory_type(dtype)
         if mask is None:
             text = f"load {vector}, ptr {address}, align {size}"
-            return self._loaded(self.let(text, stored, self.lanes), dtype)
+            return self._from_memory(self.let(text, stored, self.lanes), dtype)
         bits = f"<{self.lanes} x i1>"
         name = f"@llvm.masked.load.{self._suffix(stored)}.p0"
         self.declarations.add(f"declare {vector} {name}(ptr, i32, {bits}, {vector})")
@@ -132,7 +132,7 @@ class Kernel(Builder):
             f"call {vector} {name}(ptr {address}, i32 {size}, {bits} {mask}, "
             f"{vector} zeroinitializer)"
         )
-        return self._loaded(self.let(text, stored, self.lanes), dtype)
+        return self._from_memory(self.let(text, stored, self.lanes), dtype)
 
     def gather(
         self, base: Pointer, stride: Number, index: Number, dtype: str, mask: Mask
@@ -143,7 +143,7 @@ class Kernel(Builder):
         start = self.splat(self.int64(index * stride))
         return self.gather_at(base, self.binary("add", start, steps), "i8", dtype, mask)
 
-    def chosen(
+    def load_strided(
         self, base: Pointer, step: int, index: Number, dtype: str, mask: Mask
     ) -> Value:
         """Load elements with a small stride, from strided element `index` on.
@@ -152,12 +152,14 @@ class Kernel(Builder):
             step: the stride in elements: -1, or more than 1.
         """
         size, lanes = dtypes.itemsize(dtype), self.lanes
-        stored, first = self._stored(dtype)[0], index * step
+        stored, first = self._memory_type(dtype)[0], index * step
         if step == -1:
             reversed_lanes = range(lanes - 1, -1, -1)
             mask = mask and self.shuffled(mask, mask, reversed_lanes)
             vector = self.load(base, first - (lanes - 1), stored, mask)
-            return self._loaded(self.shuffled(vector, vector, reversed_lanes), dtype)
+            return self._from_memory(
+                self.shuffled(vector, vector, reversed_lanes), dtype
+            )
         if mask is not None:
             return self.gather(base, step * size, index, dtype, mask)
         # The last vector ends at the last element, so no load is out of bounds.
@@ -177,14 +179,14 @@ class Kernel(Builder):
             ]
             vector = self.shuffled(vector, next_vector, selected_lanes)
             old_lanes, loaded_count = list(range(lanes)), start + lanes
-        return self._loaded(vector, dtype)
+        return self._from_memory(vector, dtype)
 
     def gather_at(
         self, base: Pointer, numbers: Value, kind: str, dtype: str, mask: Mask
     ) -> Value:
         """Gather the elements with these indices, of an LLVM type, from an address."""
         lanes = self.lanes
-        stored, vector, size = self._stored(dtype)
+        stored, vector, size = self._memory_type(dtype)
         pointers = f"%{self.fresh('g')}"
         self.emit(
             f"{pointers} = getelementptr {kind}, ptr {base}, {numbers.type} {numbers}"
@@ -199,7 +201,7 @@ class Kernel(Builder):
             f"call {vector} {name}(<{lanes} x ptr> {pointers}, i32 {size}, "
             f"{bits} {mask or all_lanes}, {vector} zeroinitializer)"
         )
-        return self._loaded(self.let(text, stored, lanes), dtype)
+        return self._from_memory(self.let(text, stored, lanes), dtype)
 
     def store(self, value: Value, base: Pointer, index: Number, mask: Mask) -> None:
         """Store a vector from element `index` on."""
@@ -209,7 +211,7 @@ class Kernel(Builder):
         address = self.at(base, index, value.dtype)
         if mask is None:
             if value.text in self.selected:
-                value = self._settled(value)
+                value = self._freeze(value)
             self.emit(f"store {value.type} {value}, ptr {address}, align {size}")
             return
         bits = f"<{self.lanes} x i1>"
@@ -220,7 +222,7 @@ class Kernel(Builder):
             f"{bits} {mask})"
         )
 
-    def _settled(self, value: Value) -> Value:
+    def _freeze(self, value: Value) -> Value:
         """Hide from LLVM that a selected value can equal the value in memory.
 
         LLVM would otherwise emit a masked store of the changed lanes. That instruction
@@ -228,13 +230,13 @@ class Kernel(Builder):
         """
         return self.let(f"freeze {value.type} {value}", value.dtype, value.lanes)
 
-    def _stored(self, dtype: str) -> tuple[str, str, int]:
+    def _memory_type(self, dtype: str) -> tuple[str, str, int]:
         """Return the dtype in memory, its vector type, and its item size in bytes."""
         stored = "int8" if dtype == "bool" else dtype
         vector = vector_type(MEMORY_TYPES[dtype], self.lanes)
         return stored, vector, dtypes.itemsize(dtype)
 
-    def _loaded(self, value: Value, dtype: str) -> Value:
+    def _from_memory(self, value: Value, dtype: str) -> Value:
         if dtype != "bool":
             return value
         return self.binary("icmp ne", value, self.constant(0, value), "bool")

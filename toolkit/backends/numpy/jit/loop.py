@@ -26,9 +26,9 @@ from toolkit.backends.numpy.jit.processor import current
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
-_FOREVER = 1 << 62
+_UNBOUNDED = 1 << 62
 # Bytes that one task copies.
-_COPIED = 1 << 18
+_COPY_BYTES = 1 << 18
 
 
 @record
@@ -39,20 +39,20 @@ class Loop(Call):
         body: a program of generated code only.
         arena: the memory of the body's intermediate values.
         moves: the location of each array of the body.
-        turns: the maximum number of iterations.
+        iterations: the maximum number of iterations.
         condition: a bool that is checked before each iteration; None: no check.
-        wanted: the value of the condition that continues the loop.
-        done: an int64 that receives the number of iterations; None: not stored.
+        expected: the value of the condition that continues the loop.
+        iteration_count: an int64 that receives the number of iterations, or None.
     """
 
     can_branch = False
     body: Any = None
     arena: Reference = ("work", 0)
     moves: tuple[LoopOperand, ...] = ()
-    turns: int = 1
+    iterations: int = 1
     condition: Reference | None = None
-    wanted: bool = True
-    done: Reference | None = None
+    expected: bool = True
+    iteration_count: Reference | None = None
 
     @property
     def codes(self) -> list[Code]:
@@ -64,7 +64,7 @@ def lower_loop(
     body: LoopBody,
     arena: Reference,
     moves: Sequence[LoopOperand],
-    turns: int,
+    iterations: int,
     first_kept: int = 0,
     changing: Collection[Reference] = (),
     **flags: Any,
@@ -76,7 +76,7 @@ def lower_loop(
     Args:
         first_kept: the number of the node's first hoisted operand.
         changing: operands that are constant within a run but vary between runs.
-        flags: `condition`, `wanted` and `done` of the `Loop`.
+        flags: `condition`, `expected` and `iteration_count` of the `Loop`.
     """
     hoisted_calls: list[Call] = []
     run_calls: list[Call] = []  # hoisted out of the loop, but computed in each run
@@ -92,7 +92,8 @@ def lower_loop(
             work = reference[1] + preparation.nbytes
             run_calls.append(
                 redirect_operands(
-                    preparation.call, {**replacements, preparation.call.made: reference}
+                    preparation.call,
+                    {**replacements, preparation.call.destination: reference},
                 )
             )
         else:
@@ -100,17 +101,20 @@ def lower_loop(
             kept_sizes.append(preparation.nbytes)
             hoisted_calls.append(
                 redirect_operands(
-                    preparation.call, {**replacements, preparation.call.made: reference}
+                    preparation.call,
+                    {**replacements, preparation.call.destination: reference},
                 )
             )
         moves.append(LoopOperand(reference))
     references = [
         reference for m in moves for reference in (m.base, m.first, m.last) if reference
     ]
-    references += [p for p in (flags.get("condition"), flags.get("done")) if p]
+    references += [
+        p for p in (flags.get("condition"), flags.get("iteration_count")) if p
+    ]
     operands = tuple(dict.fromkeys((arena, *references)))
     calls = [call for _, call in body.code.calls]
-    expected = 1 if "condition" in flags else turns
+    expected = 1 if "condition" in flags else iterations
     loop = Loop(
         code=Code(_no_code),
         operands=operands,
@@ -119,7 +123,7 @@ def lower_loop(
         body=body,
         arena=arena,
         moves=tuple(moves),
-        turns=turns,
+        iterations=iterations,
         **flags,
     )
     return Lowered((*run_calls, loop), work, hoisted_calls, kept_sizes)
@@ -129,13 +133,13 @@ def lower_scan(
     body: LoopBody,
     arena: Reference,
     moves: Sequence[LoopOperand],
-    turns: int,
-    begun: Sequence[tuple[int, Spec]],
+    iterations: int,
+    in_place: Sequence[tuple[int, Spec]],
     changing: Collection[Reference],
 ) -> Lowered:
     """Return a loop of known length, after copies of values updated in place."""
-    loop = lower_loop(body, arena, moves, turns, changing=changing)
-    copies = [_begun(number, spec) for number, spec in begun if spec.size]
+    loop = lower_loop(body, arena, moves, iterations, changing=changing)
+    copies = [_initial_copy(number, spec) for number, spec in in_place if spec.size]
     return replace(loop, calls=(*copies, *loop.calls))
 
 
@@ -148,12 +152,12 @@ def lower_choice(
     condition: Reference = ("in", 0)
     lowered_branches: list[Lowered] = []
     for body, expected in zip(branches, (True, False), strict=True):
-        flags: dict[str, Any] = {"condition": condition, "wanted": expected}
-        first_kept = sum(len(lowered.kept) for lowered in lowered_branches)
+        flags: dict[str, Any] = {"condition": condition, "expected": expected}
+        first_kept = sum(len(lowered.kept_sizes) for lowered in lowered_branches)
         lowered_branches.append(
             lower_loop(body, ("work", 0), moves, 1, first_kept, **flags)
         )
-    return _together(lowered_branches)
+    return _concatenate(lowered_branches)
 
 
 def lower_while(
@@ -162,7 +166,7 @@ def lower_while(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     limit: int | None,
-    begun: Collection[int],
+    in_place: Collection[int],
 ) -> Lowered:
     """Return a loop that runs while its program's last output is True.
 
@@ -174,10 +178,10 @@ def lower_while(
         inputs: the initial carried values, then the constants.
         outputs: the final carried values.
         limit: the maximum number of iterations.
-        begun: the numbers of carried values that the body updates in place.
+        in_place: the numbers of carried values that the body updates in place.
     """
     count = len(outputs)
-    sizes = [0 if i in begun else y.spec.nbytes for i, y in enumerate(outputs)]
+    sizes = [0 if i in in_place else y.spec.nbytes for i, y in enumerate(outputs)]
     starts = list(accumulate(map(align_up, sizes), initial=0))
     delta = starts[-1]
     continues: Reference = ("work", 2 * delta)
@@ -194,45 +198,45 @@ def lower_while(
         for i, reference in enumerate(sets)
     ]
     following = [LoopOperand(reference, delta=delta) for reference in sets]
-    for i in begun:
+    for i in in_place:
         carried[i] = following[i] = LoopOperand(("out", i))
     moves = [*carried, *constants, *following, LoopOperand(continues)]
-    turns = _FOREVER if limit is None else limit
-    flags: dict[str, Any] = {"condition": continues, "done": iteration_count}
-    loop = lower_loop(body, arena, moves, turns, len(first.kept), **flags)
-    copies = [_begun(i, y.spec) for i in begun if (y := outputs[i]).spec.size]
+    iterations = _UNBOUNDED if limit is None else limit
+    flags: dict[str, Any] = {"condition": continues, "iteration_count": iteration_count}
+    loop = lower_loop(body, arena, moves, iterations, len(first.kept_sizes), **flags)
+    copies = [_initial_copy(i, y.spec) for i in in_place if (y := outputs[i]).spec.size]
     last = [
-        _last(i, y, reference, delta, iteration_count)
+        _final_copy(i, y, reference, delta, iteration_count)
         for i, (y, reference) in enumerate(zip(outputs, sets, strict=True))
-        if y.spec.size and i not in begun
+        if y.spec.size and i not in in_place
     ]
-    return _together([Lowered(copies), first, loop, Lowered(last)])
+    return _concatenate([Lowered(copies), first, loop, Lowered(last)])
 
 
-def _together(lowered_nodes: Sequence[Lowered]) -> Lowered:
+def _concatenate(lowered_nodes: Sequence[Lowered]) -> Lowered:
     """Return consecutive calls that share scratch memory."""
     return Lowered(
         [call for lowered in lowered_nodes for call in lowered.calls],
         max(lowered.work for lowered in lowered_nodes),
         [call for lowered in lowered_nodes for call in lowered.prepared],
-        [nbytes for lowered in lowered_nodes for nbytes in lowered.kept],
+        [nbytes for lowered in lowered_nodes for nbytes in lowered.kept_sizes],
     )
 
 
-def _begun(number: int, spec: Spec) -> Call:
+def _initial_copy(number: int, spec: Spec) -> Call:
     """Return a copy of a carried value to the output that the body updates."""
     out: Reference = ("out", number)
     return Call(
-        Code(emit_begun),
+        Code(emit_initial_copy),
         (("in", number), out),
         rows=spec.nbytes,
-        grain=_COPIED,
+        grain=_COPY_BYTES,
         row_operands=frozenset({out}),
         nbytes=2 * spec.nbytes,
     )
 
 
-def emit_begun() -> Kernel:
+def emit_initial_copy() -> Kernel:
     """Emit out = x; a row is a byte."""
     b = Kernel(current().lanes)
     x, out = (b.address(k, "uint8") for k in range(2))
@@ -240,7 +244,7 @@ def emit_begun() -> Kernel:
     return b
 
 
-def _last(
+def _final_copy(
     number: int, y: Operand, buffer: Reference, delta: int, iteration_count: Reference
 ) -> Call:
     """Return a copy of a carried value from the buffer of the last iteration."""
@@ -248,16 +252,16 @@ def _last(
     other: Reference = ("work", buffer[1] + delta)
     size = y.spec.nbytes
     return Call(
-        Code(emit_last),
+        Code(emit_final_copy),
         (("in", number), buffer, other, iteration_count, out),
         rows=size,
-        grain=_COPIED,
+        grain=_COPY_BYTES,
         row_operands=frozenset({out}),
         nbytes=2 * size,
     )
 
 
-def emit_last() -> Kernel:
+def emit_final_copy() -> Kernel:
     """Emit a copy to out; a row is a byte.
 
     The source is x after no iteration, the first buffer after an odd number of

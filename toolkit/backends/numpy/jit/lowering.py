@@ -84,7 +84,7 @@ class Call:
         return len(self.operands) - len(self.given) == 1
 
     @property
-    def made(self) -> Reference:
+    def destination(self) -> Reference:
         """The operand that a preparing call writes."""
         (destination,) = (operand for operand in self.operands if operand[0] != "in")
         return destination
@@ -108,14 +108,14 @@ class Lowered:
         calls: the calls of each run.
         work: the size of the shared scratch memory in bytes.
         prepared: calls that run once, before the first run.
-        kept: the size in bytes of the result of each prepared call: the operands
+        kept_sizes: the size in bytes of the result of each prepared call: the operands
             ("kept", number).
     """
 
     calls: Sequence[Call] = field(default_factory=tuple)
     work: int = 0
     prepared: Sequence[Call] = ()
-    kept: Sequence[int] = ()
+    kept_sizes: Sequence[int] = ()
 
 
 def partition(rows: int, maximum: int = TASKS) -> int:
@@ -384,7 +384,7 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
         is_known = all(number in frozen for _, number in call.given)
         # A call that packs a copy runs again whenever the copy runs.
         if call.prepares and call.follows_from_inputs and is_known:
-            destination = call.made
+            destination = call.destination
             references[destination] = "kept", len(prepared_calls)
             if destination[0] == "work":
                 gaps[destination[1]] = align_up(call.prepares)

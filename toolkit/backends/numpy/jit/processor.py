@@ -19,16 +19,16 @@ from toolkit.errors import ArgumentError, unknown_choice
 # The size of a cache line in bytes.
 CACHE_LINE = 64
 # The default size of a core's second-level cache, in bytes.
-_CACHE = 1 << 20
+_DEFAULT_CACHE_BYTES = 1 << 20
 _CACHE_FILE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 # The rows of an AMX tile, and the float32 numbers of a row.
 TILE_LINES = 16
 # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) on x86-64.
-_ASK_FOR_TILES = (158, 0x1023, 18)
+_REQUEST_TILES = (158, 0x1023, 18)
 _ARM64 = ("aarch64", "arm64")
 # Features of 64-bit ARM that LLVM does not detect: the entry of Linux's auxiliary
 # vector and its bit (arch/arm64/include/uapi/asm/hwcap.h), and the name on macOS.
-_UNTOLD = {
+_UNDETECTED = {
     "dotprod": ((16, 1 << 20), b"hw.optional.arm.FEAT_DotProd"),
     "bf16": ((26, 1 << 14), b"hw.optional.arm.FEAT_BF16"),
 }
@@ -64,7 +64,7 @@ class Processor:
     registers: int = 16
     has_fma: bool = True
     pointer_bits: int = 64
-    cache_bytes: int = _CACHE
+    cache_bytes: int = _DEFAULT_CACHE_BYTES
     threads: bool = True
     tiles: bool = False
 
@@ -130,17 +130,19 @@ class Processor:
         host = Processor(
             triple=triple,
             cpu=llvm.get_host_cpu_name(),
-            features=",".join(filter(None, (features.flatten(), *_untold(triple)))),
+            features=",".join(
+                filter(None, (features.flatten(), *_undetected_features(triple)))
+            ),
             has_fma=not is_x86 or bool(features.get("fma")),
             cache_bytes=_host_cache_bytes(),
-            tiles=bool(features.get("amx-bf16")) and _may_use_tiles(),
+            tiles=bool(features.get("amx-bf16")) and _request_tiles(),
         )
         host = host.with_lanes(lanes)
         name = settings.environment("PROCESSOR")
-        return _lesser(host, name) if name else host
+        return _baseline_processor(host, name) if name else host
 
 
-def _lesser(machine: Processor, name: str) -> Processor:
+def _baseline_processor(machine: Processor, name: str) -> Processor:
     """Return a named processor, if the host has all its features."""
     kind = machine.architecture.replace("arm64", "aarch64")
     names = [n for n, p in PROCESSORS.items() if p.architecture == kind]
@@ -157,7 +159,7 @@ def _lesser(machine: Processor, name: str) -> Processor:
     )
 
 
-def _untold(triple: str) -> list[str]:
+def _undetected_features(triple: str) -> list[str]:
     """Return the features that LLVM does not detect, in LLVM's terms.
 
     Args:
@@ -167,9 +169,9 @@ def _untold(triple: str) -> list[str]:
     if triple.partition("-")[0] not in _ARM64:
         return []
     if sys.platform == "linux":
-        names = [name for name, (bit, _) in _UNTOLD.items() if _has_on_linux(*bit)]
+        names = [name for name, (bit, _) in _UNDETECTED.items() if _has_on_linux(*bit)]
     elif sys.platform == "darwin":
-        names = [name for name, (_, key) in _UNTOLD.items() if _has_on_mac(key)]
+        names = [name for name, (_, key) in _UNDETECTED.items() if _has_on_mac(key)]
     else:
         names = []
     return [f"+{name}" for name in names]
@@ -192,7 +194,7 @@ def _has_on_mac(key: bytes) -> bool:
     return status == 0 and value.value == 1
 
 
-def _may_use_tiles() -> bool:
+def _request_tiles() -> bool:
     """Request AMX tiles: Linux saves tile registers only for processes that do.
 
     Repeated requests are valid. See https://docs.kernel.org/arch/x86/xstate.html
@@ -200,13 +202,13 @@ def _may_use_tiles() -> bool:
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None)
-    return bool(libc.syscall(*map(ctypes.c_long, _ASK_FOR_TILES)) == 0)
+    return bool(libc.syscall(*map(ctypes.c_long, _REQUEST_TILES)) == 0)
 
 
 def _host_cache_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):
         return 1024 * int(_CACHE_FILE.read_text("utf-8").strip().removesuffix("K"))
-    return _CACHE
+    return _DEFAULT_CACHE_BYTES
 
 
 _X86 = Processor("x86_64-unknown-linux-gnu", "")

@@ -21,8 +21,8 @@ from toolkit.backends.numpy.jit.sections import (
     Branches,
     Section,
     Shares,
+    parallelize,
     sections,
-    side_by_side,
 )
 
 
@@ -45,7 +45,7 @@ class NativeProgram:
             for call in node.calls
             if call.rows
         ]
-        self.sections: list[Section | Branches] = side_by_side(
+        self.sections: list[Section | Branches] = parallelize(
             sections(calls, shares, barrier)
         )
 
@@ -97,7 +97,7 @@ class NativeProgram:
         return [
             (i, call, nbytes)
             for i, node in enumerate(self.lowered)
-            for call, nbytes in zip(node.prepared, node.kept, strict=True)
+            for call, nbytes in zip(node.prepared, node.kept_sizes, strict=True)
         ]
 
     def bind(self, resolve: Resolve, objects: Any) -> Runner:
@@ -117,7 +117,7 @@ class NativeProgram:
         """Bind one prepared call of a node to memory; see `bind`."""
 
         def share(_: int, operand: Reference) -> Share:
-            is_made = operand == call.made
+            is_made = operand == call.destination
             return Share(operand, call.prepares if is_made else 0, False)
 
         return NativeProgram([Lowered([call])], share).bind(

@@ -19,7 +19,7 @@ from toolkit.backends.numpy.jit.program import NativeProgram
 
 # Enough independent multiply-adds to fill the pipelines of common processors.
 _CHAINS = 12
-_TURNS = 100_000
+_ITERATIONS = 100_000
 _BYTES = 1 << 26
 _REPEATS = 5
 
@@ -29,11 +29,13 @@ def peaks() -> tuple[float, float]:
     """Return the float32 operations and the bytes per second of all threads."""
     threads = settings.num_threads()
     lanes = Processor.host().lanes
-    flops = 2 * _CHAINS * lanes * _TURNS * threads
-    arithmetic = Call(Code(_products, lanes), (("out", 0),), (), threads, flops=flops)
+    flops = 2 * _CHAINS * lanes * _ITERATIONS * threads
+    arithmetic = Call(
+        Code(_emit_products, lanes), (("out", 0),), (), threads, flops=flops
+    )
     copied = 2 * 4 * lanes * (_BYTES // (4 * lanes) // threads) * threads
     copy = Call(
-        Code(_copies, lanes),
+        Code(_emit_copies, lanes),
         (("in", 0), ("out", 0)),
         (_BYTES // (4 * lanes) // threads,),
         threads,
@@ -57,14 +59,14 @@ def _fastest(call: Call) -> float:
     return min(times)
 
 
-def _products(lanes: int) -> Kernel:
+def _emit_products(lanes: int) -> Kernel:
     """Emit independent chains of fused multiply-adds in registers, for each row."""
     b = Kernel(lanes)
     target = b.address(0)
     zero = b.filled(0.0, "float32")
     factor = b.constant(0.5, zero)
     with b.loop(b.low, b.high) as row:
-        with b.accumulate(0, _TURNS, 1, [zero] * _CHAINS) as iteration:
+        with b.accumulate(0, _ITERATIONS, 1, [zero] * _CHAINS) as iteration:
             iteration.next(
                 [b.intrinsic("fma", v, factor, factor) for v in iteration.values]
             )
@@ -75,7 +77,7 @@ def _products(lanes: int) -> Kernel:
     return b
 
 
-def _copies(lanes: int) -> Kernel:
+def _emit_copies(lanes: int) -> Kernel:
     """Emit a copy of a contiguous block of memory, for each row."""
     b = Kernel(lanes)
     source, target, count = b.address(0), b.address(1), b.entry(2)

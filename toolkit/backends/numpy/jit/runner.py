@@ -48,18 +48,18 @@ class Runner:
         if self._runtime.run(self.address, threads.pool if threads else 0):
             first = self.image.error_word
             _, index, limit, section = self._words[first : first + 4]
-            number = (section - ctypes.addressof(self._words)) // 8
-            problem = self.image.problems.get(number, "")
+            word_number = (section - ctypes.addressof(self._words)) // 8
+            problem = self.image.problems.get(word_number, "")
             raise OutOfRangeError(problem.format(index=index, limit=limit))
 
     def timed(self) -> list[tuple[int, int, int, int]]:
         """Run; return (part, start, end, thread) of each task, in clock ticks."""
-        events = (ctypes.c_int64 * (_EVENT * len(self.image.parts)))()
+        events = (ctypes.c_int64 * (_EVENT * len(self.image.part_numbers)))()
         self._words[self.image.events] = ctypes.addressof(events)
         try:
             self.run()
         finally:
             self._words[self.image.events] = 0
         columns = events[0::3], events[1::3], events[2::3]
-        rows = zip(self.image.parts, *columns, strict=True)
+        rows = zip(self.image.part_numbers, *columns, strict=True)
         return [row for row in rows if row[2]]  # sections of branches note nothing

@@ -62,10 +62,10 @@ class _Machine:
     spins: int
 
 
-_STEADY = "call i64 @llvm.readsteadycounter()"
+_STEADY_CLOCK = "call i64 @llvm.readsteadycounter()"
 # The generic numbers, which newer architectures use.
 _CALLS = _Calls(98, 178, 168, 122, 123)
-_OF_ARM64 = 'call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})'
+_ARM64_CLOCK = 'call i64 @llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})'
 # By architecture. A pause takes about 35 to 140 cycles on x86, and almost none on ARM.
 _MACHINES = {
     "x86_64": _Machine(
@@ -77,32 +77,32 @@ _MACHINES = {
     "aarch64": _Machine(
         calls=_CALLS,
         pause="call void @llvm.aarch64.hint(i32 1)",
-        clock=_OF_ARM64,
+        clock=_ARM64_CLOCK,
         spins=50_000,
     ),
     "armv7": _Machine(
         calls=_Calls(240, 224, 345, 241, 242),
         pause="call void @llvm.arm.hint(i32 1)",
-        clock=_STEADY,
+        clock=_STEADY_CLOCK,
         spins=50_000,
     ),
-    "riscv64": _Machine(calls=_CALLS, pause="", clock=_STEADY, spins=50_000),
+    "riscv64": _Machine(calls=_CALLS, pause="", clock=_STEADY_CLOCK, spins=50_000),
 }
 _MACHINES["arm64"] = _MACHINES["aarch64"]  # Apple's name
 # Functions of the Windows kernel. LLVM receives their addresses.
-_OF_WINDOWS = ("WaitOnAddress", "WakeByAddressAll", "SwitchToThread")
+_WINDOWS_FUNCTIONS = ("WaitOnAddress", "WakeByAddressAll", "SwitchToThread")
 _ATTRIBUTES = "attributes #0 = { nounwind }"
 _DECLARED = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
 _DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
 
 
-def can_share(processor: Processor | None = None) -> bool:
+def can_use_threads(processor: Processor | None = None) -> bool:
     """Return whether programs can use several threads on a processor or the host."""
     processor = processor or Processor.host()
     return processor.threads and processor.architecture in _MACHINES
 
 
-def waiting(processor: Processor) -> str:
+def wait_method(processor: Processor) -> str:
     """Return the name of the file that implements waiting on a processor's system."""
     if "windows" in processor.triple:
         return "address"
@@ -111,12 +111,12 @@ def waiting(processor: Processor) -> str:
 
 def has_pthreads(processor: Processor) -> bool:
     """Return whether a C library can start POSIX threads on a processor."""
-    return can_share(processor) and waiting(processor) != "address"
+    return can_use_threads(processor) and wait_method(processor) != "address"
 
 
-def usual_spins(processor: Processor) -> int:
+def default_spins(processor: Processor) -> int:
     """Return the number of spins before a worker sleeps; 0 without threads."""
-    return _MACHINES[processor.architecture].spins if can_share(processor) else 0
+    return _MACHINES[processor.architecture].spins if can_use_threads(processor) else 0
 
 
 def runtime_text(processor: Processor | None = None, is_library: bool = False) -> str:
@@ -128,7 +128,7 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
             threads, and tasks are not timed.
     """
     processor = processor or Processor.host()
-    shares = has_pthreads(processor) if is_library else can_share(processor)
+    shares = has_pthreads(processor) if is_library else can_use_threads(processor)
     texts = [_text("runtime.ll")]
     clock = "add i64 0, 0"
     if shares:
@@ -138,8 +138,8 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
         words["SPINS"] = str(machine.spins)
         for name, number in asdict(machine.calls).items():
             words[name.upper()] = str(number)
-        for name in ("threads.ll", f"waiting/{waiting(processor)}.ll"):
-            texts.append(filled(_text(name), words))
+        for name in ("threads.ll", f"waiting/{wait_method(processor)}.ll"):
+            texts.append(substitute(_text(name), words))
         texts.append(_function("void @pause", machine.pause, "ret void"))
         if not is_library:
             texts.append(_text("spins.ll"))
@@ -150,7 +150,7 @@ def runtime_text(processor: Processor | None = None, is_library: bool = False) -
     return join(texts)
 
 
-def filled(text: str, words: Mapping[str, str]) -> str:
+def substitute(text: str, words: Mapping[str, str]) -> str:
     """Substitute all `$NAME` placeholders of a module."""
     return Template(text).substitute(words)
 
@@ -184,8 +184,8 @@ class Runtime:
 
     def __init__(self) -> None:
         host = Processor.host()
-        key = f"{waiting(host)}{generator_digest()[:16]}{engine.digest(host)[:24]}"
-        _name_functions()
+        key = f"{wait_method(host)}{generator_digest()[:16]}{engine.digest(host)[:24]}"
+        _register_windows_functions()
         code = engine.machine_code(f"runtime{key}", runtime_text)
         addresses = engine.link([code], _FUNCTIONS)
         pointer, long = ctypes.c_void_p, ctypes.c_int64
@@ -209,11 +209,11 @@ class Runtime:
         raise RuntimeError("cannot find the elements of a NumPy array")
 
 
-def _name_functions() -> None:
+def _register_windows_functions() -> None:
     """Pass LLVM the addresses of functions that it does not find in libraries."""
     if sys.platform == "win32":
         kernel = ctypes.WinDLL("kernelbase")
-        for name in _OF_WINDOWS:
+        for name in _WINDOWS_FUNCTIONS:
             address = ctypes.cast(getattr(kernel, name), ctypes.c_void_p).value
             llvm.binding().add_symbol(name, address)
 
@@ -250,14 +250,14 @@ class Workers:
         block = np.zeros(_POOL_BYTES + 16 * self.threads + ALIGNMENT, np.uint8)
         self._address = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
         runtime().prepare(self._address)
-        runtime().set_spins(int(_SPIN_SECONDS / _seconds_of_a_pause()))
+        runtime().set_spins(int(_SPIN_SECONDS / _measure_pause()))
         for number in range(1, self.threads):
             argument = self._address + _POOL_BYTES + 16 * number
             (ctypes.c_int64 * 2).from_address(argument)[:] = [self._address, number]
             running = _thread.allocate_lock()
             running.acquire()
             try:
-                _thread.start_new_thread(_work, (argument, running, block))
+                _thread.start_new_thread(_run_worker, (argument, running, block))
             except RuntimeError:
                 break  # the system refuses more threads
             self._running.append(running)
@@ -274,7 +274,7 @@ class Workers:
             self._running.pop().acquire()
 
 
-def _seconds_of_a_pause() -> float:
+def _measure_pause() -> float:
     """Return the duration of a pause: a few to 140 cycles, by processor."""
     times = []
     for _ in range(3):
@@ -284,7 +284,7 @@ def _seconds_of_a_pause() -> float:
     return max(1e-9, min(times) / _PAUSES)
 
 
-def _work(argument: int, running: _thread.LockType, block: Any) -> None:
+def _run_worker(argument: int, running: _thread.LockType, block: Any) -> None:
     """Run a worker thread; the argument keeps the shared block alive."""
     try:
         runtime().worker(argument)
@@ -311,12 +311,12 @@ def workers() -> Workers:
     """Return the worker pool of this process, with `settings.num_threads()` threads."""
     global _workers
     pool = _workers
-    if pool is None or pool.threads != _wanted():
+    if pool is None or pool.threads != _thread_count():
         with _creating:
             pool = _workers
-            if pool is None or pool.threads != _wanted():
+            if pool is None or pool.threads != _thread_count():
                 stop_workers()
-                pool = _workers = Workers(_wanted())
+                pool = _workers = Workers(_thread_count())
     return pool
 
 
@@ -329,8 +329,8 @@ def stop_workers() -> None:
             pool.stop()
 
 
-def _wanted() -> int:
-    return settings.num_threads() if can_share() else 1
+def _thread_count() -> int:
+    return settings.num_threads() if can_use_threads() else 1
 
 
 def _after_fork() -> None:

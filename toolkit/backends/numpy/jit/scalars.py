@@ -31,7 +31,7 @@ _NAMES |= {f"{prefix}_{kind}" for prefix in ("logical", "bitwise") for kind in _
 _LITERAL = re.compile(r"\b0x([0-9A-F]{16})\b")
 _SIGNLESS, _INFINITE = (1 << 63) - 1, 0x7FF << 52
 # Operations that are undefined for bool, or differ from NumPy.
-_NOT_OF_BOOL = frozenset(("negative", "abs", "sign", "subtract"))
+_UNSUPPORTED_FOR_BOOL = frozenset(("negative", "abs", "sign", "subtract"))
 # Returns whether to select the first of two values.
 _Relation = Callable[[Value, Value], Value]
 
@@ -56,7 +56,7 @@ class LLVMScalars:
         if name.startswith("bitwise_") and dtypes.is_float(dtype):
             return False
         is_known = hasattr(cls, name) or name in _NAMES
-        return is_known and not (dtype == "bool" and name in _NOT_OF_BOOL)
+        return is_known and not (dtype == "bool" and name in _UNSUPPORTED_FOR_BOOL)
 
     def const(self, number: Any, like: Value) -> Value:
         """Return a number in the dtype of another value."""
@@ -152,13 +152,13 @@ class LLVMScalars:
 
     def maximum(self, a: Value, b: Value) -> Value:
         """Emit the larger value; NaN if either is NaN."""
-        return self._limit(lambda x, y: self.less(y, x), a, b)
+        return self._select_extreme(lambda x, y: self.less(y, x), a, b)
 
     def minimum(self, a: Value, b: Value) -> Value:
         """Emit the smaller value; NaN if either is NaN."""
-        return self._limit(self.less, a, b)
+        return self._select_extreme(self.less, a, b)
 
-    def _limit(
+    def _select_extreme(
         self, wins: Callable[[Value, Value], Value], a: Value, b: Value
     ) -> Value:
         """Select the first value if it wins, otherwise the second; NaN propagates."""
@@ -173,22 +173,22 @@ class LLVMScalars:
     def isnan(self, x: Value) -> Value:
         """Emit whether x is NaN."""
         if not dtypes.is_float(x.dtype):
-            return self._everywhere(False, x)
+            return self._constant_bool(False, x)
         return self.b.let(f"fcmp uno {x.type} {x.text}, {x.text}", "bool", x.lanes)
 
     def isinf(self, x: Value) -> Value:
         """Emit whether x is infinite."""
         if not dtypes.is_float(x.dtype):
-            return self._everywhere(False, x)
+            return self._constant_bool(False, x)
         return self._compare("equal", self.abs(x), self.const(float("inf"), x))
 
     def isfinite(self, x: Value) -> Value:
         """Emit whether x is neither infinite nor NaN."""
         if not dtypes.is_float(x.dtype):
-            return self._everywhere(True, x)
+            return self._constant_bool(True, x)
         return self._compare("less", self.abs(x), self.const(float("inf"), x))
 
-    def _everywhere(self, answer: bool, x: Value) -> Value:
+    def _constant_bool(self, answer: bool, x: Value) -> Value:
         """Return a constant bool with the lanes of x."""
         return self.const(answer, self._compare("equal", x, x))
 

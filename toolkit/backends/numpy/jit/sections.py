@@ -18,16 +18,16 @@ from toolkit.backends.numpy.jit.lowering import Call, Reference, partition
 from toolkit.backends.numpy.jit.processor import current
 
 # Approximate speed of one core, for the decision whether to use several threads.
-_FLOPS, _BYTES = 5e10, 1e10
+_CORE_FLOPS, _CORE_BYTES = 5e10, 1e10
 # Dispatch and join take less than a microsecond if the workers are awake.
-_LEAST_SHARED = 15e-6
+_MIN_SHARED_SECONDS = 15e-6
 # The maximum size of a task, in tasks of a partition.
-_MOST_PARTITIONS = 2
+_MAX_PARTITIONS = 2
 
 
-def seconds(call: Call) -> float:
+def estimate_seconds(call: Call) -> float:
     """Return the approximate duration of a call on one thread."""
-    return max(call.flops / _FLOPS, call.nbytes / _BYTES)
+    return max(call.flops / _CORE_FLOPS, call.nbytes / _CORE_BYTES)
 
 
 # Returns the share of an operand, by the index of its node.
@@ -55,7 +55,7 @@ class Section:
     has_slots: bool = False  # whether a call accumulates a partial result per task
     # The cache of the processor. The rows of a group should fit in it.
     cache_bytes: int = field(default_factory=lambda: current().cache_bytes)
-    # Owners of written memory; whether a row writes only its own part.
+    # Owners of written memory; whether each row writes only its part.
     writes: dict[Hashable, bool] = field(default_factory=dict)
     touches: set[Hashable] = field(default_factory=set)
 
@@ -79,8 +79,8 @@ class Section:
     @property
     def is_shared(self) -> bool:
         """Whether several threads are worthwhile."""
-        total = sum(seconds(call) for _, call in self.calls)
-        return self.tasks > 1 and total >= _LEAST_SHARED
+        total = sum(estimate_seconds(call) for _, call in self.calls)
+        return self.tasks > 1 and total >= _MIN_SHARED_SECONDS
 
     @property
     def is_stream(self) -> bool:
@@ -99,7 +99,7 @@ class Section:
         """
         minimum = -(-call.grain // factor)
         has_slots = self.has_slots or _has_slots(call)
-        if has_slots or minimum > _MOST_PARTITIONS * partition(self.rows):
+        if has_slots or minimum > _MAX_PARTITIONS * partition(self.rows):
             return self.grain
         return max(self.grain, minimum)
 
@@ -126,13 +126,13 @@ class Section:
                 self.common[share.owner] = share.nbytes
 
 
-def _gathers(call: Call, operand: Reference) -> bool:
+def _accumulates(call: Call, operand: Reference) -> bool:
     """Return whether a call accumulates partial results, one slot for each task."""
     return operand[0] in ("out", "work") and operand not in call.row_operands
 
 
 def _has_slots(call: Call) -> bool:
-    return any(_gathers(call, operand) for operand in call.operands)
+    return any(_accumulates(call, operand) for operand in call.operands)
 
 
 @dataclass
@@ -160,63 +160,65 @@ class Branches:
     @property
     def gain(self) -> float:
         """The approximate time that two threads save, in seconds."""
-        costs = [sum(seconds(call) for _, call in s.calls) for s in self.sections]
+        costs = [
+            sum(estimate_seconds(call) for _, call in s.calls) for s in self.sections
+        ]
         return sum(costs) - max(costs)
 
 
-def side_by_side(candidates: Sequence[Section]) -> list[Section | Branches]:
+def parallelize(candidates: Sequence[Section]) -> list[Section | Branches]:
     """Run independent sections in parallel if each needs only one thread.
 
     Each section joins the first possible branches. For example, the weights of a
     convolution are packed while the previous convolution runs. Branches that save less
     than the cost of a wake-up stay sequential.
     """
-    line = _Line()
+    schedule = _BranchSchedule()
     for section in candidates:
-        line.take(section)
-    return [s for step in line.parts for s in _worthwhile(step)]
+        schedule.add_call(section)
+    return [s for step in schedule.steps for s in _keep_profitable(step)]
 
 
-class _Line:
+class _BranchSchedule:
     """A sequence of sections and branches, with the memory that they access."""
 
     def __init__(self) -> None:
-        self.parts: list[Section | Branches] = []
-        self.branches: list[int] = []  # the indices of the branches in `parts`
+        self.steps: list[Section | Branches] = []
+        self.branches: list[int] = []  # the indices of the branches in `steps`
         # The last part that writes, or accesses, the memory of an owner.
-        self.written: dict[Hashable, int] = {}
-        self.touched: dict[Hashable, int] = {}
-        self.late = 0  # the first part after the barrier
+        self.last_write: dict[Hashable, int] = {}
+        self.last_access: dict[Hashable, int] = {}
+        self.first_late = 0  # the first part after the barrier
 
-    def take(self, section: Section) -> None:
+    def add_call(self, section: Section) -> None:
         """Add a section to the first branches that it can join, or append it."""
-        if section.is_late and not (self.parts and self.parts[-1].is_late):
-            self.late = len(self.parts)
-        number = self._place(section) if section.is_branch else None
+        if section.is_late and not (self.steps and self.steps[-1].is_late):
+            self.first_late = len(self.steps)
+        number = self._find_branch(section) if section.is_branch else None
         if number is None:
-            number = len(self.parts)
+            number = len(self.steps)
             if section.is_branch:
                 self.branches.append(number)
-            self.parts.append(Branches([section]) if section.is_branch else section)
+            self.steps.append(Branches([section]) if section.is_branch else section)
         else:
-            self.parts[number].sections.append(section)
+            self.steps[number].sections.append(section)
         for owner in section.touches:
-            self.touched[owner] = max(number, self.touched.get(owner, -1))
+            self.last_access[owner] = max(number, self.last_access.get(owner, -1))
         for owner in section.writes:
-            self.written[owner] = max(number, self.written.get(owner, -1))
+            self.last_write[owner] = max(number, self.last_write.get(owner, -1))
 
-    def _place(self, section: Section) -> int | None:
+    def _find_branch(self, section: Section) -> int | None:
         """Return the first branches after all dependencies of a section."""
-        depends = [self.written.get(owner, -1) for owner in section.touches]
-        depends += [self.touched.get(owner, -1) for owner in section.writes]
-        first = max([*depends, self.late - 1 if section.is_late else -1]) + 1
+        depends = [self.last_write.get(owner, -1) for owner in section.touches]
+        depends += [self.last_access.get(owner, -1) for owner in section.writes]
+        first = max([*depends, self.first_late - 1 if section.is_late else -1]) + 1
         number = bisect_left(self.branches, first)
         return self.branches[number] if number < len(self.branches) else None
 
 
-def _worthwhile(step: Section | Branches) -> Sequence[Section | Branches]:
+def _keep_profitable(step: Section | Branches) -> Sequence[Section | Branches]:
     """Return branches, or their sections in sequence if the gain is small."""
-    if isinstance(step, Section) or step.gain >= _LEAST_SHARED:
+    if isinstance(step, Section) or step.gain >= _MIN_SHARED_SECONDS:
         return [step]
     return step.sections
 
@@ -231,29 +233,29 @@ def sections(
         shares: returns the memory that an operand occupies.
         barrier: calls of this node and of later nodes run after all other calls.
     """
-    joining = _Joining(shares)
+    joining = _SectionBuilder(shares)
     for index, call in calls:
         if index >= barrier and not joining.earliest:
             joining.flush()
-            joining.earliest = len(joining.found)
+            joining.earliest = len(joining.sections)
             joining.is_late = True
-        joining.take(index, call)
+        joining.add_call(index, call)
     joining.flush()
-    return joining.found
+    return joining.sections
 
 
-class _Joining:
+class _SectionBuilder:
     """The sections so far, and calls that wait for a reader of their results."""
 
     def __init__(self, shares: Shares) -> None:
         self.shares = shares
-        self.found: list[Section] = []
+        self.sections: list[Section] = []
         self.earliest = 0  # the first section that a call can join
         self.is_late = False
         self.writer: dict[Hashable, int] = {}  # the last section that writes an owner
         self.waiting: dict[Hashable, tuple[int, Call]] = {}  # by written owner
 
-    def take(self, index: int, call: Call) -> None:
+    def add_call(self, index: int, call: Call) -> None:
         """Join a call to the section that it depends on, or start a section."""
         owners = {
             operand: self.shares(index, operand).owner
@@ -263,25 +265,25 @@ class _Joining:
         needed = [o for o in dict.fromkeys(owners.values()) if o in self.waiting]
         last = self._last(owners.values())
         if last < 0 and not needed and self._may_wait(call):
-            owners_written = self._made(index, call)
+            owners_written = self._written_owners(index, call)
             self.waiting.update(dict.fromkeys(owners_written, (index, call)))
             return
         for owner in needed:
             if owner in self.waiting:
                 waiting = self.waiting[owner]
-                for written in self._made(*waiting):
+                for written in self._written_owners(*waiting):
                     del self.waiting[written]
-                self._put(*waiting, last)
-        self._put(index, call, self._last(owners.values()))
+                self._append(*waiting, last)
+        self._append(index, call, self._last(owners.values()))
 
     def flush(self) -> None:
         """Append the calls that still wait for a reader."""
         waiting = {id(pair): pair for pair in self.waiting.values()}
         self.waiting.clear()
         for pair in waiting.values():
-            self._put(*pair, len(self.found) - 1)
+            self._append(*pair, len(self.sections) - 1)
 
-    def _made(self, index: int, call: Call) -> set[Hashable]:
+    def _written_owners(self, index: int, call: Call) -> set[Hashable]:
         """Return the owners of the memory that a call writes."""
         operands = (o for o in call.operands if o[0] in ("out", "work"))
         return {self.shares(index, operand).owner for operand in operands}
@@ -295,17 +297,17 @@ class _Joining:
         """Return the last section that writes one of these owners."""
         return max((self.writer.get(owner, -1) for owner in owners), default=-1)
 
-    def _put(self, index: int, call: Call, section: int) -> None:
+    def _append(self, index: int, call: Call, section: int) -> None:
         joins = section >= self.earliest and section >= 0
-        if not joins or not _joins(self.found[section], index, call, self.shares):
-            section = len(self.found)
-            self.found.append(Section([], [], call.rows, call.grain, self.is_late))
-            self.found[section].add(index, call, 1, self.shares)
-        for owner in self._made(index, call):
+        if not joins or not _try_join(self.sections[section], index, call, self.shares):
+            section = len(self.sections)
+            self.sections.append(Section([], [], call.rows, call.grain, self.is_late))
+            self.sections[section].add(index, call, 1, self.shares)
+        for owner in self._written_owners(index, call):
             self.writer[owner] = max(section, self.writer.get(owner, -1))
 
 
-def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
+def _try_join(section: Section, index: int, call: Call, shares: Shares) -> bool:
     """Join a call to a section if possible; return whether it joined."""
     if not call.row_operands or not section.calls[0][1].row_operands:
         return False
@@ -325,7 +327,7 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
         if not by_rows:
             common[share.owner] = share.nbytes
             # With a different grain, two threads would accumulate in the same slot.
-            if _gathers(call, operand) and call.grain != factor * section.grain:
+            if _accumulates(call, operand) and call.grain != factor * section.grain:
                 return False
     # Memory that every group reads again.
     shared_bytes = sum(section.common.get(owner, 0) for owner in common)
@@ -335,7 +337,7 @@ def _joins(section: Section, index: int, call: Call, shares: Shares) -> bool:
     ):
         return False
     minimum = partition(section.rows)
-    if not minimum <= section.grain <= _MOST_PARTITIONS * minimum:
+    if not minimum <= section.grain <= _MAX_PARTITIONS * minimum:
         return False
     section.add(index, call, factor, shares)
     return True

@@ -47,9 +47,9 @@ GRAIN = 32768
 # Work with less memory traffic than this number of bytes is one task.
 LEAST_BYTES = 1 << 15
 # Lowered bodies by structure and operands: most networks repeat their layers.
-_known: dict[Hashable, Lowered] = {}
-_NOTHING = Lowered()  # represents None
-_MOST_KNOWN = 1024
+_lowered_bodies: dict[Hashable, Lowered] = {}
+_UNSUPPORTED = Lowered()  # represents None
+_MAX_LOWERED_BODIES = 1024
 
 
 def is_fusable(node: Node) -> bool:
@@ -79,12 +79,12 @@ def lower_fused(
         return _lower(body, inputs, outputs)
     operands = tuple(inputs), tuple(outputs)
     key = structure, operands, current(), rules.rows_independent
-    lowered = _known.get(key)
+    lowered = _lowered_bodies.get(key)
     if lowered is None:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        lowered = _known[key] = _lower(body, inputs, outputs) or _NOTHING
-    return None if lowered is _NOTHING else lowered
+        if len(_lowered_bodies) >= _MAX_LOWERED_BODIES:
+            _lowered_bodies.clear()
+        lowered = _lowered_bodies[key] = _lower(body, inputs, outputs) or _UNSUPPORTED
+    return None if lowered is _UNSUPPORTED else lowered
 
 
 def _lower(
@@ -97,15 +97,15 @@ def _lower(
     planned = NestPlanner(body, inputs, outputs).plan(current().lanes)
     if planned.plan.accesses_elements and planned.plan.column_loops > 1:
         return None
-    crossing = _crossing(planned)
-    nbytes = sum(inputs[i].spec.nbytes for i in crossing)
-    if crossing and nbytes > LEAST_BYTES:
-        copies = {i: contiguous(inputs[i].spec) for i in crossing}
+    transposed_operands = _find_transposed_operands(planned)
+    nbytes = sum(inputs[i].spec.nbytes for i in transposed_operands)
+    if transposed_operands and nbytes > LEAST_BYTES:
+        copies = {i: contiguous(inputs[i].spec) for i in transposed_operands}
         return lower_with_copies(copies, lower_fused, body, inputs, outputs)
-    return _Lowering(planned, inputs, outputs, _problem(body)).lowered()
+    return _FusedLowering(planned, inputs, outputs, _index_message(body)).lower()
 
 
-def _crossing(planned: SizedNest) -> list[int]:
+def _find_transposed_operands(planned: SizedNest) -> list[int]:
     """Return the operands that are contiguous across rows but not transposed."""
     operands = [
         read.operand
@@ -121,7 +121,7 @@ def _crossing(planned: SizedNest) -> list[int]:
     return list(dict.fromkeys(operands))
 
 
-def _problem(body: Graph) -> str:
+def _index_message(body: Graph) -> str:
     """Return the message for a bad index."""
     for node in body.nodes:
         if accesses_row_element(node):
@@ -130,7 +130,7 @@ def _problem(body: Graph) -> str:
 
 
 @dataclass
-class _Lowering:
+class _FusedLowering:
     """Builder of the calls of a plan."""
 
     planned: SizedNest
@@ -157,12 +157,12 @@ class _Lowering:
         grain = partition(self.rows)
         return GRAIN if is_undivided and grain > GRAIN else grain
 
-    def _take(self, nbytes: int) -> Reference:
+    def _allocate_scratch(self, nbytes: int) -> Reference:
         """Allocate scratch memory."""
         start, self.work = self.work, self.work + align_up(nbytes)
         return "work", start
 
-    def lowered(self) -> Lowered:
+    def lower(self) -> Lowered:
         """Return the calls with their shared scratch memory."""
         plan, loops = self.plan, self.planned.loops
         operands: list[Reference] = [("in", read.operand) for read in plan.reads]
@@ -171,7 +171,7 @@ class _Lowering:
             step = 0
             if write.role in (COLUMN, ONE) and self.tasks > 1:
                 step = align_up(self.outputs[k].spec.nbytes)
-                partials_at = self._take(step * self.tasks)
+                partials_at = self._allocate_scratch(step * self.tasks)
                 operands.append(partials_at)
                 combinations.append(self._combination(k, partials_at, step))
             else:
@@ -183,7 +183,7 @@ class _Lowering:
         buffer = align_up(8 * columns)
         buffered_steps = [] if plan.register_vectors else Phases(plan).buffered_steps
         buffers = (
-            self._take(buffer * len(buffered_steps) * self.tasks)
+            self._allocate_scratch(buffer * len(buffered_steps) * self.tasks)
             if buffered_steps
             else None
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from toolkit.backends.loops.plan import LoopNest
 from toolkit.backends.numpy.jit.builder import Number
 from toolkit.backends.numpy.jit.fused.partials import Partials
-from toolkit.backends.numpy.jit.fused.row_index import Picks
+from toolkit.backends.numpy.jit.fused.row_index import RowElementValues
 from toolkit.backends.numpy.jit.fused.rows import RegisterRow, StreamedRow
 from toolkit.backends.numpy.jit.fused.transposed_tiles import TransposedTiles
 from toolkit.backends.numpy.jit.fused.values import Bases
@@ -20,17 +20,17 @@ from toolkit.backends.numpy.jit.processor import current
 def emit_plan(plan: LoopNest) -> Kernel:
     """Emit the body of the function of a plan."""
     builder = Kernel(current().lanes)
-    _Nest(builder, plan).write()
+    _NestEmitter(builder, plan).write()
     return builder
 
 
-class _Nest:
+class _NestEmitter:
     """Emitter of the function of one plan."""
 
     def __init__(self, builder: Kernel, plan: LoopNest) -> None:
         self.b = builder
         self.plan = plan
-        self.values = Picks(builder, plan)
+        self.values = RowElementValues(builder, plan)
         self.partials = Partials(self.values)
 
     def write(self) -> None:
@@ -45,11 +45,11 @@ class _Nest:
         if isinstance(row, StreamedRow) and plan.transposed_loop >= 0:
             TransposedTiles(row).write(low, high)
         elif plan.is_flat:
-            row.part(bases, low, high)
+            row.emit_range(bases, low, high)
         elif plan.is_single_row:
-            self.partials.load(row.parts)
-            row.whole(bases, 0)
-            self.partials.store(row.parts)
+            self.partials.load(row.vectors)
+            row.emit_row(bases, 0)
+            self.partials.store(row.vectors)
         else:
             self._rows(row, 0, bases, low, high)
 
@@ -63,14 +63,16 @@ class _Nest:
     ) -> None:
         if loop < self.plan.row_loops - 1:
             with self.b.loop(low, high) as index:
-                moved = self.values.moved(bases, loop, index)
+                moved = self.values.bases_at(bases, loop, index)
                 self._rows(row, loop + 1, moved, 0, self.values.extents[loop + 1])
             return
         with self.b.accumulate(
-            low, high, 1, self.partials.load(row.parts)
+            low, high, 1, self.partials.load(row.vectors)
         ) as iteration:
             self.partials.set_registers(iteration.values)
-            row.whole(self.values.moved(bases, loop, iteration.index), iteration.index)
+            row.emit_row(
+                self.values.bases_at(bases, loop, iteration.index), iteration.index
+            )
             iteration.next(self.partials.values)
         self.partials.set_registers(iteration.values)
-        self.partials.store(row.parts)
+        self.partials.store(row.vectors)

@@ -13,7 +13,7 @@ State = list[Value]
 
 def reducer(op: str, dtype: str, builder: Kernel) -> Reducer:
     """Return the reducer of a primitive for elements of a dtype."""
-    kind = Position if op.startswith("arg") else Reducer
+    kind = ArgReducer if op.startswith("arg") else Reducer
     return kind(op, dtype, builder)
 
 
@@ -59,7 +59,9 @@ class Reducer:
         width = self.b.lanes
         while width > 1:
             width //= 2
-            low, high = ([self.part(x, i, width) for x in state] for i in (0, width))
+            low, high = (
+                [self.extract_lanes(x, i, width) for x in state] for i in (0, width)
+            )
             state = self.merge(low, high)
         return self.b.splat(self.result(state))
 
@@ -67,7 +69,7 @@ class Reducer:
         """Return the vector of a state that contains the result."""
         return state[-1]
 
-    def part(self, x: Value, start: int, width: int) -> Value:
+    def extract_lanes(self, x: Value, start: int, width: int) -> Value:
         """Extract the lanes of a vector from `start` on; one lane is a scalar."""
         if width == 1:
             text = f"extractelement {x.type} {x.text}, i64 {start}"
@@ -81,7 +83,7 @@ class Reducer:
         )
 
 
-class Position(Reducer):
+class ArgReducer(Reducer):
     """Reducer for the index of the first maximum or minimum; NaN is beyond all."""
 
     def initial(self) -> State:

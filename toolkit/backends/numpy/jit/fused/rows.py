@@ -10,7 +10,7 @@ from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW, LoopNest, Source
 from toolkit.backends.numpy.jit.builder import Mask, Number, Pointer, Value
 from toolkit.backends.numpy.jit.fused.partials import Partials
 from toolkit.backends.numpy.jit.fused.reducers import Reducer, State
-from toolkit.backends.numpy.jit.fused.values import COLUMNS, Bases, Known, Values
+from toolkit.backends.numpy.jit.fused.values import COLUMNS, Available, Bases, Values
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.dtypes import is_float
 
@@ -18,13 +18,13 @@ from toolkit.dtypes import is_float
 # relative to the innermost loop, `column` to the whole row.
 PassStep = Callable[[Bases, Number, Number, Mask, list[State]], list[State]]
 # Independent accumulators. Above this cost in additions, one accumulator is enough.
-_CHAINS, _DEAR = 4, 8
+_ACCUMULATORS, _MAX_UNROLLED_COST = 4, 8
 # Elements of a row that are summed separately. The rounding error of a sum then depends
 # on the additions of each lane in a block, and not on the length of the row.
-_BLOCK = 4096
+_BLOCK_ELEMENTS = 4096
 
 
-def _end_row(v: Values, partials: Partials, bases: Bases) -> None:
+def _store_row_results(v: Values, partials: Partials, bases: Bases) -> None:
     """Store the values with one element for each row."""
     for k, write in enumerate(v.plan.writes):
         step = v.plan.steps[write.source[1]]
@@ -44,7 +44,7 @@ class StreamedRow:
         self.partials = partials
         self.phases: Phases = Phases(values.plan)
         self.buffers: list[Pointer] = []
-        self.parts: list[tuple[Number, Mask]] = []  # no row values are in registers
+        self.vectors: list[tuple[Number, Mask]] = []  # no row values are in registers
         if self.phases.buffered_steps:
             self._find_buffers()
 
@@ -56,18 +56,18 @@ class StreamedRow:
         for i in range(len(self.phases.buffered_steps)):
             self.buffers.append(base + i * step)
 
-    def part(self, bases: Bases, low: Number, high: Number) -> None:
+    def emit_range(self, bases: Bases, low: Number, high: Number) -> None:
         """Emit a range of elements of the only loop."""
         self._pass(self.phases.phases[0], bases, low, high)
 
-    def whole(self, bases: Bases, index: Number) -> None:
+    def emit_row(self, bases: Bases, index: Number) -> None:
         """Emit the row with this index."""
         self.v.begin_row(bases, self.phases.row_steps_before)
         extent = self.v.row_extent(index)
         for phase in self.phases.phases:
             self._pass(phase, bases, 0, extent)
             self.v.compute_rows(phase.row_steps_after)
-        _end_row(self.v, self.partials, bases)
+        _store_row_results(self.v, self.partials, bases)
 
     def _pass(self, phase: Phase, bases: Bases, low: Number, high: Number) -> None:
         writes = self.plan.writes
@@ -91,7 +91,9 @@ class StreamedRow:
             self._store(phase, bases, index, column, mask, values)
             return following
 
-        loops = _Columns(self.v, step, reducers, *self._chains(phase, reduced))
+        loops = _Columns(
+            self.v, step, reducers, *self._count_accumulators(phase, reduced)
+        )
         initial = [r.initial() for r in reducers]
         states = loops.run(self.plan.row_loops, bases, low, high, 0, initial)
         for r, i, state in zip(reducers, reduced, states, strict=True):
@@ -99,34 +101,38 @@ class StreamedRow:
         for k in totals:
             self.partials.add(k, self.v.row[writes[k].source])
 
-    def _chains(self, phase: Phase, reduced: Sequence[int]) -> tuple[int, int]:
+    def _count_accumulators(
+        self, phase: Phase, reduced: Sequence[int]
+    ) -> tuple[int, int]:
         """Return the numbers of independent accumulators and of unrolled vectors.
 
         The accumulators hide the latency of an addition.
         """
         cost = sum(cost_of(self.plan.steps[i].op) for i in phase.steps)
-        unroll = 1 if not reduced or cost > _DEAR else _CHAINS
-        return (_CHAINS if reduced and self.plan.has_fixed_order else unroll), unroll
+        unroll = 1 if not reduced or cost > _MAX_UNROLLED_COST else _ACCUMULATORS
+        return (
+            _ACCUMULATORS if reduced and self.plan.has_fixed_order else unroll
+        ), unroll
 
     def _values(
         self, phase: Phase, bases: Bases, index: Number, column: Number, mask: Mask
-    ) -> Known:
+    ) -> Available:
         """Return the values that a pass loads and computes for one vector."""
-        v, values = self.v, Known()
+        v, values = self.v, Available()
         if self.plan.accesses_elements:
             values[COLUMNS] = v.columns(column)
         for k in phase.reads:
             if self.plan.reads[k].by_column:
                 values["read", k] = v.load(k, bases[k], index, mask)
         for i in phase.reloads:
-            base, at = self._kept(i, bases, index, column)
+            base, at = self._locate_stored(i, bases, index, column)
             dtype = self.plan.steps[i].dtype
             values["step", i] = v.b.load(base, at, dtype, mask)
         for i in phase.steps:
             values["step", i] = v.compute(i, values)
         return values
 
-    def _kept(
+    def _locate_stored(
         self, step: int, bases: Bases, index: Number, column: Number
     ) -> tuple[Pointer, Number]:
         """Return the address of a stored full value, and the index relative to it."""
@@ -142,7 +148,7 @@ class StreamedRow:
         index: Number,
         column: Number,
         mask: Mask,
-        values: Known,
+        values: Available,
     ) -> None:
         v, b = self.v, self.b
         for i in phase.buffered:
@@ -180,7 +186,7 @@ class _Columns:
         self.b = values.b
         self.step = step
         self.reducers = reducers
-        self.chains = chains
+        self.accumulators = chains
         self.unroll = unroll
 
     def run(
@@ -195,19 +201,19 @@ class _Columns:
         """Emit the loops from `loop` on; `column` is their start in the row."""
         if loop == self.v.numbers.rank - 1:
             adds = any(r.op == "sum" and is_float(r.dtype) for r in self.reducers)
-            innermost = self._blocks if adds else self._vectors
+            innermost = self._emit_blocks if adds else self._vectors
             return innermost(bases, low, high, column, states)
         inner = self.v.extents[loop + 1]
-        with self.b.accumulate(low, high, 1, _flat(states)) as iteration:
-            moved = self.v.moved(bases, loop, iteration.index)
+        with self.b.accumulate(low, high, 1, _flatten(states)) as iteration:
+            moved = self.v.bases_at(bases, loop, iteration.index)
             position = iteration.index + column
             start = position * inner
-            states = self._like(iteration.values)
+            states = self._unflatten(iteration.values)
             states = self.run(loop + 1, moved, 0, inner, start, states)
-            iteration.next(_flat(states))
-        return self._like(iteration.values)
+            iteration.next(_flatten(states))
+        return self._unflatten(iteration.values)
 
-    def _blocks(
+    def _emit_blocks(
         self,
         bases: Bases,
         low: Number,
@@ -216,13 +222,15 @@ class _Columns:
         states: list[State],
     ) -> list[State]:
         """Emit the innermost loop in blocks, to limit the rounding error of sums."""
-        with self.b.accumulate(low, high, _BLOCK, _flat(states)) as iteration:
-            end = self.b.least(iteration.index + _BLOCK, high)
+        with self.b.accumulate(
+            low, high, _BLOCK_ELEMENTS, _flatten(states)
+        ) as iteration:
+            end = self.b.least(iteration.index + _BLOCK_ELEMENTS, high)
             fresh = [r.initial() for r in self.reducers]
             block_states = self._vectors(bases, iteration.index, end, column, fresh)
-            states = self._merge(self._like(iteration.values), block_states)
-            iteration.next(_flat(states))
-        return self._like(iteration.values)
+            states = self._merge(self._unflatten(iteration.values), block_states)
+            iteration.next(_flatten(states))
+        return self._unflatten(iteration.values)
 
     def _vectors(
         self,
@@ -233,10 +241,10 @@ class _Columns:
         states: list[State],
     ) -> list[State]:
         """Emit iterations of several vectors, then the remainder."""
-        b, lanes, count = self.b, self.b.lanes, self.chains
+        b, lanes, count = self.b, self.b.lanes, self.accumulators
         end = b.whole_vectors(low, high, lanes * count)
         parallel = [states, *[[r.initial() for r in self.reducers]] * (count - 1)]
-        initial = [v for group in parallel for v in _flat(group)]
+        initial = [v for group in parallel for v in _flatten(group)]
         with b.accumulate(low, end, lanes * self.unroll, initial) as iteration:
             size = len(initial) // count
             # Rotate the accumulators: after a full rotation all are in order again.
@@ -244,23 +252,27 @@ class _Columns:
             for i in range(self.unroll):
                 index = iteration.index + i * lanes
                 position = index + column
-                current_states = self._like(iteration.values[i * size : (i + 1) * size])
-                following += _flat(
+                current_states = self._unflatten(
+                    iteration.values[i * size : (i + 1) * size]
+                )
+                following += _flatten(
                     self.step(bases, index, position, None, current_states)
                 )
             iteration.next(following)
         parallel = [
-            self._like(iteration.values[i * size : (i + 1) * size])
+            self._unflatten(iteration.values[i * size : (i + 1) * size])
             for i in range(count)
         ]
-        with b.accumulate(end, high, lanes, _flat(parallel[0])) as iteration:
+        with b.accumulate(end, high, lanes, _flatten(parallel[0])) as iteration:
             mask = b.first_lanes(high - iteration.index)
             position = iteration.index + column
-            current_states = self._like(iteration.values)
+            current_states = self._unflatten(iteration.values)
             iteration.next(
-                _flat(self.step(bases, iteration.index, position, mask, current_states))
+                _flatten(
+                    self.step(bases, iteration.index, position, mask, current_states)
+                )
             )
-        parallel[0] = self._like(iteration.values)
+        parallel[0] = self._unflatten(iteration.values)
         while len(parallel) > 1:
             pairs = zip(parallel[0::2], parallel[1::2], strict=True)
             parallel = [self._merge(a, b) for a, b in pairs]
@@ -270,7 +282,7 @@ class _Columns:
         rows = zip(self.reducers, a, b, strict=True)
         return [r.merge(x, y) for r, x, y in rows]
 
-    def _like(self, values: Sequence[Value]) -> list[State]:
+    def _unflatten(self, values: Sequence[Value]) -> list[State]:
         """Group a flat list of values into the states of the reducers."""
         remaining, states = list(values), []
         for r in self.reducers:
@@ -280,7 +292,7 @@ class _Columns:
         return states
 
 
-def _flat(states: Sequence[State]) -> list[Value]:
+def _flatten(states: Sequence[State]) -> list[Value]:
     return list(chain.from_iterable(states))
 
 
@@ -297,7 +309,7 @@ class RegisterRow:
         remainder = extent - self.starts[-1]
         self.masks: list[Mask] = [None] * (self.plan.register_vectors - 1)
         self.masks.append(self.b.first_lanes(remainder))
-        self.parts: list[tuple[int, Mask]] = list(
+        self.vectors: list[tuple[int, Mask]] = list(
             zip(self.starts, self.masks, strict=True)
         )
         self.fixed: dict[Source, list[Value]] = {
@@ -307,13 +319,13 @@ class RegisterRow:
         }
 
     def _load(self, k: int, bases: Bases) -> list[Value]:
-        return [self.v.load(k, bases[k], start, mask) for start, mask in self.parts]
+        return [self.v.load(k, bases[k], start, mask) for start, mask in self.vectors]
 
-    def part(self, bases: Bases, low: Number, high: Number) -> None:
+    def emit_range(self, bases: Bases, low: Number, high: Number) -> None:
         """Raise an error: a single loop over elements has no rows in registers."""
         raise AssertionError("a loop over elements is not held in registers")
 
-    def whole(self, bases: Bases, index: Number) -> None:
+    def emit_row(self, bases: Bases, index: Number) -> None:
         """Emit the row with this index."""
         v = self.v
         v.begin_row(bases, ())
@@ -336,7 +348,7 @@ class RegisterRow:
             elif step.reduces == FULL and step.role in (ROW, ONE):
                 v.row["step", i] = self._reduce(i, vectors)
         self._store(bases, vectors)
-        _end_row(v, self.partials, bases)
+        _store_row_results(v, self.partials, bases)
 
     def _vectors(
         self, source: Source, available: dict[Source, list[Value]]
@@ -349,7 +361,7 @@ class RegisterRow:
         r = self.v.reducer_of(step)
         state = r.initial()
         vectors = self._vectors(self.plan.steps[step].arguments[0], available)
-        for x, (start, mask) in zip(vectors, self.parts, strict=True):
+        for x, (start, mask) in zip(vectors, self.vectors, strict=True):
             state = r.add(state, x, mask, start)
         return r.finish(state)
 
@@ -361,7 +373,7 @@ class RegisterRow:
                 self.partials.add(k, v.row[write.source])
             elif write.role == FULL:
                 for value, (start, mask) in zip(
-                    available[write.source], self.parts, strict=True
+                    available[write.source], self.vectors, strict=True
                 ):
                     v.b.store(value, base, start, mask)
             elif write.role == COLUMN:

@@ -17,10 +17,10 @@ from toolkit.backends.numpy.jit.fused.values import Bases
 from toolkit.backends.numpy.jit.processor import CACHE_LINE
 
 # The length of a row of a tile, in cache lines.
-_LINES = 4
+_TILE_ROW_LINES = 4
 # Bytes of the transposed vectors, if the processor's vectors or the elements are
 # shorter.
-_SHORT = 16
+_MIN_VECTOR_BYTES = 16
 
 
 class TransposedTiles:
@@ -40,7 +40,7 @@ class TransposedTiles:
         self.sizes = {k: dtypes.itemsize(self.plan.reads[k].dtype) for k in reads}
         # All tiles have the same number of rows and of columns.
         self.rows: int = CACHE_LINE // min(self.sizes.values())
-        self.columns: int = CACHE_LINE * _LINES // max(self.sizes.values())
+        self.columns: int = CACHE_LINE * _TILE_ROW_LINES // max(self.sizes.values())
         count = self.rows * self.columns
         self.tiles: dict[int, Pointer] = {
             k: self.b.memory(count, Value("", MOVED[size]))
@@ -60,7 +60,7 @@ class TransposedTiles:
         """Emit the row loops except the transposed loop, then loops over tiles."""
         if loops:
             with self.b.loop(*self._range(loops[0])) as index:
-                self._loops(loops[1:], self.v.moved(bases, loops[0], index))
+                self._loops(loops[1:], self.v.bases_at(bases, loops[0], index))
             return
         extent = self.v.extents[-1]
         low, high = self._range(self.transposed_loop)
@@ -80,16 +80,16 @@ class TransposedTiles:
             b.least(first, self.v.extents[self.transposed_loop] - self.rows), 0
         )
         for k in self.tiles:
-            self._fill(k, bases[k], (start, last), columns)
+            self._fill_tile(k, bases[k], (start, last), columns)
         with b.loop(first, last) as index:
-            moved = self.v.moved(bases, self.transposed_loop, index)
+            moved = self.v.bases_at(bases, self.transposed_loop, index)
             for k, tile in self.tiles.items():
                 offset = (index - start) * self.columns - columns[0]
                 moved[k] = tile + offset * self.sizes[k]
             self.v.begin_row(moved, self.row.phases.row_steps_before)
-            self.row.part(moved, *columns)
+            self.row.emit_range(moved, *columns)
 
-    def _fill(
+    def _fill_tile(
         self,
         k: int,
         base: Pointer,
@@ -99,7 +99,7 @@ class TransposedTiles:
         """Transpose a tile of an operand in square blocks."""
         b, (start, last), (column, end) = self.b, rows, columns
         size, kind = self.sizes[k], MOVED[self.sizes[k]]
-        side = self._side(size)
+        side = self._block_side(size)
         stride = self.v.strides[k, self.v.numbers.rank - 1]
         with b.of_lanes(side), b.loop(column, end, side) as index:
             # Columns after the end repeat the last column.
@@ -113,7 +113,7 @@ class TransposedTiles:
                 for i, vector in enumerate(b.transposed(block)):
                     b.store(vector, self.tiles[k], offset + i * self.columns, None)
 
-    def _side(self, itemsize: int) -> int:
+    def _block_side(self, itemsize: int) -> int:
         """Return the number of rows and columns of a block, for an item size."""
-        vector = 4 * self.b.lanes if itemsize >= 4 else _SHORT
-        return max(vector, _SHORT) // itemsize
+        vector = 4 * self.b.lanes if itemsize >= 4 else _MIN_VECTOR_BYTES
+        return max(vector, _MIN_VECTOR_BYTES) // itemsize

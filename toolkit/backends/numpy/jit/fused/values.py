@@ -18,7 +18,7 @@ from toolkit.ir import PRIMITIVES
 # The address of every array at the current loop indices.
 Bases = list[Pointer]
 # The available values of one vector.
-Known = dict[Source, Value]
+Available = dict[Source, Value]
 # The columns of the current vector.
 COLUMNS: Source = ("columns",)
 
@@ -73,8 +73,8 @@ class Values:
         self.first_write: int = len(plan.reads)
         self.strides: dict[tuple[int, int], Index] = {}
         # Values that are constant during the call, and during a row.
-        self.constant: Known = {}
-        self.row: Known = {}
+        self.constant: Available = {}
+        self.row: Available = {}
         self.bases = self._load_table()
         self._hoist(self.bases)
 
@@ -92,12 +92,12 @@ class Values:
         for array in range(arrays):
             for loop in range(numbers.rank):
                 jumps = array < self.first_write and plan.reads[array].inner != 1
-                if (loop < last or jumps) and self._moves(array, loop):
+                if (loop < last or jumps) and self._varies_along(array, loop):
                     entry = self.entry(numbers.stride(array, loop))
                     self.strides[array, loop] = entry
         return bases
 
-    def _moves(self, array: int, loop: int) -> bool:
+    def _varies_along(self, array: int, loop: int) -> bool:
         """Return whether an array's address can vary along a loop."""
         in_row = loop >= self.plan.row_loops
         if array < self.first_write:
@@ -106,7 +106,7 @@ class Values:
         role = self.plan.writes[array - self.first_write].role
         return role in ((FULL, COLUMN) if in_row else (FULL, ROW))
 
-    def moved(self, bases: Bases, loop: int, index: Number) -> Bases:
+    def bases_at(self, bases: Bases, loop: int, index: Number) -> Bases:
         """Return the addresses at an index of a loop."""
         return [
             base + index * self.strides[array, loop]
@@ -132,7 +132,7 @@ class Values:
         number = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
         return self.b.filled(number, dtype)
 
-    def compute(self, step: int, available: Known) -> Value:
+    def compute(self, step: int, available: Available) -> Value:
         """Compute the value of a step from its arguments."""
         record = self.plan.steps[step]
         arguments = [self.value(a, available) for a in record.arguments]
@@ -140,7 +140,7 @@ class Values:
         value: Value = rule(self.scalars, *arguments, **dict(record.attrs))
         return value
 
-    def value(self, source: Source, available: Known) -> Value:
+    def value(self, source: Source, available: Available) -> Value:
         """Return a number, an available value, or a value of the row or the call."""
         if source[0] == "number":
             return self._number(source)
@@ -163,7 +163,7 @@ class Values:
         if read.inner == 1 or read.is_transposed:
             return self.b.load(base, index, read.dtype, mask)
         if read.inner is not None:
-            return self.b.chosen(base, read.inner, index, read.dtype, mask)
+            return self.b.load_strided(base, read.inner, index, read.dtype, mask)
         stride = self.strides[k, self.numbers.rank - 1]
         return self.b.gather(base, stride, index, read.dtype, mask)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from toolkit.backends.numpy.jit.math.rare_lanes import repeated, unless
+from toolkit.backends.numpy.jit.math.rare_lanes import loop_over_lanes, select_rare
 from toolkit.backends.numpy.jit.math.rounding import rounded
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
@@ -26,19 +26,19 @@ from toolkit.backends.numpy.jit.processor import current
 
 def floor_divide(x: Vector, y: Vector) -> Vector:
     """Return the largest integer up to x / y."""
-    return _divided(x, y)[0]
+    return _divide(x, y)[0]
 
 
 def remainder(x: Vector, y: Vector) -> Vector:
     """Return x - floor(x / y) * y, with the sign of y."""
-    return _divided(x, y)[1]
+    return _divide(x, y)[1]
 
 
-def _divided(x: Vector, y: Vector) -> tuple[Vector, Vector]:
+def _divide(x: Vector, y: Vector) -> tuple[Vector, Vector]:
     """Return the quotient and the remainder."""
     a, b = absolute(x), absolute(y)
     quotient = a / b
-    q, r = _whole_part(quotient, a, b)
+    q, r = _integer_part(quotient, a, b)
     r = a.where(a < b, r)  # r is NaN for an infinite y
     signs = x.bits() ^ y.bits()
     differ = signs < 0
@@ -51,15 +51,15 @@ def _divided(x: Vector, y: Vector) -> tuple[Vector, Vector]:
     large = (quotient > limit) & (b > 0.0) & (a < math.inf)
 
     def divided_in_steps() -> tuple[Vector, Vector]:
-        remainder = _rest_of_large(a.where(large, 0.0), b)
+        remainder = _large_remainder(a.where(large, 0.0), b)
         below = differ & (remainder > 0.0)
         return _rounded_quotient(x, y, remainder, below), remainder
 
-    floor, r = unless(large, (floor, r), divided_in_steps)
+    floor, r = select_rare(large, (floor, r), divided_in_steps)
     return floor, copysign((b - r).where(differ & (r > 0.0), r), y)
 
 
-def _whole_part(quotient: Vector, a: Vector, b: Vector) -> tuple[Vector, Vector]:
+def _integer_part(quotient: Vector, a: Vector, b: Vector) -> tuple[Vector, Vector]:
     """Return the integer part of a / b for a small quotient, and the rest."""
     q = rounded("trunc", quotient)
     r = _difference(a, q, b)
@@ -77,7 +77,7 @@ def _difference(a: Vector, q: Vector, b: Vector) -> Vector:
     return exact_fma(q, b * -scale, a * scale) / scale
 
 
-def _rest_of_large(a: Vector, b: Vector) -> Vector:
+def _large_remainder(a: Vector, b: Vector) -> Vector:
     """Return a - q * b for any integer q."""
     exponent = _exponent(b)
     step_bits = a.format.mantissa - 1  # bits of a step's quotient, minus one
@@ -87,10 +87,10 @@ def _rest_of_large(a: Vector, b: Vector) -> Vector:
         # 2**raised can be out of range; b * 2**raised is below r and representable.
         half, dtype = raised >> 1, a.value.dtype
         divisor = b * power_of_two(half, dtype) * power_of_two(raised - half, dtype)
-        _, remainder = _whole_part(r / divisor, r, divisor)
+        _, remainder = _integer_part(r / divisor, r, divisor)
         return remainder, b <= remainder
 
-    return repeated(a, step)
+    return loop_over_lanes(a, step)
 
 
 def _exponent(x: Vector) -> Vector:

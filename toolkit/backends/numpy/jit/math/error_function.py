@@ -7,7 +7,7 @@ import math
 from toolkit.backends.array import special
 from toolkit.backends.numpy.jit.math.exponential import exp_of_moderate
 from toolkit.backends.numpy.jit.math.logarithm import log
-from toolkit.backends.numpy.jit.math.rare_lanes import unless
+from toolkit.backends.numpy.jit.math.rare_lanes import select_rare
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -104,7 +104,7 @@ def erf(x: Vector) -> Vector:
 
 
 @record
-class _Quotient:
+class _RationalFunction:
     """A rational function: the quotient of two polynomials."""
 
     top: tuple[float, ...]
@@ -116,20 +116,22 @@ class _Quotient:
 # weighted least squares in 160 bits, with weights that level the relative error of
 # erfinv, and rounded: 2**-27.2 and 2**-28.6, up to the last number before 1.
 _CENTRE = {
-    "float32": _Quotient(
+    "float32": _RationalFunction(
         top=(0.4308725, 1.5409915, 1.0922142, 0.03582755),
         bottom=(1.0, 5.0825176, 6.971119, 2.281107),
     ),
-    "float64": _Quotient(special.CENTRE_TOP, special.CENTRE_BOTTOM),
+    "float64": _RationalFunction(special.CENTRE_TOP, special.CENTRE_BOTTOM),
 }
 _TAIL = {
-    "float32": _Quotient(
+    "float32": _RationalFunction(
         top=(0.59347796, 0.38453236, 0.048862986, 0.00029026874),
         bottom=(1.0, 0.9976662, 0.28462684, 0.02026927),
     ),
-    "float64": _Quotient(special.TAIL_TOP, special.TAIL_BOTTOM),
+    "float64": _RationalFunction(special.TAIL_TOP, special.TAIL_BOTTOM),
 }
-_FAR = _Quotient(special.FAR_TOP, special.FAR_BOTTOM)  # the same in r - 5, for r > 5
+_FAR = _RationalFunction(
+    special.FAR_TOP, special.FAR_BOTTOM
+)  # the same in r - 5, for r > 5
 
 
 def erfinv(x: Vector) -> Vector:
@@ -156,5 +158,5 @@ def erfinv(x: Vector) -> Vector:
             quotient = polynomial(w, _FAR.top) / polynomial(w, _FAR.bottom)
             return [r - (quotient - correction)]
 
-        (y,) = unless(r > 5.0, [y], far_values)
+        (y,) = select_rare(r > 5.0, [y], far_values)
     return copysign(x.constant(math.inf).where(a.equals(1.0), y), x)

@@ -107,7 +107,7 @@ def exp(x: Vector, low: Vector | None = None) -> Vector:
 
 def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
     """Return e**(x + low) for nonzero results."""
-    n, shifted, y = _reduced(x, low)
+    n, shifted, y = _reduce_argument(x, low)
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
         return scaled
@@ -121,7 +121,7 @@ def _exp_in_range(x: Vector, low: Vector | None) -> Vector:
 
 def exp_of_moderate(x: Vector) -> Vector:
     """Return e**x if 2**n is a normal number: |x| <= `moderate`."""
-    n, shifted, y = _reduced(x)
+    n, shifted, y = _reduce_argument(x)
     scaled = times_power_of_two(y + 1.0, n)
     if scaled is not None:
         return scaled
@@ -130,14 +130,16 @@ def exp_of_moderate(x: Vector) -> Vector:
 
 def quarter_of_exp(x: Vector) -> Vector:
     """Return e**x / 4 for x >= 0, finite if e**x / 2 is finite."""
-    _, shifted, y = _reduced(x)
+    _, shifted, y = _reduce_argument(x)
     return (y + 1.0) * power_of_two(shifted.bits() - 2, x.value.dtype)
 
 
 def expm1(x: Vector) -> Vector:
     """Return e**x - 1, precise near 0."""
     limits = _CONSTANTS[x.value.dtype]
-    n, shifted, y = _reduced(x.at_least(limits.minus_one).at_most(limits.overflow))
+    n, shifted, y = _reduce_argument(
+        x.at_least(limits.minus_one).at_most(limits.overflow)
+    )
     # 2**n (y + 1) - 1, with 2**(n - 1) because 2**n can overflow before the result.
     half = power_of_two(shifted.bits() - 1, x.value.dtype)
     far = fma(y, half, half - 0.5)
@@ -149,7 +151,9 @@ def sigmoid(x: Vector) -> Vector:
     """Return 1 / (1 + e**-x); denormal results are 0, because 2**n is infinite."""
     numbers = _CONSTANTS[x.value.dtype]
     # Above this limit, 1 + e**-x rounds to 1.
-    _, shifted, y = _reduced(-x.at_most(numbers.moderate).at_least(-numbers.overflow))
+    _, shifted, y = _reduce_argument(
+        -x.at_most(numbers.moderate).at_least(-numbers.overflow)
+    )
     return 1.0 / ((y + 1.0) * power_of_two(shifted.bits(), x.value.dtype) + 1.0)
 
 
@@ -163,7 +167,9 @@ def tanh(x: Vector) -> Vector:
     return copysign(far.where(a > TANH_BORDER, near), x)
 
 
-def _reduced(x: Vector, low: Vector | None = None) -> tuple[Vector, Vector, Vector]:
+def _reduce_argument(
+    x: Vector, low: Vector | None = None
+) -> tuple[Vector, Vector, Vector]:
     """Return n, n in the lowest bits, and e**r - 1; x + low = n * log(2) + r."""
     log_2, log_2_low = log_2_of(x.value.dtype)
     shifted = fma(x, INVERSE_LOG_2, x.format.shift)

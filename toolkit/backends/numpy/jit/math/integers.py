@@ -12,15 +12,15 @@ from toolkit.backends.numpy.jit.builder import Builder, Value
 
 def floor_divide(b: Builder, x: Value, y: Value) -> Value:
     """Return x // y."""
-    return _divided(b, x, y)[0]
+    return _divide(b, x, y)[0]
 
 
 def remainder(b: Builder, x: Value, y: Value) -> Value:
     """Return x - x // y * y, with the sign of y; 0 if y is 0."""
-    return _divided(b, x, y)[1]
+    return _divide(b, x, y)[1]
 
 
-def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def _divide(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
     """Return the quotient and the remainder."""
     zero, one = b.constant(0, x), b.constant(1, x)
     none = _compare(b, "eq", y, zero)
@@ -45,20 +45,20 @@ def _divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 def left_shift(b: Builder, x: Value, y: Value) -> Value:
     """Return x << y."""
-    within, count = _count(b, x, y)
+    within, count = _shift_count(b, x, y)
     return b.select(within, b.binary("shl", x, count), b.constant(0, x))
 
 
 def right_shift(b: Builder, x: Value, y: Value) -> Value:
     """Return x >> y."""
-    within, count = _count(b, x, y)
+    within, count = _shift_count(b, x, y)
     if x.dtype.startswith("u"):
         return b.select(within, b.binary("lshr", x, count), b.constant(0, x))
     last = b.constant(8 * dtypes.itemsize(x.dtype) - 1, x)
     return b.binary("ashr", x, b.select(within, count, last))
 
 
-def _count(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def _shift_count(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
     """Return whether a shift count is in range, and a count that is in range."""
     within = _compare(b, "ult", y, b.constant(8 * dtypes.itemsize(x.dtype), y))
     return within, b.select(within, y, b.constant(0, y))

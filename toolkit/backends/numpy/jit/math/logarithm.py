@@ -56,7 +56,7 @@ def log_2_of(dtype: str) -> tuple[float, float]:
 def log(x: Vector) -> Vector:
     """Return the natural logarithm: -inf of 0, NaN of negative numbers."""
     e, m = split(x)
-    return _outside(x, _combine(e, m - 1.0), zero=0.0)
+    return _set_special_cases(x, _combine(e, m - 1.0), zero=0.0)
 
 
 def log1p(x: Vector, low: Vector | None = None) -> Vector:
@@ -75,7 +75,7 @@ def log1p(x: Vector, low: Vector | None = None) -> Vector:
     correction = (rounding_error if low is None else rounding_error + low) / u
     # Select x itself for 0, because it can be -0.
     result = x.where(x.equals(0.0), _combine(e, f, correction))
-    return _outside(x, result, zero=-1.0)
+    return _set_special_cases(x, result, zero=-1.0)
 
 
 def split(x: Vector) -> tuple[Vector, Vector]:
@@ -118,7 +118,7 @@ def _tail(f: Vector) -> Vector:
     return fma(s, fma(z, polynomial(z, _TAIL_64), half), -half)
 
 
-def _outside(x: Vector, result: Vector, zero: float) -> Vector:
+def _set_special_cases(x: Vector, result: Vector, zero: float) -> Vector:
     """Set the results at inf and NaN, at `zero` (-inf), and below it (NaN)."""
     result = result.where(x < math.inf, x)
     invalid = x.constant(-math.inf).where(x.equals(zero), math.nan)

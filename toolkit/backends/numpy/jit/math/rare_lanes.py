@@ -8,7 +8,7 @@ from toolkit.backends.numpy.jit.builder import Value
 from toolkit.backends.numpy.jit.math.vector import Vector
 
 
-def unless(
+def select_rare(
     rare: Vector, usual: Sequence[Vector], emit_rare: Callable[[], Sequence[Vector]]
 ) -> list[Vector]:
     """Return the usual values; in rare lanes, the values that `emit_rare` emits.
@@ -39,7 +39,9 @@ def phi(like: Vector, *sources: tuple[Value, str]) -> Vector:
     return Vector(b, b.let(f"phi {value.type} {listed}", value.dtype, value.lanes))
 
 
-def repeated(first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]) -> Vector:
+def loop_over_lanes(
+    first: Vector, step: Callable[[Vector], tuple[Vector, Vector]]
+) -> Vector:
     """Emit a loop of at least one step; a step returns whether lanes continue."""
     b = first.builder
     loop, exit_block, before = b.fresh("again"), b.fresh("done"), b.block

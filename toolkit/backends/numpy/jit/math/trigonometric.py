@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from toolkit.backends.numpy.jit.builder import Builder, Value
-from toolkit.backends.numpy.jit.math.rare_lanes import unless
+from toolkit.backends.numpy.jit.math.rare_lanes import select_rare
 from toolkit.backends.numpy.jit.math.vector import (
     Vector,
     absolute,
@@ -29,7 +29,7 @@ TWO_OVER_PI = 0.6366197723675814
 class _Constants:
     """The constants of one dtype; pi/2 is the sum of its parts."""
 
-    parts: tuple[float, float, float]
+    terms: tuple[float, float, float]
     limit: float
     sine: tuple[float, ...]  # (sin(r) / r - 1) / z, in z = r**2
     cosine: tuple[float, ...]  # (cos(r) - 1 + z / 2) / z**2, in z
@@ -41,7 +41,7 @@ class _Constants:
 # 2**-57.8, 2**-63.8 and 2**-55.8 (float64).
 _CONSTANTS = {
     "float32": _Constants(
-        parts=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+        terms=(1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
         limit=2.0**17,
         sine=(-0.16666654, 0.008332106, -0.0001950789),
         cosine=(0.041666646, -0.0013887305, 2.4431425e-05),
@@ -56,7 +56,7 @@ _CONSTANTS = {
         ),
     ),
     "float64": _Constants(
-        parts=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+        terms=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
         limit=2.0**30,
         sine=(
             -0.1666666666666663,
@@ -97,19 +97,19 @@ _CONSTANTS = {
 def sin(x: Vector) -> Vector:
     """Return the sine of x radians."""
     # The polynomial would lose the sign of 0.
-    return x.where(x.equals(0.0), _rotated(x, 0))
+    return x.where(x.equals(0.0), _sine_of_rotated(x, 0))
 
 
 def cos(x: Vector) -> Vector:
     """Return the cosine of x radians."""
-    return _rotated(x, 1)
+    return _sine_of_rotated(x, 1)
 
 
 def tan(x: Vector) -> Vector:
     """Return the tangent of x radians: an odd polynomial or its inverse."""
     dtype = x.value.dtype
     # In float32, the rounding error of r would be too large in the inverse.
-    r, n = _reduced(x if dtype == "float64" else x.convert("fpext", "float64"))
+    r, n = _reduce_angle(x if dtype == "float64" else x.convert("fpext", "float64"))
     z = r * r
     y = fma(r * z, polynomial(z, _CONSTANTS[dtype].tangent), r)
     y = y.where((n & 1).equals(0), -1.0 / y)
@@ -118,10 +118,10 @@ def tan(x: Vector) -> Vector:
     return x.where(x.equals(0.0), y)
 
 
-def _rotated(x: Vector, quarters: int) -> Vector:
+def _sine_of_rotated(x: Vector, quarters: int) -> Vector:
     """Return sin(x + quarters * pi/2)."""
     numbers = _CONSTANTS[x.value.dtype]
-    r, n = _reduced(x)
+    r, n = _reduce_angle(x)
     z = r * r
     sine = fma(r * z, polynomial(z, numbers.sine), r)
     cosine = fma(z * z, polynomial(z, numbers.cosine), fma(z, -0.5, 1.0))
@@ -135,24 +135,24 @@ def _rotated(x: Vector, quarters: int) -> Vector:
 
 def half_pi(dtype: str) -> tuple[float, float]:
     """Return pi / 2 as the nearest number and its rounding error."""
-    high, low, _ = _CONSTANTS[dtype].parts
+    high, low, _ = _CONSTANTS[dtype].terms
     return high, low
 
 
-def _reduced(x: Vector) -> tuple[Vector, Vector]:
+def _reduce_angle(x: Vector) -> tuple[Vector, Vector]:
     """Return r and an integer n with x = n * pi/2 + r; n is exact modulo 4."""
     numbers = _CONSTANTS[x.value.dtype]
     shifted = fma(x, TWO_OVER_PI, x.format.shift)
     n = shifted - x.format.shift
     r = x
-    for term in numbers.parts:
+    for term in numbers.terms:
         r = exact_fma(n, -term, r)
     large = absolute(x) > numbers.limit
 
-    def reduced_one_by_one() -> tuple[Vector, Vector]:
-        return _reduced_one_by_one(x.where(large, 2 * numbers.limit))
+    def reduce_large_lanes() -> tuple[Vector, Vector]:
+        return _reduce_by_lane(x.where(large, 2 * numbers.limit))
 
-    r, n = unless(large, (r, shifted.bits()), reduced_one_by_one)
+    r, n = select_rare(large, (r, shifted.bits()), reduce_large_lanes)
     return r, n
 
 
@@ -162,8 +162,8 @@ _PAIR = "{ double, i64 }"
 _WORDS = 39
 
 
-def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
-    """Reduce numbers of at least the limit, lane by lane; see `_reduced`."""
+def _reduce_by_lane(x: Vector) -> tuple[Vector, Vector]:
+    """Reduce numbers of at least the limit, lane by lane; see `_reduce_angle`."""
     b, value = x.builder, x.value
     b.declarations |= {
         "declare i64 @llvm.fshl.i64(i64, i64, i64)",
@@ -171,20 +171,20 @@ def _reduced_one_by_one(x: Vector) -> tuple[Vector, Vector]:
         _large_angle(),
     }
     if not value.lanes:
-        return _large(b, value)
+        return _reduce_large(b, value)
     result = Vector(b, value), x.bits()
     for lane in range(value.lanes):
         text = f"extractelement {value.type} {value.text}, i64 {lane}"
-        lane_result = _large(b, b.let(text, value.dtype))
+        lane_result = _reduce_large(b, b.let(text, value.dtype))
         result = (
-            _with_lane(result[0], lane_result[0], lane),
-            _with_lane(result[1], lane_result[1], lane),
+            _insert_lane(result[0], lane_result[0], lane),
+            _insert_lane(result[1], lane_result[1], lane),
         )
     return result
 
 
-def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
-    """Reduce one number; see `_reduced`."""
+def _reduce_large(b: Builder, x: Value) -> tuple[Vector, Vector]:
+    """Reduce one number; see `_reduce_angle`."""
     wide = x if x.dtype == "float64" else b.convert("fpext", x, "float64")
     pair = b.let(f"call {_PAIR} @large_angle(double {wide.text})", "float64")
     r = b.let(f"extractvalue {_PAIR} {pair.text}, 0", "float64")
@@ -194,7 +194,7 @@ def _large(b: Builder, x: Value) -> tuple[Vector, Vector]:
     return Vector(b, r), Vector(b, n)
 
 
-def _with_lane(x: Vector, one: Vector, lane: int) -> Vector:
+def _insert_lane(x: Vector, one: Vector, lane: int) -> Vector:
     value, element = x.value, one.value
     text = f"insertelement {value.type} {value}, {element.type} {element}, i64 {lane}"
     return Vector(x.builder, x.builder.let(text, value.dtype, value.lanes))

@@ -180,23 +180,23 @@ def exact_fma(x: Vector, y: float | Vector, z: float | Vector) -> Vector:
         return fma(x, y, z)
     y, z = x.constant(y), x.constant(z)
     product = x * y
-    rounding_error = _lost_in_product(x, y, product)
+    rounding_error = _product_error(x, y, product)
     # Add the rounding error of the sum (Knuth's two-sum).
     total = product + z
     back = total - product
     return total + ((product - (total - back)) + (z - back) + rounding_error)
 
 
-def _lost_in_product(x: Vector, y: Vector, product: Vector) -> Vector:
+def _product_error(x: Vector, y: Vector, product: Vector) -> Vector:
     """Return x * y - product, from halves with exact products (Dekker)."""
-    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    (x_high, x_low), (y_high, y_low) = _split_halves(x), _split_halves(y)
     error = x_high * y_high - product
     error = (error + x_high * y_low + x_low * y_high) + x_low * y_low
     # If a number is too large to split, the product overflows or the other factor is 0.
     return error.where(error.equals(error), 0.0)
 
 
-def _halves(x: Vector) -> tuple[Vector, Vector]:
+def _split_halves(x: Vector) -> tuple[Vector, Vector]:
     """Return two numbers of half the bits with the sum x."""
     scaled = x * (2.0 ** (x.format.mantissa // 2 + 1) + 1.0)
     high = scaled - (scaled - x)

@@ -19,7 +19,7 @@ from toolkit.backends.library import (
 )
 from toolkit.backends.numpy.jit.image import Image
 from toolkit.backends.numpy.jit.native import tables
-from toolkit.backends.numpy.jit.native.features import needed
+from toolkit.backends.numpy.jit.native.features import required_features
 from toolkit.backends.numpy.jit.native.images import Images, zero_bytes
 from toolkit.backends.numpy.jit.native.layout import (
     HEADER_WORDS,
@@ -30,11 +30,11 @@ from toolkit.backends.numpy.jit.native.layout import (
 )
 from toolkit.backends.numpy.jit.native.linking import Linker
 from toolkit.backends.numpy.jit.runtime import (
-    filled,
+    default_spins,
     has_pthreads,
     join,
     runtime_text,
-    usual_spins,
+    substitute,
 )
 from toolkit.errors import UnsupportedError
 
@@ -47,7 +47,7 @@ def library(source: LibrarySource) -> Library:
     """Return one object file of programs; see `Backend.library`."""
     source = replace(source, programs=sorted(source.programs, key=lambda p: p.batch))
     _check(source)
-    return _Library(source).built()
+    return _Library(source).build()
 
 
 def _check(source: LibrarySource) -> None:
@@ -88,25 +88,27 @@ class _Library:
         shared = self.layout.end
         for number in range(len(source.processors)):
             self.layout.rewind(shared)
-            self.images.begin()
-            self._add(number)
+            self.images.reset()
+            self._add_processor(number)
         for size in self.sizes:
             size[3] = self.ends[int(size[0])]
         self.threads = has_pthreads(self.processor)
 
-    def _add(self, number: int) -> None:
+    def _add_processor(self, number: int) -> None:
         """Lay out the sizes for a processor: images, prepared data, then the arena."""
         arena_bytes = 0
         for program in self.source.programs:
-            preparation = self._image(self.images.preparing(program, number), number)
-            image = self._image(self.images.image(program, number), number)
+            preparation = self._reserve_image(
+                self.images.preparation_image(program, number), number
+            )
+            image = self._reserve_image(self.images.image(program, number), number)
             arena_bytes = max(arena_bytes, program.bodies[number].arena_bytes)
             arena, batch = self.layout.end, program.batch
             end = arena + align_up(arena_bytes)
             self.ends[batch] = max(self.ends[batch], end)
             self.sizes.append([batch, image, arena, end, preparation])
 
-    def _image(self, image: Image, processor: int) -> str:
+    def _reserve_image(self, image: Image, processor: int) -> str:
         """Reserve memory for an image and return its record."""
         offset = self.layout.take(8 * len(image.words))
         row = tables.record(
@@ -121,7 +123,7 @@ class _Library:
             self.problems.append([offset + 8 * number, text, processor])
         return f"%Image {row}"
 
-    def built(self) -> Library:
+    def build(self) -> Library:
         """Return the object with its metadata."""
         self._check_addresses()
         digest = hashlib.sha256()
@@ -134,7 +136,7 @@ class _Library:
         if source.embed:
             contents = (raw(stored.weight.array) for stored in self.stored)
             linker.fill(_marker("weights"), contents)
-        linker.fill(_marker("constants"), self.images.constants.parts)
+        linker.fill(_marker("constants"), self.images.constants.chunks)
         return Library(
             prefix=source.prefix,
             inputs=source.inputs,
@@ -151,7 +153,7 @@ class _Library:
             embeds=source.embed,
             has_threads=self.threads,
             has_states=bool(self.layout.states),
-            takes_whole_batches=self.layout.only_whole,
+            takes_whole_batches=self.layout.needs_full_batch,
         )
 
     def _check_addresses(self) -> None:
@@ -175,16 +177,18 @@ class _Library:
         asks = self.processor.architecture == "x86_64"
         names.append("processor_x86.ll" if asks else "processor.ll")
         words = self._words(sha256)
-        texts = [self._exported(filled(_read(name), words)) for name in names]
+        texts = [
+            self._export_functions(substitute(_read(name), words)) for name in names
+        ]
         runtime = runtime_text(self.processor, is_library=True)
         return join([_TYPES, texts[0], runtime, *texts[1:], *self._tables(sha256)])
 
     def _words(self, sha256: bytes) -> dict[str, str]:
         """Return the substitution of each `$NAME` in the modules."""
         layout, bits = self.layout, self.processor.pointer_bits
-        only_whole = layout.only_whole
+        only_whole = layout.needs_full_batch
         numbers = {
-            "MARK": self._mark(sha256),
+            "MARK": self._workspace_mark(sha256),
             "ABI": ABI,
             "INPUTS": len(self.source.inputs),
             "OUTPUTS": len(self.source.outputs),
@@ -195,10 +199,10 @@ class _Library:
             "PROBLEMS": len(self.problems),
             "ZEROS": layout.zeros[0],
             "ZERO_BYTES": layout.zeros[1],
-            "PLACES": layout.places,
+            "PLACES": layout.slot_count,
             "FIRST_PLACE": HEADER_WORDS,
             "WEIGHTS_BYTES": self.weights_bytes,
-            "SPINS": usual_spins(self.processor),
+            "SPINS": default_spins(self.processor),
         }
         return {name: str(number) for name, number in numbers.items()} | {
             "PREFIX": self.source.prefix,
@@ -212,7 +216,7 @@ class _Library:
             else f"trunc i64 %size to i{bits}",
         }
 
-    def _exported(self, text: str) -> str:
+    def _export_functions(self, text: str) -> str:
         """Export the functions with the attribute `#1` of a module."""
         is_wasm = self.processor.architecture == "wasm32"
 
@@ -222,7 +226,7 @@ class _Library:
 
         return re.sub(r"define (\w+) @(\w+)\((.*)\) #1 \{", head, text)
 
-    def _mark(self, sha256: bytes) -> int:
+    def _workspace_mark(self, sha256: bytes) -> int:
         """Return a mark that identifies workspaces of this library."""
         content = repr((self.source.prefix, self.sizes, self.stream, sha256))
         digest = hashlib.sha256(content.encode()).digest()
@@ -231,7 +235,7 @@ class _Library:
     def _tables(self, sha256: bytes) -> list[str]:
         source, layout, images = self.source, self.layout, self.images
         operands = [*source.inputs, *source.outputs]
-        rows = zip(map(row_bytes, operands), layout.padded, strict=True)
+        rows = zip(map(row_bytes, operands), layout.padded_offsets, strict=True)
         offsets = {
             number: stored.offset
             for number, weight in enumerate(source.weights)
@@ -241,7 +245,7 @@ class _Library:
         states = [
             [
                 *(offsets[s.weight], s.nbytes, s.offset, s.next_offset),
-                *(layout.state_places[s.weight], layout.state_places[s.weight] + 1),
+                *(layout.state_slots[s.weight], layout.state_slots[s.weight] + 1),
             ]
             for s in layout.states
         ]
@@ -254,20 +258,20 @@ class _Library:
             _records("operands", "%Operand", rows),
             _records("states", "%State", states),
             _records("problems", "%Problem", self.problems),
-            _records("needs", "%Needs", map(needed, source.processors)),
+            _records("needs", "%Needs", map(required_features, source.processors)),
             tables.table("batches", "i64", map(str, self.ends)),
             tables.table("wide", "i64", map(str, images.wide)),
             tables.table("kernels", "ptr", (f"@{code.key}" for code in images.codes)),
             tables.data("stream", self.stream),
             tables.data("problem.texts", self.problem_texts),
             tables.data("weights.sha256", sha256),
-            tables.filled_later("constants", _marker("constants"), constants),
+            tables.replaced_at_link("constants", _marker("constants"), constants),
             *(f"declare void @{c.key}(ptr, i64, i64, i64)" for c in images.codes),
         ]
         if source.embed:
             nbytes = self.weights_bytes
             definitions.append(
-                tables.filled_later("weights", _marker("weights"), nbytes)
+                tables.replaced_at_link("weights", _marker("weights"), nbytes)
             )
         return definitions
 

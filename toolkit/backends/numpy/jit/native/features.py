@@ -48,7 +48,7 @@ _OSXSAVE = 27  # of leaf 1: xgetbv reports the registers that the system saves
 _AVX, _AVX512 = 0x06, 0xE6
 
 
-def needed(processor: Processor) -> list[str]:
+def required_features(processor: Processor) -> list[str]:
     """Return the fields of the record that processor_x86.ll compares with cpuid."""
     listed = (x[1:] for x in processor.features.split(",") if x.startswith("+"))
     features = {*LEVELS.get(processor.cpu, ()), *listed}

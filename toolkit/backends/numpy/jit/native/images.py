@@ -13,7 +13,13 @@ from toolkit.backends.base import ALIGNMENT, Share
 from toolkit.backends.library import LibraryProgram, LibrarySource, StoredWeight
 from toolkit.backends.locations import Reference
 from toolkit.backends.numpy.jit.code import Code
-from toolkit.backends.numpy.jit.image import Address, Base, Image, Place, Resolve
+from toolkit.backends.numpy.jit.image import (
+    Address,
+    Base,
+    Image,
+    OperandLocation,
+    Resolve,
+)
 from toolkit.backends.numpy.jit.loop import Loop
 from toolkit.backends.numpy.jit.lowering import Call, Lowered
 from toolkit.backends.numpy.jit.native.layout import (
@@ -58,9 +64,9 @@ class Constants:
 
     def __init__(self, zeros: int) -> None:
         self.zeros = zeros
-        self.parts: list[bytes] = []
+        self.chunks: list[bytes] = []
         self.nbytes = 0
-        self._known: dict[tuple[int, bytes], int] = {}
+        self._offsets_by_key: dict[tuple[int, bytes], int] = {}
 
     def address(self, array: np.ndarray) -> Address:
         """Return the address of the bytes of an array; store them if they are new."""
@@ -68,12 +74,12 @@ class Constants:
             return Address(Base.WORKSPACE, self.zeros)
         content = bytes(raw(array))
         key = len(content), hashlib.sha256(content).digest()
-        if key not in self._known:
-            self._known[key] = self.nbytes
+        if key not in self._offsets_by_key:
+            self._offsets_by_key[key] = self.nbytes
             padding = -len(content) % ALIGNMENT
-            self.parts += [content, bytes(padding)]
+            self.chunks += [content, bytes(padding)]
             self.nbytes += len(content) + padding
-        return Address(Base.CONSTANTS, self._known[key])
+        return Address(Base.CONSTANTS, self._offsets_by_key[key])
 
 
 class Images:
@@ -94,37 +100,37 @@ class Images:
         self.wide: list[int] = []
         # Offsets of prepared operands, in order: of the current program, and by the
         # recipe of any program.
-        self.kept: dict[tuple[int, Reference], int] = {}
-        self._known: dict[Any, int] = {}
+        self.prepared_offsets: dict[tuple[int, Reference], int] = {}
+        self._offsets_by_key: dict[Any, int] = {}
         numbers = {id(weight): i for i, weight in enumerate(source.weights)}
         self._offsets = {numbers[id(s.weight)]: s.offset for s in stored}
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset the prepared operands: memory after the shared layout is reused."""
-        self._known.clear()
+        self._offsets_by_key.clear()
 
     def image(self, program: LibraryProgram, number: int) -> Image:
         """Return the image of a program's body; prepared operands have offsets."""
         body = program.bodies[number]
         return self._image(body.code, self._resolve(program, body))
 
-    def preparing(self, program: LibraryProgram, number: int) -> Image:
+    def preparation_image(self, program: LibraryProgram, number: int) -> Image:
         """Return the image of the calls to prepare that earlier bodies do not share."""
         body = program.bodies[number]
         code = body.code
         resolve = self._resolve(program, body)
         calls: dict[int, list[Call]] = defaultdict(list)
         sizes: dict[tuple[int, Reference], int] = {}
-        self.kept = {}
+        self.prepared_offsets = {}
         for index, call, nbytes in code.prepared:
-            destination = call.made
+            destination = call.destination
             sources = tuple(resolve(index, operand) for operand in call.given)
             key = call.recipe, sources
-            if key not in self._known:
-                self._known[key] = self.layout.take(nbytes)
+            if key not in self._offsets_by_key:
+                self._offsets_by_key[key] = self.layout.take(nbytes)
                 calls[index].append(call)
                 sizes[index, destination] = nbytes
-            self.kept[index, destination] = self._known[key]
+            self.prepared_offsets[index, destination] = self._offsets_by_key[key]
         lowered = [Lowered(calls[i]) for i in range(len(code.lowered))]
 
         def share(index: int, operand: Reference) -> Share:
@@ -146,12 +152,14 @@ class Images:
         locate = body.locations_with(self.constants.address).at(Address(Base.ARENA))
         operands = list(self._operands(program))
 
-        def resolve(index: int, operand: Reference) -> Place:
+        def resolve(index: int, operand: Reference) -> OperandLocation:
             if operand[0] == "kept":
-                return None, Address(Base.WORKSPACE, self.kept[index, operand])
+                return None, Address(
+                    Base.WORKSPACE, self.prepared_offsets[index, operand]
+                )
             number, offset = locate(index, operand)
             if number is not None and number >= len(operands):
-                start = list(self.kept.values())[number - len(operands)]
+                start = list(self.prepared_offsets.values())[number - len(operands)]
                 return None, Address(Base.WORKSPACE, start) + offset
             slot = None if number is None else operands[number]
             if isinstance(slot, Address):
@@ -162,7 +170,7 @@ class Images:
 
     def _operands(self, program: LibraryProgram) -> Iterator[int | Address]:
         """Yield the slot of each array, or its address in the weights."""
-        source, states = self.source, self.layout.state_places
+        source, states = self.source, self.layout.state_slots
         yield from range(len(source.inputs))
         for weight in program.weights:
             if weight in states:

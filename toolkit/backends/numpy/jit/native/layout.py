@@ -67,10 +67,11 @@ class Layout:
     """The offsets in a workspace.
 
     Attributes:
-        only_whole: whether a run must have exactly the batch of a program.
-        places: the number of operands with an address slot: inputs, outputs, and both
-            values of states.
-        padded: offsets of padded rows of each input and output, for a smaller batch.
+        needs_full_batch: whether a run must have exactly the batch of a program.
+        slot_count: the number of operands with an address slot: inputs, outputs, and
+            both values of states.
+        padded_offsets: offsets of padded rows of each input and output, for a smaller
+            batch.
         states: the states that runs update.
         zeros: the offset and the size of a block of zeros, for constants.
     """
@@ -78,22 +79,22 @@ class Layout:
     def __init__(self, source: LibrarySource, in_place: bool, zeros: int) -> None:
         operands = [*source.inputs, *source.outputs]
         numbers = [i for i, w in enumerate(source.weights) if w.is_state]
-        self.only_whole = (
+        self.needs_full_batch = (
             source.takes_whole_batches
             or bool(numbers)
             or not all(map(is_batched, operands))
         )
-        self.places = len(operands) + 2 * len(numbers)
-        self._end = align_up(8 * (HEADER_WORDS + 2 * self.places))
+        self.slot_count = len(operands) + 2 * len(numbers)
+        self._end = align_up(8 * (HEADER_WORDS + 2 * self.slot_count))
         self.states = [
             self._state(number, source.weights[number], in_place) for number in numbers
         ]
         smallest = min(program.batch for program in source.programs)
-        pads = smallest > 1 and not self.only_whole
-        self.padded = [
+        pads = smallest > 1 and not self.needs_full_batch
+        self.padded_offsets = [
             self.take(smallest * row_bytes(x)) if pads else 0 for x in operands
         ]
-        self.state_places = {
+        self.state_slots = {
             number: len(operands) + 2 * k for k, number in enumerate(numbers)
         }
         self.zeros = self.take(zeros), zeros

@@ -12,7 +12,7 @@ from toolkit.backends.numpy.jit.llvm import binding_for_all
 from toolkit.backends.numpy.jit.processor import Processor
 
 # Architecture -> the baseline processor, whose code all processors run.
-_LEAST = {"x86_64": "x86-64"}
+_BASELINES = {"x86_64": "x86-64"}
 
 
 class Linker:
@@ -29,8 +29,8 @@ class Linker:
     def __init__(self, processor: Processor) -> None:
         self.llvm = binding_for_all()
         self.context = self.llvm.create_context()
-        if processor.architecture in _LEAST:
-            cpu = _LEAST[processor.architecture]
+        if processor.architecture in _BASELINES:
+            cpu = _BASELINES[processor.architecture]
             processor = replace(processor, cpu=cpu, features="")
         self.processor, self.triple = processor, processor.triple
         is_wasm = processor.architecture == "wasm32"

@@ -41,7 +41,7 @@ def data(name: str, content: bytes, align: int = 1) -> str:
     )
 
 
-def filled_later(name: str, marker: bytes, nbytes: int) -> str:
+def replaced_at_link(name: str, marker: bytes, nbytes: int) -> str:
     """Return constant bytes that start with a marker and are replaced at link time."""
     padding = max(0, nbytes - len(marker))
     return (
