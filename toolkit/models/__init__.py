@@ -16,6 +16,6 @@ __all__ = [name for names in _HOMES.values() for name in names]
 
 __getattr__, __dir__ = on_first_use(__name__, _HOMES)
 
-# At once: threads that use the first models at the same time would import parts of what
-# imports each other, from several ends.
+# Import it eagerly: threads that use models for the first time at once would import a
+# cycle of modules from several ends.
 from toolkit.models.model import Model  # noqa: E402

@@ -1,4 +1,4 @@
-"""Layers quantized for the inputs that they have, block after block of a model."""
+"""Quantization with calibration data, block by block of a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARTS = ("pre_block_layers", "sequential_blocks")
 
 
 def checked_structure(where: str, structure: Any) -> tuple[list[Layer], list[Layer]]:
-    """The layers before the blocks, and the blocks."""
+    """Check a structure; return the layers before the blocks, and the blocks."""
     known = isinstance(structure, dict) and set(structure) <= set(_PARTS)
     parts = [list(structure.get(name) or ()) if known else [] for name in _PARTS]
     if not parts[1] or any(not isinstance(x, Layer) for x in (*parts[0], *parts[1])):
@@ -29,9 +29,9 @@ def checked_structure(where: str, structure: Any) -> tuple[list[Layer], list[Lay
 
 
 def samples(where: str, config: Any) -> Any:
-    """Tokens, (num_samples, 1, sequence_length) int32: at equal distances in the data.
+    """Return evenly spaced tokens, (num_samples, 1, sequence_length) int32.
 
-    What is too short is repeated.
+    Short data is repeated.
     """
     tokens = _tokens(where, config)
     length = config.sequence_length
@@ -43,7 +43,7 @@ def samples(where: str, config: Any) -> Any:
 
 
 def _tokens(where: str, config: Any) -> Any:
-    """All tokens of the data set, (count,) int32."""
+    """Return all tokens of the data set, (count,) int32."""
     data = config.dataset
     if isinstance(data, (str, bytes)) or not hasattr(data, "__iter__"):
         raise ArgumentTypeError(
@@ -58,7 +58,7 @@ def _tokens(where: str, config: Any) -> Any:
 
 
 def _pieces(where: str, tokenizer: Any, piece: Any) -> Any:
-    """A piece of the data as tokens."""
+    """Convert an item of the data to tokens."""
     if isinstance(piece, str):
         if not callable(getattr(tokenizer, "tokenize", None)):
             raise ArgumentError(
@@ -80,16 +80,16 @@ def calibrate(
     blocks: Sequence[tuple[Layer, Sequence[Any]]],
     tokens: Any,
 ) -> list[Any]:
-    """Quantize layers of blocks, each for outputs of the quantized ones before it.
+    """Quantize the layers of blocks; each block receives outputs of quantized blocks.
 
     Args:
-        config: of GPTQ or AWQ.
-        before: layers that make the inputs of the first block.
-        blocks: each with those of its layers that are to be quantized.
+        config: a config of GPTQ or AWQ.
+        before: layers that compute the inputs of the first block.
+        blocks: pairs of a block and its layers to quantize.
         tokens: (samples, 1, length).
 
     Returns:
-        The layers that were.
+        The quantized layers.
     """
     inputs = [ops.convert_to_tensor(each) for each in tokens]
     for layer in before:
@@ -124,10 +124,10 @@ def _quantize_called(
     quantize: Callable[[Any, Any], None],
     why_not: str,
 ) -> list[Any]:
-    """Quantize the layers that a run calls, each by what its observer saw of it.
+    """Quantize the layers that a run calls, each with the data of its observer.
 
     Returns:
-        Those layers; for each other one `why_not` is said.
+        The quantized layers; for each other layer `why_not` is the warning.
     """
     try:
         run()
@@ -145,20 +145,20 @@ def _quantize_called(
 
 
 def _first(outputs: Any) -> Any:
-    """What the next block is called with."""
+    """Return the input of the next block."""
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
 
 
 def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any]:
-    """Quantize convolutions for the inputs that they have when a model is called.
+    """Quantize convolutions for the input ranges of a model's calls.
 
     Args:
-        model: called with each batch.
-        chosen: its layers that are to be quantized.
+        model: the model, called with each batch.
+        chosen: the layers to quantize.
         config: an `Int8QuantizationConfig` with data.
 
     Returns:
-        The layers that were.
+        The quantized layers.
     """
 
     def run() -> None:
@@ -174,7 +174,7 @@ def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any
 
 
 def _batches(model: Any, data: Any) -> Iterator[Any]:
-    """What a model is called with, batch by batch."""
+    """Yield the inputs of the model, batch by batch."""
     if hasattr(data, "shape"):
         data = [data]
     if isinstance(data, (str, bytes, dict)) or not hasattr(data, "__iter__"):

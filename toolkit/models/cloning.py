@@ -1,4 +1,4 @@
-"""Models made anew from others: the same layers' configs, other weights."""
+"""Clones of models: the same configs, different weights."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def clone_model(
     recursive: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """A model like `model`, with layers of its own and fresh weights.
+    """Return a model like `model`, with new layers and new weights.
 
     Args:
-        model: a sequential or functional model; of a subclass, its config is used.
-        input_tensors: symbols to start from, structured like the model's inputs; new
-            ones if None.
-        clone_function: takes a layer, returns that of the new model; by default one
-            with the same config.
-        call_function: for functional models: called with each layer and the arguments
-            of its call, returns the outputs.
-        recursive: whether models inside are cloned layer by layer too.
+        model: a sequential or functional model; for a subclass, its config is used.
+        input_tensors: symbolic inputs of the new model, in the structure of the model's
+            inputs; new ones if None.
+        clone_function: a function from a layer to the new model's layer; by default it
+            builds a layer from the config.
+        call_function: for functional models: a function of each layer and the arguments
+            of its call that returns the outputs.
+        recursive: whether to also clone nested models layer by layer.
 
     Example:
         >>> import toolkit
@@ -89,7 +89,7 @@ def clone_model(
 
 
 def _clone_layer(layer: Any) -> Any:
-    """A layer with the same config. A part that two layers share has one clone."""
+    """Return a layer with the same config; shared sublayers have one clone."""
     config = {"class_name": type(layer).__name__, "config": layer.get_config()}
     note_config(layer, config)
     found = shared_object(config)
@@ -103,7 +103,7 @@ def _clone_layer(layer: Any) -> Any:
 def _once(
     clone_function: Clone, call_function: Any, recursive: bool, cache: dict[int, Any]
 ) -> Clone:
-    """A clone function that clones each layer once, and maybe goes into models."""
+    """Return a function that clones each layer once, optionally recursively."""
 
     def clone(layer: Any) -> Any:
         if id(layer) not in cache:
@@ -161,7 +161,7 @@ def _like(symbol: Any) -> Any:
 
 
 def _matching(input_tensors: Any, model: Functional) -> Any:
-    """`input_tensors` in the structure of the model's inputs."""
+    """Return `input_tensors` in the structure of the model's inputs."""
     leaves = tree.flatten(input_tensors)
     if not all(map(is_symbolic, leaves)):
         raise ArgumentError(
@@ -180,7 +180,7 @@ def _matching(input_tensors: Any, model: Functional) -> Any:
 
 
 def _replay(model: Functional, inputs: Any, clone: Clone, call: Any) -> Any:
-    """Make the calls of a model's graph again, with clones, on other symbols."""
+    """Repeat the calls of a model's graph with clones, on other symbols."""
     fresh = dict(
         zip(map(id, model.inputs), tree.flatten(inputs), strict=True),
     )

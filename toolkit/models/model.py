@@ -1,4 +1,4 @@
-"""Model: layers that can be trained, evaluated, summarized and saved together."""
+"""Model: layers that are trained, evaluated, summarized and saved together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESERVED = (
 
 
 def is_functional_call(args: Any, kwargs: Any) -> bool:
-    """Whether these constructor arguments are inputs and outputs."""
+    """Return whether these constructor arguments are inputs and outputs."""
     return (
         len(args) == 2
         or (len(args) == 1 and "outputs" in kwargs)
@@ -33,16 +33,18 @@ def is_functional_call(args: Any, kwargs: Any) -> bool:
 
 
 class Model(QuantizableModel, Trainer, Layer):
-    """Layers grouped into an object with `fit`, `evaluate` and `predict`.
+    """Group of layers with `fit`, `evaluate` and `predict`.
 
-    Made in one of three ways: `Model(inputs, outputs)` from symbols, as a subclass
-    that creates layers in `__init__` and calls them in `call`, or as a `Sequential`.
+    There are three ways to create one: `Model(inputs, outputs)` from symbolic tensors,
+    a subclass that creates layers in `__init__` and calls them in `call`, or a
+    `Sequential`.
 
     Args:
-        inputs: a symbol from `Input`, or a nest of them, or of intermediate symbols.
-        outputs: a symbol computed from the inputs, or a nest of them.
-        name: made up from the class if not given.
-        trainable: whether optimizers may change the weights.
+        inputs: a symbolic tensor from `Input`, or a nest of them, or of intermediate
+            symbols.
+        outputs: a symbolic tensor computed from the inputs, or a nest of them.
+        name: the name; generated from the class name if None.
+        trainable: whether optimizers update the weights.
 
     Example:
         >>> import toolkit
@@ -75,7 +77,7 @@ class Model(QuantizableModel, Trainer, Layer):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers directly inside."""
+        """Return the direct sublayers."""
         return self._flatten_layers(include_self=False, recursive=False)
 
     @layers.setter
@@ -83,7 +85,7 @@ class Model(QuantizableModel, Trainer, Layer):
         raise AttributeError(RESERVED)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """The layer of this name, or at this place in `layers`."""
+        """Return the layer with this name, or at this index of `layers`."""
         if (name is None) == (index is None):
             raise ArgumentError(
                 f"get_layer: expected a name or an index; received name={name!r}, "
@@ -117,10 +119,11 @@ class Model(QuantizableModel, Trainer, Layer):
         """Print a table of layers, their output shapes and numbers of parameters.
 
         Args:
-            line_length: width of the table in characters.
-            positions: where each column ends, as characters or fractions of the width.
-            print_fn: called with the whole text; `print` by default.
-            expand_nested: whether to show the layers of models inside.
+            line_length: the width of the table in characters.
+            positions: the end of each column, in characters or as fractions of the
+                width.
+            print_fn: a function of the whole text; `print` by default.
+            expand_nested: whether to show the layers of nested models.
             show_trainable: whether to show which layers are trainable.
             layer_range: names, or patterns of names, of the first and last layer
                 to show.
@@ -147,23 +150,23 @@ class Model(QuantizableModel, Trainer, Layer):
         batch_size: int = 32,
         measure: bool = True,
     ) -> None:
-        """Write a page with all that is known of the model, for any browser.
+        """Write a report of the model as an HTML page.
 
         It shows the architecture and its parameters, the curves of the last training,
-        metrics on data, for classifiers how they err, the time and memory of each
-        layer, and what the compiler made of a step. The file needs no other, no
-        network and no scripts.
+        metrics on data, the errors of classifiers, the time and memory of each layer,
+        and the compiled steps. The page is self-contained: it needs no network and no
+        scripts.
 
         Args:
             filepath: an ".html" file.
             data: (x, y), (x, y, sample_weight) or x, as arrays, or a data set of
-                batches, seen once. Without it nothing is evaluated, and what is
-                measured runs on made-up data.
-            class_names: the names of the classes, if the model tells classes.
-            history: a History whose curves to show; that of the last `fit` if None.
-            batch_size: of arrays.
-            measure: whether to compile and time each layer, which takes a while for
-                large models.
+                batches, read once. Without data nothing is evaluated, and measurements
+                use zeros.
+            class_names: the names of the classes of a classifier.
+            history: a History to plot; the one of the last `fit` if None.
+            batch_size: the batch size of arrays.
+            measure: whether to compile and time each layer, which is slow for large
+                models.
 
         Raises:
             ArgumentError: the model is not built, or an argument does not fit it.
@@ -174,7 +177,7 @@ class Model(QuantizableModel, Trainer, Layer):
             >>> model.build((None, 2))
             >>> model.report("report.html")  # doctest: +SKIP
         """
-        # Reports are drawn with parts that need models themselves.
+        # The report's sections need models themselves.
         from toolkit.models.report import write_report
 
         write_report(self, filepath, data, class_names, history, batch_size, measure)
@@ -189,10 +192,11 @@ class Model(QuantizableModel, Trainer, Layer):
         """Write the whole model to a `.keras` or `.h5` file; see `saving.save_model`.
 
         Args:
-            filepath: its ending tells the format; or a binary file object.
-            overwrite: whether an existing file may be replaced.
+            filepath: the path, whose ending determines the format; or a binary file
+                object.
+            overwrite: whether an existing file can be replaced.
             zipped: False for a folder instead of a `.keras` file.
-            **kwargs: the other arguments of `saving.save_model`.
+            **kwargs: additional arguments of `saving.save_model`.
         """
         saving.save_model(self, filepath, overwrite, zipped, **kwargs)
 
@@ -206,13 +210,13 @@ class Model(QuantizableModel, Trainer, Layer):
         """Write all weights, and the optimizer's state; see `saving.save_weights`.
 
         Args:
-            filepath: must end in ".weights.h5", or ".weights.json" for several files;
-                or in ".safetensors", which has no optimizer's state.
-            overwrite: whether an existing file may be replaced.
-            max_shard_size: the most gigabytes of one file.
-            **kwargs: `mapping`: for ".safetensors", the names there;
+            filepath: the path: ".weights.h5", or ".weights.json" for several files; or
+                ".safetensors", without the optimizer's state.
+            overwrite: whether an existing file can be replaced.
+            max_shard_size: the maximum size of one file, in gigabytes.
+            **kwargs: `mapping`: for ".safetensors", the names in the file;
                 `objects_to_skip`: layers to leave out; `adapters`: whether to write
-                low-rank adaptations alone, as PEFT does.
+                only low-rank adaptations, in the format of PEFT.
         """
         saving.save_weights(self, filepath, overwrite, max_shard_size, **kwargs)
 
@@ -222,15 +226,15 @@ class Model(QuantizableModel, Trainer, Layer):
         skip_mismatch: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Read all weights, or change nothing; see `saving.load_weights`.
+        """Load all weights, or none on error; see `saving.load_weights`.
 
         Args:
-            filepath: a file that `save_weights` or `save`, here or in Keras, has
-                written, or a ".safetensors" file of anybody.
-            skip_mismatch: whether to load what fits and warn about the rest.
-            **kwargs: `objects_to_skip`: layers to leave as they are; `by_name`: for
-                older files; `mapping`, `ignore`: for ".safetensors"; `adapters`:
-                whether to read low-rank adaptations alone, in the format of PEFT.
+            filepath: a file written by `save_weights` or `save` of this package or of
+                Keras, or any ".safetensors" file.
+            skip_mismatch: whether to load matching weights and warn about the rest.
+            **kwargs: `objects_to_skip`: layers to leave unchanged; `by_name`: for older
+                files; `mapping`, `ignore`: for ".safetensors"; `adapters`: whether to
+                load only low-rank adaptations, in the format of PEFT.
         """
         saving.load_weights(self, filepath, skip_mismatch, **kwargs)
 
@@ -242,19 +246,19 @@ class Model(QuantizableModel, Trainer, Layer):
         input_signature: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Write what the model computes, for programs without Python.
+        """Export the model's computation for programs without Python.
 
         Args:
-            filepath: where to; its ending says which format, if none is given.
-            format: a name of `export.formats.EXPORTERS`. Formats that need another
-                framework to write are refused.
-            verbose: whether to print where it is; yes if not given.
-            input_signature: what the model is called with, if its own inputs do not
-                say: an `InputSpec` with a shape for each, nested as it takes them.
-            **kwargs: options of the format. Of "onnx" and "openvino":
-                `opset_version` (17 to 24; 20), `dynamic_axes` (names for extents that
-                are free, such as {"tokens": {1: "steps"}}), `allow_random`; of "onnx"
-                also `external_data` and `metadata`.
+            filepath: the path; its ending determines the format if `format` is None.
+            format: a name in `export.formats.EXPORTERS`. Formats that need another
+                framework to write are rejected.
+            verbose: whether to print the path; True by default.
+            input_signature: the signature, if the model's inputs do not define it: an
+                `InputSpec` with a shape for each input, in the model's nest.
+            **kwargs: options of the format. For "onnx" and "openvino": `opset_version`
+                (17 to 24; 20), `dynamic_axes` (names of dynamic extents, such as
+                {"tokens": {1: "steps"}}), `allow_random`; for "onnx" also
+                `external_data` and `metadata`.
 
         Example:
             >>> import toolkit
@@ -265,7 +269,7 @@ class Model(QuantizableModel, Trainer, Layer):
         export_model(self, filepath, format, verbose, input_signature, **kwargs)
 
     def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
-        """The values of all variables as nested dicts, by their paths.
+        """Return the values of all variables as nested dicts, by their paths.
 
         Args:
             value_format: "backend_tensor" or "numpy_array".
@@ -277,20 +281,20 @@ class Model(QuantizableModel, Trainer, Layer):
         return state_tree(self, value_format)
 
     def set_state_tree(self, state_tree: dict[str, Any]) -> None:
-        """Assign values that `get_state_tree` has returned, or a part of them."""
+        """Assign the values of a (partial) result of `get_state_tree`."""
         assign_state_tree(self, state_tree)
 
     def to_json(self, **kwargs: Any) -> str:
-        """The config as text, for `models.model_from_json`; it holds no weights.
+        """Return the config as JSON, without weights, for `models.model_from_json`.
 
         Args:
-            **kwargs: passed on to `json.dumps`.
+            **kwargs: arguments of `json.dumps`.
         """
         return config_text(self, **kwargs)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` described."""
+        """Build a model from the result of `get_config`."""
         functional: Any = models.Functional
         keys = ("name", "layers", "input_layers", "output_layers")
         if all(key in config for key in keys) and issubclass(functional, cls):
@@ -299,7 +303,7 @@ class Model(QuantizableModel, Trainer, Layer):
 
 
 def _derive_from(cls: type, functional: type) -> None:
-    """Make a subclass of Model, given inputs and outputs, one of Functional too."""
+    """Make a subclass of Model with inputs and outputs a subclass of Functional."""
     if cls is Model or issubclass(cls, functional):
         return
     bases = []

@@ -1,4 +1,4 @@
-"""Models quantized layer by layer."""
+"""Layer-by-layer quantization of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolkit.quantizers.quantizer import StaticQuantizer
 
 
 class QuantizableModel:
-    """The part of a Model that quantizes its layers."""
+    """Part of a Model that quantizes its layers."""
 
     name: str
     _flatten_layers: Any
@@ -30,27 +30,27 @@ class QuantizableModel:
     def quantize(
         self, mode: Any = None, config: Any = None, filters: Any = None, **kwargs: Any
     ) -> None:
-        """Quantize the layers that can be: Dense, EinsumDense and Embedding.
+        """Quantize all layers that support it: Dense, EinsumDense and Embedding.
 
-        With data to calibrate them "int8" quantizes Conv and DepthwiseConv layers, too,
-        where the inputs have 8 channels or more, in one group or one for each: see
-        `quantizers.Int8QuantizationConfig`. If anything fails on the way the model is
-        as it was: until the end the floating weights stay in memory.
+        With calibration data, "int8" also quantizes Conv and DepthwiseConv layers whose
+        inputs have 8 channels or more, in one group or one per channel: see
+        `quantizers.Int8QuantizationConfig`. An error restores the model: the floating
+        weights stay in memory until the end.
 
         Args:
             mode: "int8", "int4" or "float8", see `layers.Dense.quantize`, "gptq" or
-                "awq"; needless with a config.
-            config: which quantizers to use: see `quantizers.Int8QuantizationConfig`.
-                "gptq" and "awq" need one: it has the data, and the blocks whose Dense
-                and EinsumDense layers are quantized.
-            filters: which layers: a regular expression that is searched in their
-                names, a list of such, or a function of the layer; all if None.
+                "awq"; optional with a config.
+            config: the quantizers: see `quantizers.Int8QuantizationConfig`. "gptq" and
+                "awq" need one, with the data, and the blocks whose Dense and
+                EinsumDense layers are quantized.
+            filters: the layers to quantize: a regular expression that is searched in
+                their names, a list of such, or a function of the layer; all if None.
             **kwargs: `type_check`, as for `Layer.quantize`.
 
         Raises:
-            ArgumentError: if the arguments contradict each other, or "gptq" or "awq"
-                lack data or blocks.
-            UnsupportedError: if no layer can be.
+            ArgumentError: if the arguments contradict, or "gptq" or "awq" lack data or
+                blocks.
+            UnsupportedError: if no layer supports it.
 
         Example:
             >>> import toolkit
@@ -77,28 +77,28 @@ class QuantizableModel:
             raise UnsupportedError(
                 f"{self.name}.quantize: the model has no layer that can be quantized"
             )
-        self._trained = None  # the weights that are left are trained on
+        self._trained = None  # training continues with the remaining weights
         self.train_function: None
         self.test_function: None
         self.predict_function: None
         self.train_function = self.test_function = self.predict_function = None
 
     def get_quantization_layer_structure(self, mode: str | None = None) -> Any:
-        """The layers that "gptq" and "awq" calibrate; a subclass may override it.
+        """Return the layers that "gptq" and "awq" calibrate; subclasses can override.
 
         Args:
-            mode: "gptq" or "awq", for those who override it; it has no effect here.
+            mode: "gptq" or "awq", for overrides; ignored by default.
 
         Returns:
             A dict of "pre_block_layers" and "sequential_blocks", see
-            `quantizers.GPTQConfig`; None if the config has to say it.
+            `quantizers.GPTQConfig`; None if the config must define it.
         """
         return None
 
     def _quantize_layers(
         self, chosen: list[Any], config: Any, type_check: bool
     ) -> list[Any]:
-        """The layers that were quantized: first what needs data, if there are any."""
+        """Return the quantized layers; layers that need data are quantized first."""
         done = []
         if config.mode == "int8" and config.dataset is not None:
             done = self._calibrate_ranges(chosen, config, type_check)
@@ -109,7 +109,7 @@ class QuantizableModel:
     def _calibrate_ranges(
         self, chosen: list[Any], config: Any, type_check: bool
     ) -> list[Any]:
-        """The convolutions that were quantized, for the ranges of their inputs."""
+        """Quantize convolutions for the ranges of their inputs and return them."""
         possible, static = [], Int8QuantizationConfig(None, StaticQuantizer())
         for layer in chosen:
             if not isinstance(layer, CalibratedConvolution) or not layer._gains:
@@ -119,7 +119,7 @@ class QuantizableModel:
         return calibrate_ranges(self, possible, config)
 
     def _calibrate(self, config: Any, filters: Any, type_check: bool) -> list[Any]:
-        """The layers that were quantized, block after block."""
+        """Quantize layers block by block and return them."""
         structure = config.quantization_layer_structure
         if structure is None:
             structure = self.get_quantization_layer_structure(config.mode)
@@ -140,7 +140,7 @@ class QuantizableModel:
 
 
 def _chosen(model: Any, filters: Any) -> list[Any]:
-    """The layers without parts that pass the filters."""
+    """Return the layers without sublayers that pass the filters."""
     return [
         layer
         for layer in model._flatten_layers()
@@ -149,7 +149,7 @@ def _chosen(model: Any, filters: Any) -> list[Any]:
 
 
 def _check(layers: list[Any], config: Any, type_check: bool) -> None:
-    """Raise if a layer that can be quantized cannot be so, before any layer is."""
+    """Raise if a supported layer has a conflict, before any layer is quantized."""
     for layer in layers:
         if isinstance(layer, QuantizableLayer):
             with suppress(NotImplementedError):
@@ -157,7 +157,7 @@ def _check(layers: list[Any], config: Any, type_check: bool) -> None:
 
 
 def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:
-    """Whether the layer can be quantized; a warning tells why not."""
+    """Return whether the layer can be quantized; warn with the reason if not."""
     try:
         layer._check_quantizable(config, type_check)
     except NotImplementedError as error:
@@ -167,7 +167,7 @@ def _is_possible(layer: Any, config: Any, type_check: bool) -> bool:
 
 
 def _quantize(layer: Any, config: Any, type_check: bool) -> bool:
-    """Whether the layer could be quantized; a warning tells of weights that stay."""
+    """Try to quantize the layer; warn about weights that stay floating."""
     try:
         layer.quantize(config.mode, type_check=type_check, config=config)
     except NotImplementedError as error:

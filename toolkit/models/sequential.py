@@ -1,4 +1,4 @@
-"""Sequential: layers one after the other."""
+"""Sequential: a stack of layers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 class Sequential(Model):
-    """A stack of layers, each fed with the output of the one before.
+    """Stack of layers: each layer receives the output of the previous one.
 
-    With an `Input` first, weights are made as layers are added; without, on the first
-    call, or by `build(input_shape)`.
+    With an `Input` first, weights are created when layers are added; otherwise on the
+    first call, or by `build(input_shape)`.
 
     Args:
         layers: the layers, first to last.
-        trainable: whether optimizers may change the weights.
-        name: made up if not given.
+        trainable: whether optimizers update the weights.
+        name: the name; generated if None.
 
     Example:
         >>> import toolkit
@@ -50,7 +50,7 @@ class Sequential(Model):
 
     _describes_parts = True
 
-    _casts_inputs = False  # each layer does
+    _casts_inputs = False  # each layer casts
 
     def __init__(
         self,
@@ -70,17 +70,17 @@ class Sequential(Model):
             self._rebuild()
 
     def _set_functional(self, functional: Functional | None) -> None:
-        # Its layers are this model's layers: they are not to be found twice.
+        # Its layers belong to this model: tracking must not find them twice.
         with no_tracking():
             self._functional = functional
         self.built: bool = functional is not None
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
-        """Put a layer, or an `Input`, on top.
+        """Append a layer, or an `Input`.
 
         Args:
-            layer: a Layer, or the symbol that `Input` returned.
-            rebuild: whether to build the model at once if its input shape is known.
+            layer: a Layer, or the symbolic tensor that `Input` returned.
+            rebuild: whether to build the model immediately if its input shape is known.
         """
         with undone_on_error([self]):
             self._add(layer, rebuild)
@@ -114,7 +114,7 @@ class Sequential(Model):
         """Remove the last layer and return it.
 
         Args:
-            rebuild: whether to build the model at once if its input shape is known.
+            rebuild: whether to build the model immediately if its input shape is known.
         """
         if not self.layers:
             raise OutOfRangeError(f"Sequential {self.name!r}: there is no layer to pop")
@@ -139,7 +139,7 @@ class Sequential(Model):
         try:
             shape = standardize_shape(input_shape)
         except (ShapeError, TypeError, ValueError):
-            return  # several inputs: the layers are built as they are called
+            return  # several inputs: a call builds the layers
         if not self.layers:
             raise ArgumentError(
                 f"Sequential {self.name!r}: there are no layers to build; call `add`"
@@ -151,11 +151,12 @@ class Sequential(Model):
     def _build_for_batches(self, x: Any) -> None:
         shape = getattr(x, "shape", None)
         if not self.built and shape is not None and self.layers:
-            with suppress(Exception):  # layers may need the batch size, or say why not
+            # layers can need the batch size, or raise with a reason
+            with suppress(Exception):
                 self.build((None, *shape[1:]))
 
     def _chain_layers(self, shape: Any) -> None:
-        """Call each layer on the outputs of the one before, from an Input on."""
+        """Call the layers in order, from an Input on."""
         if not isinstance(self._layers[0], InputLayer):
             dtype = _dtype_in_front_of(self._layers[0])
             self._layers = [InputLayer(batch_shape=shape, dtype=dtype), *self._layers]
@@ -171,19 +172,19 @@ class Sequential(Model):
             except NotImplementedError as error:
                 if isinstance(error, ToolkitError):
                     raise
-                return  # no shapes can be inferred: built on the first call
+                return  # shape inference is impossible: built on the first call
             except TypeError:
                 self._check_takes_one(layer)
                 raise
         functional = Functional(inputs, outputs, name=self.name)
         functional._kind = "Sequential"
-        # Images of another size may fit the layers too, which check it themselves.
+        # The layers can accept images of another size; they check it themselves.
         functional._is_strict = False
         functional._keeps_integers = not all(x._casts_inputs for x in self.layers[:1])
         self._set_functional(functional)
 
     def _check_takes_one(self, layer: Layer) -> None:
-        """Raise unless a layer can be called on the output of the one before."""
+        """Raise unless a layer accepts one output of the previous layer."""
         places = inspect.signature(layer.call).parameters.values()
         taken = [p for p in places if p.kind in (p.POSITIONAL_ONLY, _POSITIONAL)]
         required = [p.name for p in taken if p.default is p.empty]
@@ -196,7 +197,7 @@ class Sequential(Model):
             )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Apply the layers in their order."""
+        """Apply the layers in order."""
         functional = self._functional
         if functional is not None:
             try:
@@ -212,24 +213,24 @@ class Sequential(Model):
             if layer._info.takes_training and training is not None:
                 arguments["training"] = training
             outputs = layer(outputs, **arguments)
-            mask = None  # from here on it travels with the tensors
+            mask = None  # the tensors have their masks from now on
         return outputs
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """None: the outputs carry the masks that the layers inside gave them."""
+        """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbolic outputs of a call with these symbols."""
         if self._functional is not None:
             return self._functional.compute_output_spec(inputs, training, mask)
         arguments = {"training": training, "mask": mask}
         return without_masks(super().compute_output_spec(inputs, **arguments))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """The shape of the output for inputs of this shape."""
+        """Return the shape of the output for inputs of this shape."""
         if self._functional is not None:
             return self._functional.compute_output_shape(input_shape)
         for layer in self.layers:
@@ -241,7 +242,7 @@ class Sequential(Model):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers without the `Input`."""
+        """Return the layers without the `Input`."""
         skip = bool(self._layers) and isinstance(self._layers[0], InputLayer)
         return self._layers[int(skip) :]
 
@@ -262,36 +263,36 @@ class Sequential(Model):
 
     @property
     def inputs(self) -> list[KerasTensor]:
-        """The symbol of the input, in a list."""
+        """Return the symbol of the input, in a list."""
         return self._graph("inputs").inputs
 
     @property
     def outputs(self) -> list[KerasTensor]:
-        """The symbol of the output, in a list."""
+        """Return the symbol of the output, in a list."""
         return self._graph("outputs").outputs
 
     @property
     def input(self) -> Any:
-        """The symbol of the input."""
+        """Return the symbol of the input."""
         return self._graph("input").input
 
     @property
     def output(self) -> Any:
-        """The symbol of the output."""
+        """Return the symbol of the output."""
         return self._graph("output").output
 
     @property
     def input_shape(self) -> Any:
-        """The shape of the input."""
+        """Return the shape of the input."""
         return self._graph("input_shape").input_shape
 
     @property
     def output_shape(self) -> Any:
-        """The shape of the output."""
+        """Return the shape of the output."""
         return self._graph("output_shape").output_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The configs of the layers, in Keras 3's format."""
+        """Return the configs of the layers, in Keras 3's format."""
         config = {
             "name": self.name,
             "trainable": self.trainable,
@@ -304,14 +305,14 @@ class Sequential(Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` described."""
+        """Build a model from the result of `get_config`."""
         if "layers" not in config or "name" not in config:
             raise ArgumentError(
                 "A Sequential model configuration must be a dictionary containing the "
                 f"'name' and 'layers' keys; received {sorted(config)}"
             )
         options: dict[str, Any] = {"name": config["name"]}
-        if config.get("trainable") is False:  # of users' classes few take it
+        if config.get("trainable") is False:  # few user classes accept it
             options["trainable"] = False
         model = cls(**options)
         if config.get("dtype") is not None:
@@ -329,7 +330,8 @@ class Sequential(Model):
             inner = layer["config"]
             name = inner.get("name") if isinstance(inner, dict) else None
             first, again = added.get(name, (None, None))
-            if first != layer or name is None:  # equal ones are one layer, added twice
+            # equal entries are one layer, added twice
+            if first != layer or name is None:
                 again = deserialize_keras_object(layer, custom_objects=custom_objects)
             added[name] = layer, again
             model.add(again, rebuild=False)
@@ -342,9 +344,10 @@ class Sequential(Model):
 
 
 def _dtype_in_front_of(layer: Layer) -> str:
-    """The dtype of an Input that nobody has made: what the layer casts its inputs to.
+    """Return the dtype of an implicit Input: the dtype to which the layer casts.
 
-    One that casts nothing gets at least the digits that an Input has by itself.
+    For a layer without a cast, it has at least the precision of an Input's default
+    dtype.
     """
     dtype: str = layer.compute_dtype
     is_narrow = dtypes.is_float(dtype) and dtypes.itemsize(dtype) < 4

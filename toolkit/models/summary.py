@@ -15,11 +15,11 @@ from toolkit.errors import ArgumentError
 from toolkit.layers.call import map_shapes
 from toolkit.ops.symbolic import FunctionOperation, is_symbolic
 
-_FOLDED = 40  # layers from which on a notebook shows a table folded up
+_FOLDED = 40  # number of layers above which a notebook collapses the table
 
 
 class Column(NamedTuple):
-    """A column of the table: its title, where it ends, and how text stands in it."""
+    """Column of the table: its title, its end, and the alignment of text."""
 
     title: str
     end: float
@@ -50,7 +50,7 @@ def summary_text(
     show_trainable: bool = False,
     layer_range: Any = None,
 ) -> str:
-    """The summary as text."""
+    """Return the summary as text."""
     topology = None if _is_chain(model) else model._topology
     columns = _columns(topology is not None, show_trainable)
     widths = _widths(columns, line_length, positions)
@@ -65,13 +65,13 @@ def summary_text(
 
 
 def layer_rows(model: Any) -> Iterator[tuple[Any, str, str, str, str]]:
-    """(layer, name, class, output shape, number of parameters) of each layer."""
+    """Return (layer, name, class, output shape, number of parameters) of each layer."""
     for layer in getattr(model, "operations", model.layers):
         yield layer, layer.name, class_name(layer), _shape(layer), _params(layer)
 
 
 def summary_html(model: Any) -> str:
-    """The summary as a table for notebooks; that of a long model is folded up."""
+    """Return the summary as a table for notebooks; long tables are collapsed."""
     join, table, tag = pictures.page.join, pictures.page.table, pictures.page.tag
     rows = [
         (join((name, tag("span", kind, class_="note"))), shape, params)
@@ -86,7 +86,7 @@ def summary_html(model: Any) -> str:
 
 
 def _is_chain(model: Any) -> bool:
-    """Whether every layer feeds just the next, so that connections tell nothing."""
+    """Return whether every layer feeds only the next one: then omit connections."""
     topology = getattr(model, "_topology", None)
     if topology is None:
         return True
@@ -112,7 +112,7 @@ def _columns(connected: bool, show_trainable: bool) -> list[Column]:
 
 
 def _widths(columns: list[Column], length: int | None, positions: Any) -> list[int]:
-    """The number of characters inside each column."""
+    """Return the number of characters inside each column."""
     if length is None:
         default = 28 * len(columns)
         length = min(default, max(shutil.get_terminal_size().columns - 4, 60))
@@ -133,7 +133,7 @@ def _widths(columns: list[Column], length: int | None, positions: Any) -> list[i
 
 
 def in_range(caller: str, layers: list[Any], layer_range: Any) -> list[Any]:
-    """The layers from one to another, both told by their name or a pattern of it."""
+    """Return the layers in a range, whose ends are names or patterns of names."""
     if layer_range is None:
         return layers
     places = [
@@ -169,7 +169,7 @@ def _rows(
 
 
 def class_name(operation: Any) -> str:
-    """The name of a layer's class, or that which a function would have as one."""
+    """Return the name of a layer's class, or a class-like name of a function."""
     if isinstance(operation, FunctionOperation):
         words = operation.function.__name__.split("_")
         return "".join(word[:1].upper() + word[1:] for word in words)
@@ -186,7 +186,7 @@ def _shape(layer: Any) -> str:
 
 
 def _shape_without_calls(layer: Any) -> str:
-    """What a layer would return for inputs like those that it was built for."""
+    """Return the output shape of a layer for the input shapes of its build."""
     try:
         return str(layer.output_shape)
     except (AttributeError, ValueError):
@@ -207,7 +207,7 @@ def _shape_text(shapes: Any) -> str:
 
 
 class _Text:
-    """A shape that a nest prints without quotes."""
+    """Shape that prints without quotes in a nest."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -253,7 +253,7 @@ def _rule(parts: str, widths: list[int]) -> str:
 def _cells(
     row: list[str], columns: list[Column], widths: list[int], edge: str
 ) -> Iterator[str]:
-    """One row of the table, in as many lines as its longest cell needs."""
+    """Return one row of the table, with the number of lines of its longest cell."""
     wrapped = [_wrap(text, width) for text, width in zip(row, widths, strict=True)]
     for i in range(max(map(len, wrapped))):
         cells = [

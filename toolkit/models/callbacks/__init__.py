@@ -1,1 +1,1 @@
-"""Callbacks: what happens around the steps of `fit`, `evaluate` and `predict`."""
+"""Callbacks: hooks around the steps of `fit`, `evaluate` and `predict`."""

@@ -1,4 +1,4 @@
-"""SwapEMAWeights: evaluating with the moving averages of the weights."""
+"""SwapEMAWeights: evaluation with the moving averages of the weights."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from toolkit.models.callbacks.callback import Callback, Logs
 
 
 class SwapEMAWeights(Callback):
-    """Puts the optimizer's moving averages in place of the weights for evaluation.
+    """Callback that swaps weights and their moving averages for evaluation.
 
     It needs an optimizer with `use_ema=True`.
 
     Args:
-        swap_on_epoch: whether to swap at the end of every epoch too, so that callbacks
-            after this one, a ModelCheckpoint, say, find the averages.
+        swap_on_epoch: whether to also swap at the end of every epoch, so that later
+            callbacks, for example ModelCheckpoint, see the averages.
 
     Example:
         >>> from toolkit.callbacks import SwapEMAWeights
@@ -30,7 +30,7 @@ class SwapEMAWeights(Callback):
         self._swapped = False
 
     def _averaging(self) -> list[Any]:
-        """The optimizers that keep averages."""
+        """Return the optimizers that keep averages."""
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         found = [
@@ -66,7 +66,8 @@ class SwapEMAWeights(Callback):
             return
         self._swap(True)
         if epoch == self.params["epochs"] - 1:
-            # At its end `fit` replaces weights by averages: both are the average then.
+            # At its end `fit` overwrites weights with averages: both then hold the
+            # average.
             for optimizer in self._averaging():
                 for variable, average in optimizer.averaged():
                     average.assign(variable.numpy().copy())

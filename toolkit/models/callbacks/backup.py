@@ -1,4 +1,4 @@
-"""BackupAndRestore: training that goes on where it was interrupted."""
+"""BackupAndRestore: resumption of interrupted training."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ _NAMES = [f"{name}{end}" for name in (_WEIGHTS, _METADATA) for end in ("", _OLDE
 
 
 class BackupAndRestore(RegularSaves):
-    """Saves the state of training, and takes it up when `fit` is called again.
+    """Callback that saves the training state and restores it in the next `fit`.
 
-    What is saved: weights, the optimizer's variables, the states of all random
-    generators, of the metrics and of the other callbacks, the epoch, and the position
-    in the data. After an interruption the same `fit` goes on after the last step that
-    was saved, to the same bits as a run that was never interrupted; of a Python
-    iterator it takes what comes next. The files are replaced in one step: at any
-    moment, whatever happens to the process, there is a whole backup. What is damaged
-    is not taken for one.
+    The state consists of the weights, the optimizer's variables, all random generators,
+    metrics and other callbacks, the epoch, and the position in the data. After an
+    interruption the same `fit` continues after the last saved step, bit-identical to an
+    uninterrupted run. A Python iterator continues with its next batch. Files are
+    replaced atomically: a complete backup exists at any moment, even if the process is
+    killed. A corrupt backup is never restored.
 
     Args:
-        backup_dir: a folder for this run alone.
+        backup_dir: a folder for this run only.
         save_freq: "epoch", or a number of batches.
-        double_checkpoint: whether to keep the backup before the last one too, for when
-            the last one cannot be read.
-        delete_checkpoint: whether to delete the backup when training is done.
+        double_checkpoint: whether to keep the second-last backup, too, in case the last
+            one is unreadable.
+        delete_checkpoint: whether to delete the backup at the end of training.
 
     Example:
         >>> from toolkit.callbacks import BackupAndRestore
@@ -95,14 +94,14 @@ class BackupAndRestore(RegularSaves):
                 self._restore(self._files.folder())
 
     def _go_back(self) -> None:
-        """Take the backup before the last one for the last."""
+        """Replace the last backup by the second-last one."""
         with self._files.replace() as folder:
             for name in (_WEIGHTS, _METADATA):
                 _copy(self._folder / (name + _OLDER), folder / name)
             self._restore(folder)
 
     def _restore(self, folder: Path) -> None:
-        """Take the state from the backup."""
+        """Restore the state from the backup."""
         record = _record_of(folder / _WEIGHTS, folder / _METADATA)
         build_optimizer(self.model)
         self.model.load_weights(folder / _WEIGHTS)
@@ -119,7 +118,7 @@ class BackupAndRestore(RegularSaves):
         distribution_context.on_chief(self._write, all_variables(self.model))
 
     def _write(self) -> None:
-        """Replace the backup by a new one, which is whole before it counts."""
+        """Replace the backup by a new one, complete before it is valid."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._files.replace() as folder:
             if self.double_checkpoint:
@@ -153,13 +152,13 @@ class BackupAndRestore(RegularSaves):
 
 
 def _record_of(weights: Path, metadata: Path) -> dict[str, Any]:
-    """What is known of a file of weights: the last record, or the one before.
+    """Return the record of a weights file: the last record, or the second-last one.
 
     Raises:
-        ModelFileError: the metadata are damaged, or those of another file.
+        ModelFileError: the metadata are corrupt, or belong to another file.
     """
     if not metadata.exists() and not metadata.with_name(_METADATA + _OLDER).exists():
-        return {}  # weights alone, as in Keras
+        return {}  # weights only, as in Keras
     record, found = _read(metadata), _digest(weights)
     for each in (record, record.get("previous")):
         if each is not None and each.get("sha256", found) == found:
@@ -185,7 +184,7 @@ def _read(metadata: Path) -> dict[str, Any]:
 
 
 def _previous(metadata: Path) -> dict[str, Any] | None:
-    """The record of the backup that is replaced; None if there is none."""
+    """Return the record of the replaced backup, or None."""
     with suppress(OSError, ModelFileError):
         return {k: v for k, v in _read(metadata).items() if k != "previous"}
     return None
@@ -202,5 +201,5 @@ def _digest(path: Path) -> str:
 
 
 def _digest_of(record: dict[str, Any]) -> str:
-    plain = json.loads(json.dumps(record))  # as it will be read
+    plain = json.loads(json.dumps(record))  # in the form that reading returns
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -14,14 +14,14 @@ Logs = dict[str, Any] | None
 
 
 class Callback(Checked):
-    """Override the hooks you need and pass an instance to `fit(callbacks=[...])`.
+    """Base class of callbacks: override hooks and pass an instance to `fit`.
 
     Epochs and batches count from 0. `logs` maps the names of loss and metrics to
-    floats; those at the end of an epoch hold the `val_` names too.
+    floats; at the end of an epoch it also contains the `val_` names.
 
     Attributes:
-        params: `verbose`, `epochs` and `steps` (None where unknown).
-        model: the model that runs.
+        params: `verbose`, `epochs` and `steps` (None if unknown).
+        model: the running model.
 
     Example:
         >>> from toolkit.callbacks import Callback
@@ -32,9 +32,9 @@ class Callback(Checked):
         epoch 0: 0.250
     """
 
-    # A class says `_never_stops = True` if its hooks of steps set no `stop_training`,
-    # and `_needs_all = True` if all processes of a job have to have it.
-    # The attributes that a resumed run needs, by name.
+    # A class sets `_never_stops = True` if its step hooks do not set `stop_training`,
+    # and `_needs_all = True` if all processes of a job must have it. `_state` names the
+    # attributes that a resumed run needs.
     _state: tuple[str, ...] = ()
 
     def __init__(self) -> None:
@@ -46,19 +46,19 @@ class Callback(Checked):
         return self._model
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Told how the run was started."""
+        """Receive the parameters of the run."""
         self.params = params
 
     def set_model(self, model: Any) -> None:
-        """Told which model runs."""
+        """Receive the running model."""
         self._model = model
 
     def state_dict(self) -> dict[str, Any]:
-        """What this callback must remember for a run to be resumed exactly."""
+        """Return the state that an exact resumption needs."""
         return {name: getattr(self, name) for name in self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned; the next run goes on from there."""
+        """Restore the result of `state_dict`; the next run continues from it."""
         if set(state) != set(self._state):
             raise ArgumentError(
                 f"{type(self).__name__}.load_state_dict: expected the keys "
@@ -69,7 +69,7 @@ class Callback(Checked):
         self._resumed = True
 
     def _is_resumed(self) -> bool:
-        """Whether a state was loaded since the last run began."""
+        """Return whether a state was loaded since the last run started."""
         return bool(self.__dict__.pop("_resumed", False))
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
@@ -102,13 +102,13 @@ class Callback(Checked):
         """Called before a batch of `predict`."""
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Called after a batch of `predict`; `logs["outputs"]` holds its outputs."""
+        """Called after a batch of `predict`; `logs["outputs"]` contains its outputs."""
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Called once before training."""
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Called once after training, after Ctrl-C too."""
+        """Called once after training, also after Ctrl-C."""
 
     def on_test_begin(self, logs: Logs = None) -> None:
         """Called before evaluation or validation."""
@@ -124,13 +124,13 @@ class Callback(Checked):
 
 
 def tell(text: str) -> None:
-    """Print what a callback has to say; in a job, one process does."""
+    """Print a message of a callback; in a job, only one process prints."""
     if distribution_context.is_chief():
         print_message(text)
 
 
 class LambdaCallback(Callback):
-    """A callback made of functions, one for each hook that is given.
+    """Callback with a function for each hook.
 
     Args:
         on_epoch_begin: `(epoch, logs)`.
@@ -139,7 +139,7 @@ class LambdaCallback(Callback):
         on_train_end: `(logs)`.
         on_train_batch_begin: `(batch, logs)`.
         on_train_batch_end: `(batch, logs)`.
-        **kwargs: functions for the other hooks, by the hook's name.
+        **kwargs: functions for all other hooks, by the hook's name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""CallbackList: many callbacks behind one."""
+"""CallbackList: several callbacks as one."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _overrides(callback: Any, hook: str) -> bool:
 
 
 class CallbackList(Callback):
-    """Calls a list of callbacks as if they were one.
+    """Callback that calls a list of callbacks.
 
     Args:
         callbacks: a callback, or a nest of them.
-        add_history: whether to add a History if there is none.
-        add_progbar: whether to add a ProgbarLogger if there is none.
-        model: the model that runs.
-        **params: told to each callback.
+        add_history: whether to add a History if it is missing.
+        add_progbar: whether to add a ProgbarLogger if it is missing.
+        model: the running model.
+        **params: parameters for each callback.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class CallbackList(Callback):
             self.callbacks.append(History())
         if add_progbar and not self._has(ProgbarLogger):
             self.callbacks.append(ProgbarLogger())
-        # With the other processes of a job, if there are some.
+        # Agreement with the other processes of a job, if any.
         self.agreement: Any = None
-        # The callbacks that a hook of every step means something to, once it is called.
+        # Cached per hook: the callbacks that override this per-step hook.
         self._listeners: dict[str, list[Any]] = {}
         if model is not None:
             self.set_model(model)
@@ -68,20 +68,20 @@ class CallbackList(Callback):
         return any(isinstance(callback, cls) for callback in self.callbacks)
 
     def stops(self, wants: bool, now: bool = False) -> bool:
-        """Whether a run stops here; in a job, all processes stop at the same step.
+        """Return whether a run stops; in a job, all processes stop at the same step.
 
         Args:
-            wants: whether this process does.
-            now: whether it is the end of an epoch, not of a step.
+            wants: whether this process requests a stop.
+            now: whether this is the end of an epoch, not of a step.
         """
         return wants if self.agreement is None else self.agreement.stops(wants, now)
 
     def interrupts(self) -> Any:
-        """A context in which Ctrl-C is for all processes of a job."""
+        """Return a context that sends Ctrl-C to all processes of a job."""
         return nullcontext() if self.agreement is None else self.agreement
 
     def listening_to(self, hook: str) -> list[Any]:
-        """The callbacks that a hook of every step means something to."""
+        """Return the callbacks that override a per-step hook."""
         found = self._listeners.get(hook)
         if found is None:
             found = [c for c in self.callbacks if _overrides(c, hook)]
@@ -89,7 +89,7 @@ class CallbackList(Callback):
         return found
 
     def append(self, callback: Callback) -> None:
-        """Add one callback at the end."""
+        """Append a callback."""
         self.callbacks.append(callback)
         self._listeners.clear()
 
@@ -118,7 +118,7 @@ class CallbackList(Callback):
             return
         lazy: LazyLogs | None = None
         for callback in listeners:
-            # A progress bar that will not be redrawn now need not read any value.
+            # A progress bar without a pending redraw does not need to read values.
             if isinstance(callback, ProgbarLogger) and not callback.is_due():
                 getattr(callback, hook)(batch, None)
                 continue

@@ -1,4 +1,4 @@
-"""ModelCheckpoint: saving the model while training."""
+"""ModelCheckpoint: saving of the model during training."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from toolkit.models.callbacks.regular_saves import RegularSaves
 
 
 class ModelCheckpoint(RegularSaves, MonitorCallback):
-    """Saves the model, or its weights, every epoch or every so many batches.
+    """Callback that saves the model or its weights every epoch or every N batches.
 
     Args:
-        filepath: where to save; it may hold `{epoch}`, `{batch}` and names of logs
-            to fill in, as in "{epoch:02d}-{val_loss:.2f}.keras".
-        monitor: the name in the logs that says which epoch is best.
-        verbose: 1 prints what was done.
-        save_best_only: whether to save only when `monitor` is better than ever.
-        save_weights_only: whether to save weights alone, by `model.save_weights`;
-            else whole models, by `model.save`.
+        filepath: the destination, with optional format fields `{epoch}`, `{batch}` and
+            names of logs, as in "{epoch:02d}-{val_loss:.2f}.keras".
+        monitor: the name in the logs that determines the best epoch.
+        verbose: 1 prints a message for each save.
+        save_best_only: whether to save only when `monitor` is better than all earlier
+            values.
+        save_weights_only: whether to save weights only, with `model.save_weights`; else
+            whole models, with `model.save`.
         mode: "min", "max" or "auto".
         save_freq: "epoch", or a number of batches.
-        initial_value_threshold: the value to beat at first.
+        initial_value_threshold: the initial best value.
 
     Raises:
-        ArgumentError: if the file's name does not end in ".weights.h5" for weights, in
+        ArgumentError: if the file name does not end in ".weights.h5" for weights, or in
             ".keras" or ".h5" for whole models.
 
     Example:
@@ -76,7 +77,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
 
     @property
     def _batches_since_save(self) -> int:
-        """What `_waiting` is called in Keras, and in states that were saved."""
+        """Return `_waiting` under its name in Keras and in saved states."""
         return self._waiting
 
     @_batches_since_save.setter
@@ -110,7 +111,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             return True
         self._set_monitor_op()
         current = self._monitored(logs)
-        if current is None:  # as in Keras: rather one file too many
+        if current is None:  # as in Keras: better one file too many
             return True
         if np.ndim(current):
             warn(

@@ -1,4 +1,4 @@
-"""CSVLogger: the logs of every epoch as a line of a CSV file."""
+"""CSVLogger: the logs of every epoch as a row of a CSV file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolkit.models.callbacks.callback import Callback, Logs
 
 
 class CSVLogger(Callback):
-    """Writes the logs of each epoch into a CSV file, flushed after every line.
+    """Callback that writes the logs of each epoch to a CSV file and flushes it.
 
     Args:
         filename: the file.
-        separator: what stands between the columns.
-        append: whether to go on with an existing file rather than replace it.
+        separator: the separator of columns.
+        append: whether to append to an existing file instead of replacing it.
     """
 
     _state = ("keys",)
@@ -48,12 +48,12 @@ class CSVLogger(Callback):
         first = self.keys is None
         if self.keys is None:
             self.keys = sorted(logs)
-            # Validation may come later (validation_freq): leave room for it.
+            # Validation can start later (validation_freq): reserve columns for it.
             if not any(key.startswith("val_") for key in self.keys):
                 self.keys += [f"val_{key}" for key in self.keys]
         if not distribution_context.is_chief():
             return
-        if self._file is None:  # the process that has written it is lost
+        if self._file is None:  # the process that wrote the file has failed
             self._file = self._opened("a")
         writer = csv.writer(self._file, delimiter=self.sep)
         if first and self._file.tell() == 0:

@@ -1,6 +1,6 @@
 """Event files for TensorBoard: numbers, histograms, images and texts.
 
-The messages are encoded by hand: event.proto, summary.proto and tensor.proto of
+This module encodes the messages itself: event.proto, summary.proto and tensor.proto of
 https://github.com/tensorflow/tensorboard/tree/master/tensorboard/compat/proto.
 """
 
@@ -18,15 +18,15 @@ import numpy as np
 from toolkit.data.records import write_record
 
 _BINS = 30
-_STRING = 7  # the number of the type of strings
-_MODES = {1: 0, 3: 2, 4: 6}  # channels -> the colour type of a PNG file
+_STRING = 7  # the enum value of the string type
+_MODES = {1: 0, 3: 2, 4: 6}  # channels -> the color type of a PNG file
 
 
 class EventWriter:
-    """Appends events to a new file in a folder.
+    """Writer that appends events to a new file in a folder.
 
     Args:
-        folder: is created.
+        folder: the folder; it is created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class EventWriter:
         self._value(tag, _packed(2, "<f", float(value)), step)
 
     def histogram(self, tag: str, values: Any, step: int) -> None:
-        """Add how the finite ones of some numbers are distributed."""
+        """Add a histogram of the finite numbers in an array."""
         flat = np.asarray(values, "float64").ravel()
         flat = flat[np.isfinite(flat)]
         if not flat.size:
@@ -66,11 +66,11 @@ class EventWriter:
         self._value(tag, plugin + _bytes(8, tensor), step)
 
     def flush(self) -> None:
-        """Let readers see what was added."""
+        """Flush the file, so that readers see all events."""
         self._file.flush()
 
     def close(self) -> None:
-        """Add nothing any more."""
+        """Close the file."""
         self._file.close()
 
     def _value(self, tag: str, content: bytes, step: int) -> None:
@@ -81,11 +81,11 @@ class EventWriter:
         write_record(self._file, _packed(1, "<d", time.time()) + event)
 
 
-# --- fields of messages ---------------------------------------------------------------
+# --- message fields -------------------------------------------------------------------
 
 
 def _varint(number: int) -> bytes:
-    """A number in groups of seven bits, the lowest first."""
+    """Encode a number as a varint: groups of seven bits, the lowest first."""
     result = bytearray()
     while number > 0x7F:
         result.append(number & 0x7F | 0x80)
@@ -111,10 +111,11 @@ def _text(field: int, text: str) -> bytes:
 
 
 def _png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """A PNG file of uint8 pixels."""
+    """Encode uint8 pixels as a PNG file."""
     height, width, channels = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _MODES[channels], 0, 0, 0)
-    rows = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0)))  # rows unfiltered
+    # filter type 0 for each row
+    rows = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0)))
     parts = (
         (b"IHDR", header),
         (b"IDAT", zlib.compress(rows.tobytes())),

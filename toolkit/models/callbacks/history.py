@@ -21,11 +21,11 @@ _VALIDATION = "val_"
 
 
 class History(Callback):
-    """Records the logs of every epoch; `fit` adds one and returns it.
+    """Callback that records the logs of every epoch; `fit` adds one and returns it.
 
     Attributes:
         history: name -> list of values, one per epoch.
-        epoch: the numbers of the epochs recorded in the last run.
+        epoch: the numbers of the epochs of the last run.
     """
 
     _state = ("history", "epoch", "_epochs")
@@ -34,7 +34,7 @@ class History(Callback):
         super().__init__()
         self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
-        # The epoch of each value: validation may be less frequent than training.
+        # The epoch of each value: validation can be less frequent than training.
         self._epochs: dict[str, list[int]] = {}
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -50,7 +50,7 @@ class History(Callback):
 
     @property
     def metrics(self) -> list[str]:
-        """The names of what is recorded as numbers, without `val_`; the loss first."""
+        """Return the names of recorded numbers, without `val_`; the loss is first."""
         names = [
             name.removeprefix(_VALIDATION)
             for name, values in self.history.items()
@@ -64,19 +64,20 @@ class History(Callback):
         metrics: Sequence[str] | None = None,
         logarithmic: bool = False,
     ) -> Picture:
-        """Curves of the loss and the metrics: training solid, validation dashed.
+        """Plot the loss and the metrics: training curves solid, validation dashed.
 
-        Values beside the ends of curves are the last ones; a ring marks the lowest
+        The labels at the ends of curves are the last values; a ring marks the lowest
         validation loss.
 
         Args:
-            to_file: where to save the picture: ".svg" needs no other package, ".png"
-                and ".pdf" need Matplotlib.
-            metrics: the names to show, such as ["loss", "accuracy"]; all if None.
+            to_file: the path of the picture: ".svg" needs no other package, ".png" and
+                ".pdf" need Matplotlib.
+            metrics: the names to plot, such as ["loss", "accuracy"]; all if None.
             logarithmic: whether panels of positive values have a logarithmic scale.
 
         Returns:
-            A picture that notebooks show; its `svg()` is text, `save(path)` a file.
+            A picture for notebooks; `svg()` returns its text, `save(path)` writes a
+            file.
 
         Raises:
             ArgumentError: nothing has been recorded, or not this metric.
@@ -119,7 +120,7 @@ class History(Callback):
         return curves
 
     def _places(self, name: str, count: int) -> list[int]:
-        """The epochs of values, from 1; those of several runs are counted on."""
+        """Return the epochs of values, from 1; several runs are consecutive."""
         epochs = self._epochs.get(name, [])
         if len(epochs) == count and all(a < b for a, b in pairwise(epochs)):
             return [epoch + 1 for epoch in epochs]

@@ -16,7 +16,7 @@ from toolkit.models.callbacks.monitor import MonitorCallback
 
 
 def optimizers_of(model: Any) -> dict[str, Any]:
-    """The optimizers that have a learning rate, by its name in the logs."""
+    """Return the optimizers with a learning rate, by its name in the logs."""
     several = getattr(model.optimizer, "optimizers", None)
     if several is None:
         return {"learning_rate": model.optimizer}
@@ -24,15 +24,16 @@ def optimizers_of(model: Any) -> dict[str, Any]:
 
 
 def learning_rates(model: Any) -> dict[str, float]:
-    """The learning rates by their names in the logs."""
+    """Return the learning rates by their names in the logs."""
     return {name: float(o.learning_rate) for name, o in optimizers_of(model).items()}
 
 
 class LearningRateScheduler(Callback):
-    """Sets the learning rate at the beginning of every epoch.
+    """Callback that sets the learning rate at the start of every epoch.
 
     Args:
-        schedule: `(epoch, learning_rate) -> learning_rate`, or of the epoch alone.
+        schedule: `(epoch, learning_rate) -> learning_rate`, or a function of the epoch
+            only.
         verbose: 1 prints each change.
     """
 
@@ -69,17 +70,17 @@ class LearningRateScheduler(Callback):
 
 
 class ReduceLROnPlateau(MonitorCallback):
-    """Lowers the learning rate when a quantity has stopped getting better.
+    """Callback that reduces the learning rate when a quantity stops improving.
 
     Args:
         monitor: the name in the logs, such as "val_loss".
-        factor: what the learning rate is multiplied by; below 1.
-        patience: number of epochs without improvement to wait.
+        factor: the factor of the learning rate; below 1.
+        patience: the number of epochs to wait for an improvement.
         verbose: 1 prints each change.
         mode: "min", "max" or "auto".
-        min_delta: by how much a value must be better to count.
-        cooldown: number of epochs to wait after a change before watching again.
-        min_lr: the learning rate never goes below it.
+        min_delta: the minimum change that counts as an improvement.
+        cooldown: the number of epochs to ignore after a reduction.
+        min_lr: the lower bound of the learning rate.
         **kwargs: `epsilon`, an older name of `min_delta`.
     """
 
@@ -127,7 +128,7 @@ class ReduceLROnPlateau(MonitorCallback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = {} if logs is None else logs
         logs.update(learning_rates(self.model))
-        self._set_monitor_op()  # a name that nothing is known of is an error
+        self._set_monitor_op()  # an unknown name is an error
         current = self._monitored(logs)
         if current is None:
             return
@@ -143,7 +144,7 @@ class ReduceLROnPlateau(MonitorCallback):
                 self._reduce(epoch)
 
     def in_cooldown(self) -> bool:
-        """Whether a change was made lately, so that nothing is watched now."""
+        """Return whether the callback ignores values after a recent reduction."""
         return self.cooldown_counter > 0
 
     def _reduce(self, epoch: int) -> None:

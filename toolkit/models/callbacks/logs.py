@@ -1,4 +1,4 @@
-"""Logs: loss and metrics by name, read from where they were computed when needed."""
+"""Logs: loss and metrics by name, copied from the device on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.core.variable import current_value
 
 
 def flat(logs: Any) -> dict[str, Any]:
-    """Logs sorted by name, with those of nested dicts among them."""
+    """Return logs sorted by name, with nested dicts merged."""
     found: dict[str, Any] = {}
     for name, value in sorted((logs or {}).items()):
         found.update(
@@ -23,20 +23,20 @@ def flat(logs: Any) -> dict[str, Any]:
 
 
 def python_logs(logs: Any) -> dict[str, Any]:
-    """Logs with arrays or numbers for tensors, by name; nested dicts are merged."""
+    """Return logs as arrays or numbers, by name; nested dicts are merged."""
     if not logs:
         return {}
     return logs.copy() if isinstance(logs, LazyLogs) else LazyLogs(logs).copy()
 
 
 class LazyLogs(dict[str, Any]):
-    """A dict of logs that become numbers when someone reads a value.
+    """Dict of logs that converts tensors to numbers on the first read of a value.
 
-    To read one waits for the step that computed it, so callbacks that do not, or only
-    now and then, let a device go on.
+    A read waits for the step that computed the value. Callbacks that rarely read values
+    therefore do not block the device.
 
     Args:
-        logs: name -> tensor, or anything else.
+        logs: name -> tensor, or any other value.
     """
 
     def __init__(self, logs: Any) -> None:
@@ -45,17 +45,17 @@ class LazyLogs(dict[str, Any]):
         self._coming: PendingCopy | None = None
 
     def begin(self) -> None:
-        """Begin to fetch the values, without waiting for them."""
+        """Start to fetch the values, without waiting."""
         if self._coming is None:
             self._coming = fetch(list(dict.values(self)))
 
     @property
     def is_here(self) -> bool:
-        """Whether the values can be read without waiting, as `begin` makes them be."""
+        """Return whether the values are available without waiting, after `begin`."""
         return self._coming is not None and self._coming.is_done
 
     def read(self) -> None:
-        """Put numbers, and arrays, in the place of tensors."""
+        """Replace tensors by numbers and arrays."""
         if self._is_read:
             return
         self.begin()
@@ -80,7 +80,7 @@ def _reading(name: str) -> Callable[..., Any]:
     return read
 
 
-# All that tells values; the rest of a dict tells names.
+# All methods that return values; other methods of a dict return only names.
 for _name in (
     *("__eq__", "__getitem__", "__ne__", "__or__", "__ror__", "__repr__"),
     *("copy", "get", "items", "pop", "popitem", "setdefault", "values"),
@@ -92,5 +92,5 @@ def _names(self: LazyLogs) -> Any:
     return iter(self.keys())
 
 
-# `dict(logs)` asks `keys` and `[]` of a subclass that has an iterator of its own.
+# `dict(logs)` calls `keys` and `[]` of a subclass that defines an iterator.
 setattr(LazyLogs, "__iter__", _names)  # noqa: B010 - mypy knows no other way

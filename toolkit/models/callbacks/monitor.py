@@ -1,4 +1,4 @@
-"""MonitorCallback: the base of callbacks that watch one quantity."""
+"""MonitorCallback: the base class of callbacks that monitor one quantity."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MODES = ("auto", "min", "max")
 
 
 class MonitorCallback(Callback):
-    """Knows the best value so far of a quantity, and what counts as better.
+    """Base class of callbacks that track the best value of a quantity.
 
     Args:
         monitor: the name in the logs, such as "val_loss".
-        mode: "min" or "max": which way is better; "auto", and with a warning any other,
-            asks the metric itself.
-        baseline: the best value to begin with.
-        min_delta: by how much a value must be better to count.
+        mode: "min" or "max": the direction of improvement. "auto", and with a warning
+            any other value, uses the direction of the metric.
+        baseline: the initial best value.
+        min_delta: the minimum change that counts as an improvement.
 
-    The attribute `monitor_op` is the comparison, once the direction is known.
+    The attribute `monitor_op` is the comparison, once the direction is determined.
     """
 
     _state: tuple[str, ...] = ("best",)
@@ -49,7 +49,7 @@ class MonitorCallback(Callback):
         self.monitor_op: Any = None
 
     def _direction(self) -> str:
-        """ "min" or "max"; "auto" is resolved once the model has its metrics."""
+        """Return "min" or "max"; "auto" is resolved once the model has its metrics."""
         if self.mode != "auto":
             return self.mode
         name = self.monitor.removeprefix("val_")
@@ -71,10 +71,10 @@ class MonitorCallback(Callback):
         return bool(self.monitor_op(value - self.min_delta, reference))
 
     def _set_monitor_op(self) -> None:
-        """Set `monitor_op`, which subclasses use, if it is not: `np.less` or `greater`.
+        """Set `monitor_op`, which subclasses use, to `np.less` or `np.greater`.
 
         Raises:
-            ArgumentError: nothing says which way is better.
+            ArgumentError: the direction is unknown.
         """
         if self.monitor_op is not None:
             return
@@ -83,7 +83,7 @@ class MonitorCallback(Callback):
             self.min_delta = -self.min_delta
 
     def _monitored(self, logs: Logs) -> Any:
-        """The quantity in the logs; None, after a warning, where it is missing."""
+        """Return the quantity in the logs; warn and return None if it is missing."""
         value = (logs or {}).get(self.monitor)
         if value is None:
             warn(
@@ -94,7 +94,7 @@ class MonitorCallback(Callback):
 
 
 def _all_metrics(metrics: Any) -> list[Any]:
-    """Metrics with those that `compile` has grouped."""
+    """Return all metrics, including the metrics that `compile` has grouped."""
     found = []
     for metric in metrics:
         found.append(metric)

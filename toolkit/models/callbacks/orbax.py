@@ -1,4 +1,4 @@
-"""OrbaxCheckpoint: a name of Keras that stands for files of another framework."""
+"""OrbaxCheckpoint: an unsupported callback of Keras for files of another framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolkit.errors import UnsupportedError
 
 
 class OrbaxCheckpoint:
-    """Not available: Orbax writes the arrays of JAX; see `ModelCheckpoint`.
+    """Unavailable callback: Orbax writes the arrays of JAX; see `ModelCheckpoint`.
 
     Raises:
         UnsupportedError: always.

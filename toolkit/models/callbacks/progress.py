@@ -1,4 +1,4 @@
-"""ProgbarLogger: a progress bar on a terminal, lines for each epoch elsewhere."""
+"""ProgbarLogger: a progress bar on a terminal, lines per epoch in a log."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.settings import is_interactive_logging_enabled
 
 _LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-_REFRESH = 0.1  # seconds between two drawings of the bar
+_REFRESH = 0.1  # seconds between redraws of the bar
 
 
 def is_interactive() -> bool:
-    """Whether standard output can redraw a line: a terminal or a notebook."""
+    """Return whether standard output can redraw a line: a terminal or a notebook."""
     return can_redraw(sys.stdout)
 
 
 def resolve_verbose(verbose: Any) -> int:
-    """0, 1 (a bar) or 2 (one line an epoch); "auto" goes by where output goes.
+    """Return 0, 1 (a bar) or 2 (one line per epoch); "auto" depends on the output.
 
-    A log gets lines, never a bar.
+    Output to a log uses lines, never a bar.
     """
     if verbose == "auto":
         verbose = 1 if is_interactive() else 2
@@ -37,7 +37,7 @@ def resolve_verbose(verbose: Any) -> int:
 
 
 def format_logs(logs: Logs) -> str:
-    """`accuracy: 0.9375 - loss: 0.1234`; of several numbers the mean."""
+    """Format logs as `accuracy: 0.9375 - loss: 0.1234`; arrays by their mean."""
     return " - ".join(f"{name}: {_number(x)}" for name, x in (logs or {}).items())
 
 
@@ -51,12 +51,12 @@ def _number(value: Any) -> str:
 
 
 class ProgbarLogger(Callback):
-    """Shows how far training, evaluation or prediction has come, and its logs.
+    """Callback that shows the progress of training, evaluation or prediction.
 
-    With verbose=1 a tqdm bar, redrawn at most ten times a second, with the last numbers
-    that have come from a device which goes on meanwhile; with verbose=2 a line
-    at the end of each epoch, below its number. `fit` and its kin add one unless
-    verbose=0.
+    verbose=1 shows a tqdm bar, redrawn at most ten times a second. It shows the newest
+    values that are available from the device, without waiting. verbose=2 prints a line
+    at the end of each epoch, after its number. `fit`, `evaluate` and `predict` add one
+    unless verbose=0.
     """
 
     _never_stops = True
@@ -71,7 +71,7 @@ class ProgbarLogger(Callback):
         self._drawn = 0.0
         self._started = 0.0
         self._seen = 0
-        self._after_first: float | None = None  # when the first step was done
+        self._after_first: float | None = None  # time at the end of the first step
         self._shown: Logs = None
         self._coming: LazyLogs | None = None
 
@@ -83,7 +83,7 @@ class ProgbarLogger(Callback):
         self.target = params.get("steps")
 
     def is_due(self) -> bool:
-        """Whether the next batch will redraw the bar."""
+        """Return whether the next batch will redraw the bar."""
         return self.verbose == 1 and perf_counter() - self._drawn >= _REFRESH
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -91,7 +91,7 @@ class ProgbarLogger(Callback):
 
     def on_train_end(self, logs: Logs = None) -> None:
         self._in_fit = False
-        if self._bar is not None:  # interrupted in the middle of an epoch
+        if self._bar is not None:  # interrupted during an epoch
             self._bar.close()
             self._bar = None
 
@@ -155,9 +155,9 @@ class ProgbarLogger(Callback):
             self._redraw(self._latest(logs))
 
     def _latest(self, logs: Logs) -> Logs:
-        """The newest values that have come; if there are none on the way, send these.
+        """Return the newest available values, and request these if none is pending.
 
-        To wait for the last step would stop a device that works ahead.
+        Waiting for the last step would stop a device that runs asynchronously.
         """
         if not isinstance(logs, LazyLogs):
             return logs
@@ -174,7 +174,7 @@ class ProgbarLogger(Callback):
         self._bar.update(self._seen - self._bar.n)
 
     def _pace(self) -> str:
-        """The time of a step; the first, which may compile, counts only alone."""
+        """Return the time per step, without the first step (which can compile)."""
         now = perf_counter()
         if self._seen > 1 and self._after_first is not None:
             return duration((now - self._after_first) / (self._seen - 1))
@@ -195,7 +195,7 @@ class ProgbarLogger(Callback):
 
 
 def duration(seconds: float) -> str:
-    """`12s`, `3ms` or `45us`."""
+    """Format seconds as `12s`, `3ms` or `45us`."""
     if seconds >= 1:
         return f"{seconds:.0f}s"
     return f"{seconds * 1e3:.0f}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f}us"

@@ -1,4 +1,4 @@
-"""RegularSaves: the base of callbacks that save every so often while training."""
+"""RegularSaves: the base class of callbacks that save at regular intervals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from toolkit.models.callbacks.callback import Callback, Logs
 
 
 class RegularSaves(Callback):
-    """Knows when it is time to save, by `save_freq`, and calls `_save` then.
+    """Base class of callbacks that call `_save` at the intervals of `save_freq`.
 
-    A subclass sets `save_freq`, "epoch" or a number of batches, which go on to count
-    over the ends of epochs; and `_never_stops`, for what its own hooks do.
+    A subclass sets `save_freq`, "epoch" or a number of batches, which is counted across
+    epochs. It also sets `_never_stops` for its hooks.
     """
 
     _needs_all = True
@@ -24,7 +24,7 @@ class RegularSaves(Callback):
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.save_freq == "epoch":
             return
-        # A step may stand for several batches (steps_per_execution).
+        # One step can represent several batches (steps_per_execution).
         self._waiting += batch - self._last_batch
         self._last_batch = batch
         if self._waiting >= int(self.save_freq):

@@ -1,4 +1,4 @@
-"""RemoteMonitor: the logs of every epoch sent to a server."""
+"""RemoteMonitor: sends the logs of every epoch to a server."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback import Callback, Logs
 
-_SECONDS = 10  # to wait for the server
+_SECONDS = 10  # timeout of a request
 
 
 class RemoteMonitor(Callback):
-    """Posts the epoch and its logs to a web server; training goes on if that fails.
+    """Callback that posts the epoch and its logs to a web server; failures are ignored.
 
     Args:
         root: the address of the server, http or https.
-        path: where on the server.
-        field: the name of the form's field that holds the JSON text.
-        headers: more headers of the request.
-        send_as_json: whether to send JSON itself instead of a form.
+        path: the path on the server.
+        field: the name of the form field with the JSON text.
+        headers: additional headers of the request.
+        send_as_json: whether to send a JSON body instead of a form.
 
     Example:
         >>> from toolkit.callbacks import RemoteMonitor
@@ -53,7 +53,7 @@ class RemoteMonitor(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if not distribution_context.is_chief():
             return
-        # Late: with HTTP and TLS behind it, it would slow down every start.
+        # Import late: it loads HTTP and TLS, which would slow down every start.
         from urllib.parse import urlencode
         from urllib.request import Request, urlopen
 
@@ -72,5 +72,5 @@ class RemoteMonitor(Callback):
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
+    """Return a value that JSON supports."""
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

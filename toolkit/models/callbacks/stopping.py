@@ -1,4 +1,4 @@
-"""Callbacks that end training early."""
+"""Callbacks that stop training early."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from toolkit.models.callbacks.monitor import MonitorCallback
 
 
 class EarlyStopping(MonitorCallback):
-    """Stops training when a quantity has stopped getting better.
+    """Callback that stops training when a quantity stops improving.
 
     Args:
         monitor: the name in the logs, such as "val_loss".
-        min_delta: by how much a value must be better to count.
-        patience: number of epochs without improvement after which training stops.
-        verbose: 1 prints what was done.
+        min_delta: the minimum change that counts as an improvement.
+        patience: the number of epochs without improvement after which training stops.
+        verbose: 1 prints a message.
         mode: "min", "max" or "auto".
-        baseline: a value to beat; without beating it patience runs out.
-        restore_best_weights: whether to go back to the weights of the best epoch.
-        start_from_epoch: number of epochs to let pass before watching.
+        baseline: the initial best value; without an improvement on it, patience
+            decreases.
+        restore_best_weights: whether to restore the weights of the best epoch.
+        start_from_epoch: the number of initial epochs to ignore.
     """
 
     _state = ("best", "wait", "stopped_epoch", "best_epoch", "best_weights")
@@ -57,7 +58,7 @@ class EarlyStopping(MonitorCallback):
             self._forget()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self._set_monitor_op()  # a name that nothing is known of is an error
+        self._set_monitor_op()  # an unknown name is an error
         current = self.get_monitor_value(logs)
         if current is None or epoch < self.start_from_epoch:
             return
@@ -74,7 +75,7 @@ class EarlyStopping(MonitorCallback):
             self.model.stop_training = True
 
     def get_monitor_value(self, logs: Logs) -> Any:
-        """The quantity in the logs; None, after a warning, where it is missing."""
+        """Return the quantity in the logs; warn and return None if it is missing."""
         return self._monitored(logs)
 
     def _remember(self, epoch: int) -> None:
@@ -95,10 +96,10 @@ class EarlyStopping(MonitorCallback):
 
 
 class TerminateOnNaN(Callback):
-    """Stops training when the loss is NaN or infinite.
+    """Callback that stops training when the loss is NaN or infinite.
 
     Args:
-        raise_error: whether to raise RuntimeError instead of stopping cleanly.
+        raise_error: whether to raise RuntimeError instead of a clean stop.
     """
 
     def __init__(self, raise_error: bool = False) -> None:

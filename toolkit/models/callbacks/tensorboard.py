@@ -1,4 +1,4 @@
-"""TensorBoard: the course of training in event files."""
+"""TensorBoard: event files of a training run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMAGES = (1, 3, 4)  # channels of an image
 
 
 def _is_profiled(profile_batch: Any) -> bool:
-    """Return whether batches are wanted: an integer, a pair, or a text of a pair."""
+    """Return whether batches are profiled: an integer, a pair, or a pair as text."""
     given = profile_batch
     if isinstance(given, str):
         given = given.split(",")
@@ -39,26 +39,26 @@ def _is_profiled(profile_batch: Any) -> bool:
 
 
 class TensorBoard(Callback):
-    """Writes losses, metrics, learning rates and weights for TensorBoard to show.
+    """Callback that writes losses, metrics, learning rates and weights for TensorBoard.
 
-    It needs no TensorFlow. Training goes to `log_dir/train`, validation to
+    It needs no TensorFlow. It writes training to `log_dir/train` and validation to
     `log_dir/validation`; show them with `tensorboard --logdir log_dir`.
 
     Args:
-        log_dir: a folder for this run alone.
-        histogram_freq: every how many epochs to write histograms of all weights; 0:
+        log_dir: a folder for this run only.
+        histogram_freq: the number of epochs between histograms of all weights; 0:
             never.
         write_graph: whether to write the model's summary and its configuration, as
             texts.
-        write_images: whether weights are written as images too, with the histograms.
-        write_steps_per_second: whether to write how fast training is.
-        update_freq: "epoch", "batch", or every how many batches to write the logs.
-        profile_batch: has no effect, and a warning says so if it is not 0:
+        write_images: whether to also write weights as images, with the histograms.
+        write_steps_per_second: whether to write the number of steps per second.
+        update_freq: "epoch", "batch", or the number of batches between logs.
+        profile_batch: ignored, with a warning if it is not 0:
             `model.inspect(...).trace(file)` shows the times of a step.
-        embeddings_freq: every how many epochs to write the vectors of Embedding layers
-            for the projector; 0: never.
-        embeddings_metadata: the file that names the rows of an embedding, or a dict of
-            layer's name -> file.
+        embeddings_freq: the number of epochs between exports of Embedding vectors for
+            the projector; 0: never.
+        embeddings_metadata: the file with the row names of an embedding, or a dict of
+            layer name -> file.
 
     Example:
         >>> from toolkit.callbacks import TensorBoard
@@ -101,7 +101,7 @@ class TensorBoard(Callback):
         self._started = 0.0
 
     def _writer(self, run: str) -> EventWriter:
-        """The file of training or of validation, made when it is first needed."""
+        """Return the event file of training or validation; create it on first use."""
         if run not in self._writers:
             self._writers[run] = EventWriter(Path(self.log_dir) / run)
         return self._writers[run]
@@ -161,10 +161,10 @@ class TensorBoard(Callback):
             writer.close()
         self._writers.clear()
 
-    # --- what is written --------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------
 
     def _collect_learning_rate(self, logs: dict[str, Any]) -> dict[str, Any]:
-        """Logs with the learning rates."""
+        """Return the logs, with the learning rates."""
         if self.model.optimizer is not None:
             logs.update(learning_rates(self.model))
         return logs
@@ -188,7 +188,7 @@ class TensorBoard(Callback):
         writer.flush()
 
     def _write_embeddings(self) -> None:
-        """The vectors as text, and the projector's list of them."""
+        """Write the vectors as text, and the projector's list of them."""
         folder, entries = Path(self.log_dir) / "train", []
         folder.mkdir(parents=True, exist_ok=True)
         for layer in self.model._flatten_layers():
@@ -207,7 +207,7 @@ class TensorBoard(Callback):
 
 
 def _images(weight: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """A weight as a few images in [0, 1]; those of many axes are left out."""
+    """Return a weight as a few images in [0, 1]; weights with many axes give none."""
     pixels = np.squeeze(weight)
     if pixels.ndim == 1:
         pixels = pixels[None]

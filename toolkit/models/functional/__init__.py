@@ -1,1 +1,1 @@
-"""Models made from symbols, and their graphs as data."""
+"""Functional models, and the serialization of their graphs."""

@@ -1,4 +1,4 @@
-"""The graph of a functional model as data, in Keras 3's format, and back."""
+"""Serialization of functional models to Keras 3's format, and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolkit.serialization.reading import deserialize_argument
 
 
 def functional_config(model: Any) -> dict[str, Any]:
-    """The config of a functional model: its layers and the calls that connect them."""
+    """Return the config of a functional model: its layers and their calls."""
     members = model._topology.members
     layers = []
     for operation in model.operations:
@@ -38,7 +38,7 @@ def functional_config(model: Any) -> dict[str, Any]:
 
     def place(symbol: KerasTensor) -> list[Any]:
         name, index, tensor_index = _place(symbol, members)
-        # In Keras the first node of a model inside is its own graph.
+        # In Keras the first node of a nested model is its own graph.
         offset = _is_graph(symbol._keras_history.operation)  # type: ignore[union-attr]
         return [name, index + offset, tensor_index]
 
@@ -56,7 +56,7 @@ def _operation_config(operation: Any) -> dict[str, Any]:
         config = op_config(operation)
         return {**config, "config": serialize_keras_object(config["config"])}
     described: dict[str, Any] = serialize_keras_object(operation)
-    return described  # and no copy, which a mark of a shared layer would miss
+    return described  # no copy: it would lack the mark of a shared layer
 
 
 def _is_graph(operation: Any) -> bool:
@@ -64,7 +64,7 @@ def _is_graph(operation: Any) -> bool:
 
 
 def _place(symbol: KerasTensor, members: set[Node]) -> list[Any]:
-    """Where a symbol comes from, counting only the calls that belong to the model."""
+    """Return the origin of a symbol; count only calls that belong to the model."""
     operation, node_index, tensor_index = symbol._keras_history  # type: ignore[misc]
     before = operation._inbound_nodes[:node_index]
     return [operation.name, sum(node in members for node in before), tensor_index]
@@ -87,7 +87,8 @@ def _node_config(node: Node, members: set[Node]) -> dict[str, Any]:
     if isinstance(node.op, FunctionOperation):
         args, kwargs = split_call(node.op.function, args, kwargs)[0], {}
     if _is_indexing(node.op):
-        # In JSON tuples become lists: a list that means an array must not look so.
+        # JSON converts tuples to lists: convert array-like lists to arrays, to keep
+        # them distinct.
         args = tuple(np.array(x) if isinstance(x, list) else x for x in args)
     return {
         "args": list(tree.map_structure(leaf_config, args)),
@@ -100,13 +101,13 @@ def _is_indexing(operation: Any) -> bool:
 
 
 class _NotYet(Exception):
-    """A call needs the result of one that has not been made yet."""
+    """A call needs the result of a call that has not been replayed yet."""
 
 
 def functional_from_config(
     cls: type, config: dict[str, Any], custom_objects: Any = None
 ) -> Any:
-    """The model that `functional_config` described."""
+    """Build the model from the result of `functional_config`."""
     config = dict(config)
     layers = config.pop("layers")
     made = {data["name"]: _layer(data, custom_objects) for data in layers}
@@ -115,7 +116,7 @@ def functional_from_config(
     deferred = deferred_models(layers) if is_old else set()
 
     def count_from(name: str) -> int:
-        """The number of the first call of a layer: a graph has a node of its own."""
+        """Return the index of a layer's first call: a graph has an additional node."""
         operation = made.get(name)
         is_inner = is_old and hasattr(operation, "_functional")  # a Sequential
         return int((_is_graph(operation) or is_inner) and name not in deferred)
@@ -150,7 +151,7 @@ def functional_from_config(
 
 
 def _setup(data: dict[str, Any]) -> dict[str, Any]:
-    """What an op is set up with; in Keras 2 a call passes all of it."""
+    """Return the constructor arguments of an op; in Keras 2 a call has all of them."""
     return {} if data["class_name"] in CLASSES else data["config"]
 
 
@@ -171,7 +172,7 @@ def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
 def _replay(
     made: dict[str, Any], name: str, call: dict[str, Any], setup: dict[str, Any]
 ) -> bool:
-    """Make one recorded call; False if what it needs is not there yet."""
+    """Replay one recorded call; return False if an input is missing so far."""
     try:
         args = _arguments(made, call["args"])
         kwargs = _arguments(made, call["kwargs"])
@@ -191,7 +192,7 @@ def _replay(
 
 
 def _arguments(made: dict[str, Any], data: Any) -> Any:
-    """Arguments from their config, symbols looked up among the calls made so far."""
+    """Return arguments from their config, with symbols of the replayed calls."""
     if isinstance(data, dict):
         if data.get("class_name") == SYMBOL:
             return _find(made, data["config"]["keras_history"])

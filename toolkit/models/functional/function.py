@@ -1,4 +1,4 @@
-"""Function: a part of a graph of symbols, to be called like a function."""
+"""Function: a part of a symbolic graph, callable like a function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolkit.ops.symbolic import KerasTensor, Operation, infer, is_symbolic
 
 
 class Function(Operation):
-    """The operations between some symbols and others, as one operation.
+    """Operations between given symbols, as one operation.
 
     Args:
-        inputs: symbols, in any nest; they need not come from `Input`.
-        outputs: symbols that were computed from the inputs, in any nest.
-        name: made up if not given.
+        inputs: symbolic tensors in any nest; they do not need to come from `Input`.
+        outputs: symbolic tensors that were computed from the inputs, in any nest.
+        name: the name; generated if None.
 
     Call arguments:
         inputs: tensors or symbols, nested as `inputs`.
@@ -48,12 +48,12 @@ class Function(Operation):
 
     @property
     def operations(self) -> list[Any]:
-        """The operations, those nearest to the inputs first."""
+        """Return the operations in order, from inputs to outputs."""
         return list(self._topology.operations)
 
     @property
     def _nodes_by_depth(self) -> dict[int, list[NodeView]]:
-        """Depth -> nodes, which libraries for Keras read."""
+        """Return depth -> nodes, which libraries for Keras read."""
         return nodes_by_depth(self._topology.depths)
 
     def call(self, inputs: Any) -> Any:
@@ -71,7 +71,7 @@ class Function(Operation):
         return tree.map_structure(stand_in, self._outputs_struct)
 
     def _checked(self, inputs: Any) -> list[Any]:
-        """The inputs as tensors in one list."""
+        """Return the inputs as tensors in one list."""
         nested = tree.is_nested(self._inputs_struct)
         same = not nested or isinstance(inputs, type(self._inputs_struct))
         leaves = tree.flatten(inputs) if nested else [inputs]
@@ -91,11 +91,11 @@ class Function(Operation):
         return tensors
 
     def compute_output_spec(self, inputs: Any) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbolic outputs of a call with these symbols."""
         return infer(self.call, (inputs,), {})
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """The shapes of the outputs for inputs of these shapes."""
+        """Return the shapes of the outputs for inputs of these shapes."""
         shapes = tree.flatten_up_to(self._inputs_struct, input_shape)
         symbols = [
             KerasTensor(shape, own.dtype)

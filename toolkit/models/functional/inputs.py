@@ -1,4 +1,4 @@
-"""What functional models do with the inputs of a call: put in order, checked, cast."""
+"""Inputs of functional models: order, checks and casts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from toolkit.ops.symbolic import KerasTensor, is_symbolic
 
 
 class FunctionalInputs(FunctionalSymbols):
-    """The part of a functional model that knows what goes into it."""
+    """Part of a functional model that processes its inputs."""
 
-    _kind = "Functional"  # what messages call it
+    _kind = "Functional"  # the name in messages
     _is_strict = True  # whether inputs must have the shape of their symbols
-    _keeps_integers = False  # whether these are not cast to a symbol's floating dtype
+    _keeps_integers = False  # whether integers keep their dtype for a floating symbol
     name: str
     _input_spec: Any
     _last_fit: Any
 
     @property
     def input_spec(self) -> Any:
-        """What was set as such; else an InputSpec for each input, by its symbol."""
+        """Return the spec that was set, or an InputSpec for each input symbol."""
         if self._input_spec is not None:
             return self._input_spec
         inputs = self._inputs_struct
@@ -41,7 +41,7 @@ class FunctionalInputs(FunctionalSymbols):
         self._input_spec, self._last_fit = value, None
 
     def _standardize(self, inputs: Any) -> list[Any]:
-        """The inputs as tensors in the order of `self.inputs`, checked."""
+        """Check the inputs; return tensors in the order of `self.inputs`."""
         flat = self._ordered(inputs)
         several = len(flat) > 1 or isinstance(inputs, dict)
         if several and not _is_alike(self._inputs_struct, inputs):
@@ -63,7 +63,7 @@ class FunctionalInputs(FunctionalSymbols):
             else:
                 flat = None
         elif isinstance(struct, dict) and list(struct) != tree.keys_of(struct):
-            flat = None  # a list cannot tell which of the inputs comes first
+            flat = None  # the order of a list is ambiguous
         else:
             flat = tree.flatten(inputs)
         if flat is None or len(flat) != len(self._inputs):
@@ -71,14 +71,14 @@ class FunctionalInputs(FunctionalSymbols):
         return flat
 
     def _path_of(self, symbol: KerasTensor) -> str:
-        """Where an input is in the structure of all, as in "images.left"."""
+        """Return the path of an input in the structure of all, as in "images.left"."""
         for path, leaf in tree.flatten_with_path(self._inputs_struct):
             if leaf is symbol:
                 return ".".join(map(str, path))
         return ""
 
     def _unlike(self, inputs: Any) -> str:
-        """What to say of inputs in another structure."""
+        """Return the message for inputs in a wrong structure."""
         expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
         count = f"{len(self._inputs)} input(s)"
         if isinstance(expected, dict):
@@ -119,14 +119,14 @@ class FunctionalInputs(FunctionalSymbols):
         return tensor
 
     def _explain(self, x: Any, error: ShapeError) -> None:
-        """Begin a message with the shape of the only input, if that is to blame."""
+        """Prefix an error's message with the shape of the only input, if wrong."""
         (own,) = self._inputs
         if hasattr(x, "shape") and not _fits(x, own) and not self._is_strict:
             if self._misfit(x, own) not in str(error):
                 error.args = (f"{self._misfit(x, own)}: {error}",)
 
     def _misfit(self, x: Any, own: KerasTensor) -> str:
-        """What to say of an input of another shape."""
+        """Return the message for an input of a wrong shape."""
         return (
             f"{self._kind} {self.name!r}: input with name {own.name!r} and path "
             f"{self._path_of(own)!r}: expected shape={own.shape}, found "
@@ -145,13 +145,13 @@ def _spec_of(symbol: KerasTensor, name: str) -> InputSpec:
 
 
 def _fits(x: Any, symbol: KerasTensor) -> bool:
-    """Whether all but the size of the batch are as expected."""
+    """Return whether all extents except the batch size match."""
     pairs = zip(x.shape[1:], symbol.shape[1:], strict=False)
     return len(x.shape) == symbol.ndim and all(n in (None, m) for m, n in pairs)
 
 
 def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
-    """The leaves of `given` at the keys of `expected`; None if one is missing."""
+    """Return the leaves of a dict at the keys of `expected`; None if incomplete."""
     if not set(expected) <= set(given):
         return None
     picked = {key: given[key] for key in expected}
@@ -162,9 +162,9 @@ def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
 
 
 def _is_alike(expected: Any, given: Any) -> bool:
-    """Whether inputs are nested as expected; lists are as good as tuples.
+    """Return whether inputs are nested as expected; lists match tuples.
 
-    Also a dict is for a flat list of inputs, which go by their names.
+    A dict also matches a flat list of inputs, by name.
     """
     if isinstance(expected, dict):
         return (

@@ -1,7 +1,7 @@
-"""Calls in functional models of Keras 2, in today's form.
+"""Conversion of calls in functional models of Keras 2 to the current form.
 
-There a tensor is `[layer, node, index, arguments]`. The first argument of a call is a
-nest of such tensors, and the other arguments are in each of them.
+In Keras 2 a tensor is `[layer, node, index, arguments]`. The first argument of a call
+is a nest of such tensors, and each of them contains all other arguments.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def has_keras_2_calls(layers: list[dict[str, Any]]) -> bool:
 
 
 def deferred_models(layers: list[dict[str, Any]]) -> set[str]:
-    """Return the names of inner models whose calls are counted from 0.
+    """Return the names of nested models whose calls are counted from 0.
 
-    For other inner models the first node is their own graph, so that calls count
-    from 1.
+    For other nested models the first node is their own graph, so that calls count from
+    1.
     """
     places = (
         place
@@ -42,7 +42,7 @@ def deferred_models(layers: list[dict[str, Any]]) -> set[str]:
 
 
 def _places(data: Any) -> Iterator[Any]:
-    """Every reference to a tensor in a call."""
+    """Yield every reference to a tensor in a call."""
     if _is_place(data):
         yield data
         data = data[3:]
@@ -64,13 +64,13 @@ def _is_place(value: Any) -> bool:
 def upgrade_call(
     data: Any, operation: Any, config: dict[str, Any], count_from: Callable[[str], int]
 ) -> dict[str, Any]:
-    """Return the arguments of a call of Keras 2 in today's form.
+    """Return the arguments of a call of Keras 2 in the current form.
 
     Args:
         data: the call.
-        operation: the layer or the op that is called.
+        operation: the called layer or op.
         config: the config of the layer in the file.
-        count_from: from the name of a layer to the number of its first call.
+        count_from: a function from the name of a layer to the index of its first call.
     """
     if isinstance(data, dict):
         return data
@@ -93,7 +93,7 @@ def upgrade_call(
         return value
 
     first = argument(data)
-    # A list of one tensor is a tensor, unless the function takes a list.
+    # A list of one tensor means a tensor, unless the function accepts a list.
     takes_list = "function" in config and not _is_place(data)
     if isinstance(first, list) and len(first) == 1 and not takes_list:
         first = first[0]

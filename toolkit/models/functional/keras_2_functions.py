@@ -19,8 +19,8 @@ _OF_X = {"x": "x"}
 _OF_FEATURES = {"features": "x"}
 _ARG = {"input": "x", "axis": "axis"}
 
-# TensorFlow's name -> the operation, and its argument for each of TensorFlow's.
-# The first is the argument that a call passes by position.
+# TensorFlow's name -> the operation, and its argument for each TensorFlow argument. The
+# first entry is the positional argument.
 _FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
     **{
         f"math.{name}": (ours, _BINARY)
@@ -118,13 +118,13 @@ _FUNCTIONS: dict[str, tuple[str, dict[str, str]]] = {
 }
 _FUNCTIONS["__operators__.add"] = _FUNCTIONS["math.add"]
 _FUNCTIONS["identity"] = ("copy", {"input": "x"})
-# Arguments that the operation needs and TensorFlow has as a default.
+# Arguments that are required for the operation and have a default in TensorFlow.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "gather": {"axis": 0},
     "math.cumsum": {"axis": 0},
     "math.l2_normalize": {"axis": None, "epsilon": 1e-6},
 }
-# Arguments of TensorFlow that change no number at this value.
+# Arguments of TensorFlow that have no effect at this value.
 _WITHOUT_EFFECT = {
     "alpha": 0.2,
     "batch_dims": 0,
@@ -141,15 +141,15 @@ _WITHOUT_EFFECT = {
 
 
 def _name(function: str) -> str:
-    """TensorFlow's name of today for a function that Keras 2 recorded."""
+    """Return TensorFlow's current name of a function that Keras 2 recorded."""
     return function.removeprefix("compat.v1.")
 
 
 def function_operation(data: dict[str, Any]) -> FunctionOperation:
-    """Return the operation for a layer that calls a function of TensorFlow.
+    """Return the operation for a layer that calls a TensorFlow function.
 
     Raises:
-        UnsupportedError: if there is none.
+        UnsupportedError: if there is no such operation.
     """
     function, name = data["config"]["function"], data["name"]
     if function == "linalg.matmul" and _transposes(data["inbound_nodes"]):
@@ -166,13 +166,13 @@ def function_operation(data: dict[str, Any]) -> FunctionOperation:
 def upgrade_function_call(
     operation: FunctionOperation, function: str, first: Any, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the arguments of a call of TensorFlow as the arguments of the operation.
+    """Convert the arguments of a TensorFlow call to arguments of the operation.
 
     Args:
-        operation: what `function_operation` returned.
+        operation: the result of `function_operation`.
         function: the name of TensorFlow's function.
-        first: the argument by position.
-        kwargs: the other arguments.
+        first: the positional argument.
+        kwargs: the keyword arguments.
     """
     if operation.function is ops.einsum:
         return _product(first, kwargs)
@@ -197,13 +197,13 @@ _FLAGS = ("transpose_a", "transpose_b", "adjoint_a", "adjoint_b")
 
 
 def _transposes(calls: Any) -> bool:
-    """Whether a product of matrices transposes one of them."""
+    """Return whether a matrix product transposes an operand."""
     text = repr(calls)
     return any(f"'{flag}': True" in text for flag in _FLAGS)
 
 
 def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `einsum` for a product with transposed matrices."""
+    """Return the arguments of `einsum` for a product with transposed matrices."""
     is_transposed = [
         any(kwargs.get(f"{kind}_{x}") for kind in ("transpose", "adjoint"))
         for x in "ab"
@@ -215,14 +215,14 @@ def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sections(value: Any) -> Any:
-    """Where to split, for a number of parts or for their sizes."""
+    """Return the split indices, for a number of parts or for their sizes."""
     if not isinstance(value, list):
         return value
     return [sum(value[: i + 1]) for i in range(len(value) - 1)]
 
 
 def _index(spec: Any) -> Any:
-    """An index as Keras 2 writes it: slices are dicts with their ends."""
+    """Convert an index from the form of Keras 2: slices are dicts with their ends."""
     if isinstance(spec, list):
         return tuple(_index(each) for each in spec)
     if isinstance(spec, dict) and spec.keys() == {"start", "stop", "step"}:
@@ -231,7 +231,7 @@ def _index(spec: Any) -> Any:
     return Ellipsis if ellipsis else spec
 
 
-# How values of single arguments are written today.
+# Conversions of single arguments to the current form.
 _CHANGES: dict[str, Any] = {
     "indices_or_sections": _sections,
     "key": _index,

@@ -1,4 +1,4 @@
-"""Functional: a model made from symbols, replayed on tensors."""
+"""Functional: a model defined by a symbolic graph, replayed on tensors."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ Values = list[Any]
 
 
 class Step(NamedTuple):
-    """One call of the plan: values by slot in, values by slot out."""
+    """One call of the plan, which reads and writes values by slot."""
 
     operation: Any
     arguments: Callable[[Values], tuple[Any, dict[str, Any]]]
-    needs_training: bool  # whether the layer gets `training` from the model's call
+    needs_training: bool  # whether the layer receives `training` from the model's call
     outputs: list[int | None]
 
 
 class Functional(FunctionalInputs, Model):
-    """A model that is a graph of layer calls; made by `Model(inputs, outputs)`.
+    """Model defined by a graph of layer calls; `Model(inputs, outputs)` creates it.
 
     Args:
-        inputs: a symbol from `Input`, or a nest of them, or of intermediate symbols.
-        outputs: a symbol computed from the inputs, or a nest of them.
-        name: made up from the class if not given.
-        **kwargs: `trainable`, `dtype` and the other arguments of layers.
+        inputs: a symbolic tensor from `Input`, or a nest of them, or of intermediate
+            symbols.
+        outputs: a symbolic tensor computed from the inputs, or a nest of them.
+        name: the name; generated from the class name if None.
+        **kwargs: `trainable`, `dtype` and other arguments of layers.
     """
 
     _describes_parts = True
 
-    # Each is converted to the dtype of its symbol instead.
+    # Each input is converted to the dtype of its symbol instead.
     _convert_input_args = _casts_inputs = False
 
     def __init__(
@@ -85,14 +86,14 @@ class Functional(FunctionalInputs, Model):
         self._keeps_masks = not self._computes_mask
         self.supports_masking = True
         self._allow_non_tensor_positional_args = True
-        if trainable is not None:  # the layers keep theirs
+        if trainable is not None:  # None keeps the layers' flags
             self._trainable = bool(trainable)
 
-    # --- the graph --------------------------------------------------------------------
+    # --- graph ------------------------------------------------------------------------
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers, those nearest to the inputs first."""
+        """Return the layers in order, from inputs to outputs."""
         return [op for op in self._operations if isinstance(op, Layer)]
 
     @layers.setter
@@ -101,16 +102,16 @@ class Functional(FunctionalInputs, Model):
 
     @property
     def operations(self) -> list[Any]:
-        """Layers and ops, those nearest to the inputs first."""
+        """Return the layers and ops in order, from inputs to outputs."""
         return list(self._operations)
 
     @property
     def _nodes_by_depth(self) -> dict[int, list[NodeView]]:
-        """Depth -> nodes, which libraries for Keras read."""
+        """Return depth -> nodes, which libraries for Keras read."""
         return nodes_by_depth(self._topology.depths)
 
     def _make_plan(self) -> tuple[list[Step], list[int], int]:
-        """The calls in order, the outputs' slots, and the number of slots."""
+        """Return the calls in order, the outputs' slots, and the number of slots."""
         slots: dict[int, int] = {}
         for symbol in self._inputs:
             slots.setdefault(id(symbol), len(slots))
@@ -127,7 +128,7 @@ class Functional(FunctionalInputs, Model):
             plan.append(Step(operation, arguments, _needs_training(node), outputs))
         return plan, [slots[id(x)] for x in self._outputs], len(slots)
 
-    # --- calling ----------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Replay the recorded calls on `inputs`."""
@@ -155,13 +156,13 @@ class Functional(FunctionalInputs, Model):
         return _unpack(tree.pack_sequence_as(self._outputs_struct, results))
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
-        """None: the outputs carry the masks that the layers inside gave them."""
+        """Return None: the sublayers attach masks to the outputs."""
         return None
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbolic outputs of a call with these symbols."""
         given = self._ordered(inputs)
         narrowed = list(map(_narrowed, given, self._inputs))
         pairs = zip(narrowed, self._inputs, strict=True)
@@ -175,7 +176,7 @@ class Functional(FunctionalInputs, Model):
         return without_masks(infer(self.call, (inputs,), arguments))
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """The shape(s) of the output(s) for inputs of this shape, or these shapes."""
+        """Return the shape(s) of the output(s) for inputs of these shapes."""
         shapes = [input_shape]
         if len(self._inputs) > 1 or not _is_shape(input_shape):
             shapes = _shapes_of(input_shape, self._inputs_struct)
@@ -189,21 +190,21 @@ class Functional(FunctionalInputs, Model):
     # --- configuration ----------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The layers, with the calls that connect them, in Keras 3's format."""
+        """Return the layers and their calls, in Keras 3's format."""
         if not has_functional_constructor(type(self)):
             return super().get_config()
         return functional_config(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` described."""
+        """Build a model from the result of `get_config`."""
         if "input_layers" not in config or not has_functional_constructor(cls):
             return super().from_config(config, custom_objects)
         return functional_from_config(cls, config, custom_objects)
 
 
 def has_functional_constructor(cls: type) -> bool:
-    """Whether models of this class are made from inputs and outputs alone."""
+    """Return whether inputs and outputs are enough to construct this class."""
     return cls.__init__ is Functional.__init__  # type: ignore[misc]
 
 
@@ -221,9 +222,9 @@ def _check_symbols(what: str, structure: Any) -> None:
 
 
 def _narrowed(x: Any, own: KerasTensor) -> Any:
-    """A symbol with the extents that the model's input knows and it does not.
+    """Return a symbol with extents filled in from the model's input.
 
-    The batch size is left open: a call takes any.
+    The batch size stays unknown: a call accepts any.
     """
     if not is_symbolic(x) or x.ndim != own.ndim:
         return x
@@ -255,7 +256,7 @@ def _fresh_input(symbol: KerasTensor) -> KerasTensor:
 def _argument_filler(
     node: Node, slots: dict[int, int]
 ) -> Callable[[Values], tuple[Any, dict[str, Any]]]:
-    """The function from values to the arguments of a call; it goes into pickles."""
+    """Return a picklable function from values to the arguments of a call."""
     args, kwargs = node.attrs["arguments"]
     if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
         return partial(_fill_one, slots[id(args[0])])
@@ -280,7 +281,7 @@ def _fill(
 
 
 def _needs_training(node: Node) -> bool:
-    """Return whether the layer takes `training` and its recorded call has none."""
+    """Return whether the layer accepts `training` and its recorded call has none."""
     info = getattr(node.op, "_info", None)
     if info is None or not info.takes_training:
         return False
@@ -290,7 +291,7 @@ def _needs_training(node: Node) -> bool:
 
 
 def _unpack(outputs: Any) -> Any:
-    """The only output of a list or tuple of one."""
+    """Return the only output of a list or tuple of one."""
     if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
         return outputs[0]
     return outputs
@@ -301,7 +302,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _shapes_of(shapes: Any, inputs: Any) -> list[Any]:
-    """The shapes in a list, tuple or dict of them, in the order of the inputs."""
+    """Return the shapes in a list, tuple or dict, in the order of the inputs."""
     if isinstance(shapes, dict):
         keys = tree.keys_of(inputs if isinstance(inputs, dict) else shapes)
         shapes = [shapes[key] for key in keys]

@@ -1,4 +1,4 @@
-"""Nodes of a functional model with the attributes that nodes have in Keras."""
+"""Nodes of a functional model with the attributes of Keras's nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SymbolicArguments:
 
     Attributes:
         args, kwargs: the arguments, with symbols.
-        keras_tensors: the symbols among them, in order.
+        keras_tensors: the symbols in the arguments, in order.
     """
 
     def __init__(self, args: Any, kwargs: Any) -> None:
@@ -31,7 +31,7 @@ class SymbolicArguments:
         return args, kwargs
 
     def fill_in(self, tensor_dict: Mapping[int, Any]) -> tuple[Any, Any]:
-        """Return args and kwargs with values for the symbols.
+        """Return args and kwargs, with values instead of symbols.
 
         Args:
             tensor_dict: the id of a symbol -> its value.
@@ -40,7 +40,7 @@ class SymbolicArguments:
 
 
 class NodeView:
-    """A recorded call, as libraries for Keras read it.
+    """Recorded call in the form that libraries for Keras read.
 
     Attributes:
         operation: the layer or operation.
@@ -57,22 +57,22 @@ class NodeView:
 
     @property
     def input_tensors(self) -> list[KerasTensor]:
-        """The symbols among the arguments."""
+        """Return the symbols in the arguments."""
         return self.arguments.keras_tensors
 
     @property
     def output_tensors(self) -> list[KerasTensor]:
-        """The symbols that the call returned."""
+        """Return the symbols that the call returned."""
         return self.outputs
 
     @property
     def is_input(self) -> bool:
-        """Whether the node is an `Input`."""
+        """Return whether the node is an `Input`."""
         return not self.input_tensors
 
     @property
     def parent_nodes(self) -> list[NodeView]:
-        """The nodes that computed the arguments."""
+        """Return the nodes that computed the arguments."""
         nodes = dict.fromkeys(map(node_of, self.input_tensors))
         return [NodeView(node) for node in nodes if node is not None]
 
@@ -87,7 +87,7 @@ class NodeView:
 
 
 def nodes_by_depth(depths: Mapping[Node, int]) -> dict[int, list[NodeView]]:
-    """Return depth -> nodes; the nodes of the outputs have the depth 0."""
+    """Return depth -> nodes; the nodes of the outputs have depth 0."""
     nodes: dict[int, list[NodeView]] = defaultdict(list)
     for node, depth in depths.items():
         nodes[depth].append(NodeView(node))

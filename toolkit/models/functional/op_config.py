@@ -1,6 +1,6 @@
-"""Calls of ops in configs, as Keras writes them: there every op is a class.
+"""Calls of ops in configs. In Keras every op is a class.
 
-Its constructor takes what shapes the computation, its call the tensors.
+Its constructor receives the static arguments, its call the tensors.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CLASS_OF = {
     **{name: name.upper() for name in ("fft", "fft2", "ifft2", "irfft", "istft")},
     **{name: name.upper() for name in ("psnr", "rfft", "stft", "svd")},
 }
-# Arguments without default that Keras's constructors take.
+# Arguments without a default that Keras's constructors receive.
 _CONSTRUCTED = frozenset(
     "axes axis axis1 axis2 default_value destination dtype fft_length "
     "indices_or_sections k kth max_val newshape num_classes output_size pad_width "
     "pool_size repeats sequence_length sequence_stride shape shift source subscripts "
     "threshold x_max x_min".split()
 )
-# Arguments with default that Keras's calls take.
+# Arguments with a default that Keras's calls receive.
 _CALLED = {
     "average": ("weights",),
     "dot_product_attention": ("bias", "mask", "scale"),
@@ -42,7 +42,7 @@ _CALLED = {
 
 @cache
 def _parameters(function: Any) -> tuple[tuple[str, bool, bool], ...]:
-    """Of each parameter: name, whether a call takes it, whether it takes the rest."""
+    """Return per parameter: name, whether a call receives it, if it is variadic."""
     called = _CALLED.get(function.__name__, ())
     rows = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -54,7 +54,7 @@ def _parameters(function: Any) -> tuple[tuple[str, bool, bool], ...]:
 
 
 def op_config(operation: FunctionOperation) -> dict[str, Any]:
-    """The members of a config that say which op it is, and how it is set up."""
+    """Return the config entries that identify an op and its constructor arguments."""
     name = operation.function.__name__
     if getattr(ops, name, None) is not operation.function:
         raise ArgumentError(
@@ -76,7 +76,7 @@ def op_config(operation: FunctionOperation) -> dict[str, Any]:
 def split_call(
     function: Any, args: Any, kwargs: Any
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call: those of Keras's call, and those of the constructor."""
+    """Split the arguments into arguments of Keras's call and of the constructor."""
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     call: list[Any] = []
@@ -93,7 +93,7 @@ def split_call(
 
 
 def join_call(function: Any, args: Any, kwargs: Any, setup: Any) -> Any:
-    """The arguments of our function from those of Keras's call and constructor."""
+    """Join the arguments of Keras's call and constructor to our function's."""
     given = list(args)
     joined = dict(kwargs)
     rest: list[Any] = []
@@ -110,7 +110,7 @@ def join_call(function: Any, args: Any, kwargs: Any, setup: Any) -> Any:
         given,
         strict=False,
     ):
-        joined[name] = value  # a tensor where Keras's constructor would take a number
+        joined[name] = value  # a tensor instead of a number for Keras's constructor
     if rest:
         first = [joined.pop(name) for name, _, r in _parameters(function) if not r]
         return (*first, *rest), joined
@@ -118,11 +118,11 @@ def join_call(function: Any, args: Any, kwargs: Any, setup: Any) -> Any:
 
 
 def op_of(class_name: str, name: str) -> FunctionOperation:
-    """The op of one of Keras's classes; only functions of tensors can be named."""
+    """Return the op of a Keras class; only functions of tensors are accepted."""
     wanted = class_name.lower()
     for candidate in dir(ops):
         if candidate.replace("_", "") == wanted and not candidate.startswith("_"):
             function = getattr(ops, candidate)
-            if hasattr(function, "__wrapped__"):  # what `operation` has decorated
+            if hasattr(function, "__wrapped__"):  # decorated by `operation`
                 return FunctionOperation(function, name)
     raise ArgumentError(f"Functional.from_config: there is no op {class_name!r}")

@@ -1,6 +1,6 @@
-"""Masks of the results of operations between layers.
+"""Propagation of masks through operations between layers.
 
-A mask has the first axes of its tensor. It stays where an operation keeps these axes.
+A mask has the first axes of its tensor. It is kept if an operation keeps these axes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ELEMENTWISE = frozenset(
     "sparse_plus sparse_sigmoid sqrt square squareplus stop_gradient subtract swish "
     "tan tanh tanh_shrink threshold true_divide trunc where zeros_like".split()
 )
-# The result at a position depends on the positions along `axis` alone.
+# The result at a position depends only on elements along `axis`.
 _ALONG_AXIS = frozenset(
     "all amax amin any argmax argmin argpartition argsort average count_nonzero "
     "cumprod cumsum diff flip glu log_softmax logsumexp max mean median min nanmax "
@@ -42,15 +42,15 @@ _ALONG_AXIS = frozenset(
 
 
 class _End(Exception):
-    """The mask cannot be kept; the text says why."""
+    """The mask cannot be kept; the text is the reason."""
 
 
 def call_with_masks(operation: FunctionOperation, *args: Any, **kwargs: Any) -> Any:
-    """Call an operation, and give its results the mask of its arguments.
+    """Return a function that calls an operation and propagates the mask.
 
     Args:
         operation: the operation of a recorded call.
-        *args, **kwargs: its arguments, tensors with their masks.
+        *args, **kwargs: its arguments; tensors have their masks.
     """
     outputs = operation(*args, **kwargs)
     leaves = tree.flatten((args, kwargs))
@@ -58,7 +58,7 @@ def call_with_masks(operation: FunctionOperation, *args: Any, **kwargs: Any) -> 
         return outputs
     results = [x for x in tree.flatten(outputs) if isinstance(x, Tensor)]
     if any(x is result for x in leaves for result in results):
-        return outputs  # the tensor itself, with its mask
+        return outputs  # the tensor is unchanged, with its mask
     try:
         for result in results:
             mask = _mask(operation.function, args, kwargs, leaves, result)
@@ -97,7 +97,7 @@ def _signature(function: Any) -> inspect.Signature:
 
 
 def _of_elementwise(leaves: Iterable[Any], result: Tensor) -> Any:
-    """Return the mask as the layer `Add` does: True where any operand has a value."""
+    """Return the mask like the layer `Add`: True where any operand is unmasked."""
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     masks = [mask_of(x) for x in tensors if mask_of(x) is not None]
     ndim = max(mask.ndim for mask in masks)
@@ -133,7 +133,7 @@ def _of_axis(arguments: dict[str, Any], result: Tensor) -> Any:
 
 
 def _of_same_start(arguments: dict[str, Any], result: Tensor) -> Any:
-    """Return the mask if the result begins with its axes, its elements in order."""
+    """Return the mask if the result starts with its axes, in the same order."""
     x, mask = _first(arguments)
     if result.shape[: mask.ndim] != mask.shape or mask.ndim > x.ndim:
         raise _End("it changes the axis of the steps")
@@ -155,7 +155,7 @@ def _of_new_axes(arguments: dict[str, Any], result: Tensor) -> Any:
 
 
 def _of_moved_axes(*names: str) -> Callable[..., Any]:
-    """Return the rule for operations that move the axes which arguments name."""
+    """Return the rule for operations that move named axes."""
 
     def rule(arguments: dict[str, Any], result: Tensor) -> Any:
         x, mask = _first(arguments)
@@ -193,7 +193,7 @@ def _of_joined(arguments: dict[str, Any], result: Tensor) -> Any:
 
 
 def _of_item(arguments: dict[str, Any], result: Tensor) -> Any:
-    """Index the mask as the tensor; a single step has no mask."""
+    """Index the mask like the tensor; a single step has no mask."""
     x, mask = arguments["x"], mask_of(arguments["x"])
     key = arguments["key"]
     items = list(key) if isinstance(key, tuple) else [key]

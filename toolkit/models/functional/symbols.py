@@ -1,4 +1,4 @@
-"""The symbols that a functional model was made from, as its properties."""
+"""The symbolic inputs and outputs of a functional model as properties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolkit.ops.symbolic import KerasTensor
 
 
 class FunctionalSymbols:
-    """The part of a functional model that tells its inputs and outputs."""
+    """Part of a functional model that provides its symbolic inputs and outputs."""
 
     _inputs: list[KerasTensor]
     _outputs: list[KerasTensor]
@@ -19,35 +19,35 @@ class FunctionalSymbols:
 
     @property
     def inputs(self) -> list[KerasTensor]:
-        """The symbols of the inputs, in one list."""
+        """Return the symbols of the inputs, in one list."""
         return list(self._inputs)
 
     @property
     def outputs(self) -> list[KerasTensor]:
-        """The symbols of the outputs, in one list."""
+        """Return the symbols of the outputs, in one list."""
         return list(self._outputs)
 
     @property
     def input(self) -> Any:
-        """The symbols of the inputs, as they were given."""
+        """Return the symbols of the inputs, in their original nest."""
         return tree.copied(self._inputs_struct)
 
     @property
     def output(self) -> Any:
-        """The symbols of the outputs, as they were given."""
+        """Return the symbols of the outputs, in their original nest."""
         return tree.copied(self._outputs_struct)
 
     @property
     def input_shape(self) -> Any:
-        """The shape of the input, or a list of them."""
+        """Return the shape of the input, or a list of them."""
         return only([x.shape for x in self._inputs])
 
     @property
     def output_shape(self) -> Any:
-        """The shape of the output, or a list of them."""
+        """Return the shape of the output, or a list of them."""
         return only([x.shape for x in self._outputs])
 
 
 def only(values: Sequence[Any]) -> Any:
-    """The only value, or a list of all."""
+    """Return the only value, or a list of all values."""
     return values[0] if len(values) == 1 else list(values)

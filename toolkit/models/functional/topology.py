@@ -1,4 +1,4 @@
-"""The graph between the symbols that a functional model was made from."""
+"""The graph between the inputs and outputs of a functional model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.ops.symbolic import KerasTensor, is_symbolic, record
 
 
 def node_of(symbol: KerasTensor) -> Node | None:
-    """The node that made a symbol; None for one that no recorded call made."""
+    """Return the node that created a symbol, or None without a recorded call."""
     history = symbol._keras_history
     if history is None:
         return None
@@ -22,24 +22,24 @@ def node_of(symbol: KerasTensor) -> Node | None:
 
 
 def is_input(symbol: KerasTensor) -> bool:
-    """Whether the symbol comes from `Input`."""
+    """Return whether the symbol comes from `Input`."""
     node = node_of(symbol)
     return node is not None and not node.inputs
 
 
 class Topology:
-    """The nodes between inputs and outputs, ordered by their depth.
+    """Nodes between inputs and outputs, ordered by depth.
 
-    The depth of a node is the length of the longest way from it to an output. A layer
-    that is called several times has the depth of its deepest call. What computes the
-    masks that layers found on their inputs counts for depths and is then left out: a
-    layer that is called again computes its mask again.
+    The depth of a node is the length of the longest path from it to an output. A layer
+    with several calls has the depth of its deepest call. Nodes that compute masks of
+    inputs count for depths and are then removed: a replayed layer computes its mask
+    again.
 
     Attributes:
-        nodes: those that compute something, producers before consumers.
-        found: all nodes, with those that compute masks, producers before consumers.
-        depths: node -> depth, with the nodes of inputs.
-        operations: layers and ops, deepest first; it is the order of `model.layers`.
+        nodes: the nodes that compute values, producers before consumers.
+        found: all nodes, including mask computations, producers before consumers.
+        depths: node -> depth, including the nodes of inputs.
+        operations: layers and ops, deepest first; the order of `model.layers`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Topology:
         self.found, first_seen = _search(inputs, outputs)
         members = _members(inputs, outputs, self.found)
         node_depths, operation_depths = _depths(self.found, members)
-        for symbol in inputs:  # inputs that no output needs are still inputs
+        for symbol in inputs:  # unused inputs are still inputs
             node = node_of(symbol)
             if node is not None and not node.inputs and node not in node_depths:
                 node_depths[node] = operation_depths[node.op] = 0
@@ -76,9 +76,9 @@ class Topology:
 def _search(
     inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor]
 ) -> tuple[list[Node], dict[Any, int]]:
-    """Nodes from inputs to outputs, and when each operation was first met.
+    """Return the nodes from inputs to outputs, and the first visit of each operation.
 
-    A depth-first search from the outputs, without recursion: models may be deep.
+    It is an iterative depth-first search from the outputs: models can be deep.
     """
     given = {id(symbol) for symbol in inputs}
     finished: list[Node] = []
@@ -113,14 +113,14 @@ def _search(
 
 
 def _needed(node: Node) -> tuple[KerasTensor, ...]:
-    """What a call was given, and the masks that it found there."""
+    """Return the arguments of a call, and the masks of its inputs."""
     return (*node.inputs, *node.attrs.get("masks", ()))
 
 
 def _members(
     inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor], found: list[Node]
 ) -> set[Node]:
-    """The nodes that are not found for the sake of masks alone."""
+    """Return the nodes that are not needed only for masks."""
     members = {node_of(symbol) for symbol in outputs}
     members.update(node_of(symbol) for symbol in inputs if is_input(symbol))
     for node in reversed(found):
@@ -132,7 +132,7 @@ def _members(
 def _depths(
     nodes: list[Node], members: set[Node]
 ) -> tuple[dict[Node, int], dict[Any, int]]:
-    """The depths of the members among the nodes, and of their operations."""
+    """Return the depths of the members in `nodes`, and of their operations."""
     found = set(nodes)
     depths: dict[Node, int] = {}
     operations: dict[Any, int] = {}
@@ -181,7 +181,7 @@ def _check_connected(
 def _lost(
     inputs: Iterable[KerasTensor], outputs: Iterable[tuple[Any, KerasTensor]]
 ) -> str:
-    """Which of the outputs needs more than the inputs, as the start of a sentence."""
+    """Return the start of a message: the output that depends on other inputs."""
     for path, output in outputs:
         waiting, seen = [output], {id(symbol) for symbol in inputs}
         while waiting:
@@ -211,10 +211,10 @@ def _check_names(operations: list[Any]) -> None:
 def replace_inputs(
     inputs: Sequence[KerasTensor], outputs: Any, make_input: Any
 ) -> tuple[list[KerasTensor], Any]:
-    """Put a fresh `Input` for each input that is the result of a call.
+    """Replace each input that is the result of a call by a new `Input`.
 
-    The calls after it are recorded again on new symbols, so that the model has a graph
-    of its own. `make_input(symbol)` makes the input that stands for `symbol`.
+    The calls after it are recorded again on new symbols, so that the model has a
+    separate graph. `make_input(symbol)` creates the replacement of `symbol`.
     """
     found = Topology(inputs, tree.flatten(outputs)).found
     fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
@@ -232,7 +232,7 @@ def replace_inputs(
 
     for node in found:
         if not any(id(symbol) in fresh for symbol in _needed(node)):
-            continue  # it computes a mask from what comes before the inputs
+            continue  # it computes a mask from values before the inputs
         args, kwargs = tree.map_structure(substitute, node.attrs["arguments"])
         made = tree.map_structure(copy, node.attrs["outputs"])
         masks = [fresh[id(m)] for m in node.attrs["masks"] if id(m) in fresh]
@@ -243,7 +243,7 @@ def replace_inputs(
 
 
 def get_source_inputs(tensor: KerasTensor) -> list[KerasTensor]:
-    """The `Input` symbols that a symbol was computed from.
+    """Return the `Input` symbols that a symbol depends on.
 
     Example:
         >>> import toolkit

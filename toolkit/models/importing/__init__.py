@@ -1,1 +1,1 @@
-"""Models from files of other formats: ONNX."""
+"""Import of models from other formats: ONNX."""

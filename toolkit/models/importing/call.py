@@ -1,4 +1,4 @@
-"""A node as its operator sees it: inputs, attributes, and what may be asked for."""
+"""Call of an ONNX operator: inputs, attributes and budget."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _MISSING: Any = object()
 
 
 class NeedsValuesError(UnsupportedError):
-    """A shape depends on values that exist only when the graph runs."""
+    """A shape depends on values that exist only at run time."""
 
 
 @record
 class Operator:
-    """One of ONNX's operators.
+    """Operator of ONNX.
 
     Args:
-        name: that of the operator.
-        function: takes a Call and the inputs as Values, None where one is left out;
+        name: the name of the operator.
+        function: a function of a Call and the inputs as Values (None if omitted) that
             returns a Value, or several.
-        host: the inputs that must be known before the graph runs, by position.
+        host: the positions of inputs that must be static, known before the graph runs.
         needs_data: whether the result depends on more than the inputs' shapes.
-        has_graphs: whether graphs are among its attributes, which read more values.
+        has_graphs: whether its attributes contain graphs, which can read more values.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Operator:
 
     @cached_property
     def counts(self) -> tuple[int, float]:
-        """The least and the largest number of inputs."""
+        """Return the minimum and the maximum number of inputs."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         single = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
@@ -55,14 +55,14 @@ class Operator:
 
 
 class Call:
-    """A node that is run.
+    """Node that is being run.
 
     Args:
-        node: of the graph.
+        node: the node of the graph.
         opset: the version of its operators.
-        ledger: what is counted.
+        ledger: the ledger of the budget.
         run: (graph, inputs) -> outputs, for graphs inside of the node.
-        is_known: whether the results are to be known before the graph runs.
+        is_known: whether the results must be static, before the graph runs.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Call:
         self._unread = set(node.attributes)
 
     def wants(self, index: int) -> bool:
-        """Whether someone needs this output."""
+        """Return whether this output is used."""
         return index < self.outputs and bool(self.node.outputs[index])
 
     def finish(self) -> None:
-        """Raise if there are attributes that the operator does not know."""
+        """Raise if the operator does not support an attribute."""
         if self._unread:
             raise UnsupportedError(
                 f"the attributes {sorted(self._unread)} are not known of {self.node.op}"
@@ -103,36 +103,36 @@ class Call:
         return value
 
     def integer(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is an integer."""
+        """Return an integer attribute."""
         return self._read(name, int, default, "an integer")
 
     def number(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is a number."""
+        """Return a float attribute."""
         return self._read(name, (float, int), default, "a number")
 
     def text(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is a string."""
+        """Return a string attribute."""
         return self._read(name, str, default, "a string")
 
     def array(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is an array."""
+        """Return an array attribute."""
         return self._read(name, np.ndarray, default, "a tensor")
 
     def graph(self, name: str) -> OnnxGraph:
-        """An attribute that is a graph."""
+        """Return a graph attribute."""
         found: OnnxGraph = self._read(name, OnnxGraph, _MISSING, "a graph")
         return found
 
     def integers(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is a list of integers, as a tuple."""
+        """Return an attribute that is a list of integers, as a tuple."""
         return self._list(name, int, default, "integers")
 
     def numbers(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is a list of numbers, as a tuple."""
+        """Return an attribute that is a list of numbers, as a tuple."""
         return self._list(name, (float, int), default, "numbers")
 
     def texts(self, name: str, default: Any = _MISSING) -> Any:
-        """An attribute that is a list of strings, as a tuple."""
+        """Return an attribute that is a list of strings, as a tuple."""
         return self._list(name, str, default, "strings")
 
     def _list(self, name: str, kinds: Any, default: Any, what: str) -> Any:
@@ -148,7 +148,7 @@ class Call:
     # --- inputs -----------------------------------------------------------------------
 
     def known(self, value: Value, what: str) -> np.ndarray[Any, Any]:
-        """The array of an input that the shapes of the results depend on."""
+        """Return the static array of an input that determines shapes of the results."""
         array = self.known_if_any(value)
         if array is None:
             raise NeedsValuesError(
@@ -159,14 +159,14 @@ class Call:
         return array
 
     def known_if_any(self, value: Value) -> np.ndarray[Any, Any] | None:
-        """The array of an input; None if it will exist only when a function runs."""
+        """Return the static array of an input; None if it exists only at run time."""
         if value.known is not None:
             return value.known
         array = value.tensor.constant
         return None if array is None else np.asarray(array)
 
     def known_integers(self, value: Value, what: str) -> tuple[int, ...]:
-        """The integers of such an input."""
+        """Return the integers of a static input."""
         array = self.known(value, what)
         if array.dtype.kind not in "iu" or array.ndim > 1:
             raise ModelFileError(
@@ -176,7 +176,7 @@ class Call:
         return tuple(int(n) for n in array.reshape(-1))
 
     def known_number(self, value: Value | None, default: Any, what: str) -> Any:
-        """The only element of such an input; the default if it is left out."""
+        """Return the only element of a static input; the default if it is omitted."""
         if value is None:
             return default
         array = self.known(value, what)
@@ -186,10 +186,10 @@ class Call:
             )
         return array.reshape(())[()].item()
 
-    # --- what is made -----------------------------------------------------------------
+    # --- budget -----------------------------------------------------------------------
 
     def repeated(self, times: int) -> AbstractContextManager[None]:
-        """Inside of a loop of so many steps, of which there may not be too many."""
+        """Return the context of a loop with this trip count; raise above the limit."""
         return self._ledger.repeated(times)
 
     def step(self, count: int = 1) -> None:
@@ -197,16 +197,16 @@ class Call:
         self._ledger.step(count)
 
     def work(self, *factors: int) -> None:
-        """Count the multiplications of a node that is computed before the graph runs.
+        """Count the multiplications of a node that runs before the graph.
 
         Args:
-            *factors: whose product they are.
+            *factors: the factors of the count.
         """
         if self._is_known:
             self._ledger.work(math.prod(factors))
 
     def allow(self, shape: Any, dtype: str) -> None:
-        """Raise if a value of this shape would take too much; before it is made."""
+        """Raise if a value of this shape would exceed the budget."""
         if any(n < 0 for n in shape):
             raise ModelFileError(f"expected extents >= 0; received {tuple(shape)}")
         size = math.prod(int(n) for n in shape)
@@ -216,14 +216,14 @@ class Call:
 
 
 def axis_of(axis: int, ndim: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -ndim <= axis < ndim:
         raise ModelFileError(f"expected an axis of {ndim}; received {axis}")
     return axis % ndim
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Different axes, counted from the front."""
+    """Return distinct axes, counted from the front."""
     found = tuple(axis_of(int(axis), ndim) for axis in axes)
     if len(set(found)) != len(found):
         raise ModelFileError(f"expected different axes; received {tuple(axes)}")

@@ -1,4 +1,4 @@
-"""Shapes of an imported graph's outputs: it is run on tensors without data."""
+"""Shape inference of imported graphs: they run on tensors without data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from toolkit.thread_state import restored
 
 Shape = tuple[int | None, ...]
 Run = Callable[[list[Tensor], bool], Sequence[Tensor | None]]
-# Extents for unknown axes, those of the batch and all others, two times: what differs
-# between the two runs is unknown. Images must be large enough for all windows, steps
-# few enough for tables of positions; so there are several to try.
+# Extents for unknown axes (batch axes and all others), in two variants: an extent that
+# differs between the two runs is unknown. Images must be large enough for all windows,
+# steps few enough for position tables; so there are several pairs to try.
 _EXTENTS = (
     *(((1, 32), (3, 48)), ((1, 224), (3, 256)), ((1, 8), (3, 12))),
     *(((1, 640), (3, 768)), ((1, 2), (3, 3)), ((1, 32), (1, 48)), ((1, 1), (1, 2))),
 )
-_MOST_RUN = 20_000  # nodes, for extents that may not fit
+_MOST_RUN = 20_000  # nodes, if extents can be unsuitable
 
 
 def infer_outputs(
@@ -29,13 +29,13 @@ def infer_outputs(
     inputs: Sequence[Any],
     nodes: int,
 ) -> list[tuple[Shape, str] | None]:
-    """Shape and dtype of each output; None if its shape depends on values.
+    """Return shape and dtype of each output; None if its shape depends on values.
 
     Args:
         run: (tensors without data, whether the extents are small) -> outputs.
         inputs: the shape and the dtype of each. An unknown extent is None, or a name:
-            extents of one name are equal.
-        nodes: how many are run: graphs of very many are not tried often.
+            extents with one name are equal.
+        nodes: the number of nodes: large graphs get fewer attempts.
     """
     unknown = any(not isinstance(n, int) for shape, _ in inputs for n in shape)
     tries = _EXTENTS[: max(1, min(len(_EXTENTS), _MOST_RUN // max(nodes, 1)))]
@@ -69,18 +69,18 @@ def _specs(
 def filled_shapes(
     shapes: Sequence[Sequence[int | str | None]], extents: tuple[int, int]
 ) -> list[tuple[int, ...]]:
-    """Return shapes in which unknown extents have a size.
+    """Return shapes with sizes for the unknown extents.
 
     Args:
-        shapes: an unknown extent is None or a name. A name that is a sum, such as
-            "past + 1", is the sum of its terms.
-        extents: the size of batches, which are first axes, and of all other axes.
+        shapes: shapes in which an unknown extent is None or a name. A name can be a
+            sum, such as "past + 1".
+        extents: the batch size, for first axes, and the size of all other axes.
     """
     sizes: dict[str, int] = {}
     for shape in shapes:
         for axis, n in enumerate(shape):
             for term in _terms(n) if isinstance(n, str) else ():
-                # A name that is a batch in one input is a batch in all of them.
+                # A name of a batch axis in one input means the batch in all of them.
                 is_batch = axis == 0 and term == n
                 size = extents[0] if is_batch else sizes.get(term, extents[1])
                 sizes[term] = size
@@ -94,7 +94,7 @@ def filled_shapes(
 
 
 def _terms(name: str) -> list[str]:
-    """Return the terms of a sum; a name that is no sum is its own term."""
+    """Return the terms of a sum; another name is a single term."""
     terms = [term.strip() for term in name.split("+")]
     is_sum = all(terms) and not all(map(_is_number, terms))
     return terms if is_sum else [name]
@@ -105,7 +105,7 @@ def _is_number(term: str) -> bool:
 
 
 def with_names(infos: Sequence[ValueInfo], inputs: Sequence[Any]) -> list[Any]:
-    """Return shapes and dtypes in which an unknown extent has its name in the file.
+    """Return shapes and dtypes in which unknown extents have their names in the file.
 
     Args:
         infos: the inputs of the file.
@@ -131,5 +131,5 @@ def _merged(a: Spec, b: Spec) -> tuple[Shape, str]:
 
 
 def merged(a: Sequence[int], b: Sequence[int]) -> Shape:
-    """The extents that two shapes of a value share, None where they differ."""
+    """Return the common extents of two shapes, None where they differ."""
     return tuple(m if m == n else None for m, n in zip(a, b, strict=True))

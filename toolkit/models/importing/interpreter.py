@@ -1,4 +1,4 @@
-"""Runs a graph of ONNX on tensors: eagerly, in traces, or to learn shapes."""
+"""Interpreter of ONNX graphs: eager, in traces, or for shape inference."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Values = dict[str, Value]
 
 
 class Interpreter:
-    """Runs graphs, node after node.
+    """Interpreter that runs graphs node by node.
 
     Args:
-        opset: the version of their operators.
-        ledger: counts what exists.
-        scopes: node -> the name that operations carry which compute it.
+        opset: the version of the operators.
+        ledger: the ledger of live values.
+        scopes: node -> the name scope of its operations.
 
     Attributes:
-        shapes: scope -> the shape of what was computed last in it.
+        shapes: scope -> the shape of its last result.
         deferred: the names of the nodes that `run_known` cannot run.
-        reason: why not the first of them.
+        reason: the reason for the first of them.
     """
 
     def __init__(self, opset: int, ledger: Ledger, scopes: Mapping[str, str]) -> None:
@@ -46,12 +46,12 @@ class Interpreter:
     def run(
         self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
     ) -> list[Value]:
-        """The outputs of a graph.
+        """Return the outputs of a graph.
 
         Args:
-            graph: whose initializers are arrays, or are in `outer`.
-            inputs: one for each of its own.
-            outer: the values around it, and its weights.
+            graph: the graph; its initializers are arrays, or are in `outer`.
+            inputs: one value for each input of the graph.
+            outer: the values of the enclosing graph, and its weights.
         """
         values = self._run_nodes(graph, inputs, outer, self._run_node)
         results = [values[v.name] for v in graph.outputs]
@@ -61,7 +61,7 @@ class Interpreter:
     def run_known(
         self, graph: OnnxGraph, inputs: Sequence[Value], outer: Values
     ) -> list[Value | None]:
-        """The outputs whose shapes need no values; None for other outputs."""
+        """Return the outputs whose shapes need no values; None for the rest."""
         values = self._run_nodes(graph, inputs, outer, self._run_or_defer)
         return [
             None if v.name in self._missing else values[v.name] for v in graph.outputs
@@ -91,7 +91,7 @@ class Interpreter:
         return values
 
     def _run_or_defer(self, node: OnnxNode, values: _Names) -> None:
-        """Run a node, or defer it if it needs values, itself or by its inputs."""
+        """Run a node, or defer it if it or its inputs need values."""
         if self._missing.isdisjoint(_needed(node)):
             try:
                 return self._run_node(node, values)
@@ -164,14 +164,14 @@ class Interpreter:
 
 
 def _known(value: Value) -> Value:
-    """The value, known if it is a tensor."""
+    """Return the value, as a static value if it is a tensor."""
     if value.known is not None or isinstance(value, ValueList):
         return value
     return Value.of(np.asarray(value.tensor))
 
 
 def _last_uses(graph: OnnxGraph) -> dict[str, int]:
-    """The place of the last node that needs a value; past the end for outputs."""
+    """Return the index of the last node that reads a value; outputs: past the end."""
     found: dict[str, int] = {}
     for place, node in enumerate(graph.nodes):
         found.update(dict.fromkeys(_needed(node), place))
@@ -189,7 +189,7 @@ def _needed(node: OnnxNode) -> Iterable[str]:
 
 
 class _Names(Values):
-    """The values of a graph by name; those around it are found, too."""
+    """Values of a graph by name, with lookup in the enclosing graph."""
 
     def __init__(self, outer: Values) -> None:
         super().__init__()
@@ -197,22 +197,22 @@ class _Names(Values):
         self._made: set[str] = set()
 
     def __missing__(self, name: str) -> Value:
-        # What a graph inside transposes belongs to its own trace.
+        # A transpose inside a nested graph belongs to the trace of that graph.
         value = self[name] = self._outer[name].copy()
         return value
 
     def inner(self) -> Values:
-        """The values as a graph inside of a node sees them."""
+        """Return the values that are visible to a nested graph."""
         return self
 
     def make(self, values: Values, ledger: Ledger) -> None:
-        """Add what a node has made."""
+        """Add the results of a node."""
         ledger.take(values.values())
         self.update(values)
         self._made.update(values)
 
     def made(self, names: list[str]) -> list[Value]:
-        """Those of the names that nodes have made, which are gone then."""
+        """Remove and return the values of these names that nodes have created."""
         there = [name for name in names if name in self._made]
         self._made.difference_update(there)
         return [self.pop(name) for name in there]

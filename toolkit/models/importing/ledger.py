@@ -1,4 +1,4 @@
-"""What an imported graph may take: bytes that exist at once, and steps."""
+"""Budget of an imported graph: live bytes and steps."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from toolkit.dtypes import numpy_dtype
 from toolkit.errors import LoadBudgetError, ModelFileError
 
 MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
-MAX_WORK = 1 << 28  # multiplications of all that is computed before
-MAX_REPEATS = 1_000_000  # of a node, by all loops around it
+MAX_WORK = 1 << 28  # multiplications of all computations before the graph runs
+MAX_REPEATS = 1_000_000  # of a node, by all enclosing loops
 
 
 class TooLargeToKnow(Exception):
-    """A known array would be large or take long: it is made when the graph runs."""
+    """A static array would be large or slow to compute: it is deferred to run time."""
 
 
 class Ledger:
-    """Counts what exists while a graph is run or looked at.
+    """Counter of live bytes and steps while a graph is run or checked.
 
     Args:
-        limit: bytes that may exist at once, weights not counted.
-        steps: how many nodes may be run, those of unrolled loops each time.
+        limit: the maximum of live bytes, without weights.
+        steps: the maximum number of nodes, counting each iteration of unrolled loops.
     """
 
     def __init__(self, limit: int, steps: int) -> None:
@@ -37,7 +37,7 @@ class Ledger:
 
     @contextmanager
     def repeated(self, times: int) -> Iterator[None]:
-        """Inside of a loop of so many steps."""
+        """Return the context of a loop with this number of steps."""
         outer = self._repeats
         self._repeats = outer * max(times, 1)
         if self._repeats > MAX_REPEATS:
@@ -51,19 +51,19 @@ class Ledger:
             self._repeats = outer
 
     def step(self, count: int = 1) -> None:
-        """Count nodes that are run."""
+        """Count nodes that run."""
         self._steps -= count
         if self._steps < 0:
             raise ModelFileError("its loops repeat more nodes than may be unrolled")
 
     def work(self, count: int) -> None:
-        """Count what is computed before the graph runs; raise if it is too much."""
+        """Count computations before the graph runs; raise above the limit."""
         if count > self._work:
             raise TooLargeToKnow
         self._work -= count
 
     def check(self, nbytes: int) -> None:
-        """Raise if so many bytes more would be too many; before they are made."""
+        """Raise before an allocation of `nbytes` that would exceed the limit."""
         if self._held + nbytes > self._limit:
             raise LoadBudgetError(
                 f"a value of {nbytes:,} bytes, beside {self._held:,} that exist then; "
@@ -72,13 +72,13 @@ class Ledger:
             )
 
     def take(self, values: Any) -> None:
-        """Count values that have been made."""
+        """Count values that have been created."""
         for value in values:
             self.check(value.nbytes)
             self._held += value.nbytes
 
     def keep(self, trace: Trace | None) -> None:
-        """Count the arrays that new nodes of a trace read: its graph holds them."""
+        """Count the arrays that new nodes of a trace read: its graph stores them."""
         if trace is None:
             return
         start = self._looked_at.get(trace, 0)
@@ -92,5 +92,5 @@ class Ledger:
                 self._held += nbytes
 
     def free(self, values: Any) -> None:
-        """Count values that nothing needs any more."""
+        """Release values without further users."""
         self._held -= sum(value.nbytes for value in values)

@@ -1,4 +1,4 @@
-"""`load_onnx`: from a file to a model."""
+"""`load_onnx`: reads a model from an ONNX file."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from toolkit.reading.onnx.graph import graph_config
 
 
 def load_onnx(filepath: str | os.PathLike[str], name: str | None = None) -> OnnxModel:
-    """The model of an ONNX file, to predict with, to train, to save and to inspect.
+    """Return the model of an ONNX file, to predict, train, save and inspect.
 
-    Weights become Variables under the names of the file, convolutions compute with
+    Weights become Variables under the names of the file. Convolutions compute with
     channels last; inputs and outputs keep their layout. Statistics of batch
-    normalization are not trained and stay as they are.
+    normalization are not trained and stay unchanged.
 
-    The file is data: it can make no code run, name no file but plain ones beside it,
-    and claim no more memory than its size allows (`saving.set_load_budget`).
+    The file is treated as data. It cannot run code, it can reference only plain files
+    in the same folder, and its memory is limited by its size
+    (`saving.set_load_budget`).
 
     Args:
         filepath: an ".onnx" file, of opset 6 to 28.
-        name: of the model; that of the file by default.
+        name: the name of the model; by default the name in the file.
 
     Returns:
-        An `OnnxModel`. Extents that the file leaves open are None.
+        An `OnnxModel`. Unknown extents of the file are None.
 
     Raises:
-        ModelFileError: the file is damaged, suspicious or not valid.
-        UnsupportedError: it has an operator that is not read, which the message names.
+        ModelFileError: the file is corrupt, suspicious or invalid.
+        UnsupportedError: it has an unsupported operator, which the message names.
 
     Example:
         >>> import toolkit

@@ -1,4 +1,4 @@
-"""A model that runs a graph of ONNX: its weights are Variables of layers."""
+"""Model that runs an ONNX graph; its weights are Variables of layers."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from toolkit.reading.onnx.graph import (
     graph_of,
 )
 
-_UNROLLED = 5_000  # nodes that loops may add when they are unrolled
-_MORE = 64  # times what a load may take: of the larger extents that shapes are told by
+_UNROLLED = 5_000  # nodes that unrolled loops can add
+_MORE = 64  # multiple of the load budget: shape inference also runs larger extents
 
 
 class OnnxLayer(Layer):
-    """The weights that belong together in an ONNX file; the model computes with them.
+    """Weights of one module of an ONNX file; the model computes with them.
 
     Args:
-        name: of the module or node in the file.
+        name: the name of the module or node in the file.
     """
 
     def __init__(self, name: str) -> None:
@@ -55,24 +55,24 @@ class OnnxLayer(Layer):
 
 
 class OnnxModel(FunctionalInputs, Model):
-    """A model that was read from an ONNX file; made by `saving.load_onnx`.
+    """Model read from an ONNX file; `saving.load_onnx` creates it.
 
-    It computes with channels last where the file says channels first, and is trained,
-    saved and inspected as any model is. `layers` are the modules of the file that have
+    It computes with channels last for channels-first files, and supports training,
+    saving and inspection like any model. `layers` are the modules of the file that have
     weights.
 
     Args:
-        graph: nodes, inputs and outputs as plain values, checked here.
+        graph: nodes, inputs and outputs as plain values, checked by the constructor.
         opset: the version of ONNX's operators.
-        weights: of each Variable its name in the graph, layer, name, shape, dtype, the
-            order of axes, and whether it is trained.
+        weights: for each Variable: its name in the graph, layer, name, shape, dtype,
+            the order of axes, and whether it is trainable.
         frozen: names of layers that are not trainable.
-        name: made up if not given.
+        name: the name; generated if None.
     """
 
     _kind = "OnnxModel"
     _convert_input_args = _casts_inputs = False
-    _reason = ""  # why it is not compiled, until the first call has warned of it
+    _reason = ""  # the reason for eager runs, until the first call has warned of it
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class OnnxModel(FunctionalInputs, Model):
             layer.trainable = layer.name not in frozen
 
     def _name_scopes(self) -> dict[str, str]:
-        """What the operations of each node are called: its layer, or the node."""
+        """Return the name scope of each node's operations: its layer, or the node."""
         owners = {row.source: row.layer for row in self._rows}
         found = {}
         for node in self._graph.nodes:
@@ -133,10 +133,10 @@ class OnnxModel(FunctionalInputs, Model):
             found[node.name] = names[0] if names else plain_name(node.name)
         return found
 
-    # --- calling ----------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Run the graph; `training` changes nothing, for the file is for inference."""
+        """Run the graph; `training` is ignored, since the file is for inference."""
         if self._reason and state.trace is None:
             warn(
                 f"{self.name}: it is not compiled but runs node by node, which takes "
@@ -146,7 +146,7 @@ class OnnxModel(FunctionalInputs, Model):
         interpreter, given, weights = self._start(
             self._standardize(inputs), limit_of_load()
         )
-        # The ledger counts what kernels do, not what code takes to generate.
+        # The ledger counts the work of kernels, not the cost of code generation.
         with rules.inside(array_kernels_only=True):
             found = interpreter.run(self._graph, given, weights)
         return only([value.tensor for value in found])
@@ -154,7 +154,7 @@ class OnnxModel(FunctionalInputs, Model):
     def _start(
         self, tensors: Sequence[Tensor], limit: int
     ) -> tuple[Interpreter, list[Value], dict[str, Value]]:
-        """An interpreter, and the inputs and the weights of a run."""
+        """Return an interpreter, and the inputs and the weights of a run."""
         ledger = Ledger(limit, 2 * len(self._graph.nodes) + _UNROLLED)
         weights = {
             row.source: Value(convert(self._sources[row.source]), row.order)
@@ -190,7 +190,7 @@ class OnnxModel(FunctionalInputs, Model):
         ]
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
-        """The symbols that a call with these symbols would return."""
+        """Return the symbolic outputs of a call with these symbols."""
         given = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
         shapes = [(tuple(x.shape), x.dtype) for x in given]
         if [shape for shape, _ in shapes] == [own.shape for own in self._inputs]:
@@ -202,7 +202,7 @@ class OnnxModel(FunctionalInputs, Model):
     # --- configuration ----------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        """The graph as plain values; weights are not in it."""
+        """Return the graph as plain values, without weights."""
         return {
             "name": self.name,
             "trainable": self.trainable,
@@ -214,12 +214,12 @@ class OnnxModel(FunctionalInputs, Model):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` described."""
+        """Build a model from the result of `get_config`."""
         return cls(**config)
 
 
 def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
-    """The graph, if it can be run together with its weights."""
+    """Check that the graph can run with its weights, and return it."""
     for row in rows:
         if sorted(row.order) != list(range(len(row.shape))):
             raise ModelFileError(f"{row.source!r}: axes in the order {row.order}")
@@ -234,13 +234,13 @@ def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
 
 
 def _symbol(info: ValueInfo) -> KerasTensor:
-    """The symbol of an input."""
+    """Return the symbolic tensor of an input."""
     shape = [n if isinstance(n, int) else None for n in info.shape or ()]
     return Input(batch_shape=shape, dtype=info.dtype, name=plain_name(info.name))
 
 
 def _declared(info: ValueInfo, reason: str) -> tuple[Any, str]:
-    """The shape and the dtype that the file states of an output."""
+    """Return the shape and the dtype of an output as declared in the file."""
     if info.shape is None:
         raise UnsupportedError(
             f"the output {info.name!r} has no shape in the file, and none that follows "

@@ -1,9 +1,9 @@
-"""Values of an imported graph, each in the orders of axes that it exists in.
+"""Values of an imported graph, each in one or more orders of axes.
 
-Convolutions compute with channels last, ONNX's files say channels first. A value may
-exist in both orders; it is transposed only where an operation asks for one that is not
-there. So a whole network of convolutions is transposed once, at its input, and the
-file's own `Transpose` costs nothing until someone needs the result in one piece.
+Convolutions compute with channels last; ONNX files have channels first. A value can
+exist in both orders, and is transposed only if an operation needs a missing order. So a
+convolutional network is transposed once, at its input. The file's own `Transpose` is
+free until an operation needs a contiguous result.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 def file_order(ndim: int) -> Order:
-    """The order that the file means."""
+    """Return the order of axes in the file."""
     return tuple(range(ndim))
 
 
 def channels_last(ndim: int) -> Order:
-    """The order in which axis 1 comes last."""
+    """Return the order with axis 1 last."""
     return (0, *range(2, ndim), 1) if ndim > 2 else file_order(ndim)
 
 
 def kernel_order(ndim: int) -> Order:
-    """The order of a convolution's kernel: (*size, channels, filters)."""
+    """Return the order of a convolution's kernel: (*size, channels, filters)."""
     return (*range(2, ndim), 1, 0)
 
 
 class Value:
-    """A tensor of a graph.
+    """Tensor of a graph.
 
     Args:
-        tensor: with the axes of the file in this order: axis i is `order[i]` there.
-        order: None for that of the file.
+        tensor: the tensor, with the axes of the file in this order: axis i is the
+            file's `order[i]`.
+        order: None for the order of the file.
 
     Attributes:
-        shape, dtype: those that the file means.
-        known: the array, if it is known before the graph runs; else None.
+        shape, dtype: shape and dtype in the file.
+        known: the static array, if it exists before the graph runs; else None.
     """
 
     __slots__ = ("_orders", "dtype", "known", "shape")
@@ -61,7 +62,7 @@ class Value:
 
     @classmethod
     def of(cls, array: Any) -> Value:
-        """An array that is known."""
+        """Return a static value of an array."""
         value = cls.__new__(cls)
         value.known = np.asarray(array)
         value._orders = {}
@@ -69,7 +70,7 @@ class Value:
         return value
 
     def copy(self) -> Value:
-        """The same in another scope: what is transposed there is not kept here."""
+        """Copy it for another scope, so that transposes are not shared."""
         value = Value.__new__(Value)
         value._orders = dict(self._orders)
         value.shape, value.dtype, value.known = self.shape, self.dtype, self.known
@@ -77,38 +78,38 @@ class Value:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Return the number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return math.prod(self.shape)
 
     @property
     def reach(self) -> int:
-        """The number of elements if no extent were 0: what it may be broadcast to."""
+        """Return the number of elements, with extents of 0 counted as 1."""
         return math.prod(max(n, 1) for n in self.shape)
 
     @property
     def nbytes(self) -> int:
-        """What its elements take."""
+        """Return the number of bytes."""
         return self.size * numpy_dtype(self.dtype).itemsize
 
     @property
     def tensor(self) -> Tensor:
-        """The tensor in the order of the file."""
+        """Return the tensor in the order of the file."""
         return self.ordered(file_order(self.ndim))
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """Those that exist; of what is known, that of the file."""
+        """Return the existing orders; for a static value, the file's."""
         if self.known is not None:
             return (file_order(self.ndim),)
         return tuple(self._orders)
 
     def ordered(self, order: Order) -> Tensor:
-        """The tensor with its axes in an order, made of another one if need be."""
+        """Return the tensor in an order of axes; transpose it if needed."""
         if order not in self._orders and self.known is not None:
             array = np.ascontiguousarray(self.known.transpose(order))
             array = array.reshape(self._extents(order))
@@ -127,13 +128,13 @@ class Value:
         return ops.transpose(tensor, tuple(have.index(i) for i in order))
 
     def _matter(self, order: Order) -> list[int]:
-        """The axes that have a place in memory."""
+        """Return the axes whose extent is not 1."""
         return [i for i in order if self.shape[i] != 1]
 
     def aligned(self, order: Order) -> Tensor:
-        """The tensor as an operand among others of as many axes as the order has."""
+        """Return the tensor as an operand with the rank of the order."""
         n = len(order)
-        if self.size == 1:  # a scalar is part of the operation that reads it
+        if self.size == 1:  # a scalar is fused into the operation that reads it
             return ops.reshape(self.tensor, ())
         if self.ndim == n:
             return self.ordered(order)
@@ -143,7 +144,7 @@ class Value:
         return Value(ops.reshape(self.tensor, shape)).ordered(order)
 
     def permuted(self, axes: Order) -> Value:
-        """The value that ONNX's Transpose makes of it; nothing is moved yet."""
+        """Return ONNX's Transpose of the value, without moving data."""
         if self.known is not None:
             return Value.of(self.known.transpose(axes))
         first, *rest = (
@@ -156,11 +157,11 @@ class Value:
 
 
 class ValueList(Value):
-    """A sequence of tensors. Operators for tensors refuse it.
+    """Sequence of tensors. Operators for tensors reject it.
 
     Args:
         items: the tensors.
-        dtype: of all of them.
+        dtype: the dtype of all tensors.
     """
 
     __slots__ = ("items",)
@@ -170,26 +171,26 @@ class ValueList(Value):
         self.shape, self.dtype, self.known, self._orders = (), dtype, None, {}
 
     def copy(self) -> Value:
-        """The same in another scope."""
+        """Copy it for another scope."""
         return ValueList([value.copy() for value in self.items], self.dtype)
 
     @property
     def reach(self) -> int:
-        """The number of elements of all tensors."""
+        """Return the number of elements of all tensors."""
         return sum(value.reach for value in self.items)
 
     @property
     def nbytes(self) -> int:
-        """What the elements of all tensors take."""
+        """Return the number of bytes of all tensors."""
         return sum(value.nbytes for value in self.items)
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """None: a sequence has no axes."""
+        """Return none: a sequence has no axes."""
         raise self._refusal()
 
     def ordered(self, order: Order) -> Tensor:
-        """Raise: a sequence is no tensor."""
+        """Raise: a sequence is not a tensor."""
         raise self._refusal()
 
     def permuted(self, axes: Order) -> Value:
@@ -206,7 +207,7 @@ def _inverse(order: Order) -> Order:
 
 
 def common_order(values: Sequence[Value], ndim: int) -> Order:
-    """The order in which the fewest elements of these operands have to be moved."""
+    """Return the order of axes that moves the fewest elements of these operands."""
     full = [v for v in values if v.ndim == ndim and v.size > 1 and v.known is None]
     candidates = dict.fromkeys(order for v in full for order in v.orders)
     plain = file_order(ndim)
@@ -219,7 +220,7 @@ def common_order(values: Sequence[Value], ndim: int) -> Order:
 
 
 def without_axes(order: Order, axes: set[int]) -> Order:
-    """The order of what is left when axes of the file are gone."""
+    """Return the order of the remaining axes after the removal of file axes."""
     kept = [i for i in order if i not in axes]
     ranks = {axis: rank for rank, axis in enumerate(sorted(kept))}
     return tuple(ranks[i] for i in kept)

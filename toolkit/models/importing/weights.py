@@ -1,4 +1,4 @@
-"""Which arrays of a graph become weights, of which layer, in which order of axes."""
+"""Assignment of a graph's arrays to weights: layer, name and order of axes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from toolkit.models.importing.values import Order, file_order, kernel_order
 from toolkit.reading.onnx.graph import Array, OnnxGraph, OnnxNode
 
 Use = tuple[OnnxNode, int]
-_SMALL = 1_024  # elements of an array of integers that is a constant, no weight
-# Operators whose parameters are learned, however small they are.
+_SMALL = 1_024  # elements of an integer array that is a constant, not a weight
+# Operators whose parameters are learned at any size.
 _LEARNED = {
     *("Conv", "ConvTranspose", "Gemm", "MatMul", "PRelu", "LSTM", "GRU", "RNN"),
     *("BatchNormalization", "InstanceNormalization", "LayerNormalization"),
     *("GroupNormalization", "RMSNormalization"),
 }
 _ROLES = ("weight", "bias", "kernel", "gamma", "beta", "alpha", "scale", "slope")
-# What these read is compared or chosen from, and learns nothing.
+# Operators that compare or select: their operands are not learned.
 _COMPARING = {
     *("Where", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Cast"),
     *("Max", "Min", "Clip", "Mod", "OneHot", "Resize", "Pad"),
 }
 
 
-# Kernels of convolutions: which input they are.
+# The input index of kernels of convolutions.
 _KERNELS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}
 # Scales and zero points belong to integers, which are not trained.
 _QUANTIZED = {
@@ -42,15 +42,15 @@ _QUANTIZED = {
 
 @record
 class Weight:
-    """An array of the file that is a Variable.
+    """Array of the file that is a Variable.
 
     Args:
         source: its name in the graph.
-        layer, name: of the layer that owns it, and of the Variable.
-        shape: as the Variable has it.
-        dtype: of both.
+        layer, name: the name of the layer, and of the Variable.
+        shape: the shape of the Variable.
+        dtype: the dtype of both.
         order: the axes of the file, in the order of the Variable.
-        trainable: whether optimizers change it.
+        trainable: whether optimizers update it.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Weight:
 
 
 def chosen_weights(graph: OnnxGraph) -> list[Weight]:
-    """The weights of a graph, in the order in which its nodes need them."""
+    """Return the weights of a graph, in the order in which its nodes use them."""
     uses = _uses(graph)
     known = _needed_on_host(graph)
     names = _Names()
@@ -82,14 +82,14 @@ def chosen_weights(graph: OnnxGraph) -> list[Weight]:
 
 
 def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
-    """The graph in which nodes that make large arrays are such arrays."""
+    """Return the graph with large constants of nodes as initializers."""
     arrays, nodes = dict(graph.initializers), []
     places: dict[int, str] = {}
     for node in graph.nodes:
         value = node.attributes.get("value")
         is_large = isinstance(value, np.ndarray) and value.size > _SMALL
         if node.op == "Constant" and is_large and len(node.outputs) == 1:
-            # An array of a function that is called several times is one weight.
+            # An array of a function with several calls is one weight.
             place = places.setdefault(id(value), node.outputs[0])
             if place == node.outputs[0]:
                 arrays[place] = np.asarray(value)
@@ -102,7 +102,7 @@ def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
 
 
 def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
-    """Which nodes use an initializer, as which input; those of graphs inside too."""
+    """Return the nodes that use each initializer, and its input index there."""
     found: dict[str, list[Use]] = defaultdict(list)
 
     def visit(nodes: tuple[OnnxNode, ...]) -> None:
@@ -119,7 +119,7 @@ def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
 
 
 def _needed_on_host(graph: OnnxGraph) -> set[str]:
-    """The values that must be known before the graph runs, such as shapes."""
+    """Return the values that must be static before the graph runs, such as shapes."""
     needed: set[str] = set()
     computed = _computed_from_inputs(graph)
 
@@ -130,7 +130,7 @@ def _needed_on_host(graph: OnnxGraph) -> set[str]:
                 continue
             needed.update(node.inputs[i] for i in operator.host if i < len(node.inputs))
             is_needed = operator.needs_data and not needed.isdisjoint(node.outputs)
-            # A value computed from inputs is not known; its sources need not be.
+            # A value computed from inputs is not static; its sources do not need to be.
             is_needed = is_needed and computed.isdisjoint(node.outputs)
             if is_needed:
                 needed.update(node.inputs)
@@ -145,7 +145,7 @@ def _needed_on_host(graph: OnnxGraph) -> set[str]:
 
 
 def _computed_from_inputs(graph: OnnxGraph) -> set[str]:
-    """Return the values that depend on the data of inputs, not on shapes alone."""
+    """Return the values that depend on the data of inputs, not only on shapes."""
     computed = {value.name for value in graph.inputs}
 
     def reads(node: OnnxNode) -> bool:
@@ -186,7 +186,7 @@ def _is_trainable(array: Array, users: list[Use]) -> bool:
 
 
 def _order(array: Array, users: list[Use]) -> Order:
-    """The order in which all that use an array want it; else that of the file."""
+    """Return the order of axes that all users of an array need, or the file's."""
     wanted = {_order_for(array.ndim, node, place) for node, place in users}
     return wanted.pop() if len(wanted) == 1 else file_order(array.ndim)
 
@@ -209,19 +209,19 @@ def _order_for(ndim: int, node: OnnxNode, place: int) -> Order:
 
 
 def plain_name(name: str) -> str:
-    """A name as layers and Variables may have it."""
+    """Return a valid name of layers and Variables."""
     plain = "".join(c if c.isprintable() else "_" for c in name)
     return plain.strip("/").replace("/", ".").replace("::", ".") or "value"
 
 
 class _Names:
-    """Layers' and Variables' names, of which none comes twice."""
+    """Generator of unique names of layers and Variables."""
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, str]] = set()
 
     def of(self, source: str, users: list[Use]) -> tuple[str, str]:
-        """`encoder.0.dense.weight` is `weight` of `encoder.0.dense`.
+        """Split a name: `encoder.0.dense.weight` is `weight` of `encoder.0.dense`.
 
         A name without a path belongs to the first node that uses it.
         """
@@ -239,5 +239,5 @@ class _Names:
 
 
 def stored(array: Array, weight: Weight) -> Any:
-    """The value that the Variable of a weight begins with."""
+    """Return the initial value of the Variable."""
     return np.ascontiguousarray(array.transpose(weight.order))

@@ -1,4 +1,4 @@
-"""The picture of a model as text in the DOT language, for Graphviz and its kin."""
+"""Model graphs as text in the DOT language, for Graphviz and similar programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FONT = '<font point-size="{size}" color="{color}">{text}</font>'
 
 
 class Dot:
-    """A graph in the DOT language; `to_string()` is its text."""
+    """Graph in the DOT language; `to_string()` returns its text."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Dot:
         self._subgraph = subgraph
 
     def to_string(self) -> str:
-        """The text of the graph."""
+        """Return the text of the graph."""
         names: dict[Box, str] = {}
         if self._subgraph:
             lines = list(_cluster(self._content, names, count(), ""))
@@ -76,7 +76,7 @@ def _edges(content: Cluster, names: dict[Box, str]) -> Iterator[str]:
 
 
 def _label(box: Box) -> str:
-    """The table that Graphviz draws for a layer."""
+    """Return the table that Graphviz draws for a layer."""
     span = max([len(row) for row in box.rows], default=1)
     kind = escape(printable(box.kind))
     name = escape(printable(box.name))

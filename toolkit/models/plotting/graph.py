@@ -1,4 +1,4 @@
-"""What a picture of a model shows: boxes with texts, in clusters, and edges."""
+"""Content of a model's picture: boxes with texts, in clusters, and edges."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from toolkit.models.summary import class_name, in_range
 from toolkit.ops.symbolic import any_symbolic, is_symbolic
 from toolkit.pictures.boxes import Box, Cell, Cluster, cut
 
-_LONG = 100  # characters of a cell: a layer with many inputs makes no huge box
+_LONG = 100  # characters of a cell: limits the box of a layer with many inputs
 
 
 class Show(NamedTuple):
-    """What is told of a layer; `inputs` is whether shapes are also those that go in."""
+    """Displayed properties of a layer; `inputs`: whether to show input shapes, too."""
 
     shapes: bool = False
     inputs: bool = True
@@ -32,7 +32,7 @@ class Show(NamedTuple):
 def read_model(
     model: Any, show: Show, expand: bool, layer_range: Sequence[str] | None = None
 ) -> Cluster:
-    """The picture's content; nested models are clusters if they are expanded.
+    """Return the picture's content; expanded nested models become clusters.
 
     Raises:
         ArgumentError: the model is not built, or has no such range of layers.
@@ -56,13 +56,13 @@ def _has_parts(model: Any) -> bool:
 
 
 def _parts(model: Any) -> list[Any]:
-    """The layers of a chain, or layers and ops of a graph."""
+    """Return the layers of a chain, or the layers and ops of a graph."""
     chain = isinstance(model, Sequential)
     return list(model.layers if chain else model.operations)
 
 
 class _Reader:
-    """Makes one box of each layer, however often and wherever it is used."""
+    """Builder that creates one box per layer, even if it is used several times."""
 
     def __init__(self, show: Show, expand: bool) -> None:
         self.show = show
@@ -97,7 +97,7 @@ class _Reader:
         return self.expand and _has_parts(part)
 
     def _connect(self, source: Any, output: int, target: Any, place: int) -> None:
-        """Add the edge between the boxes that stand for these operations."""
+        """Add the edge between the boxes of these operations."""
         while self._is_open(source):
             if isinstance(source, Sequential):
                 source = source.layers[-1]
@@ -132,7 +132,7 @@ def _role(layer: Any) -> str:
 
 
 def _name(function: Any) -> str:
-    """The name of an activation: a function, a layer, or any callable."""
+    """Return the name of an activation: a function, a layer, or any callable."""
     found = getattr(function, "name", None) or getattr(function, "__name__", None)
     return str(found or type(function).__name__)
 
@@ -151,7 +151,7 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
 
 
 def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
-    """What goes in and comes out, in the first call that belongs to the model."""
+    """Return inputs and outputs of the first call that belongs to the model."""
     nodes = layer._inbound_nodes
     own = [node for node in nodes if members is None or node in members]
     if isinstance(layer, (Functional, Sequential)) and not own:
@@ -167,7 +167,7 @@ def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
 
 
 def _text(symbols: Any, what: str) -> str:
-    """The shapes or dtypes of a nest of symbols."""
+    """Return the shapes or dtypes of a nest of symbols."""
     if symbols is None:
         return "?"
     if is_symbolic(symbols):

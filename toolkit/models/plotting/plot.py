@@ -31,17 +31,18 @@ def model_to_dot(
     layer_range: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Dot:
-    """A model's graph in the DOT language, which Graphviz and other programs draw.
+    """Return a model's graph in the DOT language of Graphviz.
 
-    The arguments that are not below are those of `plot_model`.
+    All other arguments are the same as in `plot_model`.
 
     Args:
-        dpi: pixels per inch of what Graphviz draws.
+        dpi: pixels per inch of Graphviz's output.
         subgraph: whether to return a cluster for another graph.
-        splines: how Graphviz shall draw the edges, such as "ortho" or "curved".
+        splines: Graphviz's style of edges, such as "ortho" or "curved".
 
     Returns:
-        An object whose `to_string()` is the text, and whose `write(path)` writes it.
+        An object whose `to_string()` returns the text, and whose `write(path)` writes
+        it.
 
     Example:
         >>> import toolkit
@@ -79,22 +80,22 @@ def plot_model(
     layer_range: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw a model: a box for each layer, and arrows along which tensors go.
+    """Draw a model: a box for each layer, and arrows for tensors.
 
     Args:
-        model: a built model; one that is neither Sequential nor made of symbols is a
+        model: a built model; a model that is neither Sequential nor functional is a
             single box.
-        to_file: the picture's path. ".svg" needs no other package, nor does ".dot",
-            the text for Graphviz; ".png", ".pdf" and ".jpg" are drawn by Matplotlib.
-        show_shapes: whether boxes tell the shapes that go in and come out.
-        show_dtype: whether they tell the dtypes that come out.
-        show_layer_names: whether they tell the layers' names.
-        rankdir: where arrows go: "TB" from top to bottom, "BT", "LR" or "RL".
-        expand_nested: whether models inside are drawn with what is in them.
-        dpi: pixels per inch, where texts have 14 points; an SVG is drawn at its
-            natural size, texts of 14 pixels, for 200.
-        show_layer_activations: whether boxes tell the layers' activations.
-        show_trainable: whether they tell if layers with weights are trainable.
+        to_file: the picture's path. ".svg" needs no other package, nor does ".dot", the
+            text for Graphviz; Matplotlib draws ".png", ".pdf" and ".jpg".
+        show_shapes: whether boxes show the input and output shapes.
+        show_dtype: whether boxes show the output dtypes.
+        show_layer_names: whether boxes show the layers' names.
+        rankdir: the direction of arrows: "TB" from top to bottom, "BT", "LR" or "RL".
+        expand_nested: whether to draw the content of nested models.
+        dpi: pixels per inch, for 14-point text. An SVG has its natural size, with text
+            of 14 pixels, for 200.
+        show_layer_activations: whether boxes show the layers' activations.
+        show_trainable: whether boxes show if layers with weights are trainable.
         splines: the shape of arrows: "ortho" (right angles), "curved" or "spline"
             (smooth), "line" or "polyline" (straight).
         layer_range: names, or patterns of names, of the first and last layer to draw.
@@ -103,8 +104,8 @@ def plot_model(
         In a notebook the picture, else None.
 
     Raises:
-        ArgumentError: the model is not built, or an argument has no such choice.
-        ImportError: the format needs Matplotlib, and it is not there.
+        ArgumentError: the model is not built, or an argument has an invalid value.
+        ImportError: the format needs Matplotlib, which is not installed.
     """
     _check("plot_model", rankdir, kwargs)
     if splines not in SPLINES:
@@ -136,7 +137,7 @@ def _check(caller: str, rankdir: str, others: dict[str, Any]) -> None:
 
 
 def _shown(path: str, kind: str) -> Any:
-    """The file as an object that a notebook shows, if one is running."""
+    """Return the file as an object for a running notebook, else None."""
     display = sys.modules.get("IPython.display")
     if display is None or "ipykernel" not in sys.modules or kind not in ("svg", "png"):
         return None

@@ -1,4 +1,4 @@
-"""The report of a model: one page with all that is known of it."""
+"""Reports of models as HTML pages."""
 
 from toolkit.models.report.report import write_report
 

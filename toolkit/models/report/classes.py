@@ -1,4 +1,4 @@
-"""How a classifier errs: its confusion matrix, and figures for each class."""
+"""Errors of a classifier: its confusion matrix, and figures for each class."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import numpy as np
 from toolkit.errors import ArgumentError
 from toolkit.pictures.page import Markup, bar, captioned, table, tag
 
-_MOST = 30  # classes up to which the matrix is shown
-_PAIRS = 10  # mistakes in the list of the most frequent ones
-_STRONG = 0.55  # from this share on a cell is dark, and its number light
+_MOST = 30  # the maximum number of classes for which the matrix is shown
+_PAIRS = 10  # the maximum length of the list of frequent mistakes
+_STRONG = 0.55  # cells with a larger share are dark, with light numbers
 
 
 @dataclass
 class Confusion:
-    """counts[i, j] samples of class i that are predicted as class j."""
+    """Confusion matrix: counts[i, j] samples of class i with prediction j."""
 
     counts: np.ndarray[Any, Any]
     names: list[str]
 
     @property
     def accuracy(self) -> float:
-        """The share of samples that are classified correctly."""
+        """Return the fraction of samples that are classified correctly."""
         return float(np.trace(self.counts) / max(1, self.counts.sum()))
 
 
 def confusion(
     y_true: Any, y_pred: Any, names: Sequence[str] | None
 ) -> Confusion | None:
-    """What a model's outputs are for known classes; None if they tell no classes.
+    """Return the confusion matrix, or None if the outputs are not classes.
 
     Args:
-        y_true: class numbers (n,) or (n, 1), or rows (n, classes) with a single 1.
+        y_true: class indices (n,) or (n, 1), or one-hot rows (n, classes).
         y_pred: scores (n, classes), of which the largest counts; or (n, 1) for two
-            classes: probabilities, or, if any lies outside of [0, 1], logits.
-        names: of the classes; their numbers if None.
+            classes: probabilities, or, if any is outside of [0, 1], logits.
+        names: the names of the classes; their indices if None.
     """
     if not isinstance(y_pred, np.ndarray) or not isinstance(y_true, np.ndarray):
         return None
@@ -67,7 +67,7 @@ def confusion(
 
 
 def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
-    """The numbers of classes that targets tell, if that is what they are."""
+    """Return the class indices of targets, or None if the targets are not classes."""
     y_true = y_true.astype("float64") if y_true.dtype.kind in "fiubV" else y_true
     if y_true.dtype.kind != "f":
         return None
@@ -83,7 +83,7 @@ def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
 
 
 def confusion_section(found: Confusion) -> Markup:
-    """The matrix, the most frequent mistakes and the figures for each class."""
+    """Return the matrix, the most frequent mistakes and the figures for each class."""
     right, total = int(np.trace(found.counts)), int(found.counts.sum())
     text = f"{right:,} of {total:,} samples ({right / total:.1%}) are told correctly."
     how = " In the matrix, rows are the true classes, columns the predicted ones."

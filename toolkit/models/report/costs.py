@@ -1,4 +1,4 @@
-"""What a model costs: time and memory, layer by layer and as a whole."""
+"""Costs of a model: time and memory, by layer and in total."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from toolkit.pictures.boxes import cut
 from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
 
 _REPEATS = 15  # of a measurement
-_KERNELS = 12  # slowest kernels, and layers, that are listed
+_KERNELS = 12  # the number of slowest kernels, and of layers, in the lists
 _LONG = 64  # characters of their names
 _UNKNOWN = "\N{EN DASH}"
 
 
 @dataclass
 class LayerCost:
-    """A layer's part.
+    """Cost of a layer.
 
     Attributes:
-        weights, outputs: their bytes.
-        calls: how often one forward pass calls it.
-        seconds, flops, scratch: of one call, compiled alone; None if it cannot be.
+        weights, outputs: their sizes in bytes.
+        calls: the number of calls in one forward pass.
+        seconds, flops, scratch: per call, compiled separately; None if that is
+            impossible.
     """
 
     name: str
@@ -46,18 +47,18 @@ class LayerCost:
 
     @property
     def total(self) -> float:
-        """The seconds of all its calls."""
+        """Return the seconds of all calls."""
         return self.calls * (self.seconds or 0.0)
 
 
 def weight_bytes(variables: Any) -> int:
-    """The bytes of Variables, each counted once."""
+    """Return the bytes of Variables, each counted once."""
     unique = {id(v): v for v in variables}.values()
     return sum(v.size * dtypes.itemsize(v.dtype) for v in unique)
 
 
 def layer_costs(model: Any, x: Any) -> list[LayerCost]:
-    """The costs of the layers that a forward pass on a batch calls, in that order."""
+    """Return the costs of the called layers of a forward pass, in order."""
     calls: dict[int, list[Any]] = {}
     every = getattr(model, "operations", model.layers)
     layers = [layer for layer in every if not isinstance(layer, InputLayer)]
@@ -69,7 +70,7 @@ def layer_costs(model: Any, x: Any) -> list[LayerCost]:
 
 @contextmanager
 def _recorded(layers: list[Any], calls: dict[int, list[Any]]) -> Iterator[None]:
-    """Note the arguments and outputs of each call of these layers."""
+    """Record the arguments and outputs of each call of these layers."""
 
     def watch(layer: Any, call: Any) -> Any:
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -100,7 +101,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
     )
     try:
         plan = _alone(layer, args, kwargs)
-    except (ToolkitError, TypeError):  # what cannot be compiled by itself
+    except (ToolkitError, TypeError):  # layers that cannot be compiled separately
         return cost
     kernels = plan.measure(_REPEATS)
     cost.seconds = sum(kernel.seconds or 0.0 for kernel in kernels)
@@ -110,7 +111,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
 
 
 def _alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
-    """One call of a layer as a program of its own."""
+    """Return one call of a layer as a separate program."""
     leaves = tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
@@ -125,12 +126,12 @@ def _alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
 
 
 def step_seconds(plan: Inspection) -> float:
-    """How long a measured program's kernels take together."""
+    """Return the total time of a measured program's kernels."""
     return sum(kernel.seconds or 0.0 for kernel in plan.kernels)
 
 
 def costs_section(costs: list[LayerCost], plan: Inspection, samples: int) -> Markup:
-    """Time and memory of each layer, beside those of the whole forward pass."""
+    """Return time and memory of each layer, and of the whole forward pass."""
     heads = ("Layer", "Time", "Operations", "Weights", "Outputs", "Scratch")
     numbers = range(1, len(heads))
     longest = max((cost.total for cost in costs), default=0.0) or 1.0
@@ -171,7 +172,7 @@ def _known(value: Any, text: Any) -> str:
 
 
 def program_section(plan: Inspection, what: str) -> Markup:
-    """The slowest kernels of a step, and its arena over time."""
+    """Return the slowest kernels of a step, and its arena over time."""
     total = step_seconds(plan)
     longest = max((kernel.seconds or 0.0 for kernel in plan.kernels), default=0.0)
     kernels = sorted(enumerate(plan.kernels), key=lambda pair: -(pair[1].seconds or 0))

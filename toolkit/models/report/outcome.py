@@ -1,4 +1,4 @@
-"""What a model makes of data: its metrics, and its outputs beside the targets."""
+"""Evaluation for reports: metrics, outputs and targets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from toolkit.errors import ArgumentError
 from toolkit.models.training.data_adapters import named, unpack_x_y_sample_weight
 from toolkit.models.training.epochs import make_batches
 
-_INFINITE = -1  # what a Dataset's `cardinality` returns
+_INFINITE = -1  # the result of a Dataset's `cardinality`
 
 
 class Outcome(NamedTuple):
-    """One pass over data.
+    """Results of one pass over data.
 
     Attributes:
         batch: the first one.
-        samples: how many there were.
-        logs: loss and metrics; empty without targets or if nothing is compiled.
-        y_true, y_pred: all targets and outputs; None where they are not one array.
+        samples: the number of samples.
+        logs: loss and metrics; empty without targets or compilation.
+        y_true, y_pred: all targets and outputs; None if they are not single arrays.
     """
 
     batch: Any
@@ -32,12 +32,12 @@ class Outcome(NamedTuple):
 
 
 def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
-    """Run the model over data once; no weight changes.
+    """Run the model over data once, without changing weights.
 
     Args:
-        model: what to run.
+        model: the model.
         data: (x, y), (x, y, sample_weight) or x; arrays, or a data set of batches.
-        batch_size: of arrays.
+        batch_size: the batch size of arrays.
     """
     x, y, sample_weight = unpack_x_y_sample_weight(data)
     if hasattr(x, "cardinality") and int(x.cardinality()) == _INFINITE:
@@ -65,7 +65,7 @@ def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
 
 
 def _array(part: Any) -> Any:
-    """The only array of a part of a batch, or a nest of several."""
+    """Return the only array of a component of a batch, or a nest of several."""
     leaves = [np.asarray(leaf) for leaf in tree.flatten(part) if leaf is not None]
     return leaves[0] if len(leaves) == 1 else leaves or None
 

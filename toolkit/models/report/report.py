@@ -33,10 +33,10 @@ from toolkit.pictures.axes import bytes_text, count_text, number_text, seconds_t
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag
 
-_MANY = 40  # layers from which on the diagram is folded up
-_LARGE = 10_000_000  # from here on, numbers are rounded
+_MANY = 40  # number of layers above which the diagram is collapsed
+_LARGE = 10_000_000  # larger numbers are rounded
 _REPEATS = 15  # of a measurement
-_BATCH = 32  # samples of made-up data
+_BATCH = 32  # samples in the batch of zeros
 
 
 def write_report(
@@ -76,7 +76,7 @@ def write_report(
 
 
 def _batch(model: Any, found: Outcome | None) -> Any:
-    """A batch to measure on: the first of the data, or zeros of the inputs' shapes."""
+    """Return a batch for measurements: the first of the data, or zeros."""
     if found is not None:
         return found.batch
     if not isinstance(model, (Functional, Sequential)) or not model.inputs:
@@ -96,7 +96,7 @@ def _content(
     history: Any,
     batch: Any,
 ) -> Markup:
-    """The page's body: a header with the most important figures, and the sections."""
+    """Return the page's body: a header with key figures, and the sections."""
     plans = _plans(model, batch)
     sections = {"architecture": ("Architecture", _architecture(model))}
     if history is not None and history.history:
@@ -132,12 +132,12 @@ def _content(
 
 
 def _plans(model: Any, batch: Any) -> list[tuple[str, Inspection]]:
-    """The measured steps: prediction, and training if the model can be trained."""
+    """Return the measured steps: prediction, and training if possible."""
     if batch is None:
         return []
     x, y, sample_weight = unpack_x_y_sample_weight(batch)
     prediction = model.make_predict_function().inspect((x,))
-    if prediction is None:  # the model runs eagerly: no program is made
+    if prediction is None:  # the model runs eagerly: there is no program
         return []
     plans = [("prediction", prediction)]
     if model.compiled and y is not None and model.optimizer is not None:

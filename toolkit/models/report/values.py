@@ -1,4 +1,4 @@
-"""How far a regression is off: figures, and predictions beside the true values."""
+"""Errors of a regression: figures, and predictions against true values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from toolkit.pictures.axes import number_text
 from toolkit.pictures.page import Markup, figure, table, tag
 from toolkit.pictures.scatter import draw_scatter
 
-_POINTS = 1000  # of the picture; of more samples, every so manieth
+_POINTS = 1000  # points in the picture; larger data is subsampled
 
 
 def values_section(y_true: Any, y_pred: Any) -> Markup | None:
-    """The errors of predicted numbers; None if outputs and targets are no such."""
+    """Return the errors of predicted numbers; None if data is not numeric."""
     arrays = (y_true, y_pred)
     if not all(isinstance(x, np.ndarray) and x.size for x in arrays):
         return None

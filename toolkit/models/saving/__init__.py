@@ -1,4 +1,4 @@
-"""Models and weights in files; what reads and writes them is loaded on first use."""
+"""Models and weights in files; readers and writers are imported on first use."""
 
 from toolkit.definitions.namespaces import on_first_use
 

@@ -1,7 +1,7 @@
-"""`.keras` files: a ZIP of the config, the weights and what layers keep as files.
+"""`.keras` files: ZIP archives of the config, the weights and layers' asset files.
 
-Every member's name and size is checked before anything is read, and no more is read
-than was declared.
+The name and size of every member are checked before the first read, and reads stop at
+the declared size.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ WEIGHTS, CONFIG, METADATA, ASSETS = (
 )
 # The version of Keras whose formats are written.
 KERAS_VERSION = "3.15.1"
-_MAX_RATIO = 200  # of a member's size to its size in the archive
+_MAX_RATIO = 200  # maximum ratio of a member's size to its compressed size
 
 
 # --- writing --------------------------------------------------------------------------
 
 
 def save_archive(model: Any, path: Path) -> None:
-    """Write a whole model to a `.keras` file in one step."""
+    """Write a whole model to a `.keras` file, atomically."""
     replace_file(path, lambda temporary: _write_archive(model, temporary))
 
 
@@ -70,7 +70,7 @@ def _write_archive(model: Any, path: Path) -> None:
 
 
 def write_members(model: Any, folder: Path) -> None:
-    """Write the files of a model into an empty folder; the metadata list the others."""
+    """Write the files of a model into an empty folder; the metadata list them."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
     write_groups(Path(folder, WEIGHTS), groups_of(model))
     for where, part in parts_of(model).items():
@@ -88,7 +88,7 @@ def write_members(model: Any, folder: Path) -> None:
 
 
 def _check_distinct(own: Path, where: str) -> None:
-    """Raise where the file system takes the folder of a part for that of another."""
+    """Raise if the file system treats the folders of two sublayers as equal."""
     for place in (own, *own.parents[: where.count("/")]):
         if not is_listed(place):
             raise UnwritableFileError(
@@ -98,11 +98,11 @@ def _check_distinct(own: Path, where: str) -> None:
 
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:
-    """The files of a model but the metadata, with their checksums."""
+    """Return the files of a model except the metadata, with their checksums."""
     for name in paths_below(folder):
         if name == WEIGHTS:
-            # Its arrays have checksums of their own, which are compared when they are
-            # read: these need no other reading of all of it.
+            # Each of its arrays has a checksum that reads compare, so that the file
+            # needs no second full read.
             with open_datasets(folder / name) as datasets:
                 yield name, contents_checksum(datasets)
         elif name != METADATA:
@@ -113,7 +113,7 @@ def _listed(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
-    """The model that a `.keras` file holds."""
+    """Load the model in a `.keras` file."""
     with _open(path) as members:
         text = members.read(CONFIG)
         _check_listed(members)
@@ -129,7 +129,7 @@ def load_archive(path: Path, custom_objects: Any, compile: bool) -> Any:
 
 
 def read_text(path: Path) -> bytes:
-    """The bytes of a config, which must be a plain file."""
+    """Return the bytes of a config, which must be a plain file."""
     check_present(path)
     spend(path.stat().st_size, path.name)
     return path.read_bytes()
@@ -143,7 +143,7 @@ def loaded(
     path: Path,
     version: Any,
 ) -> Any:
-    """The model of a config, with the weights that a file of Keras `version` holds."""
+    """Build a model from a config, with the weights of a file of Keras `version`."""
     check_all(datasets)
     model = model_of(text, custom_objects, compile, str(path), version)
     if major_version(version) == 2:
@@ -157,13 +157,13 @@ def loaded(
 
 
 def written_by(metadata: bytes | None) -> Any:
-    """Return the version of Keras that metadata name, or None."""
+    """Return the version of Keras in the metadata, or None."""
     found = None if metadata is None else parsed(metadata, METADATA)
     return found.get("keras_version") if isinstance(found, dict) else None
 
 
 def load_assets(model: Any, folder: Path) -> None:
-    """Have each part read what it has kept as files."""
+    """Let each layer load its asset files."""
     for where, part in parts_of(model).items():
         if hasattr(part, "load_assets"):
             own = Path(folder, where)
@@ -172,7 +172,7 @@ def load_assets(model: Any, folder: Path) -> None:
 
 
 def archived_json(path: Path) -> tuple[Any, Any]:
-    """The config and the metadata of a `.keras` file, as plain values."""
+    """Return the config and the metadata of a `.keras` file, as plain values."""
     with _open(path) as members:
         config, metadata = members.read(CONFIG), members.read(METADATA)
         return parsed(config, CONFIG), parsed(metadata, METADATA)
@@ -180,13 +180,13 @@ def archived_json(path: Path) -> tuple[Any, Any]:
 
 @contextmanager
 def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
-    """The datasets of the weights in a `.keras` file, not read yet."""
+    """Return the datasets of the weights in a `.keras` file, without reading them."""
     with _open(path) as members, _weights(members) as datasets:
         yield datasets
 
 
 def listed_files(metadata: bytes) -> dict[str, str] | None:
-    """The files that metadata list, with their checksums; None if they list none."""
+    """Return the files in the metadata, with their checksums, or None."""
     found = parsed(metadata, METADATA)
     files = found.get("files") if isinstance(found, dict) else None
     if files is not None and not isinstance(files, dict):
@@ -195,7 +195,7 @@ def listed_files(metadata: bytes) -> dict[str, str] | None:
 
 
 def _check_listed(members: Members) -> None:
-    """Raise if a file is missing that the metadata list, if they list any."""
+    """Raise if a file in the metadata's list is missing."""
     there = members.sizes()
     listed = listed_files(members.read(METADATA)) if METADATA in there else None
     for name in listed or ():
@@ -209,7 +209,7 @@ def _open(path: Path) -> AbstractContextManager[Members]:
 
 @contextmanager
 def _weights(members: Members) -> Iterator[dict[str, Dataset]]:
-    """The datasets of the weights, not read yet."""
+    """Return the datasets of the weights, without reading them."""
     if WEIGHTS not in members.sizes() and "model.weights.npz" in members.sizes():
         raise ModelFileError(
             "its weights are in a .npz file, which only pickle could read; save "

@@ -1,4 +1,4 @@
-"""KerasFileEditor: the weights in a file looked at, changed and written anew."""
+"""KerasFileEditor: inspection and modification of the weights in a file."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from toolkit.models.saving.state import groups_of
 from toolkit.reading.hdf5 import Dataset, open_datasets
 
 Tree = dict[str, Any]
-_OWN = "vars"  # the group in a file that holds what an object itself has
+_OWN = "vars"  # the group with an object's direct variables
 
 
 class KerasFileEditor:
-    """Reads the weights of a `.keras` or `.weights.h5` file, to adapt them to a model.
+    """Editor of the weights in a `.keras` or `.weights.h5` file.
 
-    The file is read as `load_weights` reads it: links out of it, virtual datasets and
-    data larger than the file are refused, and nothing in it can run. It stays as it
-    is; `save` writes a new one.
+    The file is read like by `load_weights`: external links, virtual datasets and data
+    larger than the file are rejected, and no code runs. The file stays unchanged;
+    `save` writes a new one.
 
     Args:
-        filepath: ends in ".keras" or ".weights.h5".
+        filepath: the path, which ends in ".keras" or ".weights.h5".
 
     Attributes:
         weights_dict: the arrays by name, in a dict for each object.
-        config, metadata: what a `.keras` file says of the model; None for others.
+        config, metadata: the config and metadata of a `.keras` file; None for other
+            files.
         object_metadata: path of an object -> its name in the file.
 
     Raises:
         ArgumentError: for another ending.
-        ModelFileError: if the file is damaged or suspicious.
+        ModelFileError: if the file is corrupt or suspicious.
 
     Example:
         >>> import tempfile, toolkit
@@ -71,7 +72,7 @@ class KerasFileEditor:
             )
 
     def _read(self, datasets: dict[str, Dataset]) -> Tree:
-        """The arrays in a dict for each object, under their keys."""
+        """Return the arrays in a dict for each object, under their keys."""
         weights: Tree = {}
         for path, dataset in sorted(datasets.items()):
             *place, key = path.split("/")
@@ -85,7 +86,7 @@ class KerasFileEditor:
                 self.object_metadata["/".join(place)] = {"name": dataset.owner}
         return weights
 
-    # --- looking ----------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------
 
     def summary(self) -> None:
         """Print the objects, and the shapes and dtypes of their weights."""
@@ -116,8 +117,9 @@ class KerasFileEditor:
             reference_model: a built model.
 
         Returns:
-            A dict of `status`, "success" or "error"; `error_count`, how many weights or
-            whole objects differ; and `match_count`, how many weights agree.
+            A dict of `status`, "success" or "error"; `error_count`, the number of
+            weights or whole objects that differ; and `match_count`, the number of equal
+            weights.
         """
         expected: Tree = {}
         for path, (_, arrays) in groups_of(reference_model).items():
@@ -133,14 +135,14 @@ class KerasFileEditor:
         print_message(f"{self.filepath!r} and {reference_model.name!r}: {found}")
         return {"status": status, "error_count": len(errors), "match_count": matches}
 
-    # --- changing ---------------------------------------------------------------------
+    # --- modification -----------------------------------------------------------------
 
     def rename_object(self, object_name: str, new_name: str) -> None:
-        """Give an object, such as a layer, another name.
+        """Rename an object, such as a layer.
 
         Args:
-            object_name: its path, "layers/dense", or its name where that is unique.
-            new_name: the last part of the new path.
+            object_name: its path, "layers/dense", or its name if that is unique.
+            new_name: the last component of the new path.
         """
         if "/" in new_name:
             raise ArgumentError(
@@ -156,7 +158,7 @@ class KerasFileEditor:
         """Remove an object, such as a layer, with its weights.
 
         Args:
-            object_name: its path, or its name where that is unique.
+            object_name: its path, or its name if that is unique.
         """
         holder, name = self._find(object_name)
         del holder[name]
@@ -165,7 +167,7 @@ class KerasFileEditor:
         """Add an object, such as a layer.
 
         Args:
-            object_path: its whole path, "layers/dense_2".
+            object_path: its full path, "layers/dense_2".
             weights: key, usually "0", "1", ..., -> array.
         """
         holder: Tree = self.weights_dict
@@ -182,7 +184,7 @@ class KerasFileEditor:
         """Remove one weight of an object.
 
         Args:
-            object_name: the object's path, or its name where that is unique.
+            object_name: the object's path, or its name if that is unique.
             weight_name: the weight's key, such as "0".
         """
         holder, name = self._find(object_name)
@@ -197,14 +199,14 @@ class KerasFileEditor:
         """Add weights to an object, or replace them.
 
         Args:
-            object_name: the object's path, or its name where that is unique.
+            object_name: the object's path, or its name if that is unique.
             weights: key, usually "0", "1", ..., -> array.
         """
         holder, name = self._find(object_name)
         holder[name].update(_arrays("add_weights", weights))
 
     def _find(self, name: str) -> tuple[Tree, str]:
-        """The dict that holds an object, and the object's key in it."""
+        """Return the dict that contains an object, and the object's key in it."""
         if "/" not in name:
             holders = list(_holders(self.weights_dict, name))
             if len(holders) != 1:
@@ -227,10 +229,10 @@ class KerasFileEditor:
     # --- writing ----------------------------------------------------------------------
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
-        """Write the weights to a new file in one step.
+        """Write the weights to a new file, atomically.
 
         Args:
-            filepath: must end in ".weights.h5".
+            filepath: the path, which must end in ".weights.h5".
         """
         path = Path(filepath)
         if not path.name.endswith(".weights.h5"):
@@ -242,13 +244,13 @@ class KerasFileEditor:
         replace_file(path, lambda temporary: write_groups(temporary, groups))
 
     def resave_weights(self, filepath: str | os.PathLike[str]) -> None:
-        """The same as `save`."""
+        """Write the weights like `save`."""
         self.save(filepath)
 
     def _groups(
         self, weights: Tree, path: str
     ) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
-        """Group in a file -> name of the object, and its arrays."""
+        """Return group in a file -> name of the object, and its arrays."""
         arrays = {k: v for k, v in weights.items() if not isinstance(v, dict)}
         if arrays:
             last = path.rpartition("/")[2]
@@ -277,7 +279,7 @@ def _holders(weights: Tree, name: str) -> Iterator[Tree]:
 
 
 def _without_empty(weights: Tree) -> Tree:
-    """The objects that have weights, or hold others that do."""
+    """Return the objects that have weights, directly or nested."""
     kept = {
         k: _without_empty(v) if isinstance(v, dict) else v for k, v in weights.items()
     }
@@ -285,7 +287,7 @@ def _without_empty(weights: Tree) -> Tree:
 
 
 def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
-    """How many weights agree, and each difference in words."""
+    """Return the number of equal weights, and a description of each difference."""
     matches, errors = 0, []
     for key in dict.fromkeys((*expected, *stored)):
         inner = f"{path}/{key}"

@@ -1,8 +1,8 @@
-"""Weights in several files, and the list that tells which of them is in which.
+"""Weights in several files, and the JSON index of these files.
 
-As in Keras and at Hugging Face, a list is a JSON object with `weight_map`, name of an
-array or of a group -> name of a file, or of several; and `metadata`. The files lie
-beside it.
+As in Keras and at Hugging Face, an index is a JSON object with `weight_map`, name of an
+array or of a group -> name of a file, or of several; and `metadata`. The files are in
+the same folder.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from toolkit.reading.budget import limited_load, spend
 from toolkit.reading.clear import naming
 from toolkit.reading.text import parsed_json
 
-_MAX_LIST = 1 << 25  # bytes of a list, enough for 300,000 arrays
+_MAX_LIST = 1 << 25  # bytes of an index, enough for 300,000 arrays
 _MAX_FILES = 500  # that are open at the same time
 _Content = TypeVar("_Content")
 
 
 class Listing(NamedTuple):
-    """What a list says.
+    """Content of an index.
 
-    where: the files that an array or a group is in. written: the files that a save here
-    has written, with what the list says of them, such as a checksum.
+    where: the files of each array or group. written: the files that this package has
+    written, with their entries, such as a checksum.
     """
 
     where: dict[str, list[str]]
@@ -44,18 +44,18 @@ class Listing(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """The files."""
+        """Return the files."""
         return list(dict.fromkeys(n for names in self.where.values() for n in names))
 
 
 class FileList:
-    """A list of files with weights, and these files.
+    """Index of weights files, and these files.
 
     Args:
-        path: of the list.
-        numbered: a pattern of what stands before the ending of a name that a save here
-            gives.
-        ending: of the names of all files.
+        path: the path of the index.
+        numbered: a pattern of the number before the ending of file names that a save
+            generates.
+        ending: the ending of all file names.
     """
 
     def __init__(self, path: Path, numbered: str, ending: str) -> None:
@@ -74,12 +74,11 @@ class FileList:
     def open(
         self, open_file: Callable[[Path], AbstractContextManager[_Content]]
     ) -> Iterator[tuple[Listing, dict[str, _Content]]]:
-        """What the list says, and all files that it names, in one load of them.
+        """Open all files of the index in one load; return its content and the files.
 
         Raises:
-            MissingFileError: the list or a file is not there.
-            ModelFileError: the list is damaged, or names files that do not lie beside
-                it.
+            MissingFileError: the index or a file is missing.
+            ModelFileError: the index is corrupt, or names files outside of its folder.
         """
         path = self.files.folder() / self._path.name
         listing = self.listing()
@@ -92,7 +91,7 @@ class FileList:
             )
 
     def listing(self) -> Listing:
-        """What the list says, once all names in it are plain ones."""
+        """Return the content of the index after a check that all names are plain."""
         path, label = self.files.folder() / self._path.name, repr(str(self._path))
         if not path.is_file():
             raise MissingFileError(f"File not found: there is no file {label}")
@@ -127,12 +126,12 @@ class FileList:
     # --- writing ----------------------------------------------------------------------
 
     def replace(self, names: list[str]) -> AbstractContextManager[Path]:
-        """A folder to write the list and the files of these names into.
+        """Return a folder to write the index and the files of these names into.
 
         Raises:
-            ArgumentError: they are more than can be read.
-            UnwritableFileError: they cannot be written, or one of the names is that of
-                a file which the older list does not have.
+            ArgumentError: the number of files is above the limit of reading.
+            UnwritableFileError: they cannot be written, or a file that the older index
+                does not contain would be overwritten.
         """
         if len(names) > _MAX_FILES:
             raise ArgumentError(
@@ -142,7 +141,7 @@ class FileList:
         return self.files.replace(lambda: self._own_files(names))
 
     def _own_files(self, names: list[str]) -> list[str]:
-        """The files of the older list that were written here; raises if foreign."""
+        """Return the files of the older index; raise unless this package wrote them."""
         try:
             older = self.listing()
         except ModelFileError:
@@ -159,7 +158,7 @@ class FileList:
 
 
 def _written(metadata: Any) -> dict[str, Any]:
-    """The files that were written here, of which lists of others say nothing."""
+    """Return the files that this package has written; foreign indexes have none."""
     files = metadata.get("files") if isinstance(metadata, dict) else None
     if isinstance(files, dict):
         return files
@@ -168,10 +167,10 @@ def _written(metadata: Any) -> dict[str, Any]:
 
 
 class Division:
-    """Which file each array goes to: in their order, as many to a file as fit.
+    """Assignment of arrays to files: in order, filled up to the size limit.
 
     Args:
-        max_shard_size: the most gigabytes of a file.
+        max_shard_size: the maximum size of a file, in gigabytes.
     """
 
     def __init__(self, max_shard_size: float) -> None:
@@ -179,10 +178,10 @@ class Division:
         self._size = self._number = 0
 
     def place(self, name: str, nbytes: int) -> int:
-        """The number of the next array's file.
+        """Return the index of the next array's file.
 
         Raises:
-            ArgumentError: the array is larger than a file may be.
+            ArgumentError: the array is larger than the maximum file size.
         """
         if nbytes > self._limit:
             raise ArgumentError(
@@ -197,12 +196,12 @@ class Division:
 
 
 def list_path(path: Path, single: str, ending: str) -> Path:
-    """Where the list of several files goes, given the name of a single one too.
+    """Return the path of the index; the argument can be the name of a single file.
 
     Args:
-        path: the name that was given.
+        path: the argument.
         single: the ending of a single file.
-        ending: of a list.
+        ending: the ending of an index.
     """
     if path.name.endswith(ending):
         return path

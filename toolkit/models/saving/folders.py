@@ -1,4 +1,4 @@
-"""Models in folders, with the files of a `.keras` file: replaced and read as one."""
+"""Models in folders, with the files of a `.keras` file, replaced and read together."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NAMES = (METADATA, CONFIG, WEIGHTS)
 
 
 def save_folder(model: Any, path: Path) -> None:
-    """Write a whole model to a folder, in one step.
+    """Write a whole model to a folder, atomically.
 
     Raises:
-        UnwritableFileError: it cannot be written, or holds other files than a model's.
+        UnwritableFileError: it cannot be written, or contains foreign files.
     """
     is_new = not path.exists()
     try:
@@ -46,22 +46,22 @@ def save_folder(model: Any, path: Path) -> None:
             write_members(model, folder)
     finally:
         if is_new:
-            with suppress(OSError):  # it stays if there is anything in it
+            with suppress(OSError):  # a non-empty folder stays
                 path.rmdir()
 
 
 def is_model_folder(path: Path) -> bool:
-    """Whether a path is a folder that holds a model."""
+    """Return whether a path is a folder that contains a model."""
     return path.is_dir() and Path(_files(path).folder(), CONFIG).is_file()
 
 
 def model_folder(path: Path) -> Path:
-    """Where the files of a model are that was saved to a folder."""
+    """Return the folder with the files of a model that was saved to a folder."""
     return _files(path).folder()
 
 
 def load_folder(path: Path, custom_objects: Any, compile: bool) -> Any:
-    """The model that a folder with the files of a `.keras` file holds."""
+    """Load the model in a folder with the files of a `.keras` file."""
     return _files(path).read(lambda folder: _load(folder, custom_objects, compile))
 
 
@@ -90,7 +90,7 @@ def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
 
 
 def _check_links(path: Path) -> None:
-    """Refuse a folder in which a name stands for a file elsewhere."""
+    """Raise if a name in a folder is a link to another location."""
     for name in _contents(path):
         inner = Path(path, name)
         if is_link(inner) or not inner.is_file():
@@ -100,7 +100,7 @@ def _check_links(path: Path) -> None:
 
 
 def _listed(path: Path) -> dict[str, str] | None:
-    """The files of a model as its metadata list them; None if they do not."""
+    """Return the files of a model in its metadata, or None."""
     try:
         return listed_files(read_text(Path(path, METADATA)))
     except MissingFileError:
@@ -108,7 +108,7 @@ def _listed(path: Path) -> dict[str, str] | None:
 
 
 def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
-    """Raise if the files but the weights are not those that were saved together."""
+    """Raise if the files, except the weights, were not saved together."""
     for name, checksum in listed.items():
         file = Path(path, name)
         if not _is_name(name) or ".." in file.parts or not file.is_file():
@@ -128,17 +128,17 @@ def _compare(path: Path, name: str, found: str, listed: str) -> None:
 
 
 def _own_files(root: Path) -> list[str]:
-    """The files of a model in a folder; raises if there are others."""
+    """Return the files of a model in a folder; raise for foreign files."""
     found = list(_contents(root))
     if not found:
         return []
     try:
         listed = _listed(root)
-    except ModelFileError:  # damaged: its names have to do
+    except ModelFileError:  # corrupt: only the names can be checked
         listed = None
     if METADATA not in found or CONFIG not in found:
         foreign = found
-    elif listed is None:  # as Keras writes it, and as was written here before
+    elif listed is None:  # the format of Keras and of our earlier versions
         foreign = [name for name in found if not _is_name(name)]
     else:
         foreign = [name for name in found if name not in (METADATA, *listed)]
@@ -152,7 +152,7 @@ def _own_files(root: Path) -> list[str]:
 
 
 def _contents(root: Path) -> list[str]:
-    """All in a folder that is no folder itself, but for what is left of a save."""
+    """Return all files in a folder, without remains of an interrupted save."""
     found = []
     for place, folders, names in os.walk(root, onerror=fail):
         if Path(place) == root:

@@ -16,10 +16,10 @@ from toolkit.reading.hdf5_library import h5py_module
 
 
 class _Disk:
-    """A new file that seems to take all that HDF5 writes, and remembers what failed.
+    """File object that accepts all writes of HDF5 and records the first failure.
 
-    HDF5 cannot close a file whose last blocks it could not write: it would keep it open
-    to the end of the process, and further files would fail with it.
+    HDF5 cannot close a file whose last blocks failed to write: it would keep the file
+    open until the process exits, and later files would also fail.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -27,7 +27,7 @@ class _Disk:
         self.error: BaseException | None = None
 
     def write(self, data: Any) -> int:
-        """Write, unless something has failed already."""
+        """Write, unless a write has already failed."""
         if self.error is None:
             try:
                 view = memoryview(data).cast("B")
@@ -38,7 +38,7 @@ class _Disk:
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Bring the file to a size."""
+        """Resize the file."""
         if self.error is None:
             try:
                 return self._file.truncate(size)
@@ -47,34 +47,35 @@ class _Disk:
         return size or 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read what has been written."""
+        """Read back written data."""
         return self._file.read(size)
 
     def readinto(self, data: Any) -> int:
-        """Read what has been written."""
+        """Read back written data."""
         return self._file.readinto(data)  # type: ignore[attr-defined]
 
     def seek(self, place: int, whence: int = 0) -> int:
-        """Go to a byte."""
+        """Seek to a byte."""
         return self._file.seek(place, whence)
 
     def tell(self) -> int:
-        """The byte at which writing is."""
+        """Return the current byte position."""
         return self._file.tell()
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: writes are unbuffered."""
 
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Let Ctrl-C be heard at the end of the block.
+    """Defer Ctrl-C to the end of the block.
 
-    Raised where HDF5 calls Python to write a block, it would be an error of HDF5's.
+    If it were raised while HDF5 calls Python to write a block, it would become an HDF5
+    error.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or not callable(handler):  # no Python runs for it in this thread
+    if not is_main or not callable(handler):  # Python handles no signals in this thread
         yield
         return
     came: list[Any] = []
@@ -89,10 +90,10 @@ def _interrupts_wait() -> Iterator[None]:
 
 @contextmanager
 def created(path: Path) -> Iterator[Any]:
-    """A new HDF5 file to write, closed at the end; an interrupt waits for that.
+    """Yield a new HDF5 file for writing; close it at the end, before an interrupt.
 
     Raises:
-        OSError: something could not be written.
+        OSError: a write failed.
     """
     h5py = h5py_module()
 

@@ -23,13 +23,13 @@ from toolkit.serialization import (
 
 
 def config_text(model: Any, **options: Any) -> str:
-    """A model's config as JSON; `options` go to `json.dumps`."""
+    """Return a model's config as JSON; `options` are arguments of `json.dumps`."""
     with ObjectSharingScope():
         return json.dumps(serialize_keras_object(model), **options)
 
 
 def parsed(text: str | bytes, where: str) -> dict[str, Any]:
-    """JSON text as a dict."""
+    """Parse JSON text to a dict."""
     config = parsed_json(text, where)
     if not isinstance(config, dict):
         raise ModelFileError(f"{where}: expected the config of a model")
@@ -43,14 +43,14 @@ def model_of(
     where: str,
     version: Any = None,
 ) -> Any:
-    """Return the model that JSON text describes.
+    """Build the model that JSON text describes.
 
     Args:
         text: the JSON.
-        custom_objects: name -> class or function that it may name too.
-        compile: whether to compile the model as the text says.
+        custom_objects: name -> class or function for names in the config.
+        compile: whether to compile the model as in the text.
         where: the file, for messages.
-        version: the version of Keras that wrote it, if the text does not name one.
+        version: the version of Keras that wrote it, if the text does not contain one.
     """
     config = parsed(text, where)
     with custom_object_scope(custom_objects), clear_errors(where):
@@ -66,7 +66,7 @@ def model_of(
 
 
 def _upgraded(config: dict[str, Any]) -> dict[str, Any]:
-    """The config of a model of Keras 2 in today's form."""
+    """Convert the config of a Keras 2 model to the current form."""
     compiled = config.pop("compile_config", None)
     config = upgrade_config(config)
     if isinstance(compiled, dict):
@@ -75,11 +75,11 @@ def _upgraded(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
-    """The model, with fresh weights, that `Model.to_json` described.
+    """Build a model with new weights from the result of `Model.to_json`.
 
     Args:
         json_string: the text.
-        custom_objects: name -> class or function that it may name too.
+        custom_objects: name -> class or function for names in the config.
 
     Example:
         >>> import toolkit

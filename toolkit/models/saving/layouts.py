@@ -1,12 +1,13 @@
-"""How the values of a weight lie in a file of another library.
+"""Memory layouts of weights in files of other libraries.
 
     "o i h w -> h w i o"              a kernel of a convolution of torch
     "i (3 h d) -> i h d", part 0      queries, keys and values in one array
     "o (c h=7 w=7) -> (h w c) o"      a product with what was flattened
 
-On the left are the axes in the file, on the right those here; axes in brackets are one,
-whose first changes slowest. A number is an axis of that length, which the other side
-has not; of one that is longer than 1 a weight has one part.
+The left side has the axes in the file, the right side the axes of the weight. Axes in
+brackets are one merged axis, whose first axis varies slowest. A number is an axis of
+that length that the other side lacks; if it is longer than 1, a weight is one part of
+it.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from toolkit.errors import ArgumentError
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
-_Groups = list[list[str]]  # the axes of a side; those in brackets are in one list
+_Groups = list[list[str]]  # the axes of a side; merged axes are in one list
 _TOKENS = re.compile(r"[()]|\d+|[A-Za-z_]\w*(?:=\d+)?|\S")
 
 
 class Layout:
-    """A layout that was read.
+    """Parsed layout.
 
     Args:
-        text: as above.
-        part: which part of the file's array is meant, where it has several.
+        text: the text of the layout.
+        part: the index of the part, if the file's array contains several.
 
     Attributes:
-        parts: how many it has.
+        parts: the number of parts.
     """
 
     def __init__(self, text: str, part: int | None = None) -> None:
@@ -41,7 +42,7 @@ class Layout:
         sides = text.split("->")
         if len(sides) != 2:
             raise self._error('expected "axes in the file -> axes here"')
-        # Axes that are numbers have names of their own, which begin with "#".
+        # Axes that are numbers get internal names, which start with "#".
         self._sizes: dict[str, int] = {}
         self._file, self._own = (self._groups(side) for side in sides)
         file, own = _named(self._file), _named(self._own)
@@ -91,16 +92,16 @@ class Layout:
         return groups
 
     def file_shape(self, shape: Shape) -> Shape:
-        """The shape in the file of a weight of this shape.
+        """Return the shape in the file of a weight of this shape.
 
         Raises:
-            ArgumentError: a weight of this shape has not the axes on the right.
+            ArgumentError: the weight's shape does not have the axes on the right.
         """
         lengths = self._lengths(shape)
         return tuple(math.prod(lengths[a] for a in group) for group in self._file)
 
     def _lengths(self, shape: Shape) -> dict[str, int]:
-        """The length of each axis, for a weight of this shape."""
+        """Return the length of each axis, for a weight of this shape."""
         wrong = self._error(f"the weight has the shape {shape}")
         if len(shape) != len(self._own):
             raise wrong
@@ -117,20 +118,20 @@ class Layout:
         return lengths
 
     def from_file(self, array: Array, shape: Shape) -> Array:
-        """The weight of this shape that a file's array holds."""
+        """Return the weight of this shape from a file's array."""
         return self._seen_in(array, shape).reshape(shape)
 
     def put(self, array: Array, weight: Array) -> None:
-        """Write a weight to its places in an array for a file, row by row."""
+        """Write a weight into an array for a file, row by row."""
         seen = self._seen_in(array, weight.shape)
         seen[...] = weight.reshape(seen.shape)
 
     def _seen_in(self, array: Array, shape: Shape) -> Array:
-        """The weight as a view of the file's array, with an axis for each name."""
+        """Return the weight's view of the file's array, with an axis for each name."""
         lengths = self._lengths(shape)
         axes = [axis for group in self._file for axis in group]
         whole = array.reshape([lengths[axis] for axis in axes])
-        # Of numbers, all but one are 1.
+        # All numbers but one are 1.
         places = [self._place(axis) if axis[0] == "#" else slice(None) for axis in axes]
         seen = whole[(*places, ...)]  # a view of a scalar, too
         names = _named(self._file)

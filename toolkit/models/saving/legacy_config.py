@@ -1,4 +1,4 @@
-"""Configs in `.h5` files: a model and how it was compiled."""
+"""Configs in `.h5` files: a model and its compile arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPILED_BY_SHAPE = ("accuracy", "acc", "crossentropy", "ce")
 
 
 def model_from_legacy(config: Any, custom_objects: Any, is_old: bool) -> Any:
-    """Return the model of a `model_config`; `is_old`: whether Keras 2 wrote it."""
+    """Build the model of a `model_config`; `is_old`: whether Keras 2 wrote it."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ModelFileError("model_config: expected a dict with a 'class_name'")
     with custom_object_scope(custom_objects), clear_errors("model_config"):
@@ -31,11 +31,11 @@ def model_from_legacy(config: Any, custom_objects: Any, is_old: bool) -> Any:
     return model
 
 
-# --- compiling ------------------------------------------------------------------------
+# --- compilation ----------------------------------------------------------------------
 
 
 def training_config(model: Any) -> dict[str, Any]:
-    """How a model was compiled, as `.h5` files tell it."""
+    """Return the compile config of a model in the form of `.h5` files."""
     config = dict(model.get_compile_config())
     optimizer = config.pop("optimizer")
     config["optimizer_config"] = {
@@ -68,7 +68,7 @@ def _optimizer(config: Any) -> Any:
 
 
 def _each(deserialize: Any, config: Any) -> Any:
-    """Apply to every config or name in a nest of them."""
+    """Deserialize every config or name in a nest of them."""
     if isinstance(config, (list, tuple)):
         return [_each(deserialize, each) for each in config]
     if isinstance(config, dict) and "class_name" not in config:

@@ -1,7 +1,7 @@
-"""The `.h5` files of whole models, as Keras wrote them before `.keras` files.
+"""The `.h5` files of whole models, Keras's format before `.keras` files.
 
-Layers are matched by their order, or by their names. Each has the attribute
-"weight_names", which lists its datasets: trainable weights first.
+Layers are matched by order, or by name. Each has the attribute "weight_names", the list
+of its datasets: trainable weights first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
 from toolkit.reading.text import parsed_json
 from toolkit.serialization import ObjectSharingScope
 
-_HEADER_LIMIT = 64_512  # bytes of an attribute; more are split into name0, name1, ...
+# bytes of an attribute; longer values are split into name0, name1, ...
+_HEADER_LIMIT = 64_512
 _TOP_LEVEL = "top_level_model_weights"
 
 
@@ -44,7 +45,7 @@ _TOP_LEVEL = "top_level_model_weights"
 
 
 def save_legacy(model: Any, path: Path, include_optimizer: bool) -> None:
-    """Write a whole model to a `.h5` file in one step."""
+    """Write a whole model to a `.h5` file, atomically."""
     with ObjectSharingScope():
         config = {"class_name": type(model).__name__, "config": model.get_config()}
     attributes: dict[str, Any] = {
@@ -85,7 +86,7 @@ def _write_layers(group: Any, model: Any) -> None:
 
 def _write_variables(group: Any, variables: list[Any]) -> None:
     names = [variable.path for variable in variables]
-    if len(set(names)) != len(names):  # two layers of one name, deep inside
+    if len(set(names)) != len(names):  # two deeply nested layers with one name
         names = [f"{name}_{i}" for i, name in enumerate(names)]
     _set_names(group, "weight_names", names)
     for name, variable in zip(names, variables, strict=True):
@@ -109,7 +110,7 @@ def _ordered(layer: Any) -> list[Any]:
 
 
 def _top_level(model: Any) -> list[Any]:
-    """The weights of the model itself, not of its layers."""
+    """Return the weights of the model itself, not of its layers."""
     own = model._own_variables()
     return sorted(own, key=lambda variable: not variable.trainable)
 
@@ -118,7 +119,7 @@ def _top_level(model: Any) -> list[Any]:
 
 
 def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
-    """The model that a `.h5` file holds."""
+    """Load the model in a `.h5` file."""
     with open_file(path) as (file, datasets):
         description = _attribute(file, "model_config")
         if description is None:
@@ -152,7 +153,7 @@ def load_legacy_weights(
 
 
 def _attribute(item: Any, name: str) -> Any:
-    """A JSON attribute, decoded; None if there is none."""
+    """Return a decoded JSON attribute, or None."""
     with named(name):
         text = item.attrs.get(name)
     if text is None:
@@ -163,7 +164,7 @@ def _attribute(item: Any, name: str) -> Any:
 
 
 def _version(file: Any) -> Any:
-    """The version of Keras that a file names; None if it names none."""
+    """Return the version of Keras in a file, or None."""
     with named("keras_version"):
         version = file.attrs.get("keras_version")
         if version is None and "model_weights" in file:
@@ -172,13 +173,13 @@ def _version(file: Any) -> Any:
 
 
 class _Group:
-    """A group with its lists of names; datasets were all checked before."""
+    """Group with its lists of names; all datasets are already checked."""
 
     def __init__(self, group: Any, datasets: dict[str, Dataset]) -> None:
         self._group, self._datasets = group, datasets
 
     def names(self, key: str) -> list[str]:
-        """A list of names, maybe split over several attributes."""
+        """Return a list of names, possibly split over several attributes."""
         with named(key):
             attributes = self._group.attrs
             keys = [key] if key in attributes else []
@@ -190,12 +191,12 @@ class _Group:
             return [v.decode() if isinstance(v, bytes) else str(v) for v in values]
 
     def has_names(self, key: str) -> bool:
-        """Whether there is a list of names."""
+        """Return whether there is a list of names."""
         with named(key):
             return key in self._group.attrs
 
     def inner(self, name: str) -> _Group:
-        """The group inside of this name."""
+        """Return the subgroup of this name."""
         with named(self._group.name):
             if name not in self:
                 raise ModelFileError(f"there is no group {name!r}")
@@ -207,7 +208,7 @@ class _Group:
             return found is not None and hasattr(found, "create_group")
 
     def weights(self) -> list[Dataset]:
-        """The datasets of a layer, in their order."""
+        """Return the datasets of a layer, in order."""
         root = self._group.name.strip("/")
         places = [f"{root}/{n}" for n in self.names("weight_names")]
         missing = [place for place in places if place not in self._datasets]
@@ -269,7 +270,7 @@ def _pair(
 
 
 def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
-    """Read and assign, once all shapes are known to fit."""
+    """Read and assign weights after a check of all shapes."""
     wrong = [
         Mismatch(v.path, f"expected shape {tuple(v.shape)}; the file has {d.shape}")
         for v, d in pairs

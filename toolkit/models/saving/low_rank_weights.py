@@ -1,4 +1,4 @@
-"""Weights of layers with a low-rank adaptation, in files that may lack its factors."""
+"""Weights of layers with LoRA, in files that can lack its factors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Sources = Callable[[str], Source | None]
 def merged_weights(
     model: Any, names: dict[str, Any], source_of: Sources | None, method: str
 ) -> tuple[dict[Any, Any], set[Any]]:
-    """Return the merged values of weights, by Variable, and the factors in them.
+    """Return merged weights by Variable, and the factors that they include.
 
-    A mapping that names the factors of a layer keeps them as arrays of their own.
+    A mapping that names the factors of a layer stores them as separate arrays.
 
     Args:
-        model: that may have adapted layers.
+        model: a model that can have adapted layers.
         names: path -> Variable, of all weights.
-        source_of: the source of a name if there is a mapping.
+        source_of: a function from a name to its source, if there is a mapping.
         method: for messages.
 
     Raises:
-        ArgumentError: the mapping names one factor of a weight only.
+        ArgumentError: the mapping names only one factor of a weight.
     """
     merged: dict[Any, Any] = {}
     factors: set[Any] = set()
@@ -50,9 +50,9 @@ def merged_weights(
 def factors_not_stored(
     model: Any, names: dict[str, Any], source_of: Sources | None, stored: Iterable[str]
 ) -> set[Any]:
-    """Return the factors that a file has no arrays for."""
+    """Return the factors without arrays in the file."""
     stored, pairs = set(stored), [pair for _, pair in adapted_layers(model)]
-    if source_of is None:  # layers may have other numbers in the file
+    if source_of is None:  # layers can have other numbers in the file
         is_stored = any("lora_" in name.rpartition("/")[2] for name in stored)
         return set() if is_stored else {x for pair in pairs for x in pair}
     paths = {weight: name for name, weight in names.items()}
@@ -65,13 +65,13 @@ def factors_not_stored(
 
 
 def reset_adaptations(model: Any, assigned: set[Any]) -> list[tuple[Any, Any]]:
-    """Return zeros for the adaptations of weights that a file gives without factors.
+    """Return zeros for the adaptations of weights that a file stores without factors.
 
-    Otherwise an earlier adaptation would be added to weights that include one.
+    Otherwise an earlier adaptation would be added to weights that already include one.
 
     Args:
-        model: that may have adapted layers.
-        assigned: all Variables that get values of the file.
+        model: a model that can have adapted layers.
+        assigned: all Variables that get values from the file.
     """
     return [
         (b, ops.zeros(b.shape, dtype=b.dtype))

@@ -1,4 +1,4 @@
-"""Where file and model differ: told as one error, or as one warning."""
+"""Mismatches between file and model, reported as one error or one warning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_LINES = 1_000  # of a message
 
 
 class Mismatch(NamedTuple):
-    """Something in which file and model differ."""
+    """Mismatch between file and model."""
 
     name: str
     what: str
@@ -22,19 +22,19 @@ class Mismatch(NamedTuple):
 
 
 def misfit(where: str) -> str:
-    """What a refusal of a file begins with."""
+    """Return the start of an error message for a file."""
     return f"load_weights: {where!r} does not fit the model, and nothing was changed"
 
 
 def tell(mismatches: Sequence[Mismatch], refusal: str | None) -> None:
-    """Raise or warn, if there are any.
+    """Raise or warn, if there are mismatches.
 
     Args:
         mismatches: all of them.
-        refusal: what the error begins with; None: the rest is loaded, with a warning.
+        refusal: the start of the error message; None: load the rest, with a warning.
 
     Raises:
-        ModelFileError: listing every mismatch.
+        ModelFileError: with a list of all mismatches.
     """
     if not mismatches:
         return

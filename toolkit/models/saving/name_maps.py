@@ -1,6 +1,6 @@
-"""Under which names, and how, weights are in files of other libraries.
+"""Mappings from weights to names and layouts in files of other libraries.
 
-A mapping is a table or a function from a weight's name here to what is in the file:
+A mapping is a table or a function from a weight's name to its source in the file:
 
     "name"                          the same values, in the same shape
     ("name", layout)                axes in another order; see `layouts`
@@ -21,9 +21,9 @@ from toolkit.models.saving.layouts import Layout
 
 
 class Source(NamedTuple):
-    """What a weight is in a file: the names of arrays, and what is done to these.
+    """Source of a weight in a file: the names of arrays, and their conversion.
 
-    There are no names where a table has no row for the weight.
+    There are no names if a table has no row for the weight.
     """
 
     names: tuple[str, ...]
@@ -32,10 +32,10 @@ class Source(NamedTuple):
 
 
 def source_of(name: str, mapping: Any) -> Source | None:
-    """What a weight is in a file, by a mapping; None: it is not in there.
+    """Return the source of a weight in a mapping; None: it is not in the file.
 
     Raises:
-        ArgumentError: the mapping is none, or has a value that is none of the above.
+        ArgumentError: the mapping is invalid, or has a value in none of these forms.
     """
     if mapping is None:
         return Source((name,))
@@ -60,7 +60,7 @@ def _in_table(name: str, table: Mapping[str, Any]) -> Source | None:
 
 
 def _read(name: str, value: Any, stars: tuple[str, ...]) -> Source | None:
-    """What a value of a mapping says, with the text that each `*` stands for."""
+    """Parse a value of a mapping; `stars` replace each `*`."""
     match value:
         case None:
             return None
@@ -79,7 +79,7 @@ def _read(name: str, value: Any, stars: tuple[str, ...]) -> Source | None:
 
 
 def _filled(text: str, stars: tuple[str, ...]) -> str:
-    """A name with the text that each `*` of the key stood for, in their order."""
+    """Return a name with each `*` replaced by the matching text of the key."""
     *heads, last = text.split("*")
     if len(heads) > len(stars) and stars:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Folders and JSON files of other libraries: what to do instead of loading them."""
+"""Folders and JSON files of other libraries: advice instead of loading."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.errors import ArgumentError
 
-_MAX_CONFIG = 4_000_000  # bytes; a longer file is no config of these libraries
+_MAX_CONFIG = 4_000_000  # bytes; a longer file is not a config of these libraries
 _HUGGING_FACE_KEYS = {"architectures", "model_type", "transformers_version"}
 _HUGGING_FACE_FILES = (
     "model.safetensors.index.json",
@@ -70,7 +70,7 @@ def refuse_hub_address(method: str, address: str) -> None:
 
 
 def _members(path: Path) -> dict[str, Any]:
-    """Return the members of a JSON object in a file; none for anything else."""
+    """Return the members of a JSON object in a file; none for any other file."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_CONFIG:
             return {}

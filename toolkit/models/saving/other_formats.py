@@ -1,4 +1,4 @@
-"""Paths of formats that are not read, and the sentence that says what to do."""
+"""Paths of unsupported formats, and advice for each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refuse_other_formats(method: str, filepath: str | os.PathLike[str]) -> None:
 
     Args:
         method: "load_model" or "load_weights", for the message.
-        filepath: as the user passed it.
+        filepath: the user's argument.
     """
     text, path = os.fspath(filepath), Path(filepath)
     if isinstance(text, str) and _ADDRESS.match(text):

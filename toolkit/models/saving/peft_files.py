@@ -1,4 +1,4 @@
-"""Low-rank adaptations in the files of PEFT: adapter_model.safetensors and its config.
+"""LoRA adapters in PEFT's format: adapter_model.safetensors and its config.
 
 https://huggingface.co/docs/peft/developer_guides/checkpoint
 """
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Adaptation(NamedTuple):
-    """A layer, the name of its module in torch, and the factors A and B."""
+    """Layer with the name of its module in torch, and the factors A and B."""
 
     layer: Any
     module: str
@@ -44,7 +44,7 @@ class _Adaptation(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of both arrays."""
+        """Return the names of both arrays."""
         if isinstance(self.layer, Embedding):
             names = "lora_embedding_A", "lora_embedding_B"
         else:
@@ -53,7 +53,7 @@ class _Adaptation(NamedTuple):
         return a, b
 
     def to_file(self) -> tuple[Array, Array]:
-        """Return the values as they are in the file."""
+        """Return the factors in the layout of the file."""
         a, b = (np.asarray(factor) for factor in self.factors)
         rank = a.shape[-1]
         if isinstance(self.layer, Convolution):
@@ -63,7 +63,7 @@ class _Adaptation(NamedTuple):
         return a.reshape(-1, rank).T, b.T
 
     def from_file(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return the values of the factors; raise if the shapes differ."""
+        """Return the factors from the file; raise if the shapes differ."""
         expected = [x.shape for x in self.to_file()]
         if [a.shape, b.shape] != expected:
             raise ModelFileError(
@@ -80,7 +80,7 @@ def save_adapters(model: Any, path: Path, mapping: Any) -> None:
 
     Raises:
         ArgumentError: no layer is adapted, or the file has another name.
-        UnsupportedError: PEFT has no such factors.
+        UnsupportedError: PEFT does not support these factors.
     """
     found = _adaptations(model, mapping, "save_weights")
     arrays: dict[str, Array] = {}
@@ -98,10 +98,10 @@ def save_adapters(model: Any, path: Path, mapping: Any) -> None:
 
 
 def load_adapters(model: Any, path: Path, mapping: Any) -> None:
-    """Read the factors of all adapted layers, or change nothing.
+    """Load the factors of all adapted layers, or none on error.
 
     Raises:
-        ModelFileError: other layers are adapted in the file, or in another way.
+        ModelFileError: the file adapts other layers, or in another way.
     """
     found = _adaptations(model, mapping, "load_weights")
     _check_scales(found, path.with_name(CONFIG))
@@ -136,7 +136,7 @@ def _adaptations(model: Any, mapping: Any, method: str) -> list[_Adaptation]:
 
 
 def _module(layer: Any, name: str, mapping: Any) -> str:
-    """Return the name of a layer's module in torch, which the mapping decides."""
+    """Return the name of a layer's module in torch, from the mapping."""
     if mapping is None:
         return name.replace("/", ".")
     weight = f"{name}/{layer._adapted}"
@@ -155,7 +155,7 @@ def _module(layer: Any, name: str, mapping: Any) -> str:
 
 
 def _check_supported(layer: Any, method: str) -> None:
-    """Raise unless the factors of a layer are those of a module of PEFT."""
+    """Raise unless PEFT supports the factors of a layer."""
     if isinstance(layer, Convolution):
         is_supported = isinstance(layer, (Conv1D, Conv2D, Conv3D)) and layer.groups == 1
     elif isinstance(layer, Embedding):
@@ -175,11 +175,11 @@ def _check_supported(layer: Any, method: str) -> None:
         )
 
 
-# --- the config -----------------------------------------------------------------------
+# --- config ---------------------------------------------------------------------------
 
 
 def _config(found: list[_Adaptation]) -> dict[str, Any]:
-    """Return the config of PEFT; modules that differ from the most are patterns."""
+    """Return the config of PEFT; modules with uncommon settings become patterns."""
     ranks = {x.module: int(x.layer.lora_rank) for x in found}
     alphas = {x.module: x.layer.lora_alpha for x in found}
     rank, alpha = (Counter(x.values()).most_common(1)[0][0] for x in (ranks, alphas))
@@ -198,7 +198,7 @@ def _config(found: list[_Adaptation]) -> dict[str, Any]:
 
 
 def _check_scales(found: list[_Adaptation], path: Path) -> None:
-    """Raise unless the layers scale their adaptations as the config says."""
+    """Raise unless the layers' scales equal the scales in the config."""
     check_present(path)
     if path.stat().st_size > _MAX_CONFIG:
         raise ModelFileError(f"{str(path)!r}: expected a config of at most 4 MB")
@@ -228,7 +228,7 @@ def _check_scales(found: list[_Adaptation], path: Path) -> None:
 
 
 def _setting(config: Mapping[str, Any], pattern: str, name: str, module: str) -> Any:
-    """Return a setting of a module; the keys of patterns are its name or its end."""
+    """Return a setting of a module; keys of patterns are its name or a suffix."""
     patterns = config.get(pattern)
     for key, value in (patterns if isinstance(patterns, dict) else {}).items():
         if key == module or module.endswith(f".{key}"):

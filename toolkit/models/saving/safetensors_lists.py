@@ -1,6 +1,6 @@
-"""Safetensors in several files, listed as at Hugging Face.
+"""Safetensors in several files, indexed as at Hugging Face.
 
-The list is `NAME.safetensors.index.json`.
+The index is `NAME.safetensors.index.json`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def list_of(path: Path) -> FileList:
-    """The list at a path."""
+    """Return the index at a path."""
     base = re.escape(path.name.removesuffix(LIST))
     return FileList(path, base + r"-\d{5,}-of-\d{5,}", ".safetensors")
 
 
 @contextmanager
 def open_listed(path: Path) -> Iterator[dict[str, StoredArray]]:
-    """The arrays of all files that a list names, each of them checked.
+    """Return the arrays of all files of an index, each of them checked.
 
     Raises:
-        MissingFileError: the list or a file is not there.
-        ModelFileError: the list is damaged, or names what is not in the files, or files
-            that do not lie beside it.
+        MissingFileError: the index or a file is missing.
+        ModelFileError: the index is corrupt, names arrays that the files lack, or files
+            outside of its folder.
     """
     label = repr(str(path))
     with list_of(path).open(open_safetensors) as (listing, files):
@@ -64,12 +64,12 @@ def open_listed(path: Path) -> Iterator[dict[str, StoredArray]]:
 
 
 def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
-    """Write arrays to files of at most so many gigabytes, and the list of them.
+    """Write arrays to files of at most `max_shard_size` gigabytes, and the index.
 
     Raises:
         ArgumentError: an array is larger.
-        UnwritableFileError: they cannot be written, or one of their names is that of a
-            file which the older list does not have.
+        UnwritableFileError: they cannot be written, or a file that the older index does
+            not contain would be overwritten.
     """
     shards = _divided(arrays, max_shard_size)
     base, count = path.name.removesuffix(LIST), len(shards)
@@ -78,7 +78,7 @@ def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
     listing = {
         "metadata": {
             "total_size": sum(array.nbytes for array in arrays.values()),
-            "files": names,  # by which the next save knows those of this one
+            "files": names,  # the next save uses it to identify these files
         },
         "weight_map": {
             key: name
@@ -94,7 +94,7 @@ def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
 
 
 def _divided(arrays: Arrays, max_shard_size: float) -> list[Arrays]:
-    """The arrays of each file."""
+    """Return the arrays of each file."""
     division, shards = Division(max_shard_size), [Arrays()]
     for name, array in arrays.items():
         if division.place(name, array.nbytes) == len(shards):

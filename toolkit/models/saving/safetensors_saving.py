@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 def save_safetensors(
     path: Path, arrays: dict[str, Array], max_shard_size: float | None
 ) -> None:
-    """Write arrays to a file, or to several and the list of them."""
+    """Write arrays to a file, or to several files and their index."""
     if path.name.endswith(LIST):
         save_listed(path, arrays, 5 if max_shard_size is None else max_shard_size)
     else:
@@ -33,14 +33,13 @@ def save_safetensors(
 def safetensors_of(
     model: Any, mapping: Any = None, skip: Iterable[Any] = ()
 ) -> dict[str, Array]:
-    """The arrays of a file with a model's weights.
+    """Return the arrays of a file with a model's weights.
 
-    A weight with a low-rank adaptation is stored with the adaptation added, unless the
-    mapping names both factors.
+    A weight with LoRA is stored merged, unless the mapping names both factors.
 
     Raises:
-        ArgumentError: the mapping has a function, no row for a weight, or does not give
-            all of an array.
+        ArgumentError: the mapping has a function, no row for a weight, or does not
+            cover an array.
     """
     skipped = {weight for layer in skip for weight in layer.weights}
     filled, weights = _Filled(), named_weights(model, "save_weights")
@@ -66,7 +65,7 @@ def safetensors_of(
 
 
 class _Filled:
-    """The arrays of a file, and which weights have filled which parts of them."""
+    """Arrays of a file, with the parts that weights have filled so far."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
@@ -74,7 +73,7 @@ class _Filled:
         self._counts: dict[str, int] = {}
 
     def put(self, name: str, value: Array, key: str, layout: Layout | None) -> None:
-        """Write a weight to its place in an array."""
+        """Write a weight into an array."""
         part: int = (layout.part if layout else None) or 0
         shape = layout.file_shape(value.shape) if layout else value.shape
         array = self.arrays.setdefault(key, np.empty(shape, value.dtype))
@@ -92,7 +91,7 @@ class _Filled:
             layout.put(array, value)
 
     def check(self) -> None:
-        """Raise unless each array has all of its parts."""
+        """Raise unless all parts of each array are filled."""
         for key, count in self._counts.items():
             if len(self._givers[key]) != count:
                 raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Weights from safetensors files, under a model's own names or those of others."""
+"""Weights from safetensors files, under a model's names or foreign names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Load(NamedTuple):
-    """A weight, and what it is in the file."""
+    """Weight and its source in the file."""
 
     name: str
     weight: Any
@@ -36,14 +36,14 @@ class Load(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its names here and there."""
+        """Return the names in the model and in the file."""
         names = ", ".join(self.source.names)
         return self.name if names in (self.name, "") else f"{self.name} ({names})"
 
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[dict[str, StoredArray]]:
-    """The arrays of a file, or of all that a list names."""
+    """Return the arrays of a file, or of all files of an index."""
     if path.name.endswith(LIST):
         with open_listed(path) as arrays:
             yield arrays
@@ -60,20 +60,20 @@ def load_safetensors(
     skip: Iterable[Any] = (),
     ignore: Iterable[str] = (),
 ) -> None:
-    """Give a model the weights of a file, or change nothing.
+    """Load the weights of a model from a file, or none on error.
 
-    A low-rank adaptation becomes zero if the file has its weight but not its factors.
+    An adaptation becomes zero if the file has its weight but not its factors.
 
     Args:
         model: a built model.
-        path: of a file, or of the list of several.
-        mapping: what a weight is in the file; see `name_maps`.
-        skip_mismatch: whether to load what fits and warn about the rest.
-        skip: layers to leave as they are.
-        ignore: patterns of names in the file that the model has nothing for.
+        path: the path of a file, or of an index.
+        mapping: the source of each weight in the file; see `name_maps`.
+        skip_mismatch: whether to load matching weights and warn about the rest.
+        skip: layers to leave unchanged.
+        ignore: patterns of names in the file without a weight in the model.
 
     Raises:
-        ModelFileError: listing every mismatch.
+        ModelFileError: with a list of all mismatches.
     """
     patterns = _patterns(ignore)
 
@@ -110,7 +110,7 @@ def _patterns(ignore: Iterable[str]) -> list[str]:
 def _matched(
     model: Any, stored: Mapping[str, StoredArray], mapping: Any, skip: Iterable[Any]
 ) -> tuple[list[Load], list[Mismatch]]:
-    """What can be loaded, and in what else file and model differ; nothing is read."""
+    """Return the loads and the mismatches, without reading values."""
     skipped = {weight for layer in skip for weight in layer.weights}
     weights = named_weights(model, "load_weights")
     sources = None if mapping is None else partial(source_of, mapping=mapping)
@@ -139,7 +139,7 @@ def _matched(
 
 
 def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
-    """Why a file has not what a weight needs, if its header tells that."""
+    """Return the mismatch between header and weight, or None."""
     shape, source = tuple(load.weight.shape), load.source
     if not source.names:
         return f"the mapping has no row for it, of shape {shape}"
@@ -164,7 +164,7 @@ def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
 
 
 def _kind(dtype: str) -> str:
-    """What values of a dtype are; they are converted to any other of the same kind."""
+    """Return the kind of a dtype; values convert to any dtype of the same kind."""
     if dtype in dtypes.COMPLEX or dtype == "bool":
         return dtype
     return "integer" if dtype in dtypes.INTEGERS else "float"
@@ -176,9 +176,9 @@ def _kind(dtype: str) -> str:
 def _read(
     loads: list[Load], stored: Mapping[str, StoredArray], mismatches: list[Mismatch]
 ) -> tuple[list[tuple[Any, Array]], list[Mismatch]]:
-    """Weights and the values that they get, and all that does not fit."""
+    """Return weights with their values, and all mismatches."""
 
-    @lru_cache(maxsize=1)  # parts of one array follow each other
+    @lru_cache(maxsize=1)  # parts of one array are consecutive
     def read(name: str) -> Array:
         return stored[name].read()
 
@@ -193,7 +193,7 @@ def _read(
 
 
 def _value(load: Load, arrays: list[Array]) -> Array:
-    """What a weight's values are in arrays of the file."""
+    """Return a weight's values from arrays of the file."""
     shape, source = tuple(load.weight.shape), load.source
     if source.layout is not None:
         return source.layout.from_file(arrays[0], shape)
@@ -208,7 +208,7 @@ def _value(load: Load, arrays: list[Array]) -> Array:
 
 
 def _converted(value: Array, dtype: str) -> Array:
-    """Values in a weight's dtype, rounded to the nearest.
+    """Return values in a weight's dtype, rounded to the nearest.
 
     Raises:
         ArgumentError: they are of another kind, or one is out of the dtype's range.
@@ -226,9 +226,9 @@ def _converted(value: Array, dtype: str) -> Array:
 
 
 def _are_out_of_range(value: Array, converted: Array) -> Any:
-    """Where integers are others than they were, and numbers infinite or none."""
+    """Return where integers changed, or numbers became infinite or NaN."""
     if value.dtype.kind in "iu":
-        # Beside each other NumPy makes floats of int64 and uint64.
+        # NumPy would promote int64 and uint64 together to floats.
         wrapped = (value < 0) != (converted < 0)
         return wrapped | (converted.astype(value.dtype) != value)
     if value.dtype == converted.dtype:

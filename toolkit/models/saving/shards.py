@@ -1,4 +1,4 @@
-"""Weights in several HDF5 files: a `.weights.json` file lists which group is where."""
+"""Weights in several HDF5 files, with a `.weights.json` index."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from toolkit.reading.hdf5 import Dataset, contents_checksum, open_datasets
 
 
 def shards_of(path: Path) -> FileList:
-    """The list at a path."""
+    """Return the index at a path."""
     return FileList(path, re.escape(_base(path)) + r"_\d{5,}\.weights", ".h5")
 
 
 def _base(path: Path) -> str:
-    """How the names of the files begin that a list has, as in Keras."""
+    """Return the common prefix of the names of an index's files, as in Keras."""
     return path.stem.replace(".weights", "")
 
 
@@ -30,12 +30,12 @@ def _base(path: Path) -> str:
 
 
 def save_shards(path: Path, groups: Groups, max_shard_size: float) -> None:
-    """Write groups to files of at most so many gigabytes, and the list of them.
+    """Write groups to files of at most `max_shard_size` gigabytes, and the index.
 
     Raises:
         ArgumentError: an array is larger.
-        UnwritableFileError: they cannot be written, or one of their names is that of a
-            file which the older list does not have.
+        UnwritableFileError: they cannot be written, or a file that the older index does
+            not contain would be overwritten.
     """
     shards, where, total = _divided(groups, max_shard_size)
     names = [f"{_base(path)}_{i:05}.weights.h5" for i in range(len(shards))]
@@ -56,7 +56,7 @@ def save_shards(path: Path, groups: Groups, max_shard_size: float) -> None:
 def _divided(
     groups: Groups, max_shard_size: float
 ) -> tuple[list[Groups], list[tuple[str, list[int]]], int]:
-    """The groups of each shard, which shards each group is in, and all bytes."""
+    """Return the groups of each shard, the shards of each group, and all bytes."""
     division, total = Division(max_shard_size), 0
     shards: list[Groups] = [{}]
     where: dict[str, list[int]] = {}
@@ -77,7 +77,7 @@ def _divided(
 
 
 def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
-    """Load what the files that a `.weights.json` file lists hold together."""
+    """Load the weights in the files of a `.weights.json` index."""
 
     def load(_: Path) -> None:
         with open_shards(path) as datasets:
@@ -88,7 +88,7 @@ def load_shards(model: Any, path: Path, skip_mismatch: bool, skip: Any) -> None:
 
 @contextmanager
 def open_shards(path: Path) -> Iterator[dict[str, Dataset]]:
-    """The datasets of all files that a `.weights.json` file lists."""
+    """Return the datasets of all files of a `.weights.json` index."""
     with shards_of(path).open(open_datasets) as (listing, files):
         datasets: dict[str, Dataset] = {}
         for name, part in files.items():

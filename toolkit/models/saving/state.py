@@ -1,4 +1,4 @@
-"""The state of a model's parts, matched with what a file holds before it is read."""
+"""Matching of a model's state with the content of a file, before values are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Groups = dict[str, tuple[str, dict[str, Any]]]
 
 
 def groups_of(model: Any, skip: Any = ()) -> Groups:
-    """Group in a file -> name of the part, and its arrays by key."""
+    """Return group in a file -> name of the layer, and its arrays by key."""
     groups = {}
     for path, part in parts_of(model, skip).items():
         arrays = {key: np.asarray(value) for key, value in _own(part).items()}
@@ -29,7 +29,7 @@ def groups_of(model: Any, skip: Any = ()) -> Groups:
 
 
 def all_variables(model: Any) -> list[Any]:
-    """The Variables of a model, its metrics and its optimizer."""
+    """Return the Variables of a model, its metrics and its optimizer."""
     optimizer = getattr(model, "optimizer", None)
     found = [*model.variables, *getattr(model, "metrics_variables", ())]
     return found if optimizer is None else [*found, *optimizer.variables]
@@ -43,18 +43,18 @@ def load_state(
     skip: Any = (),
     may_hold_more: bool = False,
 ) -> None:
-    """Give a model the state that a file holds, or change nothing.
+    """Load the state of a model from a file, or nothing on error.
 
     Args:
         model: a built model.
-        datasets: what the file holds, by path; not read yet.
+        datasets: the content of the file, by path; values are not read yet.
         where: the file, for messages.
-        skip_mismatch: whether to load what fits and warn about the rest.
-        skip: parts to leave as they are.
-        may_hold_more: whether parts that only the file has are no more than a warning.
+        skip_mismatch: whether to load matching state and warn about the rest.
+        skip: objects to leave unchanged.
+        may_hold_more: whether objects that only the file has cause just a warning.
 
     Raises:
-        ModelFileError: listing every mismatch.
+        ModelFileError: with a list of all mismatches.
     """
     parts = parts_of(model, skip)
     with StatelessScope() as scope:
@@ -73,13 +73,13 @@ def load_state(
 
 
 def _renamed(datasets: dict[str, Dataset]) -> dict[str, Dataset]:
-    """The datasets under today's paths: Keras up to 2.13 named `layers` otherwise."""
+    """Return the datasets under current paths: Keras 2.13 had another `layers`."""
     old = "_layer_checkpoint_dependencies"
     return {path.replace(old, "layers"): data for path, data in datasets.items()}
 
 
 def _own(part: Any) -> dict[str, Any]:
-    """What a part saves of itself: key -> Variable or array."""
+    """Return the direct state of an object: key -> Variable or array."""
     store: dict[str, Any] = {}
     part.save_own_variables(store)
     return store
@@ -90,12 +90,12 @@ def _group(path: str) -> str:
 
 
 def _earlier(group: str) -> str:
-    """A group under the name of our earlier files: there no attribute was private."""
+    """Return the name of a group in our earlier files, without private attributes."""
     return "/".join(part.removeprefix("_") for part in group.split("/"))
 
 
 class Load(NamedTuple):
-    """A part of the model, and what the file has for it."""
+    """Object of the model, and its data in the file."""
 
     path: str
     part: Any
@@ -105,7 +105,7 @@ class Load(NamedTuple):
 def _match(
     parts: dict[str, Any], datasets: dict[str, Dataset]
 ) -> tuple[list[Load], list[Mismatch], list[Mismatch]]:
-    """What to load, what does not fit, and what only the file has."""
+    """Return the loads, the mismatches, and the groups that only the file has."""
     groups: dict[str, dict[str, Dataset]] = {}
     for path, dataset in datasets.items():
         group, _, key = path.rpartition("/")
@@ -123,7 +123,7 @@ def _match(
         if not found:
             plan.append(load)
     for group, left in groups.items():
-        # State of an optimizer that this model does not have is no contradiction.
+        # State of an optimizer that the model does not have is not a mismatch.
         if group.split("/")[0] == "optimizer":
             continue
         for key, dataset in left.items():
@@ -133,7 +133,7 @@ def _match(
 
 
 def _loads_itself(part: Any) -> bool:
-    """Whether the part's class decides by itself what it takes from a file."""
+    """Return whether the class defines a custom method to load its state."""
     own = type(part).load_own_variables is not StateOwner.load_own_variables
     return own and getattr(part, "lora_enabled", True)
 
@@ -163,10 +163,10 @@ def _differences(load: Load) -> list[Mismatch]:
 
 
 def _optimizer_fits(load: Load) -> bool:
-    """Whether to load the optimizer's state; it may be absent without harm.
+    """Return whether to load the optimizer's state; it can be absent.
 
-    An optimizer that is not built keeps its learning rate, as in Keras. A file of one
-    that has made no step may lack the slots, which are zeros.
+    An unbuilt optimizer keeps its learning rate, as in Keras. A file before the first
+    step can lack the slots, which are zeros.
     """
     optimizer = load.part
     has_slots = load.stored.keys() >= _own(optimizer).keys()
@@ -183,13 +183,13 @@ def _optimizer_fits(load: Load) -> bool:
 
 
 def _made_no_step(load: Load) -> bool:
-    """Whether the optimizer of the file has made none: its first number is that."""
+    """Return whether the file's optimizer has made no step: its first value is 0."""
     steps = load.stored.get("0")
     return steps is not None and steps.shape == () and not steps.read()
 
 
 def _read(plan: list[Load]) -> list[Mismatch]:
-    """Load every part, inside the scope that is open; returns what failed."""
+    """Load every object in the open scope; return the failures."""
     mismatches = []
     for path, part, stored in plan:
         arrays = {key: dataset.read() for key, dataset in stored.items()}

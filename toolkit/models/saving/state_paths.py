@@ -1,7 +1,7 @@
-"""Which layers and optimizers a model holds, by their paths in files.
+"""Layers and optimizers of a model by their paths in files.
 
-The paths are those of Keras 3: made of attribute names, and of class names where layers
-are in lists, tuples and dicts.
+The paths are the ones of Keras 3: attribute names, and class names for layers in lists,
+tuples and dicts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import StateOwner
 from toolkit.optimizers import Optimizer
 
-# Where functional and sequential models keep their graph, beside `layers`.
+# Attributes, in addition to `layers`, with the graph of functional and sequential
+# models.
 _OF_MODELS = {
     *("_functional", "_layers", "_topology", "_operations", "_plan"),
     "_nodes_by_depth",
@@ -25,9 +26,10 @@ _OF_MODELS = {
 
 
 def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
-    """Path -> layer or optimizer, for all with state; each once, where first met."""
+    """Return path -> layer or optimizer with state, each once, at its first path."""
     found: dict[str, Any] = {}
-    # The values keep lists alive that properties make: a freed one's id comes again.
+    # The values keep lists alive that properties create: the id of a freed list would
+    # be reused.
     seen: dict[int, Any] = {id(part): part for part in skip}
 
     def visit(part: Any, path: str) -> None:
@@ -52,7 +54,7 @@ def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
 
 
 def _named(values: Any) -> Iterator[tuple[str, Any]]:
-    """What a container holds, by unique class names: layers' own names vary."""
+    """Return a container's objects by unique class names: layers' names vary."""
     counts: Counter[str] = Counter()
     for value in values:
         if isinstance(value, (StateOwner, Optimizer)):
@@ -67,7 +69,7 @@ def _named(values: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _children(part: Any) -> Iterator[tuple[str, Any]]:
-    """Attributes that may hold layers: `layers` of a graph first, private ones last."""
+    """Return attributes that can hold layers: graph's `layers` first, private last."""
     is_graph = hasattr(part, "_functional") or hasattr(part, "_topology")
     if is_graph:
         yield "layers", part.layers
@@ -77,14 +79,14 @@ def _children(part: Any) -> Iterator[tuple[str, Any]]:
             continue
         try:
             child = getattr(part, name)
-        except Exception:  # a property that has no value now is no state
+        except Exception:  # a property without a value is not state
             continue
         yield name, child
 
 
 @cache
 def _machinery(cls: type) -> frozenset[str]:
-    """Attributes that hold no layers of a user: those of all layers and models."""
+    """Return the attributes of all layers and models, which hold no user's layers."""
     if issubclass(cls, Optimizer):
         return frozenset(dir(Optimizer))
     names = set(dir(Layer(name="any"))) | _OF_MODELS

@@ -23,7 +23,7 @@ _GROUPS = (
 
 
 def state_tree(model: Any, value_format: str) -> Tree:
-    """Group -> nested dicts of names -> the values of a model's variables."""
+    """Return group -> nested dicts of names -> the values of a model's variables."""
     if value_format not in _READ:
         raise unknown_choice("get_state_tree: value_format", value_format, _READ)
     tree: Tree = {}
@@ -39,10 +39,10 @@ def state_tree(model: Any, value_format: str) -> Tree:
 
 
 def assign_state_tree(model: Any, tree: Tree) -> None:
-    """Give variables the values that a tree has for them; the others keep theirs.
+    """Assign the values of a tree to variables; other variables stay unchanged.
 
-    Names of optimizers and models are part of the paths: what a tree has under others
-    is left out, with a warning.
+    Names of optimizers and models are components of the paths: values under other names
+    are ignored, with a warning.
     """
     known, unknown = [], []
     for group, values in tree.items():

@@ -43,7 +43,7 @@ def file_of_stream(stream: Any) -> Iterator[Path]:
     A file object that can seek is read from its start.
 
     Raises:
-        ModelFileError: as in the block, with the file object in its message.
+        ModelFileError: errors of the block, with the file object in the message.
     """
     _check(stream, "load_model", "readable", "read")
     if hasattr(stream, "seek") and getattr(stream, "seekable", lambda: True)():
@@ -64,7 +64,7 @@ def file_of_stream(stream: Any) -> Iterator[Path]:
 
 
 def _check(stream: Any, method: str, can: str, operation: str) -> None:
-    """Raise unless a file object is binary and can be read or written."""
+    """Raise unless a file object is binary and readable or writable."""
     is_text = isinstance(stream, io.TextIOBase)
     if is_text or not getattr(stream, can, lambda: hasattr(stream, operation))():
         mode = "wb" if operation == "write" else "rb"

@@ -1,4 +1,4 @@
-"""The names of weights in safetensors files: paths, without the name of the model."""
+"""Names of weights in safetensors files: paths without the name of the model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from toolkit.core.naming import to_snake_case
 from toolkit.errors import ArgumentError
 
-# An automatic number is short, and has no 0 in front.
+# An automatic number is short, without leading zeros.
 _NUMBERED = re.compile(r"(.*?)(?:_([1-9]\d{0,8}))?", re.DOTALL)
 
 
 def named_weights(model: Any, method: str) -> dict[str, Any]:
-    """Name -> Variable, of all weights of a model, in their order.
+    """Return name -> Variable of all weights of a model, in order.
 
     Raises:
         ArgumentError: two weights have the same path.
     """
     prefix = f"{model.name}/"
     weights = model.weights
-    # Layers of a functional model do not have its name in their paths, others do.
+    # Layers of a functional model do not have its name in their paths; other layers do.
     inside = all(weight.path.startswith(prefix) for weight in weights)
     found: dict[str, Any] = {}
     for weight in weights:
@@ -38,18 +38,18 @@ def named_weights(model: Any, method: str) -> dict[str, Any]:
 def renumbered(
     model: Any, names: Iterable[str], stored: Iterable[str]
 ) -> dict[str, str] | None:
-    """The names in a file of weights whose layers were numbered by another process.
+    """Return the names in a file whose layers another process has numbered.
 
-    A layer without a name of its own is `dense_7` if it is the eighth of its process,
-    and may have been `dense` where the file was written.
+    A layer without an explicit name is `dense_7` if it is the eighth of its process,
+    and can be `dense` in the process that wrote the file.
 
     Args:
-        model: that has the weights.
-        names: of the weights.
+        model: the model with the weights.
+        names: the names of the weights.
         stored: the names in the file.
 
     Returns:
-        Name -> name in the file; None if more than such numbers differs.
+        Name -> name in the file; None if the names differ in more than these numbers.
     """
     layers = model._flatten_layers()
     automatic = {to_snake_case(type(layer).__name__) for layer in layers}
@@ -60,7 +60,7 @@ def renumbered(
 
 
 def _counted_anew(names: Iterable[str], automatic: set[str]) -> dict[str, str]:
-    """Names by what they are if automatic numbers begin at 0 in each layer."""
+    """Return names with automatic numbers that restart at 0 in each layer."""
     numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
     paths = {name: list(_parts(name)) for name in names}
     for path in paths.values():
@@ -79,7 +79,7 @@ def _counted_anew(names: Iterable[str], automatic: set[str]) -> dict[str, str]:
 
 
 def _parts(name: str) -> Iterator[tuple[str, str, int]]:
-    """What is in front of each part of a path, and its name and number."""
+    """Return prefix, name and number of each component of a path."""
     parts = name.split("/")
     for i, part in enumerate(parts):
         match = _NUMBERED.fullmatch(part)

@@ -1,4 +1,4 @@
-"""Weights in files: `.weights.h5`, safetensors, and those of whole-model files."""
+"""Weights in files: `.weights.h5`, safetensors, and files of whole models."""
 
 from __future__ import annotations
 
@@ -41,32 +41,31 @@ def save_weights(
     mapping: Any = None,
     adapters: bool = False,
 ) -> None:
-    """Write all weights to a file in one step; to HDF5, the optimizer's state too.
+    """Write all weights to a file, atomically; HDF5 also stores the optimizer's state.
 
-    A failure, a kill too, leaves all of the older file or files, or all of the new
-    ones; what has been saved is on disk. In HDF5 each array has a checksum, which
-    `load_weights` compares. In a job all processes call this, and one writes.
+    After a failure, even a kill, either all older files or all new files are complete
+    on disk. In HDF5 each array has a checksum, which `load_weights` verifies. In a job
+    all processes call this, and one writes.
 
     Args:
         model: a built model.
-        filepath: must end in ".weights.h5" or ".safetensors"; or, with
-            `max_shard_size`, in ".weights.json" or ".safetensors.index.json".
-        overwrite: whether an existing file may be replaced.
-        max_shard_size: the most gigabytes of one file; more go to further files, which
-            the ".json" file lists.
+        filepath: the path: ".weights.h5" or ".safetensors"; or, with `max_shard_size`,
+            ".weights.json" or ".safetensors.index.json".
+        overwrite: whether an existing file can be replaced.
+        max_shard_size: the maximum size of one file, in gigabytes; further files are
+            listed in the ".json" index.
         objects_to_skip: layers to leave out.
-        mapping: for safetensors: what a weight is called in the file, and how its axes
-            lie there, as for `load_weights`; no functions. A weight with a low-rank
-            adaptation is stored merged, unless the mapping names both factors.
-        adapters: whether to write the low-rank adaptations alone, in the format of
-            PEFT: the path must end in "adapter_model.safetensors", and
-            "adapter_config.json" is written next to it. The mapping gives the names of
-            the adapted weights in the model of torch.
+        mapping: for safetensors: names and layouts of weights in the file, as for
+            `load_weights`; no functions. A weight with LoRA is stored merged, unless
+            the mapping names both factors.
+        adapters: whether to write only the low-rank adaptations, in the format of PEFT.
+            The path must end in "adapter_model.safetensors"; "adapter_config.json" is
+            written next to it. The mapping contains the names of the adapted weights in
+            the torch model.
 
     Raises:
-        ArgumentError: for another ending, a size that is not above 0, if the file
-            exists and may not be replaced, or for a mapping that does not tell all of
-            the file.
+        ArgumentError: for another ending, a size that is not above 0, an existing file
+            that must not be replaced, or a mapping that does not cover the file.
     """
     if adapters:
         path = _adapter_path(filepath, "save_weights")
@@ -93,7 +92,7 @@ def save_weights(
 
 
 def _adapter_path(filepath: str | os.PathLike[str], method: str) -> Path:
-    """Return the path of a file of PEFT; raise if it has another name."""
+    """Return the path of a PEFT file; raise if it has another name."""
     path = Path(filepath)
     if path.name != WEIGHTS:
         raise ArgumentError(
@@ -104,7 +103,7 @@ def _adapter_path(filepath: str | os.PathLike[str], method: str) -> Path:
 
 
 def _refuse_with_adapters(method: str, **options: Any) -> None:
-    """Raise for options that do not apply to adapters alone."""
+    """Raise for options that do not apply to adapters."""
     for name, value in options.items():
         if value:
             raise ArgumentError(
@@ -166,33 +165,33 @@ def load_weights(
     ignore: Iterable[str] | None = None,
     adapters: bool = False,
 ) -> None:
-    """Read all weights of a model from a file, or change nothing.
+    """Load all weights of a model from a file, or none on error.
 
-    Layers that only an HDF5 file has are left out, with a warning.
+    Layers that only an HDF5 file has are skipped, with a warning.
 
     Args:
         model: a built model.
-        filepath: what `save_weights` or `save_model`, here or in Keras, has written:
-            ".weights.h5", ".weights.json", ".keras", or the older ".h5"; or
-            ".safetensors" and ".safetensors.index.json" of anybody.
-        skip_mismatch: whether to load what fits and warn about the rest.
-        objects_to_skip: layers to leave as they are; not for ".keras" and ".h5".
-        by_name: for ".h5": whether layers go by their names, not by their order.
-        mapping: for safetensors: what a weight is in the file. A dict or a function
-            from a weight's path, without the name of the model, to a name, to
+        filepath: a file of `save_weights` or `save_model`, of this package or of Keras:
+            ".weights.h5", ".weights.json", ".keras", or the older ".h5"; or any
+            ".safetensors" and ".safetensors.index.json".
+        skip_mismatch: whether to load matching weights and warn about the rest.
+        objects_to_skip: layers to leave unchanged; not for ".keras" and ".h5".
+        by_name: for ".h5": whether to match layers by name, not by order.
+        mapping: for safetensors: the source of each weight in the file. A dict or a
+            function from a weight's path, without the name of the model, to a name, to
             `(name, layout)`, to `(name, layout, part)`, to `(names, function)`, or to
-            None for a weight that is not in the file. A layout has the axes in the
-            file and those here, such as "o i h w -> h w i o". A `*` in the key of a
-            dict is any text without "/"; in the name it is the same text.
+            None for a weight that is not in the file. A layout has the axes in the file
+            and the axes of the weight, such as "o i h w -> h w i o". A `*` in the key
+            of a dict is any text without "/"; in the name it is the same text.
         ignore: for safetensors: patterns, such as "*.num_batches_tracked", of names in
-            the file that the model has no weights for.
-        adapters: whether to read low-rank adaptations alone, from the file
-            "adapter_model.safetensors" of PEFT and the config next to it, into layers
-            with `enable_lora`.
+            the file without a weight in the model.
+        adapters: whether to load only low-rank adaptations, from PEFT's
+            "adapter_model.safetensors" and the config next to it, into layers with
+            `enable_lora`.
 
     Raises:
-        ModelFileError: listing every mismatch, or if the file is damaged.
-        ArgumentError: for another ending, or an argument that it has not.
+        ModelFileError: with a list of all mismatches, or if the file is corrupt.
+        ArgumentError: for another ending, or an unsupported argument.
 
     Example:
         >>> import toolkit, os, tempfile
@@ -265,7 +264,7 @@ def _only_for_safetensors(method: str, name: str, path: Path) -> ArgumentError:
 
 
 def check_free(path: Path, overwrite: bool, method: str) -> None:
-    """Raise if the file exists and may not be replaced."""
+    """Raise if the file exists and must not be replaced."""
     if not overwrite and path.exists():
         raise ArgumentError(
             f"{method}: {str(path)!r} exists already; pass overwrite=True to replace it"

@@ -28,26 +28,26 @@ def save_model(
     include_optimizer: bool = True,
     save_format: str | None = None,
 ) -> None:
-    """Write a model with its config, weights and optimizer in one step.
+    """Write a model with its config, weights and optimizer, atomically.
 
-    A failure, a kill too, leaves all of an older file or folder, or all of the new one;
-    what has been saved is on disk. The files list checksums, which loading compares.
-    In a job all processes call this, and one writes.
+    After a failure, even a kill, either the older files or the new files are complete
+    on disk. The files contain checksums, which loading verifies. In a job all processes
+    call this, and one writes.
 
     Args:
         model: the model.
-        filepath: ends in ".keras"; in ".h5" or ".hdf5" for the older format; or, with
-            zipped=False, a folder, which may hold nothing but an older model. Or a
-            binary file object, such as `io.BytesIO`, which receives a `.keras` file
-            for any value of `zipped`, or with `save_format="h5"` an `.h5` file.
-        overwrite: whether an existing file may be replaced.
-        zipped: whether the files are put into one `.keras` file.
-        include_optimizer: for ".h5": whether the optimizer is written too.
-        save_format: "keras", "keras_v3" or "h5"; decides the format for a file object
-            only. For a path, its ending decides.
+        filepath: the path: ".keras"; ".h5" or ".hdf5" for the older format; or, with
+            zipped=False, a folder that is new, empty or contains an older model. Or a
+            binary file object, such as `io.BytesIO`, which receives a `.keras` file for
+            any value of `zipped`, or with `save_format="h5"` an `.h5` file.
+        overwrite: whether an existing file can be replaced.
+        zipped: whether to write one `.keras` file instead of a folder.
+        include_optimizer: for ".h5": whether to write the optimizer, too.
+        save_format: "keras", "keras_v3" or "h5", the format of a file object. The
+            ending of a path determines its format.
 
     Raises:
-        ArgumentError: for another ending, or if the file exists and may not be
+        ArgumentError: for another ending, or if the file exists and must not be
             replaced.
 
     Example:
@@ -95,7 +95,7 @@ def _save_to_stream(
 
 
 def _checked_path(filepath: Any, zipped: bool | None) -> Path:
-    """Return the path of a model to save; raise if its ending does not fit `zipped`."""
+    """Return the path of a model to save; raise if its ending contradicts `zipped`."""
     path = Path(filepath)
     if str(filepath).startswith("hf://"):
         raise ArgumentError(
@@ -132,22 +132,22 @@ def load_model(
     compile: bool = True,
     safe_mode: bool = True,
 ) -> Any:
-    """The model that `save_model`, here or in Keras, has written.
+    """Load a model of `save_model`, of this package or of Keras.
 
-    The file can make no code run, name no other file and claim no more memory than it
-    holds weights for.
+    The file cannot run code, reference other files, or allocate more memory than its
+    weights need.
 
     Args:
         filepath: a `.keras` or `.h5` file, or a folder; or a binary file object with
             the contents of such a file.
-        custom_objects: name -> class or function that the file may name too. The
-            function of a `Lambda` layer goes by the layer's name.
-        compile: whether to compile the model as it was.
-        safe_mode: as in Keras, but False allows no more than True: code in a file is
-            never run.
+        custom_objects: name -> class or function for names in the file. The function of
+            a `Lambda` layer has the layer's name.
+        compile: whether to compile the model with its saved arguments.
+        safe_mode: as in Keras, but False permits no more than True: code in a file
+            never runs.
 
     Raises:
-        ModelFileError: if the file is damaged, suspicious, or does not fit.
+        ModelFileError: if the file is corrupt, suspicious, or does not fit.
     """
     if is_stream(filepath):
         with file_of_stream(filepath) as path:
@@ -158,7 +158,8 @@ def load_model(
 def _load_path(filepath: Any, custom_objects: Any, compile: bool) -> Any:
     """Load a model from a file or folder of any format."""
     path = Path(filepath)
-    refuse_hugging_face("load_model", path)  # its config has the name of Keras's
+    # its config has the same file name as Keras's
+    refuse_hugging_face("load_model", path)
     if is_model_folder(path):
         return load_folder(path, custom_objects, compile)
     refuse_other_formats("load_model", filepath)

@@ -1,1 +1,1 @@
-"""Training, evaluation and prediction: what runs between batches and metrics."""
+"""Training, evaluation and prediction: batches, steps, losses and metrics."""

@@ -1,4 +1,4 @@
-"""What the processes of a job agree on: what they are given, and when to stop."""
+"""Agreement of a job's processes: equal arguments, and a common stop."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from toolkit.models.training.epochs import EpochBatches
 from toolkit.models.training.parts import by_rank, described, differing
 from toolkit.random.seeds import global_seed_generator, global_state
 
-# Seconds between two agreements where no callback may want to stop after any step.
+# Seconds between two agreements if no callback can stop after any step.
 _PACE = 0.05
-_STOPS, _IS_INTERRUPTED, _STEPS = 1, 2, 4  # the bits of a word; the rest are steps
+# the bits of a word; the remaining bits are the number of steps
+_STOPS, _IS_INTERRUPTED, _STEPS = 1, 2, 4
 _HOOKS = [
     f"on_{run}_batch_{at}"
     for run in ("train", "test", "predict")
@@ -33,21 +34,22 @@ _HOOKS = [
 def check_same_data(
     job: DistributionContext, batches: EpochBatches | None, peek: bool, label: str = ""
 ) -> None:
-    """Refuse data of another length, shape or order than that of other processes.
+    """Raise for data whose length, shape or order differs between processes.
 
-    Each would run another number of steps, or other ones, and wait for the rest; or
-    take its rows of batches that the others do not have.
+    Such processes would run different numbers of steps, and wait forever; or take their
+    rows of batches that other processes do not have.
 
     Args:
-        job: of the processes.
-        batches: the steps; None: there are none, which all have to agree on too.
+        job: the job of the processes.
+        batches: the steps; None for no steps, which all processes must agree on, too.
         peek: whether to compare the first batch, too.
-        label: what goes before an error.
+        label: the prefix of an error.
 
     Raises:
-        ArgumentError: on all processes alike.
+        ArgumentError: on all processes.
     """
-    order = None if batches is None else batches.source.order()  # before a look
+    # before the first batch is read
+    order = None if batches is None else batches.source.order()
     mine = "nothing" if batches is None else _described(batches, peek)
     told = job.exchange([mine, order])
     given = [text for text, _ in told]
@@ -79,30 +81,30 @@ def _described(batches: EpochBatches, peek: bool) -> str:
 
 
 def check_same_state(job: DistributionContext, model: Any) -> None:
-    """Refuse weights, seeds and settings of optimizers that differ between processes.
+    """Raise for weights, seeds and optimizer settings that differ between processes.
 
     Args:
-        job: of the processes, all of which call this.
-        model: a built one.
+        job: the job, of which all processes call this.
+        model: a built model.
 
     Raises:
-        ArgumentError: on all processes alike, with the first that differs.
+        ArgumentError: on all processes, with the first difference.
     """
     variables = all_variables(model)
-    if global_state() is not None:  # to make it would draw a seed in jobs alone
+    if global_state() is not None:  # creating it would draw a seed, only in jobs
         variables.append(global_seed_generator().state)
     _check_same(job, variables)
 
 
 def check_same_settings(job: DistributionContext, model: Any) -> None:
-    """Refuse a learning rate, say, that one process alone has set in an epoch.
+    """Raise for settings, such as a learning rate, that one process alone has changed.
 
     Args:
-        job: of the processes, all of which call this.
-        model: with an optimizer.
+        job: the job, of which all processes call this.
+        model: a model with an optimizer.
 
     Raises:
-        ArgumentError: on all processes alike.
+        ArgumentError: on all processes.
     """
     settings = [v for v in model.optimizer.variables if v.shape == ()]
     checksum = 0
@@ -133,26 +135,26 @@ def _check_same(
 
 
 def _checksum(variable: Any) -> int:
-    """Of what a variable holds, without taking its buffer from it."""
+    """Return a checksum of a variable, without donating its buffer."""
     with variable.lock:
         array = np.ascontiguousarray(variable._tensor._array)
         return crc32(array.reshape(-1).view(np.uint8).data)
 
 
 class Agreement:
-    """Lets all processes of a job stop after the same step.
+    """Protocol that lets all processes of a job stop after the same step.
 
-    Where a callback may ask for it at any step, they agree after each, so that jobs
-    stop where one process would. Otherwise, they listen for Ctrl-C now and then: the
-    first process says how many steps later.
+    If a callback can request a stop at any step, they agree after each step, so that a
+    job stops at the same step as a single process. Otherwise they check for Ctrl-C at
+    intervals: the first process sends the number of steps until the next check.
 
-    Used in a `with` statement, it takes Ctrl-C, which raises on all processes, at the
-    next agreement; the second time it raises at once.
+    As a context manager it handles Ctrl-C: all processes raise at the next agreement. A
+    second Ctrl-C raises immediately.
 
     Args:
-        job: of the processes, all of which make this at the same time.
-        callbacks: those of this process.
-        arguments: of the run, which have to be the same everywhere.
+        job: the job, of which all processes create this at the same time.
+        callbacks: the callbacks of this process.
+        arguments: the arguments of the run, which must be equal everywhere.
     """
 
     def __init__(
@@ -184,18 +186,19 @@ class Agreement:
         self._before: Callable[..., Any] | None = None
 
     def stops(self, wants: bool, now: bool = False) -> bool:
-        """Whether all processes stop here.
+        """Return whether all processes stop now.
 
         Args:
-            wants: whether this one does.
-            now: whether to agree in any case; a step is over if not.
+            wants: whether this process requests a stop.
+            now: whether to agree unconditionally; if False, this is the end of a step.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed for one of them.
+            KeyboardInterrupt: one of the processes received Ctrl-C.
         """
         self._steps += 1
         self._left -= 1
-        if self._version != self._job.recovery.version:  # others are in the job now
+        # the job has different processes now
+        if self._version != self._job.recovery.version:
             self._left, self._version = 0, self._job.recovery.version
         if self._left > 0 and not now:
             return False
@@ -210,7 +213,7 @@ class Agreement:
         return any(word & _STOPS for word in words)
 
     def _distance(self) -> int:
-        """After how many steps to agree again."""
+        """Return the number of steps until the next agreement."""
         if self._is_due_always:
             return 1
         spent = (perf_counter() - self._since) / self._steps

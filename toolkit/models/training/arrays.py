@@ -1,4 +1,4 @@
-"""Arrays that users give to `fit` and its kin: checked, split, and as tensors."""
+"""Arrays for `fit`, `evaluate` and `predict`: checks, splits and conversion."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from toolkit.data.rows import Rows
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.models.training.composites import is_composite
 
-_LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22  # rows that processes compare
+# rows that processes compare, and the limit in bytes
+_LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
 
 PARTS = ("x", "y", "sample_weight")
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` is an array or tensor of whatever library."""
+    """Return whether `x` is an array or tensor of any library."""
     return isinstance(x, (np.ndarray, Tensor, Variable)) or hasattr(x, "__array__")
 
 
 def is_arrays(x: Any) -> bool:
-    """Whether `x` is an array or a list, tuple or dict, as nests of arrays are."""
+    """Return whether `x` is an array, or a list, tuple or dict."""
     return tree.is_nested(x) or is_array(x)
 
 
 def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
-    """`x` as a NumPy array of numbers, without a copy where that is possible.
+    """Return `x` as a NumPy array of numbers, without a copy if possible.
 
-    The inputs of a model, `what` "x", may be strings too.
+    The inputs of a model, `what` "x", can also be strings.
     """
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
@@ -53,7 +54,7 @@ def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Other floats as floatx, as models compute in; the rest as it is."""
+    """Convert other float dtypes to floatx, the dtype of models."""
     wanted = dtypes.numpy_dtype(settings.floatx())
     if array.dtype.kind != "f" or array.dtype == wanted:
         return array
@@ -61,14 +62,14 @@ def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """A tensor that shares the array's memory; strings stay in their array."""
+    """Return a tensor that shares the array's memory; strings stay arrays."""
     if is_strings(array):
         return array
     return Tensor(backend().asarray(array))
 
 
 def batch_tensors(structure: Any, what: str) -> Any:
-    """A nest of arrays as tensors that share their memory; None stays None."""
+    """Return a nest of arrays as tensors that share their memory; None stays None."""
 
     def convert(leaf: Any) -> Any:
         if leaf is None or isinstance(leaf, Tensor):
@@ -86,7 +87,7 @@ def batch_tensors(structure: Any, what: str) -> Any:
 
 
 def check_arrays(structure: Any, what: str) -> Any:
-    """A nest of arrays, checked to be one; None stays None."""
+    """Check that a structure is a nest of arrays, and return it; None stays None."""
 
     def convert(leaf: Any) -> Any:
         if leaf is None:
@@ -106,13 +107,13 @@ def check_arrays(structure: Any, what: str) -> Any:
 
 
 def count_samples(parts: dict[str, Any]) -> int:
-    """The number of samples, which all arrays must agree on."""
+    """Return the number of samples, which must be equal for all arrays."""
     lengths = {
         name: [len(a) for a in tree.flatten(part) if a is not None]
         for name, part in parts.items()
     }
     found = {n for part in lengths.values() for n in part}
-    # Inputs that are all None are left to the model, some of whose may be optional.
+    # A model can accept inputs that are all None, if some are optional.
     if not found or parts["x"] is None or not tree.flatten(parts["x"]):
         raise ArgumentError("expected data `x`; received no arrays")
     if len(found) > 1:
@@ -128,7 +129,7 @@ def _only(values: list[int]) -> Any:
 
 
 def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
-    """One array of sample weights for each of several outputs."""
+    """Repeat an array of sample weights for each of several outputs."""
     if weights.ndim > 1 and weights.shape[1:] != (1,):
         raise ShapeError(
             "sample_weight: expected one weight per sample, shape (samples,), or one "
@@ -138,7 +139,7 @@ def repeat_weights(weights: np.ndarray[Any, Any], y: Any) -> Any:
 
 
 def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> Any:
-    """Sample weights from the weights of the samples' classes."""
+    """Return sample weights from the class weights of the samples."""
     if weights is not None:
         raise ArgumentError("class_weight and sample_weight exclude each other")
     if y is None or tree.is_nested(y):
@@ -158,7 +159,7 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
 
 
 def _labels(y: Any) -> np.ndarray[Any, Any]:
-    """The class of each sample: from one-hot codes, or numbers that are rounded."""
+    """Return the class of each sample, from one-hot codes or rounded numbers."""
     labels = np.asarray(y)
     if labels.ndim > 1:
         one_hot = labels.shape[-1] != 1
@@ -167,7 +168,7 @@ def _labels(y: Any) -> np.ndarray[Any, Any]:
 
 
 def check_class_weight(class_weight: Any) -> None:
-    """Raise unless it maps classes, whole numbers, to finite weights."""
+    """Raise unless the argument maps integer classes to finite weights."""
     for key, weight in (class_weight or {}).items():
         if not is_real(key) or key % 1 != 0:
             raise ArgumentError(
@@ -182,7 +183,7 @@ def check_class_weight(class_weight: Any) -> None:
 
 
 def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
-    """Warn of weights for classes that no sample is of."""
+    """Warn about weights for classes without a sample."""
     absent = sorted(set(map(int, class_weight)) - set(np.unique(_labels(y)).tolist()))
     if absent:
         warn(f"class_weight: no sample is of the classes {absent}, which have weights")
@@ -191,7 +192,7 @@ def warn_of_absent_classes(y: Any, class_weight: dict[int, float]) -> None:
 def split_arrays(
     x: Any, y: Any, sample_weight: Any, validation_split: float
 ) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """The first samples for training, the last `validation_split` for validation."""
+    """Split off the last `validation_split` of the samples for validation."""
     if not 0 < validation_split < 1:
         raise ArgumentError(
             f"expected 0 < validation_split < 1; received {validation_split}"
@@ -225,7 +226,7 @@ def _all_arrays(structure: Any) -> bool:
 
 
 def checksum_of(rows: Rows) -> int:
-    """Of some rows, far from each other: fewer where they are large."""
+    """Return a checksum of rows at equal distances; of large rows, fewer."""
     size = sum(np.asarray(x).nbytes for x in tree.flatten(rows[0]))
     count = max(2, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
     some = np.unique(np.linspace(0, len(rows) - 1, count, dtype=np.int64))

@@ -24,10 +24,10 @@ _LENGTH = struct.Struct("<Q")
 
 
 class BatchProcesses:
-    """Processes that have a copy of a data set. Leaving the context ends them.
+    """Pool of processes with a copy of a data set. Leaving the context ends them.
 
     Args:
-        dataset: a data set that can be pickled.
+        dataset: a picklable data set.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -44,10 +44,10 @@ class BatchProcesses:
             process.end()
 
     def item(self, index: int) -> Any:
-        """Return a batch that a process has prepared. Several threads may call this.
+        """Return a batch that a process has prepared; thread-safe.
 
         Raises:
-            DatasetError: if the process has ended before the batch was ready.
+            DatasetError: if the process ended before the batch was ready.
         """
         process = self._take()
         try:
@@ -74,7 +74,7 @@ class BatchProcesses:
 
 
 class _Process:
-    """One process, which is asked for one batch at a time."""
+    """One process, which prepares one batch at a time."""
 
     def __init__(self, content: bytes) -> None:
         command = python_command(f"{__name__}:serve", runs_user_code=True)
@@ -91,7 +91,7 @@ class _Process:
         return self._process.returncode
 
     def ask(self, index: int) -> tuple[bool, Any]:
-        """Return whether the batch is ready, and the batch or the error."""
+        """Request a batch; return whether it succeeded, and the batch or the error."""
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._content is not None:
             _send(self._process.stdin, self._content)
@@ -108,7 +108,7 @@ class _Process:
             try:
                 pipe.close()
             except OSError:
-                pass  # of what the process has not read
+                pass  # the process has not read the rest
 
 
 def _send(pipe: IO[bytes], content: bytes) -> None:
@@ -118,7 +118,7 @@ def _send(pipe: IO[bytes], content: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> bytes:
-    """Return the next message; EOFError if the other process has ended."""
+    """Return the next message; raise EOFError if the other process has ended."""
     head = pipe.read(_LENGTH.size)
     if len(head) == _LENGTH.size:
         content = pipe.read(*_LENGTH.unpack(head))
@@ -128,14 +128,14 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 
 def serve(arguments: Sequence[str] = ()) -> None:
-    """Answer on standard output, in the child, which batches standard input asks for.
+    """Serve batches in the child, from standard input to standard output.
 
-    What the data set prints goes to standard error.
+    The data set's output goes to standard error.
 
     Args:
-        arguments: has no effect.
+        arguments: ignored.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -150,7 +150,7 @@ def serve(arguments: Sequence[str] = ()) -> None:
 
 
 def _loaded(content: bytes) -> Callable[[int], Any]:
-    """Return the method that prepares a batch; an error of its import comes later."""
+    """Return the method that prepares a batch; report an import error later."""
     try:
         enter_user_code()
         import_main_module()

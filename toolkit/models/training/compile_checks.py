@@ -1,4 +1,4 @@
-"""Whether targets fit the losses and outputs that they were compiled with."""
+"""Checks of targets against the compiled losses and outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.ops.checks import broadcast_shapes
 
 Shape = tuple[int, ...]
 
-# Losses of targets that are shaped like the outputs, element by element.
+# Losses with targets in the shape of the outputs.
 _ELEMENTWISE = {
     losses.mean_squared_error,
     losses.mean_absolute_error,
@@ -29,12 +29,12 @@ _ELEMENTWISE = {
     losses.kl_divergence,
     losses.poisson,
 }
-# Losses of labels, whole numbers.
+# Losses with integer labels as targets.
 _OF_LABELS = {
     losses.sparse_categorical_crossentropy,
     losses.categorical_generalized_cross_entropy,
 }
-# Losses of targets that are probabilities.
+# Losses with probabilities as targets.
 _OF_PROBABILITIES = {
     losses.binary_crossentropy,
     losses.binary_focal_crossentropy,
@@ -44,7 +44,7 @@ _OF_PROBABILITIES = {
 
 
 def place_of(kind: str, name: str, output: Any) -> str:
-    """How messages call a loss or metric: `loss 'mse' of the output 'score'`."""
+    """Return a name for messages: `loss 'mse' of the output 'score'`."""
     whose = f" of the output {output!r}" if output and output != name else ""
     return f"{kind} {name!r}{whose}"
 
@@ -53,7 +53,7 @@ def place_of(kind: str, name: str, output: Any) -> str:
 def told_apart(
     kind: str, name: str, output: Any, true: Any, pred: Any
 ) -> Iterator[Any]:
-    """Shapes that do not fit are told with the loss or metric that was given them."""
+    """Add the loss or metric to errors about shapes in the block."""
     try:
         yield
     except ShapeError as error:
@@ -67,11 +67,11 @@ def told_apart(
 
 
 def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
-    """Raise if targets do not fit the outputs, and warn if they are repeated to.
+    """Raise if targets do not fit the outputs; warn if they are broadcast.
 
     Args:
-        loss: the Loss; only one of those that go element by element is checked.
-        output: the name of the output, if it has one.
+        loss: the Loss; only elementwise losses are checked.
+        output: the name of the output, or None.
         true, pred: tensors or symbols of targets and outputs.
     """
     if not _is_among(loss, _ELEMENTWISE):
@@ -90,7 +90,7 @@ def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
 
 
 def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
-    """Raise or warn if the targets of a first batch are nothing that the loss means."""
+    """Raise or warn if the first batch's targets are invalid for the loss."""
     if not isinstance(true, Tensor) or not true.size:
         return
     if _is_among(loss, _OF_LABELS) and is_float(true.dtype):
@@ -118,7 +118,7 @@ def _is_among(loss: Any, functions: set[Any]) -> bool:
 
 
 def _matched(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:
-    """Two shapes as the losses see them, which `match_ranks` makes of one rank."""
+    """Return two shapes after `match_ranks`."""
     if len(x1) == len(x2) + 1 and x1[-1] == 1:
         return (x1, (*x2, 1)) if len(x2) == 1 else (x1[:-1], x2)
     if len(x2) == len(x1) + 1 and x2[-1] == 1:

@@ -1,4 +1,4 @@
-"""What `compile` was given, as a config and back."""
+"""Serialization of the arguments of `compile`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from toolkit.serialization.reading import deserialize_argument
 
 
 class CompileConfigured:
-    """The part of a Trainer that describes how it was compiled."""
+    """Part of a Trainer that serializes its compile arguments."""
 
     compiled = False
     _compiled_with: dict[str, Any] | None = None
@@ -19,23 +19,24 @@ class CompileConfigured:
     compile: Any
 
     def _loss_attribute(self, loss: Any) -> Any:
-        """Return the attribute `loss` for a `compile` with this loss.
+        """Return the attribute `loss` after a `compile` with this loss.
 
-        Without a loss, a value that no `compile` has set belongs to the subclass.
+        Without a loss, an attribute that `compile` did not set belongs to the subclass.
         """
         earlier = (self._compiled_with or {}).get("loss")
         return self.loss if loss is None and self.loss is not earlier else loss
 
     def get_compile_config(self) -> dict[str, Any]:
-        """The arguments of `compile` as plain values; empty before it."""
+        """Return the arguments of `compile` as plain values; empty before `compile`."""
         if not self.compiled or self._compiled_with is None:
             return {}
         return serialize_keras_object(self._compiled_with)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compile with the arguments that `get_compile_config` described.
+        """Compile with the result of `get_compile_config`.
 
-        A class with a `compile` of its own must define this too, or is left as it is.
+        A class that overrides `compile` must define this, too; otherwise it does
+        nothing.
         """
         if not _is_ours(type(self).compile):
             warn(

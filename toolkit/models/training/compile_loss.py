@@ -24,7 +24,7 @@ Path = tuple[Any, ...]
 
 
 class Weighted:
-    """A loss of the user with its weight: one leaf of the nest of losses."""
+    """Loss of the user with its weight: one leaf of the nest of losses."""
 
     def __init__(self, loss: Any, weight: Any = None) -> None:
         self.loss = loss
@@ -32,30 +32,30 @@ class Weighted:
 
 
 class Term(NamedTuple):
-    """One loss, and the path of the output it belongs to."""
+    """One loss, and the path of its output."""
 
     path: Path
     loss: Any
     weight: Any
     name: str
-    output: Any = None  # its name, if it has one
+    output: Any = None  # its name, or None
 
 
 class CompileLoss:
-    """The weighted sum of the losses that `compile` was given.
+    """Weighted sum of the losses of `compile`.
 
     Args:
-        loss: a loss for all outputs, or a nest of them that follows the outputs: a
-            list in their order, or a dict by their names.
+        loss: a loss for all outputs, or a nest of losses in the structure of the
+            outputs: a list in their order, or a dict by their names.
         loss_weights: factors, in the same structure.
-        output_names: the names of the outputs, if the model knows them.
+        output_names: the names of the outputs, or None.
     """
 
     def __init__(
         self, loss: Any, loss_weights: Any = None, output_names: Any = None
     ) -> None:
         allowed = (list, tuple, dict, float, int)
-        # Metrics in their place, the third, are a common slip.
+        # Metrics as the third positional argument are a common mistake.
         names = [w for w in tree.flatten(loss_weights) if isinstance(w, str)]
         if loss_weights is not None and (
             names or not isinstance(loss_weights, allowed)
@@ -78,7 +78,7 @@ class CompileLoss:
         return [v for metric in self.metrics for v in metric.variables]
 
     def build(self, y_true: Any, y_pred: Any) -> None:
-        """Match losses and outputs, by example tensors or symbols of both."""
+        """Match losses and outputs, with example tensors or symbols of both."""
         y_true = self._align(y_true, y_pred)
         self._check_weights(len(tree.flatten(y_pred)))
         nest = _with_weights(self._loss, self._loss_weights)
@@ -90,7 +90,7 @@ class CompileLoss:
         self.built = True
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
-        """Raise or warn if the targets of a first batch do not fit losses or outputs.
+        """Raise or warn if the first batch's targets do not fit losses or outputs.
 
         Args:
             y_true: tensors.
@@ -103,7 +103,7 @@ class CompileLoss:
             check_values(term.loss, term.output, true, pred)
 
     def _check_weights(self, outputs: int) -> None:
-        """One loss for all outputs has one weight, without a name, or one for each."""
+        """Check the weights of a loss for all outputs: unnamed, or one per output."""
         given = len(tree.flatten(self._loss_weights))
         several = not tree.is_nested(self._loss) and tree.is_nested(self._loss_weights)
         shared = given == 1 and not isinstance(self._loss_weights, dict)
@@ -114,7 +114,7 @@ class CompileLoss:
             )
 
     def _follow_outputs(self, nest: Any, y_pred: Any) -> Any:
-        """The nest of losses in the containers of the outputs."""
+        """Return the nest of losses in the containers of the outputs."""
         if not tree.is_nested(nest):
             return tree.map_structure(lambda _: nest, y_pred)
         if isinstance(nest, dict) and not isinstance(y_pred, dict):
@@ -144,7 +144,7 @@ class CompileLoss:
         return tree.pack_sequence_as(y_pred, names)
 
     def _align(self, y_true: Any, y_pred: Any) -> Any:
-        """The targets in the containers of the outputs; None where there are none."""
+        """Return the targets in the containers of the outputs; None if missing."""
         if not tree.is_nested(y_true) and not tree.is_nested(y_pred):
             return y_true
         names = self.output_names
@@ -160,7 +160,7 @@ class CompileLoss:
         return aligned
 
     def _align_partly(self, y_true: Any, y_pred: Any) -> Any:
-        """Targets for just the outputs that have a loss."""
+        """Return the targets for the outputs that have a loss."""
         names = self.output_names
         if isinstance(y_true, dict) and isinstance(y_pred, dict):
             if not set(y_true) <= set(y_pred):
@@ -182,7 +182,7 @@ class CompileLoss:
         return tree.pack_sequence_as(y_pred, leaves)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        """The total loss, a 0-d tensor; None if no output has a loss."""
+        """Return the total loss, a 0-d tensor; None if no output has a loss."""
         if not self.built:
             self.build(y_true, y_pred)
         y_true = self._align(y_true, y_pred)
@@ -201,7 +201,7 @@ class CompileLoss:
             with told_apart("loss", loss.name, output, true, pred):
                 value = loss(true, pred, weights)
             if self.metrics:
-                # Logs show each loss before its weight.
+                # Logs show each loss without its weight.
                 batch = tree.flatten(pred)[0].shape[0]
                 self.metrics[i].update_state(value, sample_weight=batch)
             if weight is not None:
@@ -211,7 +211,7 @@ class CompileLoss:
 
 
 def _with_weights(loss: Any, weights: Any) -> Any:
-    """The nest of losses with each loss and its weight as one leaf."""
+    """Return the nest of losses with each loss and its weight as one leaf."""
 
     def leaf(loss: Any, weight: Any = None) -> Any:
         return None if loss is None else Weighted(loss, weight)
@@ -227,7 +227,7 @@ def _with_weights(loss: Any, weights: Any) -> Any:
         weights = {key: weights.get(key) for key in loss}
     losses, factors = tree.flatten(loss), tree.flatten(weights)
     if not tree.is_nested(loss) and len(factors) > 1:
-        # One loss for all outputs, each with its own weight.
+        # One loss for all outputs, with one weight per output.
         return tree.map_structure(lambda weight: leaf(loss, weight), weights)
     if len(losses) != len(factors):
         raise ArgumentError(
@@ -240,7 +240,7 @@ def _with_weights(loss: Any, weights: Any) -> Any:
 def _terms(
     nest: Any, y_true: Any, y_pred: Any, names: Any, path: Path
 ) -> Iterator[Term]:
-    """The terms of a nest of losses, by walking it beside outputs and targets."""
+    """Yield the terms of a nest of losses, in parallel with outputs and targets."""
     if nest is None:
         return
     if not tree.is_nested(nest):
@@ -276,12 +276,12 @@ def _has(structure: Any, key: Any) -> bool:
 
 
 def _term_name(loss: Any, output: str | None, path: Path) -> str:
-    """The path of the output, which ends in its name, or in the loss's for want of it.
+    """Return the path of the output; it ends in its name, or else in the loss's name.
 
     Args:
-        loss: of the output.
-        output: the name of the output, if it has one.
-        path: of the output.
+        loss: the loss of the output.
+        output: the name of the output, or None.
+        path: the path of the output.
     """
     last = loss.name if output is None else output
     return "/".join(map(str, (*path[:-1], last)))

@@ -1,4 +1,4 @@
-"""CompileMetrics: the metrics of all outputs of a model behind one."""
+"""CompileMetrics: the metrics of all outputs of a model as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolkit.models.training.compile_utils import (
 
 
 class OutputMetrics:
-    """The metrics of one output."""
+    """Metrics of one output."""
 
     def __init__(self, metrics: list[Any], output_name: str | None) -> None:
         self.metrics = metrics
@@ -35,12 +35,12 @@ class OutputMetrics:
 
 
 class CompileMetrics:
-    """The metrics that `compile` was given, matched to the outputs on the first step.
+    """Metrics of `compile`, matched to the outputs in the first step.
 
     Args:
-        metrics: metrics that leave sample weights aside.
-        weighted_metrics: metrics that take sample weights into account.
-        output_names: the names of the outputs, if the model knows them.
+        metrics: metrics that ignore sample weights.
+        weighted_metrics: metrics that use sample weights.
+        output_names: the names of the outputs, or None.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CompileMetrics:
 
     @property
     def metrics(self) -> list[Any]:
-        """The single metrics, once they are matched to the outputs."""
+        """Return all metrics, once they are matched to the outputs."""
         groups = [g for g in (*self._plain, *self._weighted) if g is not None]
         return [metric for group in groups for metric in group.metrics]
 
@@ -73,7 +73,7 @@ class CompileMetrics:
         return [v for metric in self.metrics for v in metric.variables]
 
     def build(self, y_true: Any, y_pred: Any) -> None:
-        """Match metrics and outputs, by example tensors or symbols of both."""
+        """Match metrics and outputs, with example tensors or symbols of both."""
         names = self._resolve_names(y_pred)
         several = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
         self._order = names if several and all(names) else None
@@ -85,7 +85,7 @@ class CompileMetrics:
         self.built = True
 
     def _resolve_names(self, y_pred: Any) -> list[Any]:
-        """The names of the outputs, in the order in which they are flattened here."""
+        """Return the names of the outputs in flattening order."""
         count = len(tree.flatten(y_pred))
         if is_flat(y_pred) and isinstance(y_pred, dict):
             if self.output_names and set(y_pred) == set(self.output_names):
@@ -98,7 +98,7 @@ class CompileMetrics:
     def _match(
         self, argument: str, given: Any, y_true: Any, y_pred: Any, names: list[Any]
     ) -> list[OutputMetrics | None]:
-        """For each output its metrics."""
+        """Return the metrics of each output."""
         if not given:
             return []
         true, pred = self._flatten(y_true), self._flatten(y_pred)
@@ -144,7 +144,7 @@ class CompileMetrics:
         return tree.flatten(structure)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Give each metric the targets, outputs and weights of its output."""
+        """Update each metric with the targets, outputs and weights of its output."""
         if not self.built:
             self.build(y_true, y_pred)
         true, pred = self._flatten(y_true), self._flatten(y_pred)
@@ -159,12 +159,12 @@ class CompileMetrics:
                 group.update_state(t, p, w)
 
     def reset_state(self) -> None:
-        """Start all metrics anew."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset_state()
 
     def result(self) -> dict[str, Any]:
-        """The result of each metric under its name in the logs."""
+        """Return the result of each metric under its name in the logs."""
         results: dict[str, Any] = {}
         for group in filter(None, self._plain):
             for metric in group.metrics:
@@ -190,7 +190,7 @@ def _group(
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:
-    """`name`, or the first of name_1, name_2, ... that is not taken."""
+    """Return `name`, or the first unused one of name_1, name_2, ..."""
     if name not in taken:
         return name
     count = 1

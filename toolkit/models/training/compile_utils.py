@@ -1,4 +1,4 @@
-"""What `compile` was given, matched to the outputs of the model on the first step."""
+"""Matching of `compile` arguments to the outputs of the model in the first step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CROSSENTROPY = ("crossentropy", "ce")
 
 
 def label_kind(y_true: Any, y_pred: Any) -> str:
-    """How labels and predictions of these shapes are meant: what "accuracy" means."""
+    """Return the kind of labels for these shapes, which determines "accuracy"."""
     true, pred = y_true.shape, y_pred.shape
     if pred[-1] == 1:
         return "binary"
@@ -25,19 +25,19 @@ def label_kind(y_true: Any, y_pred: Any) -> str:
 
 
 def object_name(obj: Any) -> str:
-    """The name that an object, class or function has in the logs."""
+    """Return the name of an object, class or function in the logs."""
     if name := getattr(obj, "name", None):
         return str(name)
     return to_snake_case(getattr(obj, "__name__", None) or type(obj).__name__)
 
 
 def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> None:
-    """Raise for what `get` does not know; the objects are made on the first step.
+    """Raise for unknown names; the objects are created in the first step.
 
     Args:
         get: `losses.get` or `metrics.get`.
-        structure: a nest of what the user gave.
-        by_shape: names whose meaning depends on shapes, not known yet.
+        structure: a nest of the user's arguments.
+        by_shape: names whose meaning depends on shapes that are unknown so far.
     """
     for leaf in tree.flatten(structure):
         if not inspect.isclass(leaf) and str(leaf).lower() not in by_shape:
@@ -46,7 +46,7 @@ def check_names(get: Callable[[Any], Any], structure: Any, by_shape: Any) -> Non
 
 
 def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
-    """The Loss of a string, function or Loss; "crossentropy" goes by the shapes."""
+    """Return the Loss for a string, function or Loss; shapes decide "crossentropy"."""
     if str(identifier).lower() in CROSSENTROPY:
         function = {
             "binary": losses.binary_crossentropy,
@@ -62,7 +62,7 @@ def get_loss(identifier: Any, y_true: Any, y_pred: Any) -> Any:
 
 
 def get_metric(identifier: Any, y_true: Any, y_pred: Any) -> Any:
-    """The Metric of a string, function or Metric; "accuracy" goes by the shapes."""
+    """Return the Metric for a string, function or Metric; shapes decide "accuracy"."""
     if identifier is None:
         raise ArgumentError("compile: expected a metric; received None")
     if str(identifier).lower() in ACCURACY:
@@ -81,10 +81,10 @@ def get_metric(identifier: Any, y_true: Any, y_pred: Any) -> Any:
 
 
 def pack_like(structure: Any, value: Any, names: list[str] | None) -> Any:
-    """`value`, one entry per output, in the containers of the outputs `structure`.
+    """Pack `value`, one entry per output, into the containers of the outputs.
 
-    A dict may be keyed by the names of the model's outputs, and lists may be tuples.
-    Returns None where it does not fit.
+    A dict can have the names of the model's outputs as keys, and lists match tuples. It
+    returns None if `value` does not fit.
     """
     if tree.signature(value) == tree.signature(structure):
         return value
@@ -95,7 +95,7 @@ def pack_like(structure: Any, value: Any, names: list[str] | None) -> Any:
     elif isinstance(value, dict) and isinstance(structure, dict):
         if set(value) != set(structure):
             return None
-        # In the order of the outputs, which an OrderedDict decides.
+        # In the order of the outputs, which an OrderedDict defines.
         value = [value[key] for key in tree.keys_of(structure)]
     leaves = tree.flatten(value)
     if len(leaves) != len(tree.flatten(structure)):
@@ -104,10 +104,10 @@ def pack_like(structure: Any, value: Any, names: list[str] | None) -> Any:
 
 
 def is_flat(structure: Any) -> bool:
-    """Whether the outputs are one list, tuple or dict of tensors."""
+    """Return whether the outputs are one list, tuple or dict of tensors."""
     return tree.is_nested(structure) and len(structure) == len(tree.flatten(structure))
 
 
 def describe(structure: Any) -> str:
-    """The containers of a structure, leaves as `*`."""
+    """Return the containers of a structure, with leaves as `*`."""
     return repr(tree.structure_of(structure))

@@ -1,4 +1,4 @@
-"""Batches as tuples of inputs, targets and weights; errors that name the caller."""
+"""Batches as tuples of inputs, targets and weights; errors with the caller's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.errors import ArgumentError, ToolkitError
 
 
 def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
-    """(x, y, sample_weight) of a batch given as x, (x,), (x, y) or all three.
+    """Return (x, y, sample_weight) of a batch x, (x,), (x, y) or all three.
 
     Example:
         >>> unpack_x_y_sample_weight(("x", "y"))
@@ -27,14 +27,14 @@ def unpack_x_y_sample_weight(data: Any) -> tuple[Any, Any, Any]:
 
 
 def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """A batch as `fit` takes it: x alone, (x, y) or (x, y, sample_weight)."""
+    """Return a batch in the form of `fit`: x, (x, y) or (x, y, sample_weight)."""
     if y is None and sample_weight is None:
         return (x,) if isinstance(x, (tuple, list)) else x
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
 class named:
-    """Puts the name of the method that was called in front of errors from inside."""
+    """Context manager that prefixes errors with the name of the called method."""
 
     def __init__(self, caller: str) -> None:
         self._caller = caller

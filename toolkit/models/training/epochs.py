@@ -14,14 +14,14 @@ from toolkit.settings import max_steps_per_epoch
 
 
 class EpochBatches:
-    """The steps of each epoch, from a source and a wanted number of steps.
+    """Steps of each epoch, from a source and a requested number of steps.
 
-    With fewer steps than the source has batches, the next epoch goes on where this one
-    has stopped. One that begins after the last batch begins at the first again.
+    If an epoch has fewer steps than the source has batches, the next epoch continues at
+    the next batch. An epoch after the last batch restarts at the first.
 
     Attributes:
-        exhausted: whether there will be no more batches.
-        done: how many batches of the epoch that goes on were returned.
+        exhausted: whether there are no more batches.
+        done: the number of batches that the current epoch has returned.
     """
 
     def __init__(self, source: Source, steps: int | None) -> None:
@@ -33,17 +33,17 @@ class EpochBatches:
         self.exhausted: bool = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
         self._peeked: list[Any] = []
-        self._begun = False  # whether the source was told of the epoch
+        self._begun = False  # whether the source was notified of the epoch
         self.done: int = 0
 
     @property
     def num_batches(self) -> int | None:
-        """The number of steps of an epoch, None where it is unknown."""
+        """Return the number of steps of an epoch, or None if unknown."""
         steps = self.steps or self.source.num_batches
         return min(steps, self._limit) if steps and self._limit else steps
 
     def peek(self) -> Any:
-        """The first batch, which the first epoch will still return."""
+        """Return the first batch, which the first epoch still returns."""
         if not self._peeked:
             self._begin()
             batch = self._next(1)
@@ -53,7 +53,7 @@ class EpochBatches:
         return self._peeked[0]
 
     def _begin(self) -> None:
-        """Tell the source that an epoch begins: before its first batch is made."""
+        """Notify the source of the start of an epoch, before its first batch."""
         if not self._begun:
             self._begun = True
             self.source.tell("on_epoch_begin")
@@ -63,20 +63,20 @@ class EpochBatches:
         self.source.tell("on_epoch_end")
 
     def restart(self) -> None:
-        """Begin the next epoch at the first batch, unless batches cannot come again."""
+        """Start the next epoch at the first batch, if batches are repeatable."""
         if self.source.taken > len(self._peeked) and not self.source.is_iterator:
             self._pass = None
             self._peeked.clear()
 
     def state(self) -> dict[str, Any]:
-        """Where the epoch, and the pass over the source, have come to."""
-        # A number of steps ends the epoch and, with the last batch, the pass too.
+        """Return the positions in the epoch and in the pass over the source."""
+        # The number of steps ends the epoch and, with the last batch, also the pass.
         at_end = self.source.taken == self.source.num_batches
         within = self._pass is not None and not (at_end and self.steps is not None)
         return {"done": self.done, "source": self.source.state(within)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was asked for, here or in another process."""
+        """Continue from a `state` of this or another process."""
         if not self.source.is_iterator or state["source"] is not None:
             self._pass = None
             self._peeked.clear()
@@ -84,7 +84,7 @@ class EpochBatches:
         self.done = state["done"]
 
     def _next(self, steps: int | None = None) -> Any:
-        """The next batch, of an epoch of at most so many steps; None at the end."""
+        """Return the next batch of an epoch of at most `steps` steps, or None."""
         if self._peeked:
             return self._peeked.pop()
         if self._pass is None:
@@ -92,16 +92,16 @@ class EpochBatches:
         return next(self._pass, None)
 
     def groups(self, size: int) -> Iterator[tuple[int, int, list[Any]]]:
-        """(first step, last step, batches) of each group of steps of the next epoch.
+        """Yield (first step, last step, batches) of each group of the next epoch.
 
-        As in Keras, a number of steps that was asked for is rounded up to whole groups.
+        As in Keras, a requested number of steps is rounded up to full groups.
         """
         steps = self.steps and ceil(self.steps / size) * size
         if self._limit:
             if self.steps is None:
                 self.restart()
             steps = min(steps or self._limit, self._limit)
-        first = self.done  # 0, unless the epoch goes on
+        first = self.done  # 0, unless the epoch continues
         batches = self._epoch(steps)
         while group := list(islice(batches, size)):
             yield first, first + size - 1, group
@@ -109,7 +109,7 @@ class EpochBatches:
 
     def _epoch(self, steps: int | None) -> Iterator[Any]:
         if self.source.is_iterator:
-            self._pass = None  # a pass takes from it what one epoch needs, and no more
+            self._pass = None  # a pass takes exactly the batches of an epoch from it
         self._begin()
         try:
             while steps is None or self.done < steps:
@@ -131,9 +131,9 @@ class EpochBatches:
             self.done = 0
 
     def _can_repeat(self) -> bool:
-        """Begin a new pass if the last one ended exactly where this epoch begins.
+        """Start a new pass if the last one ended exactly at the start of this epoch.
 
-        Where the number of batches is unknown, only the missing batch shows that.
+        If the number of batches is unknown, only a missing batch shows it.
         """
         if self.source.is_iterator or self.done or not self.source.taken:
             return False
@@ -163,6 +163,6 @@ def make_batches(
     batch_size: int | None = None,
     steps: int | None = None,
 ) -> EpochBatches:
-    """The steps of one pass over data, in its own order."""
+    """Return the steps of one pass over data, in its order."""
     source = make_source(x, y, sample_weight, batch_size, steps)
     return EpochBatches(source, steps)

@@ -1,4 +1,4 @@
-"""Evaluation: `evaluate`, `predict`, and what all runs of a model have in common."""
+"""Evaluation: `evaluate`, `predict`, and the common part of all runs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from toolkit.thread_state import restored
 _VERBOSE = ("auto", 0, 1, 2)
 
 
-# Batches whose outputs may be on their way while the next are computed.
+# Maximum number of batches whose outputs are in transfer during later steps.
 _AHEAD = 2
 
 
 class _Outputs:
-    """The outputs for a batch on their way to the host."""
+    """Outputs of a batch in transfer to the host."""
 
     def __init__(self, outputs: Any) -> None:
         self.structure = tree.structure_of(outputs)
@@ -61,7 +61,7 @@ class _Outputs:
 
 
 class Evaluation(Steps):
-    """Runs over data that change no weights."""
+    """Runs over data that do not change weights."""
 
     stop_evaluating: bool = False
     stop_predicting: bool = False
@@ -80,11 +80,11 @@ class Evaluation(Steps):
         callbacks: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Loss and metrics over data.
+        """Compute loss and metrics over data.
 
         Args:
-            x, y, batch_size, verbose, sample_weight, callbacks: as for `fit`.
-            steps: number of batches; all of them if None.
+            x, y, batch_size, verbose, sample_weight, callbacks: the same as in `fit`.
+            steps: the number of batches; all if None.
             return_dict: whether to return a dict by name.
 
         Returns:
@@ -105,9 +105,9 @@ class Evaluation(Steps):
     def _compare_data(
         self, batches: EpochBatches | None, peek: bool = True, label: str = ""
     ) -> None:
-        """Refuse data that differs from that of other processes of a job.
+        """Raise for data that differs from the data of other processes of a job.
 
-        From here on each process has its rows of every batch only.
+        From now on each process has only its rows of every batch.
         """
         job = self._job()
         if job is None:
@@ -117,41 +117,41 @@ class Evaluation(Steps):
         check_same_data(job, batches, peek, label)
 
     def _job(self) -> DistributionContext | None:
-        """The job whose processes run the steps together; None: each its own."""
+        """Return the job whose processes share the steps, or None."""
         return None if self.run_eagerly else distribution_context.current()
 
     def _compare_state(self, again: bool = False) -> None:
-        """Refuse weights and seeds that are not those of other processes.
+        """Raise for weights and seeds that differ from other processes.
 
         Args:
-            again: whether to compare them if they were before, too.
+            again: whether to repeat an earlier comparison.
         """
         job = self._job()
         if job is None or (self._compared_in is job and not again):
             return
         if job.num_processes > 1:
             check_same_state(job, self)
-        self._compared_in = job  # of a process that is yet to join, too
+        self._compared_in = job  # also for processes that join later
 
     def _compare_settings(self) -> None:
-        """Refuse settings of the optimizer that are not those of other processes."""
+        """Raise for optimizer settings that differ from other processes."""
         job = self._job()
         if job is None or job.num_processes == 1 or self.optimizer is None:
             return
         check_same_settings(job, self)
 
     def _job_of_parts(self) -> DistributionContext | None:
-        """The job, if its processes are given their parts of batches."""
+        """Return the job, if its processes receive their parts of batches."""
         job = self._job()
         if job is None or job.auto_shard_dataset or not self._can_compile():
             return None
         return job
 
     def _of_all_processes(self, batch: Any) -> Any:
-        """A batch that all processes have, or have their parts of; others are refused.
+        """Return a batch; raise unless all processes have it or their parts of it.
 
         Returns:
-            The batch, with the specs of the whole.
+            The batch, with the specs of the full batch.
         """
         job = self._job()
         if job is not None:
@@ -190,11 +190,11 @@ class Evaluation(Steps):
         steps: int | None = None,
         callbacks: Any = None,
     ) -> Any:
-        """The outputs for all samples, as NumPy arrays in the outputs' structure.
+        """Return the outputs for all samples, as NumPy arrays in the outputs' nest.
 
         Args:
-            x, batch_size, verbose, callbacks: as for `fit`.
-            steps: number of batches; all of them if None.
+            x, batch_size, verbose, callbacks: the same as in `fit`.
+            steps: the number of batches; all if None.
         """
         check_run("predict", verbose)
         watched = callbacks or steps or verbose != 0 and _shows_progress()
@@ -210,9 +210,9 @@ class Evaluation(Steps):
             return self._predict(batches, callbacks)
 
     def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
-        """Whether all data are one batch, of which a run needs no notes.
+        """Return whether all data is one batch: then skip the bookkeeping of a run.
 
-        Those take as long as a small network computes.
+        It takes as long as the computation of a small network.
         """
         if type(x) is not np.ndarray or x.dtype.kind not in "biuf" or not x.ndim:
             return False
@@ -256,7 +256,7 @@ class Evaluation(Steps):
         sample_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Loss and metrics of one batch; returns as `evaluate` does."""
+        """Compute loss and metrics of one batch; returns the same as `evaluate`."""
         self._check_compiled("test_on_batch")
         with named("test_on_batch"):
             batch = one_batch(x, y, sample_weight)
@@ -269,7 +269,7 @@ class Evaluation(Steps):
 
     @checked
     def predict_on_batch(self, x: Any) -> Any:
-        """The outputs for one batch, as NumPy arrays."""
+        """Return the outputs for one batch, as NumPy arrays."""
         with named("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
             batch = self._of_all_processes(batch)
@@ -294,13 +294,13 @@ class Evaluation(Steps):
         add_history: bool = False,
         **arguments: Any,
     ) -> CallbackList:
-        """The callbacks of a run, which stop it in all processes of a job.
+        """Return the callbacks of a run; they stop it in all processes of a job.
 
         Args:
             callbacks, verbose, add_history: see `CallbackList`.
-            number: of epochs.
+            number: the number of epochs.
             batches: the steps of an epoch.
-            **arguments: of the run, which all processes have to be given.
+            **arguments: arguments of the run, which must be equal in all processes.
         """
         job = self._job()
         if not isinstance(callbacks, CallbackList):
@@ -323,10 +323,10 @@ class Evaluation(Steps):
         return callbacks
 
     def _prepare_for(self, batch: Any, step: str) -> None:
-        """Make whatever is missing of weights, losses and metrics.
+        """Create missing weights, losses and metrics.
 
-        A step of the user's own makes them itself where they cannot be made before it:
-        it may call the model with other data, or compare other things.
+        A user's step creates them itself if they cannot be created before it: it can
+        call the model with other data, or compare other values.
         """
         try:
             with restored():
@@ -355,10 +355,10 @@ class Evaluation(Steps):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
 
     def _build_for_batches(self, x: Any) -> None:
-        """Build the model for batches of any size, if its class can."""
+        """Build the model for batches of any size, if its class supports it."""
 
     def _check_targets(self, y: Any, y_pred: Any) -> None:
-        """Check the first targets, unless a subclass uses them in its own way."""
+        """Check the first targets, unless a subclass overrides their use."""
         steps = ("train_step", "test_step", "compute_loss")
         if all(getattr(type(self), name) is getattr(Steps, name) for name in steps):
             self._compile_loss.check_targets(y, y_pred)
@@ -367,7 +367,7 @@ class Evaluation(Steps):
         return True
 
     def _final_logs(self, logs: Any) -> dict[str, Any]:
-        """The metrics over the whole epoch, or the logs of a custom step."""
+        """Return the metrics over the full epoch, or the logs of a custom step."""
         if not isinstance(logs, dict):
             return {}
         results = self.get_metrics_result()
@@ -380,7 +380,7 @@ class Evaluation(Steps):
         return python_logs(results)
 
     def _in_order(self, logs: dict[str, Any]) -> Any:
-        """The values of logs in the order of the metrics; the only one by itself."""
+        """Return the values of logs in the order of the metrics, or the only value."""
         names: list[str] = []
         for metric in self.metrics:
             if isinstance(metric, CompileMetrics):
@@ -393,7 +393,7 @@ class Evaluation(Steps):
 
 
 def _shows_progress() -> bool:
-    """Whether this is the process of a job that does."""
+    """Return whether this process of a job shows progress."""
     spread = distribution_context.current()
     return spread is None or spread.is_chief
 
@@ -411,7 +411,7 @@ def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
 
 
 def one_batch(x: Any, y: Any, sample_weight: Any) -> Any:
-    """A batch as tensors."""
+    """Return a batch as tensors."""
     parts = {"x": x, "y": y, "sample_weight": sample_weight}
     packed = pack_x_y_sample_weight(*(batch_tensors(v, k) for k, v in parts.items()))
     return packed if isinstance(packed, tuple) else (packed,)
@@ -422,7 +422,7 @@ def _symbol(leaf: Any) -> Any:
 
 
 def _concatenate(*parts: Any) -> np.ndarray[Any, Any]:
-    """One array of all batches, which shares its memory with nobody."""
+    """Concatenate the arrays of all batches into memory that is not shared."""
     if len(parts) == 1:
         return np.array(parts[0])
     return np.concatenate([np.asarray(part) for part in parts])

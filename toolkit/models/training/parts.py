@@ -1,4 +1,4 @@
-"""Batches of which this process of a job has its rows, with the specs of the whole."""
+"""Local rows of batches in distributed training, with the specs of the full batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from toolkit.ir import Spec
 
 
 def described(batch: Any) -> str:
-    """The shapes and dtypes of a batch of tensors, or of a list of them."""
+    """Return the shapes and dtypes of a batch of tensors, or of a list of them."""
     leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
     return ", ".join(f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves)
 
 
 def by_rank(texts: Sequence[str]) -> str:
-    """What ranks have said: each text with the ranks that said it."""
+    """Group the texts of ranks: each text with the ranks that sent it."""
     groups: dict[str, list[str]] = {}
     for rank, text in enumerate(texts):
         groups.setdefault(text, []).append(str(rank))
@@ -29,7 +29,7 @@ def by_rank(texts: Sequence[str]) -> str:
 
 
 def differing(texts: Sequence[str], label: str = "") -> ArgumentError:
-    """The error of ranks that were given other data; a label goes before it."""
+    """Return the error for ranks with different data, with a label as prefix."""
     return ArgumentError(
         f"{label}expected data of the same length and shapes on all ranks; "
         f"received {by_rank(texts)}"
@@ -37,15 +37,15 @@ def differing(texts: Sequence[str], label: str = "") -> ArgumentError:
 
 
 def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> None:
-    """Refuse a batch of other shapes than that of other processes.
+    """Raise for a batch whose shapes differ between processes.
 
     Args:
-        job: of the processes, all of which call this.
+        job: the job, of which all processes call this.
         batch: a nest of tensors; None: there are no more batches.
-        label: what goes before an error.
+        label: the prefix of an error.
 
     Raises:
-        ArgumentError: on all processes alike.
+        ArgumentError: on all processes.
     """
     if job.num_processes == 1:
         return
@@ -55,18 +55,18 @@ def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> N
 
 
 def rows_of(batch: Any) -> int | None:
-    """How many rows a batch of tensors has; None without any tensor."""
+    """Return the number of rows in a batch of tensors, or None without tensors."""
     tensors = (leaf for leaf in tree.flatten(batch) if isinstance(leaf, Tensor))
     first = next(tensors, None)
     return first.shape[0] if first is not None and first.shape else None
 
 
 def as_whole(batch: Any, rows: int) -> Any:
-    """Tensors of some rows of a batch, with the specs of the whole batch.
+    """Return tensors of some rows of a batch, with the specs of the full batch.
 
     Args:
         batch: a nest of tensors.
-        rows: how many the whole batch has.
+        rows: the number of rows of the full batch.
     """
     present = rows_of(batch)
     if present == rows:
@@ -81,12 +81,12 @@ def as_whole(batch: Any, rows: int) -> Any:
 
 
 def cut(batch: Any, rows: RowSelector) -> Any:
-    """The rows of a whole batch that this process computes.
+    """Return the rows of a full batch that this process computes.
 
     Args:
-        batch: a nest of tensors; what has another first extent than the first of them
-            stays as it is, as in programs.
-        rows: which rows, of so many.
+        batch: a nest of tensors. A tensor whose first extent differs from the first
+            tensor's stays unchanged, as in programs.
+        rows: the selected rows.
     """
     whole = rows_of(batch)
     if whole is None:
@@ -102,7 +102,7 @@ def cut(batch: Any, rows: RowSelector) -> Any:
 
 
 def own_rows(outputs: Any, whole: int | None, rows: RowSelector) -> Any:
-    """The rows of this process of what a step has returned for a whole batch."""
+    """Return the local rows of the outputs of a step for a full batch."""
     if whole is None:
         return outputs
     mine = rows(whole)

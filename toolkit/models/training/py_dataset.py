@@ -1,4 +1,4 @@
-"""PyDataset: batches by their number, prepared ahead by threads or processes."""
+"""PyDataset: batches by index, prefetched by threads or processes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class PyDataset:
-    """Base of data sets that return whole batches by their number.
+    """Base class of data sets that return full batches by index.
 
-    A subclass defines `__getitem__(index)`, which returns x, (x, y) or
-    (x, y, sample_weight), and `__len__` or `num_batches`; it may define
-    `on_epoch_begin` and `on_epoch_end`.
+    A subclass defines `__getitem__(index)`, which returns x, (x, y) or (x, y,
+    sample_weight), and `__len__` or `num_batches`; it can define `on_epoch_begin` and
+    `on_epoch_end`.
 
     Args:
-        workers: how many threads or processes prepare batches ahead; 1 prepares them
-            where they are needed.
-        use_multiprocessing: whether these are processes: the data set must then be
+        workers: the number of threads or processes that prefetch batches; 1 prepares
+            them on demand.
+        use_multiprocessing: whether workers are processes: the data set must then be
             picklable. They run the main script up to `if __name__ == "__main__"`, and
-            what they print goes to standard error.
-        max_queue_size: how many batches may wait.
+            their output goes to standard error.
+        max_queue_size: the maximum number of prefetched batches.
 
     Example:
         >>> import numpy as np
@@ -60,22 +60,22 @@ class PyDataset:
         self.max_queue_size = max_queue_size
 
     def __getitem__(self, index: int) -> Any:
-        """The batch of this number; a subclass defines it."""
+        """Return the batch with this index; a subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
 
     @property
     def num_batches(self) -> int | None:
-        """The number of batches; None: endless."""
+        """Return the number of batches; None: infinite."""
         return len(self) if hasattr(self, "__len__") else None
 
     def on_epoch_begin(self) -> None:
-        """Called before each epoch, also where it goes on with a pass."""
+        """Called before each epoch, also if it continues a pass."""
 
     def on_epoch_end(self) -> None:
-        """Called after each epoch, also where `steps_per_epoch` ends it."""
+        """Called after each epoch, also if `steps_per_epoch` ends it."""
 
     def fetch(self, indices: Iterable[int]) -> Iterator[Any]:
-        """The batches of these numbers, in this order, prepared ahead by workers."""
+        """Return the batches with these indices, in order, prefetched by workers."""
         if self.workers <= 1 and not self.use_multiprocessing:
             for index in indices:
                 yield self[int(index)]
@@ -95,8 +95,9 @@ class PyDataset:
 
     @contextmanager
     def _submitting(self) -> Iterator[Callable[[int], Future[Any]]]:
-        """Yield a function that has a worker prepare a batch."""
-        # Late: with pipes, queues and logging behind it, it slows down every start.
+        """Yield a function that submits a batch to a worker."""
+        # Import late: it loads pipes, queues and logging, which would slow down every
+        # start.
         from concurrent.futures import ThreadPoolExecutor
 
         with ExitStack() as stack:
@@ -111,11 +112,11 @@ Sequence = PyDataset  # its name before Keras 3
 
 
 def count_batches(batches: Any) -> int | None:
-    """Return the number of batches of an epoch; None where it is unknown or endless."""
+    """Return the number of batches of an epoch; None if it is unknown or infinite."""
     if hasattr(batches, "num_batches"):
         count = batches.num_batches
         return None if count is None else int(count)
     try:
         return len(batches)
-    except TypeError:  # it has no length, or does not know it
+    except TypeError:  # it has no length, or an unknown one
         return None

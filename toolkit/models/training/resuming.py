@@ -1,4 +1,4 @@
-"""Where a run of `fit` has come to: what a backup of it holds beside the weights."""
+"""State of a `fit` run in a backup, in addition to the weights."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from toolkit.random import global_seed_generator
 
 
 class Progress:
-    """A run of `fit`, to be saved at the end of any step and taken up there again.
+    """Run of `fit` that can be saved after any step and resumed.
 
     Args:
-        model: the model that is trained.
-        batches: of training.
-        callbacks: of the run.
+        model: the trained model.
+        batches: the batches of training.
+        callbacks: the callbacks of the run.
 
     Attributes:
-        epoch: with which it begins, if it is taken up.
+        epoch: the first epoch of a resumed run, or None.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class Progress:
         self._model, self._batches, self._callbacks = model, batches, callbacks
         self._restored: dict[str, Any] | None = None
         self.epoch: int | None = None
-        self._now = 0  # the epoch that goes on
+        self._now = 0  # the current epoch
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, for JSON: positions, seeds, metrics and callbacks."""
+        """Return the state as JSON: positions, seeds, metrics and callbacks."""
         generators = [np.asarray(v) for v in self._generators()]
         metrics = [np.asarray(v) for v in self._metric_variables()]
         return {
@@ -46,11 +46,11 @@ class Progress:
         }
 
     def restore(self, state: dict[str, Any], epoch: int) -> None:
-        """Have the run begin with an epoch, where `state` was asked for."""
+        """Make the run start in an epoch with a saved state."""
         self.epoch, self._restored = epoch, state
 
     def begin(self) -> None:
-        """Take what is to be restored, once the callbacks have begun."""
+        """Restore the state after the callbacks have started."""
         state = self._restored
         if not state:
             return
@@ -61,13 +61,13 @@ class Progress:
         if [type(c).__name__ for c in remembering] != [
             n for n, _ in state["callbacks"]
         ]:
-            return  # others than those that were saved: they begin anew
+            return  # other callbacks than the saved ones: they start without state
         for callback, (_, kept) in zip(remembering, state["callbacks"], strict=True):
             callback.load_state_dict(decode(kept))
             callback._is_resumed()
 
     def record(self) -> dict[str, Any]:
-        """`state`, the epoch and the history, for another process that takes it up."""
+        """Return `state`, the epoch and the history, for a resuming process."""
         history = self._model.history
         told = [
             history.epoch,
@@ -76,13 +76,13 @@ class Progress:
         return {"state": self.state(), "epoch": self._now, "history": told}
 
     def take_up(self, record: dict[str, Any]) -> None:
-        """Have the run begin where another process has made a `record`."""
+        """Make the run start from a `record` of another process."""
         self.restore(record["state"], record["epoch"])
         history = self._model.history
         history.epoch, history.history = record["history"]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Metrics from the beginning, or from where an epoch goes on."""
+        """Reset the metrics, or restore them in a resumed epoch."""
         self._now = epoch
         self._model.reset_metrics()
         state, self._restored = self._restored, None
@@ -93,7 +93,7 @@ class Progress:
             variable.assign(value)
 
     def _generators(self) -> list[Any]:
-        """The states of the random generators, in the order of the layers."""
+        """Return the states of the random generators, in the order of the layers."""
         weights = {id(v) for v in self._model.weights}
         states = [v for v in self._model.variables if id(v) not in weights]
         return [*states, global_seed_generator().state]
@@ -102,7 +102,7 @@ class Progress:
         return [v for metric in self._model.metrics for v in metric.variables]
 
     def _remembering(self) -> list[Any]:
-        """The callbacks whose state matters; as in Keras, a History begins anew."""
+        """Return the callbacks with state; as in Keras, a History starts empty."""
         everyone = self._callbacks.callbacks
         return [c for c in everyone if c.state_dict() and not isinstance(c, History)]
 

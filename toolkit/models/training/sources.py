@@ -1,4 +1,4 @@
-"""Batches from whatever `fit` and its kin are given, at positions that can be saved."""
+"""Batches from any data argument of `fit`, with positions that can be saved."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Source:
-    """Base: one pass after the other over some batches.
+    """Base class of sources: consecutive passes over batches.
 
     Attributes:
-        batch_size: samples per batch, None where that is not known.
-        num_batches: batches of a pass, None where that is not known, or endless.
-        is_iterator: whether batches that were taken cannot come again.
-        taken: how many batches of this pass were taken.
+        batch_size: samples per batch, or None if unknown.
+        num_batches: batches of a pass, or None if unknown or infinite.
+        is_iterator: whether batches cannot be repeated.
+        taken: the number of batches of this pass that were taken.
     """
 
     batch_size: int | None = None
@@ -63,42 +63,44 @@ class Source:
     is_iterator = False
     class_weight: dict[int, float] | None = None
     taken: int = 0
-    _start: State | None = None  # where the next pass begins
-    _job: DistributionContext | None = None  # whose processes share each batch
-    _compared: int = 0  # how many batches of all passes they have compared
+    _start: State | None = None  # the start of the next pass
+    # the job whose processes share each batch
+    _job: DistributionContext | None = None
+    _compared: int = 0  # the number of batches of all passes that they have compared
 
     def spread(self, job: DistributionContext) -> None:
-        """Give this process of a job its rows of each batch only, from the next on."""
+        """Give this process of a job only its rows of each following batch."""
         self._job = job
 
     @property
     def _share(self) -> RowSelector | None:
-        """Which rows of the batches this process needs; None: all that there are."""
+        """Return the rows of the batches that this process needs; None: all rows."""
         job = self._job
         if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
             return None
         return job.rows
 
     def order(self) -> str | None:
-        """What tells the rows and their order from those that others were given."""
+        """Return a fingerprint of the rows and their order, to compare processes."""
         job = self._job
         return self._told() if job is not None and job.auto_shard_dataset else None
 
     def _told(self) -> str | None:
-        """What a source knows of that before it makes a batch."""
+        """Return the part of the fingerprint that needs no batch."""
         return None
 
     def tell(self, hook: str) -> None:
-        """Call `on_epoch_begin` or `on_epoch_end` of an object with batches."""
+        """Call `on_epoch_begin` or `on_epoch_end` of a data object."""
         method = getattr(getattr(self, "_batches", None), hook, None)
         if callable(method):
             method()
 
     def epoch(self, steps: int | None = None) -> Iterator[Any]:
-        """The batches of one pass, with tensors for their arrays.
+        """Return the batches of one pass, with tensors for their arrays.
 
         Args:
-            steps: how many to take at most of an iterator, which cannot go back.
+            steps: the maximum number of batches to take from an iterator, which cannot
+                rewind.
         """
         start, self._start = self._start or {}, None
         self.taken = start.get("taken", 0)
@@ -108,7 +110,7 @@ class Source:
         self._compare(None)
 
     def _part(self, batch: Any) -> Any:
-        """What this process needs of a batch, as tensors."""
+        """Return the part of a batch that this process needs, as tensors."""
         if type(batch) is BatchShard:
             return as_whole(self._tensors(batch.value), batch.rows)
         tensors, job = self._tensors(batch), self._job
@@ -121,34 +123,34 @@ class Source:
         return tensors if self._share is None else cut(tensors, self._share)
 
     def _compare(self, batch: Any) -> None:
-        """Refuse a batch, or an end, that only some processes of a job have."""
+        """Raise for a batch, or an end, that only some processes of a job have."""
         job = self._job
         if job is None or (job.auto_shard_dataset and self.num_batches is not None):
-            return  # how many there are was compared before
+            return  # the number of batches was compared before
         check_same_batch(job, batch, f"after {self._compared} batches: ")
         self._compared += 1
 
     def state(self, within: bool) -> State | None:
-        """What `restore` needs to go on after the last batch that was taken.
+        """Return the state for `restore`, after the last batch that was taken.
 
         Args:
-            within: whether a pass has begun that is to go on.
+            within: whether a pass has started that must continue.
         """
         return {"taken": self.taken} if within else None
 
     def restore(self, state: State | None) -> None:
-        """Have the next pass begin where `state` was asked for, here or elsewhere."""
+        """Make the next pass start at a `state` of this or another process."""
         self._start = state
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
-        """The batches after those that were taken."""
+        """Return the batches after the given start."""
         raise NotImplementedError
 
     def _tensors(self, batch: Any) -> Any:
-        """A batch as it was given, of tensors: x, or a tuple of its parts.
+        """Return a batch as tensors: x, or a tuple of its components.
 
-        What the parts are is for the steps to say: (x, y, sample_weight), if they are
-        not overridden.
+        The steps interpret the components: (x, y, sample_weight), unless they are
+        overridden.
         """
         if not isinstance(batch, (tuple, list)):
             return batch_tensors(batch, "x")
@@ -163,7 +165,7 @@ class Source:
 
 
 class NumberedSource(Source):
-    """Base: batches that have numbers; a key of two words decides a random order."""
+    """Base class of sources with batch indices; a key of two words seeds an order."""
 
     _key: list[int] | None = None
 
@@ -181,7 +183,7 @@ class NumberedSource(Source):
         return self._from(self.taken, key)
 
     def _from(self, first: int, key: Array | None) -> Iterator[Any]:
-        """The batches from a number on; a key says that their order is a random one."""
+        """Return the batches from an index on; a key selects a random order."""
         raise NotImplementedError
 
 
@@ -191,7 +193,7 @@ class ArraySource(NumberedSource):
     Args:
         x, y, sample_weight: nests of arrays with one entry per sample.
         batch_size: samples per batch.
-        steps: number of batches, which gives the batch size if that is None.
+        steps: the number of batches, which determines the batch size if that is None.
         shuffle: True for a new order of samples in each pass, "batch" for a new order
             inside each batch.
         class_weight: class -> weight of its samples.
@@ -236,7 +238,7 @@ class ArraySource(NumberedSource):
         self._absent = [i for i, leaf in enumerate(leaves) if leaf is None]
         arrays = tuple(leaf for leaf in leaves if leaf is not None)
         self._rows = ArrayRows(arrays, self.samples)
-        # Then they become tensors without a look at each batch.
+        # Then conversion to tensors needs no check of each batch.
         self._are_numbers = all(
             not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
         )
@@ -245,7 +247,7 @@ class ArraySource(NumberedSource):
         return f"rows with the checksum {checksum_of(self._rows):08x}"
 
     def _compare(self, batch: Any) -> None:
-        """The numbers of samples were compared before: they tell all others."""
+        """Do nothing: the number of samples was compared before."""
 
     def _from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
@@ -278,11 +280,11 @@ class ArraySource(NumberedSource):
 
 
 class SequenceSource(NumberedSource):
-    """The batches of an object with `__getitem__`, prepared ahead of the steps.
+    """Batches of an object with `__getitem__`, prefetched.
 
     Args:
-        batches: has `__len__` or `num_batches`; without both it is endless.
-        num_batches: how many there are.
+        batches: an object with `__len__` or `num_batches`; without both it is infinite.
+        num_batches: the number of batches.
         shuffle: whether to visit them in a new order in each pass.
     """
 
@@ -307,10 +309,10 @@ class SequenceSource(NumberedSource):
 
 
 class IterableSource(Source):
-    """The batches of an iterable, or of an iterator, prepared ahead of the steps.
+    """Batches of an iterable, or of an iterator, prefetched.
 
-    A pass over an iterable goes on by passing over the batches that were taken; an
-    iterator goes on with what it gives next.
+    A resumed pass over an iterable skips the batches that were taken; an iterator
+    continues with its next batch.
     """
 
     def __init__(self, batches: Any, num_batches: int | None) -> None:
@@ -329,14 +331,14 @@ class IterableSource(Source):
 
 
 class DatasetSource(Source):
-    """The batches of a Dataset, or of an iterator over one, prepared ahead."""
+    """Batches of a Dataset, or of an iterator over one, prefetched."""
 
     def __init__(self, batches: Any, num_batches: int | None) -> None:
         self._batches = batches
         self.is_iterator: bool = hasattr(batches, "__next__")
         self.num_batches = num_batches
         self._iterator: Any = batches if self.is_iterator else None
-        # Whether all rows are made here, though this process needs some of them only.
+        # Whether all rows are produced, even if this process needs only some of them.
         self._makes_all = False
 
     def spread(self, job: DistributionContext) -> None:
@@ -365,7 +367,7 @@ class DatasetSource(Source):
         self._restore_later(state or {})
 
     def _restore_later(self, state: State) -> None:
-        """The number and the seeds of the passes to come."""
+        """Return the index and the seeds of future passes."""
         if "dataset" in state:
             self._batches.set_state(state["dataset"])
 
@@ -375,7 +377,7 @@ class DatasetSource(Source):
             self._iterator = self._batches.prefetched(rows)
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])
-            self._restore_later(start)  # as before this pass was opened
+            self._restore_later(start)  # the state before this pass was opened
         with nullcontext() if self.is_iterator else self._iterator:
             yield from islice(self._iterator, steps if self.is_iterator else None)
 
@@ -389,7 +391,7 @@ def make_source(
     shuffle: bool | str = False,
     class_weight: dict[int, float] | None = None,
 ) -> Source:
-    """The batches of whatever `x` is."""
+    """Return the source for any data argument `x`."""
     if shuffle not in (True, False, "batch"):
         raise unknown_choice("shuffle", shuffle, (True, False, "batch"))
     if x is None:
@@ -433,7 +435,8 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     if number == 0:
         raise ArgumentError("expected at least one batch; received an empty data set")
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
-        # Of rows of this process, the whole is asked for: the source takes its rows.
+        # For local rows of this process, use the full data set: the source selects its
+        # rows.
         return DatasetSource(getattr(batches, "whole", batches), number)
     countable = number is not None or not hasattr(batches, "__iter__")
     if countable and hasattr(batches, "__getitem__"):

@@ -1,4 +1,4 @@
-"""One step of training, evaluation or prediction, and how it is compiled."""
+"""Steps of training, evaluation and prediction, and their compilation."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _TENSOR = {Tensor}
 
 
 class CompiledStep:
-    """A step as one traced program for each signature of its batches.
+    """Step as one traced program per signature of its batches.
 
     Args:
-        step: what is traced, anew where the structure of the model has changed.
-        jit_compile: as of `compile`.
-        model: whose step it is.
+        step: the traced function; a change of the model's structure retraces it.
+        jit_compile: the same as in `compile`.
+        model: the model of the step.
     """
 
     def __init__(self, step: Step, jit_compile: bool | str, model: Any = None) -> None:
@@ -46,17 +46,17 @@ class CompiledStep:
         self._first: Any = None  # a structure of specs like the first batch
         self._spreading = distribution_context.current()
         self._version = 0
-        self._forgotten = 0  # traces that do not hold any more
+        self._forgotten = 0  # the number of discarded traces
 
     @property
     def trace_count(self) -> int:
-        """How often the Python code of the step has run."""
+        """Return the number of runs of the step's Python code."""
         now = sum(function.trace_count for function in self._functions.values())
         return self._forgotten + now
 
     def __call__(self, batch: Any) -> Any:
         if type(batch) is not Tensor and has_composites(batch):
-            return EagerStep(self.step)(batch)  # no graph holds ragged rows
+            return EagerStep(self.step)(batch)  # a graph cannot contain ragged rows
         while True:
             function, leaves = self._function_for(batch)
             try:
@@ -73,7 +73,7 @@ class CompiledStep:
                 self._spreading.recovery.recover(self._version)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies begin without traces: those use the Variables of the original."""
+        """Copy without traces: they use the Variables of the original."""
         return {**self.__dict__, "_functions": {}, "_forgotten": 0}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
@@ -98,7 +98,8 @@ class CompiledStep:
         return function, leaves
 
     def _flat(self, batch: Any) -> tuple[Any, Any]:
-        # Tuples of tensors are the common case, and what functions are quickest with.
+        # Fast path: tuples of tensors are the common case, and functions handle them
+        # fastest.
         if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
             return len(batch), batch
         return tree.signature(batch), tree.flatten(batch)
@@ -109,7 +110,8 @@ class CompiledStep:
 
         def run(*leaves: Any) -> Any:
             outputs = step(tree.pack_sequence_as(structure, leaves))
-            self._structure.note()  # with what the first call of a model has built
+            # including everything that the first call of a model has built
+            self._structure.note()
             return outputs
 
         run.__name__ = getattr(step, "__name__", "step")
@@ -120,7 +122,7 @@ class CompiledStep:
         return made
 
     def inspect(self, batch: Any = None) -> inspection.Inspection | None:
-        """What the compiler made of the step for this batch, or one like the first."""
+        """Return the compiler's report of the step for this batch or a similar one."""
         if batch is None:
             if self._first is None:
                 return None
@@ -130,7 +132,7 @@ class CompiledStep:
 
 
 def _whole_numbers(batch: Any) -> str:
-    """The least and the greatest of what may be indices, as the user gave them."""
+    """Return the range of possible indices, for an error message."""
     parts = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
     found = [
         f"{name} goes from {array.min():g} to {array.max():g}"
@@ -150,7 +152,7 @@ def _zeros_like(spec: Any) -> Any:
 
 
 class EagerStep:
-    """A step that runs as Python code; its Variables change at the end, together."""
+    """Step that runs as Python code; its Variables change together at the end."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -161,13 +163,13 @@ class EagerStep:
         writes = list(scope.writes.items())
         try:
             _assign(writes)
-        except BaseException:  # an interrupt: finish, then let it through
+        except BaseException:  # an interrupt: finish, then re-raise it
             _assign(writes)
             raise
         return outputs
 
     def inspect(self, batch: Any = None) -> inspection.Inspection | None:
-        """Nothing: no graph is made."""
+        """Return None: there is no graph."""
         return None
 
 
@@ -177,7 +179,7 @@ def _assign(writes: list[tuple[Any, Tensor]]) -> None:
 
 
 class Steps:
-    """The overridable steps of a model, and the losses and metrics in them."""
+    """Overridable steps of a model, with their losses and metrics."""
 
     optimizer: Any = None
     loss: Any = None
@@ -191,7 +193,7 @@ class Steps:
     _compile_metrics: Any = None
     _loss_tracker: Any = None
 
-    if TYPE_CHECKING:  # the rest of a model comes from Layer
+    if TYPE_CHECKING:  # the rest of a model is defined by Layer
         __call__: Any
 
         def __getattr__(self, name: str) -> Any: ...
@@ -202,11 +204,11 @@ class Steps:
         return self(x)
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step of training on a batch; override it to train in another way.
+        """Run one step of training on a batch; override it for custom training.
 
         Args:
-            data: a batch as `fit` was given it, arrays as tensors: x alone, (x,),
-                (x, y) or (x, y, sample_weight), or an element of a data set.
+            data: a batch from `fit` as tensors: x, (x,), (x, y) or (x, y,
+                sample_weight), or an element of a data set.
 
         Returns:
             The logs: name -> 0-d tensor.
@@ -227,7 +229,7 @@ class Steps:
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        """One step of evaluation on a batch; returns the logs."""
+        """Run one step of evaluation on a batch and return the logs."""
         x, y, sample_weight = unpack_x_y_sample_weight(data)
         y_pred = self._forward(x, training=False)
         loss = self._total_loss(x, y, y_pred, sample_weight, training=False)
@@ -235,7 +237,7 @@ class Steps:
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def predict_step(self, data: Any) -> Any:
-        """The outputs for a batch."""
+        """Return the outputs for a batch."""
         x, _, _ = unpack_x_y_sample_weight(data)
         return self._forward(x, training=False)
 
@@ -247,13 +249,13 @@ class Steps:
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """The total loss of a batch: the compiled losses plus `self.losses`.
+        """Return the total loss of a batch: the compiled losses plus `self.losses`.
 
         Args:
             x: the inputs.
             y: the targets.
             y_pred: the outputs of the model.
-            sample_weight: weights of the samples.
+            sample_weight: the weights of the samples.
             training: whether this is a step of training.
 
         Returns:
@@ -277,7 +279,7 @@ class Steps:
     def _total_loss(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
     ) -> Any:
-        """`compute_loss`, whether or not an override takes `training`."""
+        """Call `compute_loss`, with or without `training` in an override."""
         arguments = {"x": x, "y": y, "y_pred": y_pred, "sample_weight": sample_weight}
         if "training" in inspect.signature(self.compute_loss).parameters:
             arguments["training"] = training
@@ -286,13 +288,13 @@ class Steps:
     def compiled_loss(
         self, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """`compute_loss` by its old name; with a warning."""
+        """Call `compute_loss` under its old name, with a warning."""
         _warn_of_old_name("compiled_loss", "compute_loss(x, y, y_pred, sample_weight)")
         return self._total_loss(None, y, y_pred, sample_weight, training)
 
     @property
     def compiled_metrics(self) -> Any:
-        """What has `update_state(y, y_pred)` of the compiled metrics; an old name."""
+        """Return an object with `update_state(y, y_pred)` of the metrics."""
         _warn_of_old_name("compiled_metrics", "compute_metrics(x, y, y_pred)")
         return self._compile_metrics or _NoMetrics()
 
@@ -307,12 +309,12 @@ class Steps:
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """`compute_loss` with other values for the variables, changing none.
+        """Call `compute_loss` with given values of the variables, changing none.
 
-        Variables for which the list of values is empty keep theirs.
+        Variables with an empty list of values keep their values.
 
         Returns:
-            (loss, (trainable, non-trainable, metrics' values afterwards)).
+            (loss, (new values of trainable, non-trainable and metrics variables)).
         """
         own = (
             self.trainable_variables,
@@ -340,19 +342,19 @@ class Steps:
         return self.get_metrics_result()
 
     def get_metrics_result(self) -> dict[str, Any]:
-        """The results of all metrics: name -> 0-d tensor."""
+        """Return the results of all metrics: name -> 0-d tensor."""
         results: dict[str, Any] = {}
         for metric in self.metrics:
             result = metric.result()
             results.update(
                 result if isinstance(result, dict) else {metric.name: result}
             )
-        # A metric may return its state, which goes on to change.
+        # A metric can return its state, which later changes.
         return tree.map_structure(current_value, results)
 
     @property
     def metrics(self) -> list[Any]:
-        """All metrics: the loss, those of `compile`, the model's own, its layers'."""
+        """Return the metrics: the loss, those in `compile`, of the model and layers."""
         found = []
         if self.compiled:
             own = (self._loss_tracker, self._compile_metrics)
@@ -363,8 +365,8 @@ class Steps:
 
     @remembered
     def _metrics_inside(self) -> list[Any]:
-        """Metrics of the model and its layers."""
-        # Models inside have losses and metrics of their own training: not ours.
+        """Return the metrics of the model and its layers."""
+        # Nested models have losses and metrics of their separate training: skip them.
         layers = [
             layer
             for layer in self._flatten_layers()
@@ -374,11 +376,11 @@ class Steps:
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names of `metrics`."""
+        """Return the names of `metrics`."""
         return [metric.name for metric in self.metrics]
 
     def reset_metrics(self) -> None:
-        """Start all metrics anew."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset_state()
 
@@ -388,7 +390,7 @@ class Steps:
         return CompiledStep(step, self.jit_compile, self)
 
     def _is_fresh(self, function: Any) -> bool:
-        """Whether there is a function that runs as `run_eagerly` says, or a user's."""
+        """Return whether the function matches `run_eagerly`, or is user-defined."""
         if type(function) is CompiledStep:
             return not self.run_eagerly
         if type(function) is EagerStep:
@@ -399,19 +401,19 @@ class Steps:
         return all(layer.supports_jit for layer in self._flatten_layers())
 
     def make_train_function(self, force: bool = False) -> Any:
-        """The function that runs `train_step` on a batch; kept as `train_function`."""
+        """Return the cached function that runs `train_step` on a batch."""
         if force or not self._is_fresh(self.train_function):
             self.train_function = self._make_function(self.train_step)
         return self.train_function
 
     def make_test_function(self, force: bool = False) -> Any:
-        """The function that runs `test_step` on a batch; kept as `test_function`."""
+        """Return the cached function that runs `test_step` on a batch."""
         if force or not self._is_fresh(self.test_function):
             self.test_function = self._make_function(self.test_step)
         return self.test_function
 
     def make_predict_function(self, force: bool = False) -> Any:
-        """The function that runs `predict_step`; kept as `predict_function`."""
+        """Return the cached function that runs `predict_step` on a batch."""
         if force or not self._is_fresh(self.predict_function):
             self.predict_function = self._make_function(self.predict_step)
         return self.predict_function
@@ -422,24 +424,24 @@ def _warn_of_old_name(name: str, instead: str) -> None:
 
 
 class _NoMetrics:
-    """What stands for the metrics of a model that was compiled without any."""
+    """Placeholder for the metrics of a model that was compiled without any."""
 
     def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Nothing is to be updated."""
+        """Do nothing."""
 
 
 def overrides(model: Any, step: str) -> bool:
-    """Whether a model has a step of its own, such as "train_step"."""
+    """Return whether a model overrides a step, such as "train_step"."""
     return getattr(type(model), step) is not getattr(Steps, step)
 
 
 def samples(x: Any) -> Any:
-    """How many samples a batch has, as a weight of its means."""
+    """Return the number of samples in a batch, as a weight of its means."""
     return extent(batch_size(x), "float32")
 
 
 def batch_size(x: Any) -> int:
-    """The number of samples in a batch."""
+    """Return the number of samples in a batch."""
     leaf = next(leaf for leaf in tree.flatten(x) if leaf is not None)
     leaf = leaf if is_strings(leaf) or is_composite(leaf) else convert(leaf)
     return int(leaf.shape[0])

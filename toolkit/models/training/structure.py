@@ -1,4 +1,4 @@
-"""What a traced step takes for granted of its model, and whether it still holds."""
+"""Structure of a model that traces depend on, and the detection of changes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SIMPLE = (bool, int, float, complex, str, bytes, np.generic)
 
 
 class Structure:
-    """The layers of a model, their weights, and what their constructors were given.
+    """Layers of a model, their weights, and their constructor arguments.
 
     Args:
-        model: the model; None if a step has none.
+        model: the model, or None.
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._changes = -1
-        self._known: list[Any] | None = None  # as it was when a step was traced
+        self._known: list[Any] | None = None  # the structure at the time of a trace
 
     def note(self) -> None:
-        """Remember the structure as it is: a step has been traced."""
+        """Record the current structure: a step has been traced."""
         self._known = self._parts()
         self._changes = Walk.changes
 
     def has_changed(self) -> bool:
-        """Whether it is another one than what was noted, if anything was."""
+        """Return whether the structure differs from the recorded one, if any."""
         if self._changes == Walk.changes or self._known is None:
             return False
         self._changes = Walk.changes
@@ -45,19 +45,19 @@ class Structure:
         return [*layers, *self._model.weights, *chain(*map(_settings, layers))]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies know nothing: their step has no traces yet."""
+        """Copy without a record: the copied step has no traces."""
         return {**self.__dict__, "_known": None}
 
 
 def _settings(layer: Any) -> Iterator[Any]:
-    """The attributes that a constructor was given, but for those that `call` sets."""
+    """Return constructor arguments in attributes, without those that `call` sets."""
     for name in layer._arguments or ():
         if name not in layer._stored_by_calls:
             yield vars(layer).get(name)
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two parts are one object, or equal values of one simple type."""
+    """Return whether two values are one object, or equal values of one simple type."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -34,15 +34,15 @@ from toolkit.models.training.steps import overrides
 from toolkit.settings import max_epochs
 from toolkit.thread_state import restored
 
-_WATCH = 0.1  # seconds between two looks at the loss
+_WATCH = 0.1  # seconds between two checks of the loss
 
 
 class Trainer(CompileConfigured, Evaluation):
-    """What makes a Layer a Model: training, evaluation and prediction."""
+    """Training, evaluation and prediction: the part of a Model that a Layer lacks."""
 
     history: Any = None
     stop_training: bool = False
-    _progress: Progress | None = None  # of the run, which backups save and restore
+    _progress: Progress | None = None  # of the run, for backups
     _trained: Any = None  # the optimizer and variables of train_function
 
     @checked
@@ -58,19 +58,19 @@ class Trainer(CompileConfigured, Evaluation):
         jit_compile: bool | str = "auto",
         auto_scale_loss: bool = True,
     ) -> None:
-        """Choose how the model is trained and evaluated.
+        """Configure training and evaluation.
 
         Args:
             optimizer: an optimizer or its name.
-            loss: a loss, its name, or a function of (y_true, y_pred); or a nest of
-                them that follows the outputs, as a list or a dict by output name.
+            loss: a loss, its name, or a function of (y_true, y_pred); or a nest of them
+                like the outputs, as a list or a dict by output name.
             loss_weights: factors of the losses, in the same structure.
             metrics: a list of metrics, names or functions; for several outputs, one
                 entry per output.
-            weighted_metrics: the same, for metrics that take sample weights.
-            run_eagerly: whether steps run as Python code, to debug them.
-            steps_per_execution: number of steps between the calls of callbacks.
-            jit_compile: "auto" and True compile; False runs plain kernels.
+            weighted_metrics: the same, for metrics that use sample weights.
+            run_eagerly: whether to run steps as Python code, for debugging.
+            steps_per_execution: the number of steps between the calls of callbacks.
+            jit_compile: "auto" and True compile; False runs separate kernels.
             auto_scale_loss: whether a "mixed_float16" model scales its loss.
         """
         if jit_compile not in ("auto", True, False):
@@ -108,7 +108,7 @@ class Trainer(CompileConfigured, Evaluation):
             self._compile_metrics = None
             if metrics is not None or weighted_metrics is not None:
                 self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
-            # Last, as it changes the one that it is given.
+            # Last, because it modifies its argument.
             scales = auto_scale_loss and given is not None
             self.optimizer = self._scaling(given) if scales else given
             self._loss_tracker = metrics_module.Mean(name="loss")
@@ -124,7 +124,7 @@ class Trainer(CompileConfigured, Evaluation):
         self.compiled = True
 
     def _scaling(self, optimizer: Any) -> Any:
-        """The optimizer, inside one that scales the loss where float16 needs it."""
+        """Return the optimizer, wrapped in loss scaling if float16 needs it."""
         scaling = optimizers.LossScaleOptimizer
         half = self.dtype_policy.name == "mixed_float16"
         if not half or isinstance(optimizer, scaling):
@@ -159,28 +159,29 @@ class Trainer(CompileConfigured, Evaluation):
             y: targets, if x is arrays.
             batch_size: samples per step; 32 if None.
             epochs: the number of the last epoch, counted from 1.
-            verbose: 0 silent, 1 a bar, 2 lines for each epoch; "auto" goes by the
+            verbose: 0 silent, 1 a bar, 2 lines per epoch; "auto" depends on the
                 terminal.
             callbacks: a list of callbacks.
             validation_split: the fraction of the samples, taken from the end before
-                shuffling, that is for validation.
+                shuffling, for validation.
             validation_data: (x, y), (x, y, sample_weight), or batches as for `x`.
-            shuffle: whether each epoch has a new order; "batch" inside batches only.
+            shuffle: whether each epoch has a new order; "batch": inside batches only.
             class_weight: class -> weight of its samples in the loss.
-            sample_weight: weights of the samples in the loss.
-            initial_epoch: the epoch to begin with, counted from 0.
-            steps_per_epoch: number of steps of an epoch; all batches if None.
+            sample_weight: the weights of the samples in the loss.
+            initial_epoch: the first epoch, counted from 0.
+            steps_per_epoch: the number of steps of an epoch; all batches if None.
             validation_steps: the same for validation.
             validation_batch_size: samples per step of validation.
-            validation_freq: every how many epochs to validate, or a list of epochs.
+            validation_freq: the number of epochs between validations, or a list of
+                them.
 
         Returns:
-            A History: its `history` maps names to a value per epoch.
+            A History: its `history` maps names to a list of values, one per epoch.
 
         Raises:
             NotCompiledError: before `compile`.
-            KeyboardInterrupt: after Ctrl-C, once the step is whole and
-                `on_train_end` has been called; `self.history` holds what was done.
+            KeyboardInterrupt: after Ctrl-C, at the end of the step and after
+                `on_train_end`; `self.history` contains the finished epochs.
         """
         self._check_compiled("fit")
         check_run("fit", verbose, validation_freq)
@@ -238,7 +239,7 @@ class Trainer(CompileConfigured, Evaluation):
         job = distribution_context.current()
         if job is not None:
             job.recovery.begin(self)
-        if progress.epoch is not None:  # a callback went back to a backup, or a job
+        if progress.epoch is not None:  # a callback restored a backup, or a job did
             epochs = range(progress.epoch, epochs.stop)
             progress.begin()
         try:
@@ -274,9 +275,9 @@ class Trainer(CompileConfigured, Evaluation):
     def _train_epoch(
         self, batches: EpochBatches, callbacks: CallbackList, watch: _LossWatch
     ) -> dict[str, Any]:
-        """The steps of one epoch; returns the logs of the last."""
+        """Run the steps of one epoch; return the logs of the last step."""
         step, job = self.make_train_function(), distribution_context.current()
-        # An epoch that goes on may have had its last step.
+        # A resumed epoch can already have had its last step.
         logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
         try:
             for first, last, group in batches.groups(self.steps_per_execution):
@@ -305,7 +306,7 @@ class Trainer(CompileConfigured, Evaluation):
         class_weight: dict[int, float] | None = None,
         return_dict: bool = False,
     ) -> Any:
-        """One step of training on one batch; returns as `evaluate` does."""
+        """Run one step of training on one batch; returns the same as `evaluate`."""
         self._check_compiled("train_on_batch")
         with named("train_on_batch"):
             if class_weight is not None:
@@ -323,12 +324,12 @@ class Trainer(CompileConfigured, Evaluation):
     def inspect(
         self, x: Any = None, y: Any = None, sample_weight: Any = None
     ) -> inspection.Inspection:
-        """What the compiler made of a step: passes, schedule and memory; print it.
+        """Return the compiler's report of a step, which can be printed.
 
         Args:
             x, y, sample_weight: a batch. With targets, or if the model is compiled
-                without a loss, it is the step of training; else that of prediction.
-                Without x, it is the step that ran last.
+                without a loss, it is the training step; otherwise the prediction step.
+                Without x, it is the last step that ran.
         """
         batch = None
         functions = [self.train_function, self.test_function, self.predict_function]
@@ -352,19 +353,19 @@ class Trainer(CompileConfigured, Evaluation):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles hold: all but the identities of Variables."""
+        """Copy and pickle everything except the identities of Variables."""
         own = dict.fromkeys(("_trained", "_progress", "_compared_in"))
         return {**self.__dict__, **own}
 
     def _prepare_optimizer(self) -> None:
-        """Give the optimizer its slots, and notice what is trainable now."""
+        """Create the optimizer's slots, and record the current trainable variables."""
         if self.optimizer is None:
             return
         variables = self.trainable_variables
         if not self.optimizer.built:
             own = overrides(self, "train_step")
             if own and not all(layer.built for layer in self._flatten_layers()):
-                return  # the step makes the weights, then `apply` the slots
+                return  # the step creates the weights, then `apply` the slots
             self.optimizer.build(variables)
         trained = (id(self.optimizer), *map(id, variables))
         if self._trained == trained:
@@ -382,7 +383,7 @@ class Trainer(CompileConfigured, Evaluation):
 def _validation(
     data: Any, batch_size: int | None, train: Any, steps: int | None
 ) -> EpochBatches | None:
-    """The steps of validation; arrays go by the batch size of training."""
+    """Return the steps of validation; arrays use the batch size of training."""
     if data is None:
         return None
     x, y, sample_weight = unpack_x_y_sample_weight(data)
@@ -392,32 +393,32 @@ def _validation(
 
 
 class _LossWatch:
-    """Warns once when the loss is not a number any more.
+    """Monitor that warns once if the loss is not finite.
 
-    It looks at the newest now and then, once that has come to the host: to read each
-    at once would have the next step wait for it. If it is none, so may those before be.
+    It checks the newest loss on the host at intervals: reading each loss immediately
+    would block the next step. Earlier losses can be non-finite, too.
     """
 
     def __init__(self) -> None:
         self.warned = False
-        self._step = 0  # the last one that was looked at
+        self._step = 0  # the last step that was checked
         self._losses: list[Any] = []  # of the steps since
         self._coming: tuple[int, LazyLogs] | None = None
         self._looked = perf_counter()
 
     def add(self, logs: Any) -> None:
-        """Take note of the logs of a step."""
+        """Record the logs of a step."""
         self._losses.append(logs.get("loss", 0.0) if isinstance(logs, dict) else 0.0)
 
     def is_due(self) -> bool:
-        """Whether it is time to look."""
+        """Return whether a check is due."""
         return perf_counter() - self._looked >= _WATCH
 
     def look(self, wait: bool = False) -> None:
         """Warn if the newest loss is not finite.
 
         Args:
-            wait: whether to wait for it.
+            wait: whether to wait for the value.
         """
         self._looked = perf_counter()
         while self._losses:

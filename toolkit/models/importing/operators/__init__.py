@@ -1,4 +1,4 @@
-"""ONNX's operators, each one row of a table."""
+"""Table of ONNX's operators, one row for each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OTHER = ("String", "Regex")
 
 
 def why_not(op: str) -> str:
-    """Why an operator is not run."""
+    """Return the reason why an operator is unsupported."""
     if op.startswith(_RANDOM):
         return f"{op} makes random numbers, which are not read from files"
     if op.startswith(_OTHER):

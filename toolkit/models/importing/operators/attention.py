@@ -1,4 +1,4 @@
-"""Attention, with heads in an axis of their own or in the features."""
+"""Attention, with heads in a separate axis or in the features."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MODES = range(4)  # that output: logits, capped, with the bias, after the softm
 
 @dataclass
 class _Mask:
-    """What a query sees: `allowed` and `bias` broadcast to the logits, if any."""
+    """Mask of a query: `allowed` and `bias` broadcast to the logits, or None."""
 
     allowed: Any = None
     bias: Any = None
 
     def limit(self, allowed: Any) -> None:
-        """Allow only what is allowed here, too."""
+        """Combine with another boolean mask."""
         if self.allowed is not None:
             allowed = ops.logical_and(self.allowed, allowed)
         self.allowed = allowed
 
     def sees_something(self) -> Any:
-        """Return which queries see a key; None if all do."""
+        """Return which queries have an unmasked key; None if all have one."""
         seen = self.allowed
         if self.bias is not None:
             finite = self.bias > -math.inf
@@ -49,7 +49,7 @@ def _attention(
     past_value: Value | None = None,
     lengths: Value | None = None,
 ) -> Any:
-    """softmax(query key^T scale + mask) value, for each head."""
+    """Compute softmax(query key^T scale + mask) value, for each head."""
     heads = call.integer("q_num_heads", None), call.integer("kv_num_heads", None)
     q, k, v = (
         _split(x, n) for x, n in ((query, heads[0]), (key, heads[1]), (value, heads[1]))
@@ -73,7 +73,7 @@ def _attention(
 
 
 def _split(x: Value, heads: int | None) -> Value:
-    """(batch, heads, steps, features)."""
+    """Return (batch, heads, steps, features)."""
     if x.ndim == 4:
         return x
     if x.ndim != 3 or not heads or heads < 1 or x.shape[2] % heads:
@@ -84,7 +84,7 @@ def _split(x: Value, heads: int | None) -> Value:
 
 
 def _joined(call: Call, past: Value, x: Value) -> Value:
-    """What was there, and then what is new."""
+    """Concatenate the past and the new steps."""
     n, heads, steps, features = x.shape
     if past.ndim != 4 or (*past.shape[:2], past.shape[3]) != (n, heads, features):
         raise ModelFileError(f"a cache of {past.shape} for shape {x.shape}")
@@ -97,7 +97,7 @@ def _joined(call: Call, past: Value, x: Value) -> Value:
 
 
 def _read_mask(mask: Value | None, keys: int) -> _Mask:
-    """Return the mask of the node; keys after its end are not seen."""
+    """Return the mask of the node; keys after its end are masked."""
     if mask is None:
         return _Mask()
     if not 1 <= mask.ndim <= 4:
@@ -119,10 +119,10 @@ def _limit_steps(
     steps: int,
     lengths: Value | None,
 ) -> bool:
-    """Limit a mask to keys that are near enough, and to those that are no padding.
+    """Limit a mask to keys within the window and without padding.
 
     Returns:
-        Whether what is left is that queries see no later keys.
+        Whether the remaining mask is purely causal.
     """
     causal = call.integer("is_causal", 0)
     left = call.integer("left_window_size", -1)
@@ -153,7 +153,7 @@ def _limit_steps(
 def _mixed(
     call: Call, q: Value, k: Value, v: Value, mask: _Mask, is_causal: bool
 ) -> tuple[Value, Value | None]:
-    """Return the mixed values, and the logits or weights if they are wanted."""
+    """Return the mixed values, and the logits or weights if they are requested."""
     cap, scale = float(call.number("softcap", 0.0)), call.number("scale", None)
     scale = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
     mode, number = (
@@ -182,13 +182,13 @@ def _mixed(
         **extras,
     )
     seen = mask.sees_something()
-    if seen is not None:  # where nothing is seen, the result is 0
+    if seen is not None:  # a fully masked query has the result 0
         y = ops.where(ops.transpose(seen, _HEADS), y, ops.zeros_like(y))
     return Value(y, _HEADS), None
 
 
 def _by_steps(q: Value, k: Value, v: Value, mask: _Mask, how: Any) -> Any:
-    """Return the mixed values and what each mode shows, in the dtypes of the file."""
+    """Return the mixed values and the output of each mode, in the file's dtypes."""
     scale, cap, dtype = how
     times = q.shape[1] // k.shape[1]
     keys, values = (

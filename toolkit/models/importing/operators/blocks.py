@@ -41,7 +41,7 @@ def _space_to_depth(call: Call, x: Value) -> Value:
 
 
 def _columns_to_image(call: Call, x: Value, image: Value, block: Value) -> Value:
-    """Add up blocks where they are in an image, which they may share."""
+    """Add blocks at their positions in an image; they can overlap."""
     spatial = call.known_integers(image, "the shape of the image")
     size = call.known_integers(block, "the shape of blocks")
     taps = math.prod(size)

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products and einsum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from toolkit.models.importing.values import Value
 
 
 def matmul(call: Call, x: Value, y: Value) -> Value:
-    """Return the product of matrices."""
+    """Return the matrix product."""
     _check_product(call, x, y)
     return Value(ops.matmul(x.tensor, y.tensor))
 
 
 def _check_product(call: Call, x: Value, y: Value) -> None:
-    """Raise if the product of two values would not fit."""
+    """Raise if the product of two values would exceed the budget."""
     a = x.shape if x.ndim > 1 else (1, *x.shape)
     b = y.shape if y.ndim > 1 else (*y.shape, 1)
     if not x.ndim or not y.ndim or a[-1] != b[-2]:
@@ -52,7 +52,7 @@ def _einsum(call: Call, x: Value, *others: Value) -> Value:
     equation = call.text("equation").replace(" ", "")
     values = (x, *others)
     extents = _extents(equation, values)
-    if len(values) > 2:  # in between there may be all axes
+    if len(values) > 2:  # an intermediate result can have all axes
         call.allow(extents.values(), x.dtype)
     result = equation.partition("->")[2] if "->" in equation else None
     if result is not None and "." not in equation:
@@ -70,12 +70,12 @@ def _einsum(call: Call, x: Value, *others: Value) -> Value:
 
 
 def _terms(equation: str) -> list[str]:
-    """The letters of each input."""
+    """Return the letters of each input."""
     return equation.partition("->")[0].split(",")
 
 
 def _extents(equation: str, values: Any) -> dict[str, int]:
-    """The extent of each letter."""
+    """Return the extent of each letter."""
     terms = _terms(equation)
     if len(terms) != len(values) or len(equation) > 200:
         raise ModelFileError(f"{equation!r} for {len(values)} inputs")

@@ -16,7 +16,7 @@ from toolkit.models.importing.ledger import MAX_REPEATS
 from toolkit.models.importing.values import Value, ValueList
 from toolkit.reading.onnx.graph import OnnxGraph
 
-_UNROLLED = 16  # steps of a loop that are repeated in the graph
+_UNROLLED = 16  # steps of a loop that is unrolled in the graph
 _WAYS = ("axes", "directions")
 
 
@@ -94,7 +94,7 @@ def _loop(
 
 
 def _always_goes_on(body: OnnxGraph) -> bool:
-    """Whether a loop ends by its count alone: the condition is handed on, or True."""
+    """Return whether only the count ends a loop: the condition is unchanged or True."""
     made = {out: node for node in body.nodes for out in node.outputs}
     name = body.outputs[0].name
     while name in made and made[name].op in ("Identity", "Cast"):
@@ -108,7 +108,7 @@ def _always_goes_on(body: OnnxGraph) -> bool:
 
 
 def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> Any:
-    """The results of each step; None if an end depends on data."""
+    """Return the results of each step; None if the end depends on data."""
     carried, rows = list(initial), []
     for i in itertools.count() if steps is None else range(max(steps, 0)):
         call.step()

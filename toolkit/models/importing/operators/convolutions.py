@@ -28,7 +28,7 @@ def _kernel_size(call: Call, w: Value) -> tuple[int, ...]:
 
 
 def convolve(call: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
-    """Return a convolution, by the attributes of the node."""
+    """Compute a convolution, with the attributes of the node."""
     groups = call.integer("group", 1)
     windows = windows_of(call, x, _kernel_size(call, w))
     filters, channels = w.shape[:2]
@@ -105,7 +105,7 @@ def _transposed_pads(whole: Any, added: Any, wanted: Any, mode: str) -> Pairs:
 def _scattered(
     x: Value, w: Value, windows: Windows, pads: Pairs, added: Any, groups: int
 ) -> Any:
-    """The transpose of a convolution, then what is beyond all windows as zeros."""
+    """Compute a transposed convolution, padded with zeros beyond all windows."""
     tensor = channels_at_end(x)
     crop, grow, spatial = [], [(0, 0)], []
     for extent, stride, reach, (low, high), extra in zip(

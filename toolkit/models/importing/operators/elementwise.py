@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.reading.onnx.tensors import dtype_of
 
 
 def apply(call: Call, function: Callable[..., Any], *values: Value) -> Value:
-    """What a function makes of values that broadcast, in the order that is best."""
+    """Apply a function to values that broadcast, in the order that moves least data."""
     ndim = max(v.ndim for v in values)
     shape = broadcast(*(v.shape for v in values))
     call.allow(shape, values[0].dtype)
@@ -28,7 +28,7 @@ def apply(call: Call, function: Callable[..., Any], *values: Value) -> Value:
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that these broadcast to."""
+    """Return the broadcast shape."""
     ndim = max(map(len, shapes))
     padded = [(*(1,) * (ndim - len(s)), *s) for s in shapes]
     found = []
@@ -55,7 +55,7 @@ def _binary(name: str, function: Callable[[Tensor, Tensor], Any]) -> Operator:
 
 
 def _placed(call: Call, x: Value, y: Value) -> Value:
-    """The second operand as newer opsets have it: up to 6, `axis` says where it is."""
+    """Align the second operand: up to opset 6, `axis` is its first axis."""
     if call.opset > 6:
         return y
     call.integer("broadcast", 0)
@@ -79,7 +79,7 @@ def _folded(name: str, function: Callable[[Tensor, Tensor], Any]) -> Operator:
 def _with_numbers(
     name: str, function: Callable[..., Any], **defaults: float
 ) -> Operator:
-    """A function of a tensor and numbers that are attributes."""
+    """Return a function of a tensor whose numbers are attributes."""
 
     def run(call: Call, x: Value) -> Value:
         numbers = [float(call.number(key, n)) for key, n in defaults.items()]
@@ -92,12 +92,12 @@ def _with_numbers(
 
 
 def _divide(x: Tensor, y: Tensor) -> Any:
-    """Integers are divided towards zero."""
+    """Divide; integers round towards zero."""
     if dtypes.is_float(x.dtype):
         return ops.divide(x, y)
     if x.dtype.startswith("u"):
         return ops.floor_divide(x, y)
-    # One more where that is towards zero. The smallest integer has no absolute value.
+    # Add one where that is towards zero. The smallest integer has no absolute value.
     quotient = ops.floor_divide(x, y)
     uneven = ops.not_equal(quotient * y, x)
     below = ops.logical_and(ops.logical_xor(x < 0, y < 0), uneven)
@@ -207,14 +207,14 @@ def _prelu(call: Call, x: Value, slope: Value) -> Value:
 
 
 def cast(call: Call, x: Value, dtype: str, saturates: bool = False) -> Value:
-    """The value in another dtype.
+    """Cast the value to another dtype.
 
     Args:
         call: the node.
         x: the value.
-        dtype: of the result.
-        saturates: whether numbers that are too large for 8-bit floats become the
-            largest of them, not NaN or infinity.
+        dtype: the dtype of the result.
+        saturates: whether too large numbers saturate to the largest 8-bit float,
+            instead of NaN or infinity.
     """
 
     def function(t: Tensor) -> Any:
@@ -230,7 +230,7 @@ def cast(call: Call, x: Value, dtype: str, saturates: bool = False) -> Value:
 
 def _cast(call: Call, x: Value) -> Value:
     saturates = bool(call.integer("saturate", 1))
-    call.text("round_mode", "up")  # of a dtype that is refused
+    call.text("round_mode", "up")  # of an unsupported dtype
     return cast(call, x, dtype_of(call.integer("to"), "Cast"), saturates)
 
 
@@ -259,7 +259,7 @@ def _identity(call: Call, x: Value) -> Value:
 
 
 def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> Any:
-    """The inputs: in files that are for inference nothing is dropped."""
+    """Return the inputs: an inference file drops nothing."""
     for name, read in (("ratio", call.number), ("seed", call.integer)):
         read(name, None)
     call.integer("is_test", 1)

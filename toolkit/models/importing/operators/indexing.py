@@ -1,4 +1,4 @@
-"""Operators that take, put and order elements."""
+"""Operators that gather, scatter and sort elements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from toolkit.ops.index import flat_indices
 
 
 def _indices(indices: Value, extent: int) -> Any:
-    """Return indices into an axis; raise if known ones are out of its range.
+    """Return indices into an axis; raise if static ones are out of range.
 
-    Operations count negative indices from the end and check the range of the others.
+    Operations count negative indices from the end and check the range of all indices.
     """
     known = indices.known
     if known is not None and known.size:
@@ -77,7 +77,7 @@ def _columns(indices: Value, extents: tuple[int, ...]) -> list[Any]:
 
 
 def _flattened(x: Value, count: int) -> Any:
-    """Return the tensor with its first axes joined to one."""
+    """Return the tensor with its first axes merged."""
     return ops.reshape(x.tensor, (math.prod(x.shape[:count]), *x.shape[count:]))
 
 
@@ -116,7 +116,7 @@ def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
 def _scatter_steps(
     call: Call, x: Value, updates: Value, starts: Value | None = None
 ) -> Value:
-    """A cache with new steps, from another one on for each row of the batch."""
+    """Write new steps to a cache, at a different start for each row of the batch."""
     axis, mode = axis_of(call.integer("axis", -2), x.ndim), call.text("mode", "linear")
     n, steps = x.shape[axis], updates.shape[axis] if updates.ndim == x.ndim else 0
     wanted = tuple(steps if i == axis else k for i, k in enumerate(x.shape))
@@ -182,13 +182,14 @@ def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
 
 
 def _cumulative(name: str, function: Any, empty: Any) -> Operator:
-    """A running total along an axis, of which `empty` is the first if exclusive."""
+    """Return a running total along an axis; `empty` is the first value if exclusive."""
 
     def run(call: Call, x: Value, axis: Value) -> Value:
         exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
         place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
         tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
-        if exclusive and x.shape[place]:  # not the sum less x, where infinity is left
+        # not the sum minus x, which is wrong for infinity
+        if exclusive and x.shape[place]:
             widths = [(1, 0) if axis == place else (0, 0) for axis in range(x.ndim)]
             cut = [slice(None)] * x.ndim
             cut[place] = slice(0, -1)
@@ -200,7 +201,7 @@ def _cumulative(name: str, function: Any, empty: Any) -> Operator:
 
 
 def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
-    """The first `lengths` steps of each sequence in reverse order."""
+    """Reverse the first `lengths` steps of each sequence."""
     steps = x.shape[time]
     shape = [1] * x.ndim
     shape[time] = steps

@@ -25,7 +25,7 @@ def _negative_log_likelihood(
         raise ModelFileError(f"reduction={reduction!r}; expected one of {_REDUCTIONS}")
     classes = ops.cast(target.tensor, "int64")
     counts = None if ignored is None else ops.not_equal(classes, ignored)
-    if counts is not None:  # an ignored target is no class
+    if counts is not None:  # an ignored target is not a class
         classes = ops.where(counts, classes, 0)
     taken = ops.take_along_axis(x.tensor, ops.expand_dims(classes, 1), axis=1)
     loss = -ops.squeeze(taken, axis=1)

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization operators."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _instance_normalization(call: Call, x: Value, scale: Value, bias: Value) -> 
 
 
 def _standard(tensor: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Of mean 0 and variance 1 over axes."""
+    """Normalize to mean 0 and variance 1 over axes."""
     centered = tensor - ops.mean(tensor, axis=axes, keepdims=True)
     variance = ops.mean(centered * centered, axis=axes, keepdims=True)
     return centered * ops.rsqrt(variance + epsilon)
@@ -71,7 +71,7 @@ def _group_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Val
     n, *spatial, channels = tensor.shape
     rows = ops.reshape(tensor, (n, math.prod(spatial), groups, channels // groups))
     y = _standard(rows, (1, 3), epsilon)
-    if scale.shape == (groups,) and groups != channels:  # until opset 20, of groups
+    if scale.shape == (groups,) and groups != channels:  # until opset 20, per group
         factor, offset = (ops.expand_dims(v.tensor, 1) for v in (scale, bias))
         return Value(ops.reshape(y * factor + offset, tensor.shape), order)
     y = ops.reshape(y, tensor.shape)
@@ -123,7 +123,7 @@ def _lp_normalization(call: Call, x: Value) -> Value:
 
 
 def _local_response(call: Call, x: Value) -> Value:
-    """x / (bias + alpha / size * sum of squares of near channels) ** beta."""
+    """Compute x / (bias + alpha / size * sum of squares of near channels) ** beta."""
     alpha, beta = float(call.number("alpha", 1e-4)), float(call.number("beta", 0.75))
     bias, size = float(call.number("bias", 1.0)), call.integer("size")
     if x.ndim < 3 or not 1 <= size <= 10_000:
@@ -153,7 +153,7 @@ def _mean_variance(call: Call, x: Value) -> Value:
 
 
 def along(x: Value, axis: int) -> tuple[Any, Any, int]:
-    """A tensor of the value, its order, and where an axis of the file is in it."""
+    """Return a tensor of the value, its order, and the position of a file axis."""
     order = x.orders[0]
     return x.ordered(order), order, order.index(axis)
 
@@ -173,7 +173,7 @@ def _softmax(name: str, function: Any) -> Operator:
         axis = x.ndim if axis == x.ndim else axis_of(axis, x.ndim)
         if axis == x.ndim - 1:
             return Value(function(x.tensor, -1))
-        # Before opset 13 all axes from there on are one.
+        # Before opset 13 all axes from `axis` on are merged.
         rows = math.prod(x.shape[:axis])
         flat = ops.reshape(x.tensor, (rows, math.prod(x.shape[axis:])))
         return Value(ops.reshape(function(flat, -1), x.shape), file_order(x.ndim))

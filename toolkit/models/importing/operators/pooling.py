@@ -30,7 +30,7 @@ _MOST_TERMS = 1_000  # of a window that is computed as slices
 
 
 def _pooled(call: Call, x: Value) -> tuple[Windows, Pairs]:
-    """The windows, grown so that the last one fits if `ceil_mode` says so."""
+    """Return the windows, extended for `ceil_mode` so that the last one fits."""
     windows = windows_of(call, x, call.integers("kernel_shape"))
     ceil, stated = call.integer("ceil_mode", 0), windows.pads
     if ceil:
@@ -39,7 +39,7 @@ def _pooled(call: Call, x: Value) -> tuple[Windows, Pairs]:
             x.shape[2:], windows.reach, windows.strides, windows.pads, strict=True
         ):
             count = -(-(n + low + high - reach) // stride) + 1
-            if (count - 1) * stride >= n + low:  # it would begin behind the data
+            if (count - 1) * stride >= n + low:  # it would start after the data
                 count -= 1
             grown = (count - 1) * stride + reach - n - low
             pairs.append((low, max(high, grown)))
@@ -74,7 +74,7 @@ def _lowest(dtype: str) -> Any:
 
 
 def average_pool(call: Call, x: Value) -> Value:
-    """Return the means of windows, by the attributes of the node."""
+    """Return the means of windows, with the attributes of the node."""
     with_pads = call.integer("count_include_pad", 0)
     windows, stated = _pooled(call, x)
     if max(windows.dilation) > 1:
@@ -92,7 +92,7 @@ def average_pool(call: Call, x: Value) -> Value:
 
 
 def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
-    """Along each axis, how many elements each window has that count."""
+    """Return, along each axis, the number of counted elements of each window."""
     for n, k, d, stride, (low, high), (first, last) in zip(
         *(spatial, windows.size, windows.dilation, windows.strides),
         *(windows.pads, stated),
@@ -101,7 +101,7 @@ def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
         reach = (k - 1) * d + 1
         starts = np.arange(-low, n + high - reach + 1, stride)
         bottom, top = (-first, n + last) if with_pads else (0, n)
-        # Places start + i d for i < k that are in [bottom, top).
+        # Positions start + i d for i < k that are in [bottom, top).
         before = np.clip(-((starts - bottom) // d), 0, k)
         behind = np.clip(-((starts - top) // d), 0, k)
         yield np.maximum(behind - before, 1)
@@ -110,7 +110,7 @@ def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
 def _by_slices(
     call: Call, x: Value, windows: Windows, combine: Callable[..., Any], fill: Any
 ) -> Any:
-    """A pooling as sums, or maxima, of strided slices along one axis after another."""
+    """Compute a pooling as sums, or maxima, of strided slices, axis by axis."""
     tensor = _padded(call, x, windows, fill)
     counts = window_counts(x.shape[2:], windows)
     for axis, (size, step) in enumerate(
@@ -152,7 +152,7 @@ def _padded(call: Call, x: Value, windows: Windows, fill: Any) -> Any:
 def _slices(
     call: Call, x: Value, windows: Windows, fill: Any
 ) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield each offset in a window, and the elements at it of all windows."""
+    """Yield each offset in a window, and the elements of all windows at it."""
     _check_terms(math.prod(windows.size))
     tensor = _padded(call, x, windows, fill)
     counts = window_counts(x.shape[2:], windows)
@@ -163,13 +163,13 @@ def _slices(
 
 
 def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
-    """Return where the maxima are in the flattened values.
+    """Return the indices of the maxima in the flattened values.
 
     Args:
         call: the node.
         x: the values.
-        windows: of the pooling.
-        by_columns: whether the first spatial axis is the one that varies fastest.
+        windows: the windows of the pooling.
+        by_columns: whether the first spatial axis varies fastest.
     """
     counts, spatial = window_counts(x.shape[2:], windows), x.shape[2:]
     call.allow((x.shape[0], *counts, x.shape[1]), "int64")
@@ -179,7 +179,7 @@ def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
         seen, inside = _positions(place, counts, spatial, windows, by_columns)
         if best is None:
             best, index = part, ops.full(part.shape, -1, "int64")
-        # Of equal elements, the first one counts; padding never does.
+        # The first of equal elements wins; padding never does.
         wins = ops.logical_or(part > best, index < 0)
         wins = ops.logical_and(wins, inside)
         best, index = ops.where(wins, part, best), ops.where(wins, seen, index)
@@ -191,7 +191,7 @@ def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
 def _positions(
     place: Any, counts: Any, spatial: Any, windows: Windows, by_columns: bool
 ) -> tuple[Any, Any]:
-    """Return the positions of an element of all windows, and a mask of no padding."""
+    """Return the positions of one element of all windows, and a mask of valid ones."""
     total, inside, stride = 0, True, 1
     axes = range(len(counts))
     for axis in axes if by_columns else reversed(axes):

@@ -1,4 +1,4 @@
-"""Operators of quantized models: integers of 8 and 16 bits with scales."""
+"""Operators of quantized models: 8-bit and 16-bit integers with scales."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.tensors import dtype_of
 
 _LARGEST_TERM = 255 * 255  # of a product of two 8-bit integers
-_EXACT = 1 << 24  # integers up to it are float32 numbers
+_EXACT = 1 << 24  # float32 represents integers up to it exactly
 _NARROW = ("int8", "uint8", "int16", "uint16")
 
 
@@ -30,14 +30,14 @@ def _with_shape(x: Value, shape: tuple[int, ...]) -> Value:
 
 
 def _spread(parameter: Value, x: Value, axis: int, block: int = 0) -> Value:
-    """Return a scale or zero point in a shape that broadcasts to that of x.
+    """Reshape a scale or zero point to broadcast to x.
 
     Args:
         parameter: one for all of x, one for each index of an axis, or one for each
             block of elements along the axis.
-        x: the values that it belongs to.
-        axis: of x.
-        block: the elements of a block; 0 if there are no blocks.
+        x: the quantized values.
+        axis: the axis of x.
+        block: the number of elements in a block; 0 without blocks.
     """
     if parameter.size == 1:
         return _with_shape(parameter, ())
@@ -70,7 +70,7 @@ def _check_type(what: str, x: Value, zero: Value | None) -> None:
 
 
 def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value:
-    """Return round(scaled) + zero as an integer; the nearest if it is out of range."""
+    """Return round(scaled) + zero as an integer, saturated to its range."""
     if dtype not in _NARROW:
         raise ModelFileError(f"expected one of {_NARROW} as a result; received {dtype}")
     limits = np.iinfo(dtype)
@@ -91,11 +91,11 @@ def _shifted(call: Call, x: Value, zero: Value | None, dtype: str) -> Value:
 
 
 def _exact_dtype(terms: int) -> str:
-    """Return the dtype in which sums of so many products of 8 bits are exact."""
+    """Return the dtype in which sums of this number of 8-bit products are exact."""
     return "float32" if terms * _LARGEST_TERM < _EXACT else "float64"
 
 
-# --- between numbers and integers -----------------------------------------------------
+# --- quantization and dequantization --------------------------------------------------
 
 
 def quantize(
@@ -108,7 +108,7 @@ def quantize(
 def dequantize(call: Call, x: Value, scale: Value, zero: Value | None) -> Value:
     """Return (x - zero) * scale in float32, for scales that broadcast to x."""
     _check_type("a zero point", x, zero)
-    # Differences of 32-bit integers, which biases are, need more bits than float32 has.
+    # Differences of 32-bit integers, such as biases, need more bits than float32 has.
     difference = _shifted(call, x, zero, "float64" if x.dtype == "int32" else "float32")
     difference = cast(call, difference, "float32")
     return apply(call, ops.multiply, difference, cast(call, scale, "float32"))
@@ -142,7 +142,7 @@ def _dequantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -
 
 
 def dynamic_quantize(call: Call, x: Value) -> tuple[Value, Value, Value]:
-    """Return 8-bit integers for numbers, with the scale and the zero point."""
+    """Quantize numbers to 8-bit integers; also return the scale and the zero point."""
     low = ops.minimum(ops.min(x.tensor), 0.0)
     high = ops.maximum(ops.max(x.tensor), 0.0)
     extent = ops.where(ops.equal(high, low), ops.ones_like(high), high - low)
@@ -157,7 +157,7 @@ def dynamic_quantize(call: Call, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _rows(parameter: Value | None) -> Value | None:
-    """Return a scale or zero point of each row so that it broadcasts to matrices."""
+    """Reshape a scale or zero point per row to broadcast to matrices."""
     if parameter is None or parameter.ndim != 1 or parameter.size == 1:
         return parameter
     return _with_shape(parameter, (*parameter.shape, 1))
@@ -166,7 +166,7 @@ def _rows(parameter: Value | None) -> Value | None:
 def integer_product(
     call: Call, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None
 ) -> Value:
-    """Return the exact product of matrices of integers, in a floating dtype."""
+    """Return the exact product of integer matrices, in a floating dtype."""
     dtype = _exact_dtype(a.shape[-1] if a.ndim else 1)
     first = _shifted(call, a, _rows(a_zero), dtype)
     return matmul(call, first, _shifted(call, b, b_zero, dtype))
@@ -201,7 +201,7 @@ def _linear_matmul(
 def rescale(
     call: Call, x: Value, factor: Value, zero: Value | None, dtype: str
 ) -> Value:
-    """Return exact sums times a factor, as integers around a zero point."""
+    """Multiply exact sums by a factor; return integers around a zero point."""
     x, factor = cast(call, x, "float32"), cast(call, factor, "float32")
     if zero is not None and zero.size == 1:
         zero = _with_shape(zero, ())

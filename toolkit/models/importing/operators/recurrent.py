@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: one scan for each direction."""
+"""LSTM, GRU and RNN: one scan per direction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _scaled_tanh(x: Any, alpha: float, beta: float) -> Any:
     return alpha * ops.tanh(beta * x)
 
 
-# With the numbers that they have by default.
+# Activations with the defaults of their parameters.
 _WITH_NUMBERS: dict[str, tuple[Callable[..., Any], float, float]] = {
     "affine": (_affine, 1.0, 0.0),
     "leakyrelu": (_leaky_relu, 0.01, 0.0),
@@ -67,14 +67,14 @@ def _activations(call: Call, defaults: tuple[str, ...], directions: int) -> Any:
     return found
 
 
-_STEP = 65_536  # multiplications: as long takes a step beside those of its products
+_STEP = 65_536  # multiplications: the cost of a step in addition to its products
 
 
 class Direction(NamedTuple):
-    """The weights of a direction, as a step needs them.
+    """Weights of one direction, in the form that a step needs.
 
-    kernel: (features, gates * units). recurrent: (units, gates * units). bias: what is
-    added to the inputs' product, and what to the states', (gates * units,) or None.
+    kernel: (features, gates * units). recurrent: (units, gates * units). bias: the
+    terms added to the inputs' product and to the states', (gates * units,) or None.
     """
 
     kernel: Any
@@ -114,7 +114,7 @@ def _directions(
     names: tuple[str, ...],
     gates: int,
 ) -> list[tuple[Direction, bool]]:
-    """Each direction with whether it goes backwards."""
+    """Yield each direction with whether it runs backwards."""
     direction = call.text("direction", "forward")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in backwards:
@@ -152,7 +152,7 @@ def _directions(
 def _scanned(
     sequences: _Sequences, parts: Direction, back: bool, step: Callable[..., Any]
 ) -> tuple[Any, list[Any]]:
-    """Outputs (steps, batch, units) and the last states, of one direction."""
+    """Return outputs (steps, batch, units) and the last states of one direction."""
     x, lengths = sequences.x, sequences.lengths
     if back:
         x = _turned(x, lengths)
@@ -179,14 +179,14 @@ def _scanned(
 
 
 def _turned(x: Any, lengths: Any) -> Any:
-    """The steps (steps, batch, ...) in reverse order."""
+    """Reverse the steps of (steps, batch, ...)."""
     if lengths is None:
         return ops.flip(x, axis=0)
     return reversed_sequences(x, lengths, 0, 1)
 
 
 def _joined(sequences: _Sequences, results: list[Any]) -> tuple[Value, ...]:
-    """ONNX's outputs: Y (steps, directions, batch, units), and each last state."""
+    """Return ONNX's outputs: Y (steps, directions, batch, units), and last states."""
     y = Value(ops.stack([outputs for outputs, _ in results], axis=1))
     states = [
         Value(ops.stack(list(each), axis=0))
@@ -231,7 +231,7 @@ def _lstm(
 def _lstm_step(
     parts: Direction, n: int, clip: float | None, p: Any, row: Any, states: Any
 ) -> Any:
-    """Gates are in ONNX's order: input, output, forget, cell; so are peepholes."""
+    """Compute an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
     sigmoid, tanh, last = parts.functions
     hidden, cell = states
     gates = row + ops.matmul(hidden, parts.recurrent)
@@ -270,7 +270,7 @@ def _gru(
 def _gru_step(
     parts: Direction, n: int, clip: float | None, after: bool, row: Any, states: Any
 ) -> Any:
-    """Gates are in ONNX's order: update, reset, hidden."""
+    """Compute a GRU step; gates are in ONNX's order: update, reset, hidden."""
     sigmoid, tanh = parts.functions
     (hidden,) = states
     bias = parts.biases[1]

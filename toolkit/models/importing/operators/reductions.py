@@ -13,7 +13,7 @@ from toolkit.models.importing.call import Call, Operator, axes_of, axis_of
 from toolkit.models.importing.operators.normalization import along
 from toolkit.models.importing.values import Value, without_axes
 
-# What reductions of no elements give, where that is not the smallest of integers.
+# Results of reductions of no elements, except the smallest integer.
 _OF_NOTHING = {"ReduceMax": -math.inf, "ReduceMin": math.inf}
 _OF_NOTHING["ReduceLogSumExp"] = -math.inf
 
@@ -41,7 +41,7 @@ def _reduction(name: str, function: Callable[..., Any]) -> Operator:
         order = x.orders[0]
         tensor = x.ordered(order)
         places = tuple(order.index(axis) for axis in which)
-        if not places:  # no axes: only what is done to each element
+        if not places:  # no axes: only the elementwise part
             places, tensor = (tensor.ndim,), ops.expand_dims(tensor, -1)
             return Value(function(tensor, axis=places, keepdims=False), order)
         if name in _OF_NOTHING and any(x.shape[axis] == 0 for axis in which):

@@ -1,4 +1,4 @@
-"""Resize and Upsample: along each axis, elements are taken and mixed."""
+"""Resize and Upsample: interpolation along each axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolkit.models.importing.call import Call, Operator, axes_of
 from toolkit.models.importing.values import Value
 
 _MODES = ("nearest", "linear", "cubic")
-_FEW = 4  # elements that are mixed in separate steps
+_FEW = 4  # number of taps that are computed in separate steps
 
 
 def _resize(
@@ -23,7 +23,7 @@ def _resize(
     scales: Value | None = None,
     sizes: Value | None = None,
 ) -> Value:
-    if call.opset < 11:  # then the second input are the scales
+    if call.opset < 11:  # then the second input contains the scales
         return _upsample(call, x, roi)
     way = _Way(call)
     axes = call.integers("axes", None)
@@ -58,7 +58,7 @@ def _targets(
     sizes: Value | None,
     policy: str,
 ) -> tuple[list[float], list[int]]:
-    """The factor and the new extent of each axis."""
+    """Return the factor and the new extent of each axis."""
     old = [x.shape[axis] for axis in axes]
     if sizes is not None and sizes.size:
         wanted = list(call.known_integers(sizes, "the sizes"))
@@ -84,10 +84,10 @@ def _targets(
 def _check_corners(
     call: Call, scales: Value, factors: list[float], old: list[int]
 ) -> None:
-    """Refuse computed scales whose corners ONNX and its runtimes see elsewhere.
+    """Reject computed scales for which ONNX and its runtimes align corners differently.
 
-    ONNX's reference aligns the corners of `scale * extent`; runtimes, and the exporters
-    that write scales into files, align those of the whole number below it.
+    ONNX's reference aligns the corners of `scale * extent`. Runtimes, and exporters
+    that write scales to files, align the corners of that product rounded down.
     """
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     whole = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
@@ -118,7 +118,7 @@ def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
 
 
 class _Way:
-    """How new elements come from old ones."""
+    """Interpolation method: positions and weights of new elements."""
 
     def __init__(self, call: Call) -> None:
         self.mode = call.text("mode", "nearest")
@@ -132,11 +132,11 @@ class _Way:
             raise ModelFileError(f"mode={self.mode!r}; expected one of {_MODES}")
 
     def taps(self, part: Any, scale: float) -> tuple[list[int], list[Any]]:
-        """Steps from the element before each point, and the weights of elements there.
+        """Return offsets from the element before each point, and the weights.
 
         Args:
-            part: how far each point is behind that element.
-            scale: new elements for each old one: antialiasing makes kernels wider.
+            part: the distance of each point from that element.
+            scale: new elements per old element: antialiasing widens kernels.
         """
         scale = min(scale, 1.0) if self.antialias else 1.0
         reach = 1 if self.mode == "linear" else 2
@@ -151,7 +151,7 @@ class _Way:
         return steps, [weight / total for weight in weights]
 
     def places(self, old: int, new: int, scale: float, ends: Any) -> Any:
-        """Where in the old axis each new element is."""
+        """Return the position of each new element in the old axis."""
         i = np.arange(new, dtype=np.float64)
         if self.transform == "asymmetric":
             return i / scale
@@ -163,7 +163,7 @@ class _Way:
             shift = old / 2 * (1 - new / (scale * old))
             return shift + (i + 0.5) / scale - 0.5
         if self.transform == "align_corners":
-            # Of the new extent, not of scale * old: what runtimes and exporters do.
+            # Of the new extent, not of scale * old, like runtimes and exporters.
             return i * (old - 1) / max(new - 1, 1)
         if self.transform == "tf_crop_and_resize":
             start, end = ends
@@ -225,7 +225,7 @@ def _along(
 
 
 def _mixed(tensor: Any, axis: int, indices: Any, weights: Any, old: int) -> Any:
-    """Sums of many elements each, as a product with a matrix."""
+    """Compute sums of many elements each, as a product with a matrix."""
     new = len(indices[0])
     matrix = np.zeros((old, new))
     for index, weight in zip(indices, weights, strict=True):
@@ -247,7 +247,7 @@ def _nearest(places: Any, mode: str, old: int) -> Any:
 
 
 def cubic_weight(t: Any, a: float) -> Any:
-    """Keys's weight of an element at a distance t."""
+    """Return Keys's weight of an element at a distance t."""
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((t - 5) * t + 8) * t * a - 4 * a
     where = np.where if isinstance(t, np.ndarray) else ops.where

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime that its quantizer writes, of the domain com.microsoft."""
+"""Operators of ONNX Runtime's quantizer, in the domain com.microsoft."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _Optional = Value | None  # a trailing input
 
 
 def _arguments(inputs: tuple[Any, ...], names: str) -> list[Any]:
-    """Return inputs and None for those that are left out.
+    """Return inputs, with None for omitted ones.
 
     Args:
-        inputs: of the node, after those that all nodes have.
-        names: of all inputs; what ends in "?" may be left out.
+        inputs: inputs of the node, after the common ones.
+        names: names of all inputs; a name with "?" at the end is optional.
     """
     wanted = names.split()
     given = [*inputs, *[None] * (len(wanted) - len(inputs))]
@@ -43,7 +43,7 @@ def _arguments(inputs: tuple[Any, ...], names: str) -> list[Any]:
 
 
 def _as_integers(call: Call, y: Value, scale: Value, zero: Any, dtype: str) -> Value:
-    """Return integers of the dtype of the zero point, or of `dtype` without one."""
+    """Return integers in the dtype of the zero point, or in `dtype` without one."""
     return quantize(call, y, scale, zero, dtype if zero is None else zero.dtype)
 
 
@@ -167,7 +167,7 @@ def _dynamic_product(
     return _product_of_integers(call, a, b, scale, b_scale, zero, b_zero, bias)
 
 
-# They have the meaning of ONNX's operators of these names.
+# They have the semantics of ONNX's operators of these names.
 _SAME = {"QuantizeLinear", "DequantizeLinear"}
 
 OPERATORS = (

@@ -1,4 +1,4 @@
-"""Operators that read images at points between their elements."""
+"""Operators that sample images at points between their elements."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from toolkit.models.importing.values import Value, channels_last
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}  # opset 16 -> later opsets
 _STEPS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 _PADDINGS = ("zeros", "border", "reflection")
-_MOST_AXES = 3  # of an image: corners around a point double with each
+_MOST_AXES = 3  # of an image: each axis doubles the number of corners around a point
 _CUBIC = -0.75  # the constant of Keys's kernel
 
 
 def sample(
     tensor: Any, points: Sequence[Any], mode: str, padding: str, aligned: bool
 ) -> Any:
-    """Return the elements of images at points.
+    """Sample images at points.
 
     Args:
         tensor: (batch, *spatial, channels).
         points: for each spatial axis (batch, ...), in units of elements.
         mode: "nearest", "linear" or "cubic".
-        padding: what is outside: "zeros", "border" or "reflection".
+        padding: the values outside: "zeros", "border" or "reflection".
         aligned: whether images end at the centers of elements, not at their edges.
 
     Returns:
@@ -101,7 +101,7 @@ def _weight(mode: str, part: Any, step: int) -> Any:
 
 
 def _reflected(x: Any, low: float, high: float) -> Any:
-    """Return points inside of [low, high], mirrored at its ends as often as needed."""
+    """Return points inside of [low, high], reflected at its ends as often as needed."""
     extent = high - low
     if extent <= 0:
         return ops.full_like(x, low)
@@ -259,7 +259,7 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
 
 
 def _aligned_by_size(call: Call, x: Value, regions: Any, size: Any, mode: str) -> Any:
-    """Return the pooled regions, each with as many samples as its size needs."""
+    """Return the pooled regions, each with a number of samples for its size."""
     bins = call.known(Value(regions[1]), "the size of regions, without sampling_ratio,")
     counts = np.maximum(np.ceil(bins), 0).astype(np.int64)
     if not len(counts):

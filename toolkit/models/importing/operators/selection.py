@@ -1,6 +1,6 @@
-"""Operators whose results have as many elements as their values say.
+"""Operators whose result sizes depend on values.
 
-NumPy computes them: no graph can be compiled with a shape that depends on values.
+NumPy computes them: compiled graphs have static shapes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _corners(boxes: _Array, is_center: bool) -> _Array:
 def _best(
     boxes: _Array, scores: _Array, limit: int, threshold: float, lowest: float | None
 ) -> list[int]:
-    """Return the boxes of the highest scores that overlap no better one too much."""
+    """Return the highest-scoring boxes that do not overlap a better one too much."""
     candidates = np.arange(len(scores))
     if lowest is not None:
         candidates = np.flatnonzero(scores > lowest)
@@ -106,7 +106,7 @@ def _best(
 
 
 def _overlaps(box: _Array, others: _Array) -> _Array:
-    """Return the intersection over union of a box with each other box."""
+    """Return the intersection over union of a box with each of `others`."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=1)
     area, areas = np.prod(box[2:] - box[:2]), np.prod(others[:, 2:] - others[:, :2], 1)

@@ -1,6 +1,6 @@
-"""Sequences of tensors inside of a graph, and values that may be left out.
+"""Sequences of tensors inside of a graph, and optional values.
 
-How many tensors a sequence has is known when the graph is compiled.
+The length of a sequence is static when the graph is compiled.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _map(call: Call, x: Value, *others: Value) -> tuple[Value, ...]:
     )
 
 
-# --- values that may be left out ------------------------------------------------------
+# --- optional values ------------------------------------------------------------------
 
 
 def _optional(call: Call, x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Operators that move elements, make new ones, or tell shapes."""
+"""Operators that move elements, create tensors, or return shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolkit.reading.onnx.tensors import dtype_of
 
 
 def _axes(call: Call, axes: Value | None, ndim: int, default: Any = None) -> Any:
-    """Axes that are an attribute in older opsets and an input in newer ones."""
+    """Return axes, an attribute in older opsets and an input in newer ones."""
     found = call.integers("axes", None)
     if axes is not None:
         found = call.known_integers(axes, "axes")
@@ -38,7 +38,7 @@ def _reshape(call: Call, x: Value, shape: Value | None = None) -> Value:
 
 
 def reshaped(x: Value, shape: Any) -> Value:
-    """The value in another shape, in which one extent may be -1."""
+    """Reshape the value; one extent can be -1."""
     rest = math.prod(n for n in shape if n != -1)
     if list(shape).count(-1) > 1 or min(shape, default=0) < -1:
         raise ModelFileError(f"expected extents and at most one -1; received {shape}")
@@ -71,7 +71,7 @@ def _squeeze(call: Call, x: Value, axes: Value | None = None) -> Value:
 
 
 def dropped(x: Value, axes: set[int]) -> Value:
-    """The value without some of its axes, whose extents are 1."""
+    """Return the value without some axes of extent 1."""
     order = x.orders[0]
     shape = tuple(x.shape[i] for i in order if i not in axes)
     return Value(ops.reshape(x.ordered(order), shape), without_axes(order, axes))
@@ -101,7 +101,8 @@ def _concat(call: Call, x: Value, *others: Value) -> Value:
         raise ModelFileError(f"shapes {[v.shape for v in values]} do not fit")
     total = sum(v.shape[axis] for v in values)
     call.allow((*x.shape[:axis], total, *x.shape[axis + 1 :]), x.dtype)
-    # Of many, most are in the order that convolutions leave, or all in the file's.
+    # In most cases, most operands have the layout of convolutions, or all have the
+    # file's.
     order = max(values, key=lambda v: v.size).orders[0]
     parts = [v.ordered(order) for v in values]
     return Value(ops.concatenate(parts, axis=order.index(axis)), order)
@@ -214,7 +215,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": 
 def padded(
     call: Call, x: Value, widths: list[tuple[int, int]], mode: str, number: Any
 ) -> Value:
-    """The value with more, or less where a width is negative, around it."""
+    """Pad the value, or crop it where a width is negative."""
     if mode not in _MODES:
         raise UnsupportedError(f"mode={mode!r}; expected one of {sorted(_MODES)}")
     extents = [n + a + b for n, (a, b) in zip(x.shape, widths, strict=True)]

@@ -1,4 +1,4 @@
-"""Fourier transforms, and windows and filters for them."""
+"""Fourier transforms, windows and filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolkit.ops.fourier import dft_p
 from toolkit.reading.onnx.tensors import dtype_of
 
 _Array = np.ndarray[Any, Any]
-# Of cosines: c[0] + c[1] cos(t) + c[2] cos(2 t), t from 0 to 2 pi.
+# Sums of cosines: c[0] + c[1] cos(t) + c[2] cos(2 t), t from 0 to 2 pi.
 _WINDOWS = {
     "HannWindow": (0.5, -0.5),
     "HammingWindow": (25 / 46, -21 / 46),
@@ -35,7 +35,7 @@ def _complex(x: Value, name: str) -> list[Any]:
 
 
 def _fitted(x: Any, axis: int, n: int) -> Any:
-    """Return the first n elements along an axis, with zeros after the last ones."""
+    """Truncate an axis to n elements, or pad it with zeros."""
     cut = [slice(None)] * x.ndim
     cut[axis] = slice(0, n)
     widths = [(0, 0)] * x.ndim
@@ -91,7 +91,7 @@ def _mirrored(parts: Any, axis: int, n: int) -> list[Any]:
     shape = [-1 if i == axis else 1 for i in range(parts[0].ndim)]
     real, imag = (_fitted(part, axis, n // 2 + 1) for part in parts)
     signs = np.where(is_mirrored, -1.0, 1.0)
-    signs[0] = 0.0  # real numbers have no imaginary part there
+    signs[0] = 0.0  # real numbers have no imaginary part at this frequency
     if n % 2 == 0:
         signs[n // 2] = 0.0
     factors = ops.cast(ops.convert_to_tensor(signs.reshape(shape)), real.dtype)
@@ -168,7 +168,7 @@ def _mel_weights(
 
 
 def _triangles(edges: _Array, count: int) -> _Array:
-    """Return filters that rise from an edge to the next and fall to the one after."""
+    """Return triangular filters that rise from one edge and fall after the next."""
     place = np.arange(count)[:, None]
     low, center, high = edges[:-2], edges[1:-1], edges[2:]
     rising = (place - low) / np.maximum(center - low, 1)

@@ -1,4 +1,4 @@
-"""Operators that take and return a state, to continue a sequence."""
+"""Operators with an explicit state, to continue a sequence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _causal_conv(
     bias: Value | None = None,
     past: Value | None = None,
 ) -> tuple[Value, Value]:
-    """A depthwise convolution over the past and the present."""
+    """Return a depthwise convolution over the past and the present."""
     activation = call.text("activation", "none")
     if activation not in _ACTIVATIONS:
         raise ModelFileError(f"activation={activation!r}; expected {_ACTIVATIONS}")
@@ -69,10 +69,10 @@ def _linear_attention(
     decay: Value | None = None,
     beta: Value | None = None,
 ) -> tuple[Value, Value]:
-    """Attention without a softmax: a sum of outer products is read at each step."""
+    """Compute attention without a softmax: each step reads a sum of outer products."""
     heads, groups = call.integer("kv_num_heads"), call.integer("q_num_heads")
     rule, scale = call.text("update_rule", "gated_delta"), call.number("scale", 0.0)
-    call.integer("chunk_size", 64)  # a hint for speed
+    call.integer("chunk_size", 64)  # a performance hint
     if rule not in _RULES or _RULES[rule] != (decay is not None, beta is not None):
         raise ModelFileError(
             f"update_rule={rule!r} with decay: {decay is not None}, beta: "
@@ -118,7 +118,7 @@ def _by_step(x: Value, heads: int) -> Any:
 
 
 def _step_function(times: int, factor: float, rule: tuple[bool, bool]) -> Any:
-    """Return (state, row) -> (new state, output)."""
+    """Return a function (state, row) -> (new state, output)."""
 
     def step(state: Any, row: Any) -> Any:
         q, k, v, *rest = row

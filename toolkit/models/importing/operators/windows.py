@@ -21,13 +21,13 @@ class Windows(NamedTuple):
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """The extents of a dilated window."""
+        """Return the extents of a dilated window."""
         pairs = zip(self.size, self.dilation, strict=True)
         return tuple((k - 1) * d + 1 for k, d in pairs)
 
 
 def windows_of(call: Call, x: Value | tuple[int, ...], size: Any) -> Windows:
-    """The windows that the attributes describe; pads are for valid convolutions."""
+    """Return the windows of the attributes; pads are for valid convolutions."""
     shape = x.shape if isinstance(x, Value) else x
     spatial = shape[2:]
     n = len(spatial)
@@ -69,7 +69,7 @@ def _same(spatial: Any, windows: Windows, upper: bool) -> Pairs:
 
 
 def window_counts(spatial: Any, windows: Windows) -> tuple[int, ...]:
-    """Return how many windows there are along each axis."""
+    """Return the number of windows along each axis."""
     found = []
     for n, reach, stride, (low, high) in zip(
         spatial, windows.reach, windows.strides, windows.pads, strict=True
@@ -89,5 +89,5 @@ def channels_at_end(x: Value) -> Any:
 
 
 def from_channels_at_end(y: Any) -> Value:
-    """Return the value of a tensor that has its channels in the last axis."""
+    """Return the value of a tensor with channels in the last axis."""
     return Value(y, channels_last(y.ndim))

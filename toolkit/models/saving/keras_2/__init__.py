@@ -1,7 +1,7 @@
 """Files of Keras 2: their configs, their compilation and the state of optimizers.
 
-Keras 3 changed names, arguments and formulas. A config of Keras 2 is upgraded to the
-config of today that computes the same numbers.
+Keras 3 changed names, arguments and formulas. A config of Keras 2 is converted to a
+current config that computes the same numbers.
 """
 
 from toolkit.models.saving.keras_2.compiling import upgrade_compilation

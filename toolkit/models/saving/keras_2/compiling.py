@@ -1,4 +1,4 @@
-"""How a model of Keras 2 was compiled, in today's form."""
+"""Conversion of Keras 2 compile configs to the current form."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from toolkit.models.saving.keras_2.configs import public_module, upgrade_config
 from toolkit.serialization import get_registered_object
 
 _DROPPED = ("is_legacy_optimizer", "jit_compile")
-# What the optimizers of Keras 2 take for `epsilon=None`.
+# The value of `epsilon=None` in optimizers of Keras 2.
 _EPSILON = 1e-7
 
 
 def upgrade_compilation(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a `compile_config` or a `training_config` of Keras 2 in today's form."""
+    """Convert a `compile_config` or a `training_config` of Keras 2."""
     upgraded = {key: value for key, value in config.items() if value is not None}
     for key in ("optimizer", "optimizer_config"):
         if key in upgraded:
@@ -68,7 +68,7 @@ def _optimizer_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decaying(rate: float, decay: float) -> dict[str, Any]:
-    """The schedule for `decay`, an argument of optimizers before Keras 2.11."""
+    """Return the schedule for `decay`, an argument of optimizers before Keras 2.11."""
     schedule = {"initial_learning_rate": rate, "decay_steps": 1, "decay_rate": decay}
     return {
         "module": "keras.optimizers.schedules",
@@ -79,7 +79,7 @@ def _decaying(rate: float, decay: float) -> dict[str, Any]:
 
 
 def _each(config: Any) -> Any:
-    """Upgrade every loss or metric in a nest of names and configs."""
+    """Convert every loss or metric in a nest of names and configs."""
     if isinstance(config, (list, tuple)):
         return [_each(each) for each in config]
     if not isinstance(config, dict):
@@ -100,7 +100,7 @@ def _each(config: Any) -> Any:
 
 
 def _function(name: Any) -> Any:
-    """The config of a function that a loss or a metric wraps."""
+    """Return the config of the function that a loss or a metric wraps."""
     if not isinstance(name, str):
         return name
     for namespace in (metrics, losses):

@@ -1,4 +1,4 @@
-"""Configs of models, layers and their parts: from Keras 2 to today's form."""
+"""Conversion of Keras 2 configs of models and layers to the current form."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from toolkit.layers.config import has_argument
 from toolkit.models.saving.keras_2.layer_rules import RULES
 from toolkit.serialization import get_registered_object
 
-# Arguments of Keras 2 that say nothing today: name -> the values that may be dropped,
-# or None for every value.
+# Obsolete arguments of Keras 2: name -> the values that can be dropped, or None for
+# every value.
 _GONE: dict[str, tuple[Any, ...] | None] = {
     "batch_input_shape": None,
     "enable_caching_device": None,
@@ -33,7 +33,7 @@ _GONE: dict[str, tuple[Any, ...] | None] = {
     "value_shape": None,
     "virtual_batch_size": (None,),
 }
-# Names of classes that changed.
+# Renamed classes.
 _CLASSES = {
     "CustomScaleLayer": "CustomScaleLayer",
     "Custom>CustomScaleLayer": "CustomScaleLayer",
@@ -42,7 +42,7 @@ _CLASSES = {
     "UnifiedGRU": "GRU",
     "UnifiedLSTM": "LSTM",
 }
-# Namespaces of Keras in which a class is looked up by its name.
+# Namespaces of Keras for the lookup of a class by name.
 _NAMESPACES = (
     *("activations", "constraints", "initializers", "layers", "losses", "metrics"),
     *("models", "optimizers", "regularizers"),
@@ -51,16 +51,16 @@ _ROOTS = ("keras.", "tf_keras.", "tensorflow.python.keras.", "tensorflow.keras."
 
 
 def upgrade_config(config: Any) -> Any:
-    """Return a config of Keras 2, or a nest with configs in it, in today's form.
+    """Convert a config of Keras 2, or a nest of configs.
 
     Raises:
-        ModelFileError: if an argument asks for what Keras 3 has no more.
+        ModelFileError: if an argument requests a feature that Keras 3 has removed.
     """
     if isinstance(config, (list, tuple)):
         return type(config)([upgrade_config(each) for each in config])
     if not isinstance(config, dict):
         return config
-    if config.keys() == {"type", "value"}:  # an array, as JSON of Keras 2 has it
+    if config.keys() == {"type", "value"}:  # an array in the JSON of Keras 2
         return config["value"]
     name = config.get("class_name")
     if name in ("__tuple__", "TensorShape") and "items" in config:
@@ -111,12 +111,12 @@ def _upgrade_object(name: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_slash(name: str) -> str:
-    """A name of a layer as Keras 3 allows it: `conv1/relu` is `conv1_relu` there."""
+    """Return a layer name that Keras 3 accepts: `conv1/relu` becomes `conv1_relu`."""
     return name.replace("/", "_")
 
 
 def _renamed(calls: Any) -> Any:
-    """References to tensors, `[layer, node, index]`, by the names of today."""
+    """Replace old names in references to tensors, `[layer, node, index]`."""
     if isinstance(calls, dict):
         return {key: _renamed(value) for key, value in calls.items()}
     if not isinstance(calls, (list, tuple)):
@@ -127,7 +127,7 @@ def _renamed(calls: Any) -> Any:
 
 
 def public_module(module: Any) -> Any:
-    """Return the public module for a module inside of Keras 2; others stay."""
+    """Return the public module for a private module of Keras 2."""
     if not isinstance(module, str) or not f"{module}.".startswith(_ROOTS):
         return module
     root = next(root for root in _ROOTS if f"{module}.".startswith(root))
@@ -136,7 +136,7 @@ def public_module(module: Any) -> Any:
 
 
 def _stacked(stack: Any) -> Any:
-    """The layers of a Sequential, with an input if only the first has its shape."""
+    """Return the layers of a Sequential; add an input if only the first has a shape."""
     first = stack[0] if isinstance(stack, list) and stack else {}
     inner = first.get("config") if isinstance(first, dict) else None
     inner = inner if isinstance(inner, dict) else {}
@@ -152,7 +152,7 @@ def _stacked(stack: Any) -> Any:
 
 
 def _upgrade_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an object, without those that are gone."""
+    """Return the arguments of an object, without obsolete ones."""
     cls = None if get_registered_object(name) else getattr(layers, name, None)
     shape = inner.get("batch_input_shape")
     kept = {}
@@ -176,13 +176,13 @@ def _upgrade_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
             )
     if name == "InputLayer" and shape is not None:
         kept["batch_shape"] = shape
-    if kept.get("name", "") is None:  # as schedules have it
+    if kept.get("name", "") is None:  # schedules have it
         del kept["name"]
     return kept
 
 
 def _activation(value: Any) -> Any:
-    """The activation of today that computes what one of Keras 2 does."""
+    """Return the current activation with the formula of a Keras 2 activation."""
     is_function = isinstance(value, dict) and value.get("class_name") == "function"
     named = value.get("config") if is_function else value
     if named == "hard_sigmoid" and get_registered_object(named) is None:
@@ -193,7 +193,7 @@ def _activation(value: Any) -> Any:
 
 
 def _initializer(value: Any) -> Any:
-    """An initializer without the dtype that Keras 2 wrote into its config."""
+    """Return an initializer without the dtype of Keras 2 configs."""
     inner = value.get("config") if isinstance(value, dict) else None
     if not isinstance(inner, dict) or get_registered_object(str(value["class_name"])):
         return value

@@ -1,7 +1,7 @@
-"""How single layers of Keras 2 are written today: class name -> rule.
+"""Conversion rules of Keras 2 layers: class name -> rule.
 
-A rule takes the arguments of the layer and returns the name and the arguments of the
-layer of today that computes the same numbers.
+A rule receives the arguments of the layer and returns the name and the arguments of the
+current layer that computes the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from toolkit.errors import ModelFileError
 Arguments = dict[str, Any]
 Rule = Callable[[Arguments], tuple[str, Arguments]]
 
-# Augmentations whose results have another shape in each call: Keras 3 has them no more.
+# Augmentations with a random output shape, which Keras 3 has removed.
 _REMOVED = {
     "RandomHeight": "Resizing, or a crop in the input pipeline,",
     "RandomWidth": "Resizing, or a crop in the input pipeline,",
@@ -37,7 +37,7 @@ def _synchronized(inner: Arguments) -> tuple[str, Arguments]:
 
 
 def _gru(inner: Arguments) -> tuple[str, Arguments]:
-    # Before Keras 2.1.3 there was no such argument, and the reset came first.
+    # Before Keras 2.1.3 this argument did not exist, and the reset was first.
     inner.setdefault("reset_after", False)
     return "GRU", inner
 
@@ -53,7 +53,7 @@ def _leaky_relu(inner: Arguments) -> tuple[str, Arguments]:
 
 
 def _without_kernel(name: str) -> Rule:
-    """A convolution that has no kernel of its own, only the arguments of one."""
+    """Return a rule that removes the kernel arguments of a convolution without one."""
 
     def rule(inner: Arguments) -> tuple[str, Arguments]:
         gone = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
@@ -72,7 +72,7 @@ def _category_encoding(inner: Arguments) -> tuple[str, Arguments]:
 
 
 def _multi_hot(inner: Arguments) -> Arguments:
-    """Arguments in which an output of zeros and ones has its name of today."""
+    """Rename the output mode of zeros and ones to its current name."""
     if inner.get("output_mode") == "binary":
         inner["output_mode"] = "multi_hot"
     return inner
@@ -94,7 +94,7 @@ def _discretization(inner: Arguments) -> tuple[str, Arguments]:
 
 
 def _without_noise_shape(name: str) -> Rule:
-    """A dropout of whole channels, whose noise has a shape of its own."""
+    """Return a rule for a dropout of whole channels, whose noise shape is fixed."""
 
     def rule(inner: Arguments) -> tuple[str, Arguments]:
         inner.pop("noise_shape", None)
@@ -104,7 +104,7 @@ def _without_noise_shape(name: str) -> Rule:
 
 
 def _lambda(inner: Arguments) -> tuple[str, Arguments]:
-    """A Lambda whose function is named, or has to be passed by the reader."""
+    """Convert a Lambda: its function needs a name, or an argument of the loader."""
     function = inner.get("function")
     if inner.get("function_type") == "function" and isinstance(function, str):
         inner["function"] = {

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from toolkit.reading.hdf5 import Dataset
 
 
-# Parts of MultiHeadAttention, which were private attributes.
+# Sublayers of MultiHeadAttention, which were private attributes.
 _PARTS = {f"_{name}_dense": f"{name}_dense" for name in ("query", "key", "value")}
 _PARTS["_output_dense"] = "output_dense"
 
@@ -19,9 +19,9 @@ _PARTS["_output_dense"] = "output_dense"
 def split_state(
     datasets: dict[str, Dataset],
 ) -> tuple[dict[str, Dataset], list[Dataset]]:
-    """Split the datasets of a `.keras` file: those of layers, and the optimizer's.
+    """Split the datasets of a `.keras` file into layers and the optimizer.
 
-    Metrics are left out: they start anew with each epoch, and have other names today.
+    Metrics are left out: each epoch resets them, and their names have changed.
     """
     layers, state = {}, {}
     for path, dataset in datasets.items():
@@ -36,16 +36,16 @@ def split_state(
 
 
 def load_optimizer_state(model: Any, stored: list[Dataset], is_by_slot: bool) -> None:
-    """Give the optimizer of a model the state that a file of Keras 2 holds.
+    """Load the state of a model's optimizer from a file of Keras 2.
 
-    Keras 2 has no learning rate in the state. The optimizer keeps the one of its
-    config.
+    Keras 2 does not store the learning rate in the state. The optimizer keeps the rate
+    of its config.
 
     Args:
         model: a compiled model.
         stored: the number of steps, then the slots.
-        is_by_slot: whether one slot of all variables comes before the next slot, as
-            before Keras 2.11; else all slots of a variable follow each other.
+        is_by_slot: whether the order is by slot, then by variable, as before Keras
+            2.11; else by variable, then by slot.
     """
     optimizer = model.optimizer
     optimizer.build(model.trainable_variables)
@@ -56,7 +56,7 @@ def load_optimizer_state(model: Any, stored: list[Dataset], is_by_slot: bool) ->
     rate = optimizer._learning_rate
     own = [each for each in optimizer.variables if each is not rate]
     found = [*stored[:1], *slots]
-    if len(own) == 1:  # Keras 2 stores a momentum even where none is used
+    if len(own) == 1:  # Keras 2 stores an unused momentum, too
         found = found[:1]
     if not own or [tuple(v.shape) for v in own] != [d.shape for d in found]:
         if stored and stored[0].shape == () and stored[0].read():

@@ -1,4 +1,4 @@
-"""State of layers that Keras 2 kept as weights, and that is no weight today."""
+"""Layer state that was a weight in Keras 2 and is no weight now."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def take_summaries(model: Any, datasets: dict[str, Dataset]) -> dict[str, Dataset]:
-    """Give layers that were adapted the limits of their bins.
+    """Set the bin boundaries of adapted layers.
 
     Args:
         model: the model.
         datasets: the weights of a `.keras` file, by path.
 
     Returns:
-        The other datasets.
+        The remaining datasets.
     """
     left = dict(datasets)
     for path, part in parts_of(model).items():
@@ -31,7 +31,7 @@ def take_summaries(model: Any, datasets: dict[str, Dataset]) -> dict[str, Datase
 def take_layer_summaries(
     model: Any, stored: list[tuple[str, list[Dataset]]]
 ) -> list[tuple[str, list[Dataset]]]:
-    """Do the same with the layers of an `.h5` file, each a name and its weights."""
+    """Do the same for the layers of an `.h5` file, each a name and its weights."""
     names = {x.name: x for x in model.layers if isinstance(x, Discretization)}
     for name, weights in stored:
         if name in names:

@@ -1,4 +1,4 @@
-"""Which version of Keras wrote a config."""
+"""Detection of the Keras version that wrote a config."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.errors import ModelFileError
 
-# Arguments of layers that Keras 2 renamed: they appear in configs of Keras 1 only.
+# Arguments of layers that Keras 2 renamed: only configs of Keras 1 contain them.
 _KERAS_1 = frozenset(
     "W_regularizer b_regularizer border_mode dim_ordering inner_activation inner_init "
     "nb_filter output_dim subsample".split()
@@ -16,11 +16,11 @@ _KERAS_1 = frozenset(
 
 
 def is_keras_2(config: Any, version: Any, where: str) -> bool:
-    """Return whether a config has the form and the meaning of Keras 2.
+    """Return whether a config has the form and the semantics of Keras 2.
 
     Args:
         config: the config of a model.
-        version: the version of Keras that the file names, or None.
+        version: the version of Keras in the file, or None.
         where: the file, for messages.
 
     Raises:
@@ -43,7 +43,7 @@ def _text(version: Any) -> str:
 
 
 def major_version(version: Any) -> int | None:
-    """Return the first number of a version of Keras; None if there is none."""
+    """Return the major version of a version of Keras, or None."""
     if not isinstance(version, (str, bytes)):
         return None
     found = re.match(r"\d+", _text(version))
@@ -51,7 +51,7 @@ def major_version(version: Any) -> int | None:
 
 
 def _layers(config: Any) -> Iterator[dict[str, Any]]:
-    """The configs of a model's layers, those of inner models included."""
+    """Return the configs of a model's layers, including nested models."""
     inner = config.get("config") if isinstance(config, dict) else None
     layers = inner.get("layers") if isinstance(inner, dict) else inner
     for layer in layers if isinstance(layers, list) else ():
@@ -61,7 +61,7 @@ def _layers(config: Any) -> Iterator[dict[str, Any]]:
 
 
 def _is_old_layer(layer: dict[str, Any]) -> bool:
-    """Whether only Keras 2 writes a layer so: Keras 3 always names its module."""
+    """Return whether only Keras 2 writes this form: Keras 3 includes the module."""
     inner = layer.get("config")
     has_old_shape = isinstance(inner, dict) and "batch_input_shape" in inner
     return has_old_shape or ("class_name" in layer and "module" not in layer)
