@@ -172,16 +172,14 @@ class Trainer(CompileConfigured, Evaluation):
             steps_per_epoch: the number of steps of an epoch; all batches if None.
             validation_steps: the same for validation.
             validation_batch_size: samples per step of validation.
-            validation_freq: the number of epochs between validations, or a list of
-                them.
+            validation_freq: the epochs between validations, or a list of epochs.
 
         Returns:
             A History: its `history` maps names to a list of values, one per epoch.
 
         Raises:
             NotCompiledError: before `compile`.
-            KeyboardInterrupt: after Ctrl-C, at the end of the step and after
-                `on_train_end`; `self.history` contains the finished epochs.
+            KeyboardInterrupt: after Ctrl-C, at the end of the step and `on_train_end`.
         """
         self._check_compiled("fit")
         check_run("fit", verbose, validation_freq)
