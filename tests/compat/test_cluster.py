@@ -288,7 +288,7 @@ def test_variables_live_on_their_task_and_outlive_sessions(start):
         assert session.run(v).tolist() == [2, 5]
         v.load([7.0, 8.0], session)
         assert session.run(v * 2).tolist() == [14, 16]
-    known = {k: s.service.store.known(["v", "w"]) for k, s in servers.items()}
+    known = {k: s.service.store.are_initialized(["v", "w"]) for k, s in servers.items()}
     assert known == {
         ("ps", 0): [False, False],
         ("ps", 1): [True, False],

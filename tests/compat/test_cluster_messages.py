@@ -20,7 +20,7 @@ from toolkit import ops, tree
 from toolkit.comm.authentication import Gate, authenticate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
-from toolkit.compat.tensorflow.v1.cluster.programs import Decoder, Encoder
+from toolkit.compat.tensorflow.v1.cluster.graph_codec import Decoder, Encoder
 from toolkit.compat.tensorflow.v1.cluster.token import token
 from toolkit.compiler.evaluate import evaluate
 from toolkit.errors import ArgumentError, CommunicationError, UnsupportedError

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import toolkit
-from toolkit.compat.tensorflow.keras.older import image_generators as image
-from toolkit.compat.tensorflow.keras.older.image_sampling import (
+from toolkit.compat.tensorflow.keras.legacy import image_generators as image
+from toolkit.compat.tensorflow.keras.legacy.image_sampling import (
     FILL_MODES,
-    affine_sampled,
+    sample_affine,
 )
 from toolkit.errors import (
     ArgumentError,
@@ -363,7 +363,7 @@ def test_sampling_is_that_of_scipy(mode, order):
             random.integers(-4, 5, (2, 2)) / 2,
             random.integers(-9, 9, 2) / 2,
         )
-        found = affine_sampled(x, matrix, offset, order, mode, 2.5)
+        found = sample_affine(x, matrix, offset, order, mode, 2.5)
         options = {"order": order, "mode": mode, "cval": 2.5}
         expected = ndimage.affine_transform(x[..., 0], matrix, offset, **options)
         np.testing.assert_allclose(found[..., 0], expected, atol=1e-9)

@@ -284,7 +284,7 @@ def channel_axis() -> int:
     return 1 if settings.image_data_format() == "channels_first" else 3
 
 
-def normed(
+def apply_normalization(
     x: Any,
     name: str | None = None,
     activation: Any = None,

@@ -82,7 +82,7 @@ def _block(x: Any, width: int, name: str) -> Any:
     return start + layers.Activation("linear", name=f"{name}_identity")(x)
 
 
-def _shrinking(widths: tuple[int, ...], name: str) -> list[Any]:
+def _downsampling(widths: tuple[int, ...], name: str) -> list[Any]:
     """Return the layers before each stage: fewer pixels, more channels."""
     stem = [
         layers.Conv2D(widths[0], 4, strides=4, name=f"{name}_stem_conv"),
@@ -108,7 +108,7 @@ def _body(
             variance=[(255 * value) ** 2 for value in _DEVIATION],
             name=f"{name}_prestem_normalization",
         )(x)
-    for i, shrink in enumerate(_shrinking(widths, name)):
+    for i, shrink in enumerate(_downsampling(widths, name)):
         x = shrink(x)
         for j in range((3, 3, depth, 3)[i]):
             x = _block(x, widths[i], f"{name}_stage_{i}_block_{j}")

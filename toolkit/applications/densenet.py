@@ -15,7 +15,7 @@ from toolkit.applications.common import (
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
-from toolkit.applications.resnet import relu_normed
+from toolkit.applications.resnet import apply_batch_norm_relu
 
 __all__ = [
     "DenseNet121",
@@ -31,18 +31,18 @@ preprocess_input: Preprocessor = preprocessor("torch", __name__)
 
 def _layer(x: Any, name: str) -> Any:
     """Concatenate x and the output of two convolutions."""
-    y = relu_normed(x, f"{name}_0")
+    y = apply_batch_norm_relu(x, f"{name}_0")
     y = layers.Conv2D(4 * _GROWTH, 1, use_bias=False, name=f"{name}_1_conv")(y)
     y = layers.Conv2D(
         _GROWTH, 3, padding="same", use_bias=False, name=f"{name}_2_conv"
-    )(relu_normed(y, f"{name}_1"))
+    )(apply_batch_norm_relu(y, f"{name}_1"))
     return layers.Concatenate(axis=channel_axis(), name=f"{name}_concat")([x, y])
 
 
 def _transition(x: Any, name: str) -> Any:
     """Halve the channels, the height and the width."""
     filters = x.shape[channel_axis()] // 2
-    x = relu_normed(x, name)
+    x = apply_batch_norm_relu(x, name)
     x = layers.Conv2D(filters, 1, use_bias=False, name=f"{name}_conv")(x)
     return layers.AveragePooling2D(2, strides=2, name=f"{name}_pool")(x)
 
@@ -51,7 +51,7 @@ def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
     channels_last_only("DenseNet")
     x = layers.ZeroPadding2D(3)(x)
     x = layers.Conv2D(64, 7, strides=2, use_bias=False, name="conv1_conv")(x)
-    x = layers.ZeroPadding2D(1)(relu_normed(x, "conv1"))
+    x = layers.ZeroPadding2D(1)(apply_batch_norm_relu(x, "conv1"))
     x = layers.MaxPooling2D(3, strides=2, name="pool1")(x)
     for stage, count in enumerate(repeats, 2):
         for i in range(1, count + 1):

@@ -12,10 +12,10 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     channel_axis,
     constructor,
     make_divisible,
-    normed,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
@@ -76,7 +76,7 @@ def convolve(
         use_bias=False,
         name=f"{name}conv",
     )(x)
-    return normed(x, f"{name}bn", activation, f"{name}activation", **norm)
+    return apply_normalization(x, f"{name}bn", activation, f"{name}activation", **norm)
 
 
 def gate(x: Any, squeezed: int, name: str) -> Any:
@@ -117,7 +117,7 @@ def _block(
         x = layers.ZeroPadding2D(correct_pad(x, size), name=f"{name}dwconv_pad")(x)
     padding = "valid" if strides == 2 else "same"
     x = depthwise(size, strides=strides, padding=padding, name=f"{name}dwconv")(x)
-    x = normed(x, f"{name}bn", "swish", f"{name}activation")
+    x = apply_normalization(x, f"{name}bn", "swish", f"{name}activation")
     x = gate(x, max(1, width // 4), name)
     x = convolve(x, filters, 1, f"{name}project_", activation=None)
     if strides == 1 and width == filters:

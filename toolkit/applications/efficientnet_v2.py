@@ -11,9 +11,9 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     channel_axis,
     constructor,
-    normed,
     preprocessor,
 )
 from toolkit.applications.efficientnet import (
@@ -84,7 +84,7 @@ def _separable(x: Any, filters: int, expand: int, strides: int, name: str) -> An
     width = x.shape[channel_axis()]
     x = convolve(x, expand * width, 1, f"{name}expand_", **_NORM)
     x = depthwise(3, strides=strides, padding="same", name=f"{name}dwconv2")(x)
-    x = normed(x, f"{name}bn", "swish", f"{name}activation", **_NORM)
+    x = apply_normalization(x, f"{name}bn", "swish", f"{name}activation", **_NORM)
     x = gate(x, max(1, width // 4), name)
     return convolve(x, filters, 1, f"{name}project_", activation=None, **_NORM)
 

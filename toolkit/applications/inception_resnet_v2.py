@@ -15,11 +15,11 @@ from toolkit.applications.common import (
 )
 from toolkit.applications.imagenet_utils import decode_predictions
 from toolkit.applications.inception_v3 import (
+    apply_pool_branch,
     chain,
     convolve,
     halve,
     join,
-    pooled,
     stem,
 )
 
@@ -72,7 +72,7 @@ def _body(net: Network, x: Any) -> Any:
         chain(x, (96, 1)),
         chain(x, (48, 1), (64, 5)),
         chain(x, (64, 1), (96, 3), (96, 3)),
-        pooled(x, 64),
+        apply_pool_branch(x, 64),
     ]
     x = join(branches, "mixed_5b")
     for i in range(1, 11):

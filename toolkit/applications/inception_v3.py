@@ -10,9 +10,9 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     channel_axis,
     constructor,
-    normed,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
@@ -35,7 +35,7 @@ def convolve(
         filters, size, strides=strides, padding=padding, use_bias=False, name=name
     )(x)
     names = (name and f"{name}_bn", "relu", name and f"{name}_ac")
-    return normed(x, *names, scale=False)
+    return apply_normalization(x, *names, scale=False)
 
 
 def chain(x: Any, *convolutions: tuple[int, Any]) -> Any:
@@ -55,7 +55,7 @@ def join(branches: list[Any], name: str | None = None) -> Any:
     return layers.Concatenate(axis=channel_axis(), name=name)(branches)
 
 
-def pooled(x: Any, filters: int) -> Any:
+def apply_pool_branch(x: Any, filters: int) -> Any:
     """Apply average pooling and a 1 x 1 convolution."""
     x = layers.AveragePooling2D(3, strides=1, padding="same")(x)
     return convolve(x, filters, 1)
@@ -77,7 +77,7 @@ def _small(x: Any, width: int, name: str) -> Any:
         chain(x, (64, 1)),
         chain(x, (48, 1), (64, 5)),
         chain(x, (64, 1), (96, 3), (96, 3)),
-        pooled(x, width),
+        apply_pool_branch(x, width),
     ]
     return join(branches, name)
 
@@ -91,7 +91,7 @@ def _long(x: Any, width: int, name: str) -> Any:
         chain(
             x, (width, 1), (width, column), (width, row), (width, column), (192, row)
         ),
-        pooled(x, 192),
+        apply_pool_branch(x, 192),
     ]
     return join(branches, name)
 
@@ -107,7 +107,7 @@ def _wide(x: Any, i: int) -> Any:
         chain(x, (320, 1)),
         split(chain(x, (384, 1)), f"mixed9_{i}"),
         split(chain(x, (448, 1), (384, 3))),
-        pooled(x, 192),
+        apply_pool_branch(x, 192),
     ]
     return join(branches, f"mixed{9 + i}")
 

@@ -9,7 +9,7 @@ from toolkit import layers, settings
 from toolkit.applications.common import (
     Network,
     Preprocessor,
-    normed,
+    apply_normalization,
     preprocessor,
     relu6,
 )
@@ -45,7 +45,7 @@ def default_size(shape: Any, sizes: tuple[int, ...]) -> int:
     return rows if rows == columns and rows in sizes else 224
 
 
-def rows_of_weights(
+def select_weights_height(
     net: Network, shape: Any, sizes: tuple[int, ...], alpha: float, alphas: Any
 ) -> Any:
     """Return the image height, or with ImageNet weights the height of their
@@ -79,11 +79,11 @@ def _block(x: Any, filters: int, strides: int, multiplier: int, i: int) -> Any:
         use_bias=False,
         name=f"conv_dw_{i}",
     )(x)
-    x = normed(x, f"conv_dw_{i}_bn", relu6, f"conv_dw_{i}_relu")
+    x = apply_normalization(x, f"conv_dw_{i}_bn", relu6, f"conv_dw_{i}_relu")
     x = layers.Conv2D(filters, 1, padding="same", use_bias=False, name=f"conv_pw_{i}")(
         x
     )
-    return normed(x, f"conv_pw_{i}_bn", relu6, f"conv_pw_{i}_relu")
+    return apply_normalization(x, f"conv_pw_{i}_bn", relu6, f"conv_pw_{i}_relu")
 
 
 def MobileNet(
@@ -128,7 +128,7 @@ def MobileNet(
         *(classifier_activation, name),
     )
     shape = net.shape(default_size(input_shape, _SIZES))
-    rows = rows_of_weights(net, shape, _SIZES, alpha, tuple(_NAMES_OF_ALPHA))
+    rows = select_weights_height(net, shape, _SIZES, alpha, tuple(_NAMES_OF_ALPHA))
     if net.pretrained and depth_multiplier != 1:
         raise ArgumentError(
             "with the imagenet weights, depth_multiplier must be 1; received "
@@ -138,7 +138,7 @@ def MobileNet(
     x = layers.Conv2D(
         int(32 * alpha), 3, strides=2, padding="same", use_bias=False, name="conv1"
     )(x)
-    x = normed(x, "conv1_bn", relu6, "conv1_relu")
+    x = apply_normalization(x, "conv1_bn", relu6, "conv1_relu")
     for i, (filters, strides) in enumerate(_BLOCKS, 1):
         x = _block(x, int(filters * alpha), strides, depth_multiplier, i)
     x = _top(net, x, dropout) if include_top else net.pool(x, None, None)

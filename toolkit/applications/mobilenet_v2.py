@@ -9,14 +9,14 @@ from toolkit import layers, settings
 from toolkit.applications.common import (
     Network,
     Preprocessor,
+    apply_normalization,
     channel_axis,
     make_divisible,
-    normed,
     preprocessor,
     relu6,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
-from toolkit.applications.mobilenet import default_size, rows_of_weights
+from toolkit.applications.mobilenet import default_size, select_weights_height
 from toolkit.errors import ArgumentError
 from toolkit.models.functional.model import Functional
 from toolkit.ops.symbolic import KerasTensor
@@ -54,7 +54,9 @@ def _block(x: Any, filters: int, strides: int, i: int) -> Any:
         x = layers.Conv2D(
             6 * width, 1, padding="same", use_bias=False, name=f"{name}expand"
         )(x)
-        x = normed(x, f"{name}expand_BN", relu6, f"{name}expand_relu", **NORM)
+        x = apply_normalization(
+            x, f"{name}expand_BN", relu6, f"{name}expand_relu", **NORM
+        )
     if strides == 2:
         x = layers.ZeroPadding2D(correct_pad(x, 3), name=f"{name}pad")(x)
     x = layers.DepthwiseConv2D(
@@ -64,11 +66,13 @@ def _block(x: Any, filters: int, strides: int, i: int) -> Any:
         padding="same" if strides == 1 else "valid",
         name=f"{name}depthwise",
     )(x)
-    x = normed(x, f"{name}depthwise_BN", relu6, f"{name}depthwise_relu", **NORM)
+    x = apply_normalization(
+        x, f"{name}depthwise_BN", relu6, f"{name}depthwise_relu", **NORM
+    )
     x = layers.Conv2D(
         filters, 1, padding="same", use_bias=False, name=f"{name}project"
     )(x)
-    x = normed(x, f"{name}project_BN", **NORM)
+    x = apply_normalization(x, f"{name}project_BN", **NORM)
     if width == filters and strides == 1:
         return layers.Add(name=f"{name}add")([start, x])
     return x
@@ -122,7 +126,7 @@ def MobileNetV2(
     check_tensor(net)
     known_shape = input_shape or (input_tensor is not None and input_tensor.shape[1:])
     shape = net.shape(default_size(known_shape, _SIZES))
-    rows = rows_of_weights(net, shape, _SIZES, alpha, _ALPHAS)
+    rows = select_weights_height(net, shape, _SIZES, alpha, _ALPHAS)
     start = x = net.input(shape)
     x = layers.Conv2D(
         make_divisible(32 * alpha),
@@ -132,7 +136,7 @@ def MobileNetV2(
         use_bias=False,
         name="Conv1",
     )(x)
-    x = normed(x, "bn_Conv1", relu6, "Conv1_relu", **NORM)
+    x = apply_normalization(x, "bn_Conv1", relu6, "Conv1_relu", **NORM)
     i = 0
     for filters, strides, count in _STAGES:
         filters = make_divisible(int(filters * alpha))
@@ -141,7 +145,9 @@ def MobileNetV2(
             i += 1
     last = make_divisible(1280 * alpha) if alpha > 1 else 1280
     x = layers.Conv2D(last, 1, use_bias=False, name="Conv_1")(x)
-    x = net.top(normed(x, "Conv_1_bn", relu6, "out_relu", **NORM), average=None)
+    x = net.top(
+        apply_normalization(x, "Conv_1_bn", relu6, "out_relu", **NORM), average=None
+    )
     file = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{float(alpha)}_{rows}"
     name = f"mobilenetv2_{alpha:0.2f}_{rows}" if name is None else name
     return net.model(

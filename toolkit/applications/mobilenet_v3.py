@@ -11,10 +11,10 @@ from toolkit.applications.common import (
     Network,
     Preprocessor,
     activation_layer,
+    apply_normalization,
     channel_axis,
     describe,
     make_divisible,
-    normed,
     preprocessor,
     with_signature,
 )
@@ -99,7 +99,7 @@ def _block(
     name = f"expanded_conv_{i}_" if i else "expanded_conv_"
     if i:
         x = _conv(wide, use_bias=False, name=f"{name}expand")(x)
-        x = normed(x, f"{name}expand_bn", act, **NORM)
+        x = apply_normalization(x, f"{name}expand_bn", act, **NORM)
     if strides == 2:
         x = layers.ZeroPadding2D(correct_pad(x, size), name=f"{name}depthwise_pad")(x)
     x = layers.DepthwiseConv2D(
@@ -109,11 +109,11 @@ def _block(
         use_bias=False,
         name=f"{name}depthwise",
     )(x)
-    x = normed(x, f"{name}depthwise_bn", act, **NORM)
+    x = apply_normalization(x, f"{name}depthwise_bn", act, **NORM)
     if gate:
         x = _gate(x, wide, name)
     x = _conv(filters, use_bias=False, name=f"{name}project")(x)
-    x = normed(x, f"{name}project_bn", **NORM)
+    x = apply_normalization(x, f"{name}project_bn", **NORM)
     if strides == 1 and width == filters:
         return layers.Add(name=f"{name}add")([start, x])
     return x
@@ -168,7 +168,7 @@ def _variant(title: str, blocks: Any, last: int) -> Application:
         x = layers.Conv2D(
             16, 3, strides=2, padding="same", use_bias=False, name="conv"
         )(x)
-        x = normed(x, "conv_bn", act, **NORM)
+        x = apply_normalization(x, "conv_bn", act, **NORM)
         for i, (expand, filters, size, strides, gate, hard) in enumerate(blocks):
             wide = make_divisible(x.shape[channel_axis()] * expand)
             filters = make_divisible(filters * alpha)
@@ -176,7 +176,7 @@ def _variant(title: str, blocks: Any, last: int) -> Application:
             gate = bool(gate) and not minimalistic
             x = _block(x, i, wide, filters, size, strides, gate, act if hard else _relu)
         wide = make_divisible(x.shape[channel_axis()] * 6)
-        x = normed(
+        x = apply_normalization(
             _conv(wide, use_bias=False, name="conv_1")(x), "conv_1_bn", act, **NORM
         )
         width = make_divisible(last * alpha) if alpha > 1 else last

@@ -12,10 +12,10 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     channel_axis,
     channels_last_only,
     constructor,
-    normed,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
@@ -23,7 +23,7 @@ from toolkit.applications.imagenet_utils import correct_pad, decode_predictions
 __all__ = ["NASNetLarge", "NASNetMobile", "decode_predictions", "preprocess_input"]
 
 _PARAMETERS = {"input_shape": None, **STANDARD}
-_norm = partial(normed, momentum=0.9997, epsilon=1e-3)
+_norm = partial(apply_normalization, momentum=0.9997, epsilon=1e-3)
 _conv = partial(layers.Conv2D, use_bias=False, kernel_initializer="he_normal")
 preprocess_input: Preprocessor = preprocessor("tf", __name__)
 

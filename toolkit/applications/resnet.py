@@ -9,8 +9,8 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     constructor,
-    normed,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
@@ -27,9 +27,11 @@ _EPSILON = 1.001e-5
 preprocess_input: Preprocessor = preprocessor("caffe", __name__)
 
 
-def relu_normed(x: Any, name: str) -> Any:
+def apply_batch_norm_relu(x: Any, name: str) -> Any:
     """Apply batch normalization and relu, with the names of ResNet and DenseNet."""
-    return normed(x, f"{name}_bn", "relu", f"{name}_relu", epsilon=_EPSILON)
+    return apply_normalization(
+        x, f"{name}_bn", "relu", f"{name}_relu", epsilon=_EPSILON
+    )
 
 
 def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
@@ -37,13 +39,13 @@ def _block(x: Any, filters: int, strides: int, project: bool, name: str) -> Any:
     shortcut = x
     if project:
         x0 = layers.Conv2D(4 * filters, 1, strides=strides, name=f"{name}_0_conv")(x)
-        shortcut = normed(x0, f"{name}_0_bn", epsilon=_EPSILON)
+        shortcut = apply_normalization(x0, f"{name}_0_bn", epsilon=_EPSILON)
     x = layers.Conv2D(filters, 1, strides=strides, name=f"{name}_1_conv")(x)
-    x = relu_normed(x, f"{name}_1")
+    x = apply_batch_norm_relu(x, f"{name}_1")
     x = layers.Conv2D(filters, 3, padding="same", name=f"{name}_2_conv")(x)
-    x = relu_normed(x, f"{name}_2")
+    x = apply_batch_norm_relu(x, f"{name}_2")
     x = layers.Conv2D(4 * filters, 1, name=f"{name}_3_conv")(x)
-    x = normed(x, f"{name}_3_bn", epsilon=_EPSILON)
+    x = apply_normalization(x, f"{name}_3_bn", epsilon=_EPSILON)
     x = layers.Add(name=f"{name}_add")([shortcut, x])
     return layers.Activation("relu", name=f"{name}_out")(x)
 
@@ -61,7 +63,7 @@ def stem_pool(x: Any) -> Any:
 
 
 def _body(net: Network, x: Any, repeats: tuple[int, ...]) -> Any:
-    x = stem_pool(relu_normed(stem(x), "conv1"))
+    x = stem_pool(apply_batch_norm_relu(stem(x), "conv1"))
     for stage, count in enumerate(repeats):
         for i in range(count):
             strides = 2 if stage and not i else 1

@@ -9,8 +9,8 @@ from toolkit.applications.common import (
     Application,
     Network,
     Preprocessor,
+    apply_normalization,
     constructor,
-    normed,
     preprocessor,
 )
 from toolkit.applications.imagenet_utils import decode_predictions
@@ -25,7 +25,7 @@ def _separable(x: Any, filters: int, name: str) -> Any:
     x = layers.SeparableConv2D(
         filters, 3, padding="same", use_bias=False, name=f"{name}"
     )(x)
-    return normed(x, f"{name}_bn")
+    return apply_normalization(x, f"{name}_bn")
 
 
 def _block(x: Any, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
@@ -33,7 +33,7 @@ def _block(x: Any, widths: tuple[int, ...], block: int, shrink: bool) -> Any:
     width."""
     shortcut = x
     if shrink:
-        shortcut = normed(
+        shortcut = apply_normalization(
             layers.Conv2D(widths[-1], 1, strides=2, padding="same", use_bias=False)(x)
         )
     for i, width in enumerate(widths, 1):
@@ -51,7 +51,7 @@ def _body(net: Network, x: Any) -> Any:
     for i, (filters, strides) in enumerate(((32, 2), (64, 1)), 1):
         name = f"block1_conv{i}"
         x = layers.Conv2D(filters, 3, strides=strides, use_bias=False, name=name)(x)
-        x = normed(x, f"{name}_bn", "relu", f"{name}_act")
+        x = apply_normalization(x, f"{name}_bn", "relu", f"{name}_act")
     for block, width in enumerate((128, 256, 728), 2):
         x = _block(x, (width, width), block, shrink=True)
     for block in range(5, 13):

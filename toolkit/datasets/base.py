@@ -33,14 +33,14 @@ class RemoteFile:
         return get_file(origin=self.url, file_hash=self.digest, **options)
 
 
-def images_in_default_format(images: Array) -> Array:
+def to_default_format(images: Array) -> Array:
     """Convert (n, channels, height, width) to the layout of `image_data_format()`."""
     if settings.image_data_format() == "channels_last":
         images = images.transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images)
 
 
-def shuffled(
+def shuffle(
     seed: int | np.random.RandomState | None, *arrays: Array
 ) -> tuple[Array, ...]:
     """Shuffle all arrays in the same order; `seed` selects the order as in Keras.
@@ -60,7 +60,9 @@ def split(x: Array, y: Array, test_split: float) -> Split:
     return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])
 
 
-def check_share(function: str, test_split: float, all_of_them: bool = False) -> None:
+def check_test_split(
+    function: str, test_split: float, all_of_them: bool = False
+) -> None:
     """Raise for an invalid test fraction; `all_of_them` also allows 1."""
     if not (0 <= test_split < 1 or (all_of_them and test_split == 1)):
         bound = "to 1" if all_of_them else "to below 1"

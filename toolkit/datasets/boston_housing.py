@@ -8,8 +8,8 @@ from toolkit.datasets.base import (
     KERAS_FILES,
     RemoteFile,
     Split,
-    check_share,
-    shuffled,
+    check_test_split,
+    shuffle,
     split,
 )
 
@@ -43,7 +43,7 @@ def load_data(
         D. Harrison and D. Rubinfeld, Hedonic prices and the demand for clean air, 1978,
         http://lib.stat.cmu.edu/datasets/boston
     """
-    check_share("boston_housing.load_data", test_split)
+    check_test_split("boston_housing.load_data", test_split)
     with np.load(FILE.fetch(fname=path), allow_pickle=False) as arrays:
-        x, y = shuffled(seed, arrays["x"], arrays["y"])
+        x, y = shuffle(seed, arrays["x"], arrays["y"])
     return split(x, y, test_split)

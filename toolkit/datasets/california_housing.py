@@ -8,8 +8,8 @@ from toolkit.datasets.base import (
     KERAS_FILES,
     RemoteFile,
     Split,
-    check_share,
-    shuffled,
+    check_test_split,
+    shuffle,
     split,
 )
 from toolkit.errors import unknown_choice
@@ -49,10 +49,10 @@ def load_data(
         R. Pace and R. Barry, Sparse spatial autoregressions, 1997,
         https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html
     """
-    check_share("california_housing.load_data", test_split)
+    check_test_split("california_housing.load_data", test_split)
     if version not in _SIZES:
         raise unknown_choice("california_housing.load_data: version", version, _SIZES)
     size = _SIZES[version]
     with np.load(FILE.fetch(fname=path), allow_pickle=False) as arrays:
-        x, y = shuffled(seed, arrays["x"][:size], arrays["y"][:size])
+        x, y = shuffle(seed, arrays["x"][:size], arrays["y"][:size])
     return split(x, y, test_split)

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from toolkit.datasets.base import RemoteFile, Split, images_in_default_format
+from toolkit.datasets.base import RemoteFile, Split, to_default_format
 from toolkit.datasets.cifar import load_batch
 
 FILE = RemoteFile(
@@ -44,6 +44,6 @@ def load_data() -> Split:
     y_train = np.concatenate([labels for _, labels in batches])
     x_test, y_test = load_batch(os.path.join(folder, "test_batch"))
     return (
-        (images_in_default_format(x_train), y_train),
-        (images_in_default_format(x_test), y_test),
+        (to_default_format(x_train), y_train),
+        (to_default_format(x_test), y_test),
     )

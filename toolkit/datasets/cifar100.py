@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from toolkit.datasets.base import RemoteFile, Split, images_in_default_format
+from toolkit.datasets.base import RemoteFile, Split, to_default_format
 from toolkit.datasets.cifar import load_batch
 from toolkit.errors import unknown_choice
 
@@ -43,6 +43,6 @@ def load_data(label_mode: str = "fine") -> Split:
     x_train, y_train = load_batch(os.path.join(folder, "train"), f"{label_mode}_labels")
     x_test, y_test = load_batch(os.path.join(folder, "test"), f"{label_mode}_labels")
     return (
-        (images_in_default_format(x_train), y_train),
-        (images_in_default_format(x_test), y_test),
+        (to_default_format(x_train), y_train),
+        (to_default_format(x_test), y_test),
     )

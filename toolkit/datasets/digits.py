@@ -13,7 +13,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from toolkit.datasets.base import Split, check_share, shuffled
+from toolkit.datasets.base import Split, check_test_split, shuffle
 
 
 def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
@@ -41,12 +41,12 @@ def load_data(test_split: float = 0.2, seed: int | None = 0) -> Split:
         E. Alpaydin and C. Kaynak, Cascading Classifiers, Kybernetika 34(4), 1998;
         https://doi.org/10.24432/C50P49 (CC BY 4.0).
     """
-    check_share("digits.load_data", test_split)
+    check_test_split("digits.load_data", test_split)
     file = files("toolkit.datasets") / "digits.npz"
     with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
         images, labels = arrays["images"], arrays["labels"]
     if seed is not None:
-        images, labels = shuffled(seed, images, labels)
+        images, labels = shuffle(seed, images, labels)
     n_train = len(images) - int(len(images) * test_split)
     return (
         (images[:n_train], labels[:n_train]),

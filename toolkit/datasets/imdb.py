@@ -6,7 +6,11 @@ import numpy as np
 
 from toolkit.datasets.base import KERAS_FILES, RemoteFile, Split
 from toolkit.datasets.pickles import load_lists
-from toolkit.datasets.sequences import common, marked, read_word_index
+from toolkit.datasets.sequences import (
+    prepare_texts,
+    read_word_index,
+    replace_rare_words,
+)
 
 FILE = RemoteFile(
     f"{KERAS_FILES}/imdb.npz",
@@ -58,7 +62,7 @@ def load_data(
     source = np.random.RandomState(seed)
     options = source, maxlen, start_char, index_from
     (x_train, y_train), (x_test, y_test) = (
-        marked(
+        prepare_texts(
             "imdb.load_data",
             arrays[f"x_{split_name}"],
             arrays[f"y_{split_name}"],
@@ -66,7 +70,7 @@ def load_data(
         )
         for split_name in ("train", "test")
     )
-    x = common(x_train + x_test, num_words, skip_top, oov_char)
+    x = replace_rare_words(x_train + x_test, num_words, skip_top, oov_char)
     y = np.concatenate([y_train, y_test])
     n_train = len(x_train)
     return (x[:n_train], y[:n_train]), (x[n_train:], y[n_train:])

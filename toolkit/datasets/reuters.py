@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from toolkit.datasets.base import KERAS_FILES, RemoteFile, Split, check_share, split
+from toolkit.datasets.base import (
+    KERAS_FILES,
+    RemoteFile,
+    Split,
+    check_test_split,
+    split,
+)
 from toolkit.datasets.pickles import load_lists
-from toolkit.datasets.sequences import common, marked, read_word_index
+from toolkit.datasets.sequences import (
+    prepare_texts,
+    read_word_index,
+    replace_rare_words,
+)
 
 FILE = RemoteFile(
     f"{KERAS_FILES}/reuters.npz",
@@ -58,9 +68,9 @@ def load_data(
     Reference:
         D. Lewis, Reuters-21578, 1997, https://doi.org/10.24432/C52G6M
     """
-    check_share("reuters.load_data", test_split, all_of_them=True)
+    check_test_split("reuters.load_data", test_split, all_of_them=True)
     arrays = load_lists(FILE.fetch(fname=path))
-    texts, y = marked(
+    texts, y = prepare_texts(
         "reuters.load_data",
         arrays["x"],
         arrays["y"],
@@ -69,7 +79,9 @@ def load_data(
         start_char,
         index_from,
     )
-    return split(common(texts, num_words, skip_top, oov_char), y, test_split)
+    return split(
+        replace_rare_words(texts, num_words, skip_top, oov_char), y, test_split
+    )
 
 
 def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:

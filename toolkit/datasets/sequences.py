@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.datasets.base import Array, RemoteFile, shuffled
+from toolkit.datasets.base import Array, RemoteFile, shuffle
 from toolkit.datasets.pickles import array_of_lists
 from toolkit.errors import ArgumentError, DatasetError
 
 Lists = list[list[int]]
 
 
-def marked(
+def prepare_texts(
     function: str,
     x: Array,
     y: Array,
@@ -26,7 +26,7 @@ def marked(
 ) -> tuple[Lists, Array]:
     """Shuffle texts and labels, keep texts shorter than `maxlen`, prepend
     `start_char`."""
-    x, y = shuffled(seed, x, y)
+    x, y = shuffle(seed, x, y)
     start = [] if start_char is None else [start_char]
     texts = [start + [word + index_from for word in text] for text in x]
     if maxlen:
@@ -37,7 +37,7 @@ def marked(
     return texts, y
 
 
-def common(
+def replace_rare_words(
     texts: Lists, num_words: int | None, skip_top: int, oov_char: int | None
 ) -> Array:
     """Replace rare and skipped words by `oov_char`, or remove them."""

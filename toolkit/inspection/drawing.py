@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.ir import Graph, Node, Value
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
 from toolkit.pictures.blocks import Block, draw_blocks
-from toolkit.pictures.boxes import Box, Cell, Cluster, cut
+from toolkit.pictures.boxes import Box, Cell, Cluster, truncate
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.picture import Picture
 
@@ -83,7 +83,7 @@ class _Reader:
         """Add a box for each kernel; views are skipped."""
         boxes: dict[Node, Box] = {}
         for number, kernel in enumerate(self.inspection.kernels):
-            box = Box(f"kernel {number}", cut(kernel.name, _LONG), "weights", [])
+            box = Box(f"kernel {number}", truncate(kernel.name, _LONG), "weights", [])
             box.rows = [_cells(kernel)]
             self.content.children.append(box)
             boxes |= dict.fromkeys(kernel.nodes, box)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from toolkit.pictures.layers import downward, ordered, ranks
-from toolkit.pictures.positions import Link, end, horizontal, start, tracks
-from toolkit.pictures.routes import Gap, path, rounded
+from toolkit.pictures.layers import assign_ranks, find_downward, order_ranks
+from toolkit.pictures.positions import Link, assign_tracks, assign_x, end, start
+from toolkit.pictures.routes import Gap, path, round_corners
 from toolkit.pictures.shapes import Commands
 
 _ROOM = 36.0  # between two ranks
@@ -20,7 +20,7 @@ _SIDE = 14.0  # between the rightmost box and an upward line
 class Arranged(NamedTuple):
     """Node centers, one path per edge, and the total size."""
 
-    places: list[tuple[float, float]]
+    centers: list[tuple[float, float]]
     paths: list[Commands]
     width: float
     height: float
@@ -42,7 +42,7 @@ def arrange(
         splines: the shape of the edges.
     """
     level = _Level(sizes, edges, first, last)
-    return level.arranged(splines)
+    return level.arrange(splines)
 
 
 class _Level:
@@ -60,23 +60,23 @@ class _Level:
         pairs = [(edge.source, edge.target) for edge in edges]
         proper = [i for i, (u, v) in enumerate(pairs) if u != v]
         self.loops = {i for i, (u, v) in enumerate(pairs) if u == v}
-        down = downward(len(sizes), [pairs[i] for i in proper])
+        down = find_downward(len(sizes), [pairs[i] for i in proper])
         flags = zip(proper, down, strict=True)
         self.upward = [i for i, is_down in flags if not is_down]
         flat = {*self.loops, *self.upward}
         self.down = [i for i in range(len(edges)) if i not in flat]
-        self.rank = ranks(len(sizes), [pairs[i] for i in self.down], first, last)
+        self.rank = assign_ranks(len(sizes), [pairs[i] for i in self.down], first, last)
         looped = {edges[i].source for i in self.loops}
         self.widths = [
             width + 2 * _SIDE * (i in looped) for i, (width, _) in enumerate(sizes)
         ]
         self.links: list[Link] = []
-        self.ways = {i: self._way(edges[i]) for i in self.down}
-        self.rows = ordered(self.rank, [(a.source, a.target) for a in self.links])
+        self.ways = {i: self._add_links(edges[i]) for i in self.down}
+        self.rows = order_ranks(self.rank, [(a.source, a.target) for a in self.links])
         ways = [[self.links[i] for i in way] for way in self.ways.values()]
-        self.x = horizontal(self.rows, self.widths, ways)
+        self.x = assign_x(self.rows, self.widths, ways)
 
-    def _way(self, edge: Link) -> list[int]:
+    def _add_links(self, edge: Link) -> list[int]:
         """Return the links of an edge, with a point in each rank that it crosses."""
         nodes = [edge.source]
         for rank in range(self.rank[edge.source] + 1, self.rank[edge.target]):
@@ -92,7 +92,7 @@ class _Level:
             self.links.append(Link(u, v, leaving, arriving))
         return way
 
-    def arranged(self, splines: str) -> Arranged:
+    def arrange(self, splines: str) -> Arranged:
         spans = list(zip(self.x, self.widths, strict=True))
         x0 = min((x - width / 2 for x, width in spans), default=0.0)
         width = max((x + width / 2 for x, width in spans), default=0.0) - x0
@@ -132,7 +132,7 @@ class _Level:
         within = [
             i for i, link in enumerate(self.links) if self.rank[link.source] == rank
         ]
-        track, count = tracks([self.links[i] for i in within], self.x)
+        track, count = assign_tracks([self.links[i] for i in within], self.x)
         for i, track_index in zip(within, track, strict=True):
             self.track[i] = top + _ABOVE + _TRACK * max(track_index, 0)
         if not count and 0.0 in (self.heights[rank], self.heights[rank + 1]):
@@ -167,14 +167,14 @@ class _Level:
         x = self.x[node] + self.sizes[node][0] / 2
         side, reach = x + _SIDE, self.sizes[node][1] / 4
         high, low = y - reach, y + reach
-        return rounded([(x, high), (side, high), (side, low), (x, low)])
+        return round_corners([(x, high), (side, high), (side, low), (x, low)])
 
     def _upward_path(self, edge: Link, side: float) -> Commands:
         """Draw a path to the right of all nodes, from the bottom to the top."""
         x, stop = start(edge, self.x), end(edge, self.x)
         low = self.bottoms[self.rank[edge.source]] + _ABOVE / 2
         high = self.tops[self.rank[edge.target]] - _BELOW + _ABOVE / 2
-        return rounded(
+        return round_corners(
             [
                 (x, self._edge_of(edge.source, 1)),
                 (x, low),

@@ -13,10 +13,10 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    fitted,
-    printable,
-    straight,
+    remove_unprintable,
+    straight_line,
     text_width,
+    truncate_text,
 )
 
 _WIDTH, _HEIGHT = 800.0, 440.0
@@ -58,8 +58,8 @@ def draw_blocks(
     across = Scale(first, last, _LEFT, _WIDTH - _RIGHT)
     up = Scale(0, high, _HEIGHT - _BOTTOM, _TOP)
     shapes: list[Shape] = [
-        Text(16, 28, fitted(title, _TITLE, TITLE, True), TITLE, bold=True),
-        Text(16, 48, fitted(remark, _WIDTH - 32, SMALL), SMALL, color="muted"),
+        Text(16, 28, truncate_text(title, _TITLE, TITLE, True), TITLE, bold=True),
+        Text(16, 48, truncate_text(remark, _WIDTH - 32, SMALL), SMALL, color="muted"),
         *_key(blocks, colors),
         *_grid(across, up, axis),
     ]
@@ -81,7 +81,7 @@ def _key(blocks: Sequence[Block], colors: Mapping[str, str]) -> Iterator[Shape]:
 def _grid(across: Scale, up: Scale, axis: str) -> Iterator[Shape]:
     for mark in _byte_marks(up.high):
         y = up(mark)
-        yield straight((across.start, y), (across.end, y), color="faint", width=1)
+        yield straight_line((across.start, y), (across.end, y), color="faint", width=1)
         text = bytes_text(mark)
         yield Text(across.start - 8, y + 4, text, SMALL, color="muted", anchor="end")
     y = up.start + 17
@@ -108,6 +108,6 @@ def _shapes(block: Block, across: Scale, up: Scale, color: str) -> Iterator[Shap
     corner = (x0, bottom - height - gap / 2, width, height)
     radius = 2.0 if height > 8 and width > 8 else 0.0
     yield Rectangle(*corner, color, radius, opacity=0.85, hint=block.hint)
-    label = printable(block.label)
+    label = remove_unprintable(block.label)
     if height >= 16 and text_width(label, SMALL) + 12 <= width:
         yield Text(x0 + 6, (top + bottom) / 2 + 4, label, SMALL, color="paper")

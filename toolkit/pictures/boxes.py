@@ -12,7 +12,7 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    printable,
+    remove_unprintable,
     text_width,
 )
 
@@ -54,12 +54,12 @@ Words = list[tuple[str, bool]]  # one or two texts, and whether each is bold
 
 
 def _title(box: Box) -> Words:
-    name, kind = printable(box.name), printable(box.kind)
+    name, kind = remove_unprintable(box.name), remove_unprintable(box.kind)
     return [(name, True), (f"({kind})", False)] if name else [(kind, True)]
 
 
 def _words(cell: Cell) -> Words:
-    value = [(printable(cell.value), True)]
+    value = [(remove_unprintable(cell.value), True)]
     return [(f"{cell.label}:", False), *value] if cell.label else value
 
 
@@ -71,7 +71,7 @@ def _cell_widths(row: list[Cell]) -> list[float]:
     return [_width(_words(cell), BODY) + 2 * _PAD for cell in row]
 
 
-def cut(text: str, length: int) -> str:
+def truncate(text: str, length: int) -> str:
     """Truncate a long text."""
     return text if len(text) <= length else f"{text[:length]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -88,7 +88,7 @@ def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
     """Draw a box with its upper left corner at (x, y)."""
     width, height = box_size(box)
     yield Rectangle(x, y, width, height, box.role, radius=4)
-    yield from _centred(_title(box), TITLE, x, y + 2, width, "title")
+    yield from _center_words(_title(box), TITLE, x, y + 2, width, "title")
     y += _ROW + 4 - _FRAME
     for row in box.rows:
         widths = _cell_widths(row)
@@ -97,12 +97,12 @@ def box_shapes(box: Box, x: float, y: float) -> Iterator[Shape]:
         for cell, needed in zip(row, widths, strict=True):
             yield Rectangle(x0, y, needed + spare, _ROW, MOODS[cell.mood])
             color = "title" if cell.mood else "ink"
-            yield from _centred(_words(cell), BODY, x0, y, needed + spare, color)
+            yield from _center_words(_words(cell), BODY, x0, y, needed + spare, color)
             x0 += needed + spare + 1
         y += _ROW + 1
 
 
-def _centred(
+def _center_words(
     words: Words, size: float, x: float, y: float, width: float, color: str
 ) -> Iterator[Text]:
     """Center the words of a row. Two words are on both sides of one point, so that they

@@ -15,9 +15,9 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    fitted,
-    straight,
+    straight_line,
     text_width,
+    truncate_text,
 )
 
 _WIDTH, _HEIGHT = 400.0, 250.0  # of a panel
@@ -102,17 +102,17 @@ class _Panel:
         yield from self._end_labels()
 
     def _heading(self) -> Iterator[Shape]:
-        title = fitted(self.panel.title, _WIDTH - 32, TITLE, True)
+        title = truncate_text(self.panel.title, _WIDTH - 32, TITLE, True)
         yield Text(self.x + 16, self.y + 26, title, TITLE, bold=True)
         curves = self.panel.curves if len(self.panel.curves) > 1 else ()
-        names = [fitted(curve.name, 120, SMALL) for curve in curves]
+        names = [truncate_text(curve.name, 120, SMALL) for curve in curves]
         key = sum(text_width(name, SMALL) + 40 for name in names)
         fits_in_line = text_width(title, TITLE, True) + key <= _WIDTH - 32
         x, y = self.x + _WIDTH - 16, self.y + (26 if fits_in_line else 44)
         for curve, name in reversed(list(zip(curves, names, strict=True))):
             yield Text(x, y, name, SMALL, color="muted", anchor="end")
             x -= text_width(name, SMALL) + 6
-            yield straight(
+            yield straight_line(
                 (x - 20, y - 4),
                 (x, y - 4),
                 color=curve.color,
@@ -125,7 +125,7 @@ class _Panel:
         x0, right = self.across.start, self.across.end
         for mark, text in zip(self.marks, self.texts, strict=True):
             y = self.up(mark)
-            yield straight((x0, y), (right, y), color="faint", width=1)
+            yield straight_line((x0, y), (right, y), color="faint", width=1)
             yield Text(x0 - 8, y + 4, text, SMALL, color="muted", anchor="end")
         y = self.up.start + 17
         marks = ticks(self.across.low, self.across.high, 6, integers_only=True)

@@ -15,7 +15,7 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    printable,
+    remove_unprintable,
 )
 
 _MARGIN = 12.0
@@ -39,7 +39,7 @@ def draw(content: Cluster, rankdir: str, splines: str) -> Picture:
         frames.append(
             Rectangle(x0, top, abs(c - a), abs(d - b), "none", radius=6, dashed=True)
         )
-        names.append(Text(x0 + 10, top + 18, printable(name), TITLE))
+        names.append(Text(x0 + 10, top + 18, remove_unprintable(name), TITLE))
     lines = [
         _transform_line(commands, transform, arrow) for commands, arrow in placed.lines
     ]

@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 _SWEEPS = 16
 
 
-def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
+def find_downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
     """Return for each pair whether it can go down; an edge that closes a cycle
     cannot."""
     after = defaultdict(list)
@@ -40,7 +40,7 @@ def downward(nodes: int, pairs: Sequence[Pair]) -> list[bool]:
     return down
 
 
-def ranks(
+def assign_ranks(
     nodes: int, pairs: Sequence[Pair], first: Iterable[int], last: Iterable[int]
 ) -> list[int]:
     """Return the rank of each node: below its sources, and sources just above targets.
@@ -76,7 +76,7 @@ def ranks(
     return [r - top for r in rank]
 
 
-def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
+def order_ranks(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
     """Order the nodes of each rank so that few edges cross.
 
     Args:
@@ -87,20 +87,22 @@ def ordered(rank: Sequence[int], pairs: Sequence[Pair]) -> list[list[int]]:
     for u, v in pairs:
         below[u].append(v)
         above[v].append(u)
-    rows = _discovered(rank, below)
-    best, fewest_crossings = rows, _crossings(rows, below)
+    rows = _depth_first_ranks(rank, below)
+    best, fewest_crossings = rows, _count_crossings(rows, below)
     for sweep in range(_SWEEPS):
         if not fewest_crossings:
             break
         down = sweep % 2 == 0
-        rows = _sorted(rows, above if down else below, down)
-        crossings = _crossings(rows, below)
+        rows = _sort_by_barycenter(rows, above if down else below, down)
+        crossings = _count_crossings(rows, below)
         if crossings < fewest_crossings:
             best, fewest_crossings = rows, crossings
     return best
 
 
-def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[int]]:
+def _depth_first_ranks(
+    rank: Sequence[int], below: dict[int, list[int]]
+) -> list[list[int]]:
     """Return the ranks in the order of a depth-first search from the top."""
     rows: list[list[int]] = [[] for _ in range(max(rank, default=-1) + 1)]
     visited = set()
@@ -115,7 +117,7 @@ def _discovered(rank: Sequence[int], below: dict[int, list[int]]) -> list[list[i
     return rows
 
 
-def _sorted(
+def _sort_by_barycenter(
     rows: list[list[int]], neighbours: dict[int, list[int]], down: bool
 ) -> list[list[int]]:
     """Sort each rank by the mean position of its neighbours in the previous rank."""
@@ -131,7 +133,7 @@ def _sorted(
     return result
 
 
-def _crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
+def _count_crossings(rows: list[list[int]], below: dict[int, list[int]]) -> int:
     """Count the pairs of edges that cross."""
     total = 0
     for upper, lower in zip(rows, rows[1:], strict=False):

@@ -36,17 +36,17 @@ class Placed:
     leaving: dict[Box, float] = field(default_factory=dict)
     arriving: dict[Box, float] = field(default_factory=dict)
 
-    def take(self, other: Placed, x: float, y: float) -> None:
+    def add(self, other: Placed, x: float, y: float) -> None:
         """Add the content of `other` with its upper left corner at (x, y)."""
         for box, (a, b) in other.boxes.items():
             self.boxes[box] = a + x, b + y
         for name, a, b, width, height in other.frames:
             self.frames.append((name, a + x, b + y, width, height))
         for commands, arrow in other.lines:
-            self.lines.append((moved(commands, x, y), arrow))
+            self.lines.append((translate(commands, x, y), arrow))
 
 
-def moved(commands: Commands, x: float, y: float) -> Commands:
+def translate(commands: Commands, x: float, y: float) -> Commands:
     """Translate a path."""
     return [(kind, [(a + x, b + y) for a, b in points]) for kind, points in commands]
 
@@ -73,7 +73,7 @@ class _Nesting:
         children = cluster.children
         where = {box: i for i, child in enumerate(children) for box in _boxes(child)}
         inner = {
-            i: self._framed(child, [e for e in edges if child_of(where, i, e)])
+            i: self._add_frame(child, [e for e in edges if child_of(where, i, e)])
             for i, child in enumerate(children)
             if isinstance(child, Cluster)
         }
@@ -85,11 +85,11 @@ class _Nesting:
         points = [(0.0, 0.0)] * (len(exits) + len(entries))
         last, first = list(exits.values()), list(entries.values())
         arranged = arrange([*sizes, *points], links, first, last, self.splines)
-        result = _result(arranged, children, inner)
+        result = _place_children(arranged, children, inner)
         result.lines += zip(arranged.paths, arrows, strict=True)
         for ports, crossing in ((exits, result.leaving), (entries, result.arriving)):
             for box, i in ports.items():
-                crossing[box] = arranged.places[i][0] - arranged.width / 2
+                crossing[box] = arranged.centers[i][0] - arranged.width / 2
         return result
 
     def _size(self, child: Box | Cluster) -> tuple[float, float]:
@@ -118,7 +118,7 @@ class _Nesting:
             links[Link(source, target, leaving, arriving)] = ends_here
         return list(links), list(links.values()), exits, entries
 
-    def _framed(self, cluster: Cluster, edges: list[Edge]) -> Placed:
+    def _add_frame(self, cluster: Cluster, edges: list[Edge]) -> Placed:
         """Return a cluster with its frame and space for its name. The name is at the
         top in every direction."""
         content = self.lay_out(cluster, edges)
@@ -134,7 +134,7 @@ class _Nesting:
         height = content.height + top + bottom
         result = Placed(width, height)
         result.frames.append((cluster.name, 0.0, 0.0, width, height))
-        result.take(content, before, top)
+        result.add(content, before, top)
         shift = before + content.width / 2 - width / 2
         for box, x in content.leaving.items():
             result.leaving[box] = x + shift
@@ -156,18 +156,18 @@ def _vertical(x: float, top: float, bottom: float) -> Commands:
     return [("M", [(x, top)]), ("L", [(x, bottom)])]
 
 
-def _result(
+def _place_children(
     arranged: Arranged, children: list[Box | Cluster], inner: dict[int, Placed]
 ) -> Placed:
     """Put the children at their positions."""
     result = Placed(arranged.width, arranged.height)
     for i, child in enumerate(children):
-        x, y = arranged.places[i]
+        x, y = arranged.centers[i]
         if isinstance(child, Box):
             result.boxes[child] = x, y
         else:
             child_layout = inner[i]
-            result.take(
+            result.add(
                 child_layout, x - child_layout.width / 2, y - child_layout.height / 2
             )
     return result

@@ -46,7 +46,7 @@ def array_note(head: str, array: Any, facts: str = "") -> Markup:
     size = bytes_text(array.nbytes)
     about = f" shape {array.shape}, {array.dtype}, {size}"
     lines = [tag("div", tag("b", head), about, f", {facts}" if facts else "")]
-    described = _described(array)
+    described = _describe(array)
     if described:
         lines.append(tag("div", described, class_="values"))
     text = np.array2string(
@@ -55,7 +55,7 @@ def array_note(head: str, array: Any, facts: str = "") -> Markup:
     return note(*lines, tag("pre", text))
 
 
-def _described(array: Any) -> str:
+def _describe(array: Any) -> str:
     """Return the minimum, mean and maximum of numbers, and the count of non-finite
     ones."""
     if array.size < 2:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from toolkit.pictures.picture import STYLE, Picture
-from toolkit.pictures.shapes import PALETTE, printable
+from toolkit.pictures.shapes import PALETTE, remove_unprintable
 
 FOLD = 40  # a table with this number of rows is collapsed
 _VOID = ("meta",)
@@ -51,7 +51,7 @@ def _content(item: Any) -> str:
 
 def _escaped(value: Any) -> str:
     lines = str(value).split("\n")
-    return escape("\n".join(map(printable, lines)))
+    return escape("\n".join(map(remove_unprintable, lines)))
 
 
 def table(

@@ -14,8 +14,8 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    head,
-    printable,
+    arrow_head,
+    remove_unprintable,
 )
 
 _NATURAL_DPI = 200  # at this resolution the SVG texts have their size in pixels
@@ -56,7 +56,7 @@ class Picture(NamedTuple):
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
             f'viewBox="0 0 {width} {height}" {_ROOT}>\n'
-            f"<title>{escape(printable(self.title))}</title>\n"
+            f"<title>{escape(remove_unprintable(self.title))}</title>\n"
             f"{rules}\n{paper}\n{body}\n</svg>\n"
         )
 
@@ -138,7 +138,7 @@ def _svg_shape(shape: Shape) -> str:
     line = f'<path d="{_svg_path(shape)}" fill="none" {style}/>'
     if not shape.arrow:
         return line
-    points = " ".join(f"{_short(x)},{_short(y)}" for x, y in head(shape))
+    points = " ".join(f"{_short(x)},{_short(y)}" for x, y in arrow_head(shape))
     return f'{line}\n<polygon points="{points}" {_paint("fill", shape.color)}/>'
 
 
@@ -154,7 +154,7 @@ def _svg_rectangle(shape: Rectangle) -> str:
     rectangle = f'<rect x="{x}" y="{y}" width="{width}" height="{height}" {style}'
     if not shape.hint:
         return f"{rectangle}/>"
-    return f"{rectangle}><title>{escape(printable(shape.hint))}</title></rect>"
+    return f"{rectangle}><title>{escape(remove_unprintable(shape.hint))}</title></rect>"
 
 
 def _svg_path(line: Line) -> str:

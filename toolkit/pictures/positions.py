@@ -24,7 +24,7 @@ class Link(NamedTuple):
     arriving: float
 
 
-def horizontal(
+def assign_x(
     rows: Sequence[Sequence[int]], widths: Sequence[float], ways: Sequence[list[Link]]
 ) -> list[float]:
     """Return the center of each node: near its neighbours, without overlap.
@@ -50,14 +50,14 @@ def horizontal(
         for row in rows if down else reversed(rows):
             settle(row, {node: _mean(near[node], x, x[node]) for node in row})
     for _ in range(_STRAIGHTENINGS):
-        wanted = list(x)
+        x_targets = list(x)
         for way, points in zip(ways, bends, strict=True):
             middle = (start(way[0], x) + end(way[-1], x)) / 2
             outmost = max((x[i] - middle for i in points), key=abs, default=0.0)
             for i in points:
-                wanted[i] = middle + outmost
+                x_targets[i] = middle + outmost
         for row in rows:
-            settle(row, wanted)
+            settle(row, x_targets)
     return x
 
 
@@ -113,18 +113,18 @@ def _separate(
     ]
 
 
-def tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
+def assign_tracks(links: Sequence[Link], x: Sequence[float]) -> tuple[list[int], int]:
     """Return the track of each link's horizontal part in one gap, and the track count.
 
     Links to one point, or from one point, share a track. A straight link has track -1.
     A link that would cover another link's line has a higher track.
     """
-    nets = _nets(links, x)
+    nets = _group_nets(links, x)
     starts = [[start(links[i], x) for i in net] for net in nets]
     ends = [[end(links[i], x) for i in net] for net in nets]
     result, occupied = [-1] * len(links), _Tracks()
     placed: dict[int, int] = {}
-    for net in _top_down(starts, ends):
+    for net in _sort_nets(starts, ends):
         above = [t for other, t in placed.items() if _meet(starts[other], ends[net])]
         span = [*starts[net], *ends[net]]
         placed[net] = occupied.occupy(max(above, default=-1) + 1, min(span), max(span))
@@ -150,7 +150,7 @@ class _Tracks:
         return track
 
 
-def _nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
+def _group_nets(links: Sequence[Link], x: Sequence[float]) -> list[list[int]]:
     """Group the links that share a track: links to one point, or else from one
     point."""
     bent = [
@@ -186,14 +186,14 @@ def _meet(starts: list[float], ends: list[float]) -> bool:
     return any(abs(a - b) < _NEAR for a in starts for b in ends)
 
 
-def _below(
+def _has_net_below(
     net: int, nets: list[int], starts: list[list[float]], ends: list[list[float]]
 ) -> bool:
     """Return whether a net in `others` must be above a net."""
     return any(other != net and _meet(starts[other], ends[net]) for other in nets)
 
 
-def _top_down(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
+def _sort_nets(starts: list[list[float]], ends: list[list[float]]) -> list[int]:
     """Sort the nets so that upper nets are first; a cycle is cut at any net."""
     remaining = sorted(range(len(starts)), key=lambda net: min(starts[net]))
     result = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolkit.pictures.shapes import PALETTE, Line, Rectangle, Shape, Text, head
+from toolkit.pictures.shapes import PALETTE, Line, Rectangle, Shape, Text, arrow_head
 
 _CODES = {"M": 1, "L": 2, "Q": 3, "C": 4}  # the codes of matplotlib.path.Path
 _ALIGNMENTS = {"start": "left", "middle": "center", "end": "right"}
@@ -90,7 +90,9 @@ def _add_line(axes: Any, line: Line, order: int) -> None:
     style |= {"facecolor": "none", "linewidth": line.width, "linestyle": dashes}
     axes.add_patch(PathPatch(path, **style))
     if line.arrow:
-        axes.add_patch(Polygon(head(line), color=_light(line.color), zorder=order))
+        axes.add_patch(
+            Polygon(arrow_head(line), color=_light(line.color), zorder=order)
+        )
 
 
 def _light(role: str) -> str:

@@ -27,7 +27,7 @@ def path(start: float, gaps: list[Gap], end: float, splines: str) -> Commands:
         points = [(gaps[0].start, start)]
         for gap in gaps:
             points += [(gap.start, gap.track), (gap.end, gap.track)]
-        return rounded([*points, (gaps[-1].end, end)])
+        return round_corners([*points, (gaps[-1].end, end)])
     commands: Commands = [("M", [(gaps[0].start, start)])]
     for gap in gaps:
         if commands[-1][1][-1] != (gap.start, gap.top):
@@ -43,7 +43,7 @@ def path(start: float, gaps: list[Gap], end: float, splines: str) -> Commands:
     return commands
 
 
-def rounded(points: list[Point]) -> Commands:
+def round_corners(points: list[Point]) -> Commands:
     """Connect points with straight lines and round corners."""
     points = _corners(points)
     commands: Commands = [("M", [points[0]])]

@@ -7,7 +7,14 @@ from math import ceil
 
 from toolkit.pictures.axes import Scale, tick_texts, value_scale
 from toolkit.pictures.picture import Picture
-from toolkit.pictures.shapes import SMALL, Rectangle, Shape, Text, straight, text_width
+from toolkit.pictures.shapes import (
+    SMALL,
+    Rectangle,
+    Shape,
+    Text,
+    straight_line,
+    text_width,
+)
 
 _SIZE = 340.0  # of the plot area
 _TOP, _BOTTOM = 16.0, 50.0
@@ -31,7 +38,7 @@ def draw_scatter(
     x = Scale(marks[0], marks[-1], x0, x0 + _SIZE)
     y = Scale(marks[0], marks[-1], bottom, _TOP)
     shapes = [*_grid(x, y, marks, texts)]
-    shapes.append(straight((x.start, y.start), (x.end, y.end), dashed=True))
+    shapes.append(straight_line((x.start, y.start), (x.end, y.end), dashed=True))
     for a, b in zip(xs, ys, strict=True):
         rectangle = (x(a) - 2.5, y(b) - 2.5, 5, 5)
         shapes.append(Rectangle(*rectangle, "first", 2.5, opacity=0.5))
@@ -51,8 +58,8 @@ def _grid(
     shown = ceil(wide * max(1, len(marks) - 1) / _SIZE)
     for i, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         a, b = x(mark), y(mark)
-        yield straight((x.start, b), (x.end, b), color="faint", width=1)
-        yield straight((a, y.start), (a, y.end), color="faint", width=1)
+        yield straight_line((x.start, b), (x.end, b), color="faint", width=1)
+        yield straight_line((a, y.start), (a, y.end), color="faint", width=1)
         if i != len(marks) - 1:  # the last mark would overlap the axis title
             yield Text(x.start - 8, b + 4, text, SMALL, color="muted", anchor="end")
         if i % shown == 0:

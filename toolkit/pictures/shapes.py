@@ -99,13 +99,13 @@ class Line(NamedTuple):
 Shape = Rectangle | Text | Line
 
 
-def straight(*points: Point, **options: Any) -> Line:
+def straight_line(*points: Point, **options: Any) -> Line:
     """Draw a straight line through points."""
     first, *remaining = points
     return Line([("M", [first]), *[("L", [point]) for point in remaining]], **options)
 
 
-def head(line: Line) -> list[Point]:
+def arrow_head(line: Line) -> list[Point]:
     """Return the triangle at the end of a line."""
     points = [point for _, points in line.commands for point in points]
     x, y = points[-1]
@@ -120,7 +120,7 @@ def head(line: Line) -> list[Point]:
     ]
 
 
-def printable(text: str) -> str:
+def remove_unprintable(text: str) -> str:
     """Remove line breaks and the characters that are invalid in XML."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
@@ -131,9 +131,9 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
     return total * size / 1000 * (_BOLD if bold else 1.0)
 
 
-def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
+def truncate_text(text: str, width: float, size: float, bold: bool = False) -> str:
     """Truncate a text to a width."""
-    text = printable(text)
+    text = remove_unprintable(text)
     if text_width(text, size, bold) <= width:
         return text
     end = "\N{HORIZONTAL ELLIPSIS}"
@@ -142,15 +142,15 @@ def fitted(text: str, width: float, size: float, bold: bool = False) -> str:
     return text + end
 
 
-def wrapped(text: str, width: float, size: float) -> list[str]:
+def wrap_text(text: str, width: float, size: float) -> list[str]:
     """Wrap a text to a width; a single word can be wider."""
     lines: list[str] = []
-    for word in printable(text).split():
+    for word in remove_unprintable(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and text_width(longer, size) <= width:
             lines[-1] = longer
         else:
-            lines.append(fitted(word, width, size))
+            lines.append(truncate_text(word, width, size))
     return lines
 
 

@@ -15,10 +15,10 @@ from toolkit.pictures.shapes import (
     Rectangle,
     Shape,
     Text,
-    fitted,
-    straight,
+    straight_line,
     text_width,
-    wrapped,
+    truncate_text,
+    wrap_text,
 )
 
 _WIDTH, _ROW = 800.0, 34.0
@@ -43,15 +43,15 @@ def draw_spans(rows: Sequence[Row], title: str, remark: str = "") -> Picture:
         title: above them.
         remark: below the title.
     """
-    names = [fitted(row.name, _NAME, BODY) for row in rows]
+    names = [truncate_text(row.name, _NAME, BODY) for row in rows]
     x0 = 32 + max((text_width(name, BODY) for name in names), default=0.0)
     end = max((span[1] for row in rows for span in row.spans), default=0.0) or 1e-6
     across = Scale(0, end, x0, _WIDTH - _RIGHT)
     shapes: list[Shape] = [
-        Text(16, 28, fitted(title, _WIDTH - 32, TITLE, True), TITLE, bold=True)
+        Text(16, 28, truncate_text(title, _WIDTH - 32, TITLE, True), TITLE, bold=True)
     ]
     top = 46.0
-    for line in wrapped(remark, _WIDTH - 32, SMALL):
+    for line in wrap_text(remark, _WIDTH - 32, SMALL):
         shapes.append(Text(16, top, line, SMALL, color="muted"))
         top += 16
     bottom = top + _ROW * len(rows)
@@ -73,7 +73,7 @@ def _axis(across: Scale, top: float, bottom: float) -> Iterator[Shape]:
     marks = ticks(0, across.high * factor, 8)
     for mark, text in zip(marks, tick_texts(marks), strict=True):
         x = across(mark / factor)
-        yield straight((x, top), (x, bottom), color="faint", width=1)
+        yield straight_line((x, top), (x, bottom), color="faint", width=1)
         yield Text(x, bottom + 17, text, SMALL, color="muted", anchor="middle")
     middle = (across.start + across.end) / 2
     yield Text(middle, bottom + 34, unit, SMALL, color="muted", anchor="middle")
@@ -81,14 +81,14 @@ def _axis(across: Scale, top: float, bottom: float) -> Iterator[Shape]:
 
 def _bars(row: Row, across: Scale, middle: float, color: str) -> Iterator[Shape]:
     top, height = middle - _ROW * 0.32, _ROW * 0.64
-    for start, end, count in _merged(row.spans, across):
+    for start, end, count in _merge(row.spans, across):
         width = max(end - start, 0.75)
         took = seconds_text((end - start) / (across.end - across.start) * across.high)
         hint = f"{row.name}: {took}" if count == 1 else f"{row.name}: {count} in {took}"
         yield Rectangle(start, top, width, height, color, opacity=0.85, hint=hint)
 
 
-def _merged(
+def _merge(
     spans: Sequence[tuple[float, float]], across: Scale
 ) -> list[tuple[float, float, int]]:
     """Return spans as positions; indistinguishable spans are merged."""

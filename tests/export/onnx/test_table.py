@@ -2,7 +2,7 @@
 
 import pytest
 
-import toolkit.compat.tensorflow.extremes
+import toolkit.compat.tensorflow.minmax
 import toolkit.functions
 import toolkit.models  # what has primitives of its own is imported
 import toolkit.random  # noqa: F401

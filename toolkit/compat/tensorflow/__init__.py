@@ -3,7 +3,7 @@
 Each name calls a function of toolkit with TensorFlow's arguments and result dtypes. A
 name that does not exist raises an error with the alternative. Names are imported on
 first use. Tensors and Variables have TensorFlow's attributes in code that uses these
-names; toolkit's classes do not change, see `views`.
+names; toolkit's classes do not change, see `tensor_classes`.
 
 The argument `name` of a function has no effect: graphs do not use it.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from toolkit.compat.tensorflow.importing import install
-from toolkit.compat.tensorflow.refusals import INSTEAD, Refusal
+from toolkit.compat.tensorflow.module_aliases import install
+from toolkit.compat.tensorflow.unsupported_names import INSTEAD, Refusal
 
 # File name -> its public names.
 _FILES = {
@@ -28,7 +28,7 @@ _FILES = {
     "control": "case cond control_dependencies foldl foldr group map_fn no_op "
     "numpy_function py_function recompute_grad scan switch_case vectorized_map "
     "while_loop",
-    "cutting": "boolean_mask pad slice strided_slice",
+    "slicing": "boolean_mask pad slice strided_slice",
     "debugging": "Assert assert_equal assert_greater assert_less assert_rank",
     "data": "TensorSpec",
     "functions": "function",
@@ -69,7 +69,7 @@ _MODULES = (
 )
 _CORE = {
     "GradientTape": "toolkit.compat.tensorflow.tapes",
-    "Tensor": "toolkit.compat.tensorflow.views",
+    "Tensor": "toolkit.compat.tensorflow.tensor_classes",
     "custom_gradient": "toolkit.compat.tensorflow.tapes",
     "device": "toolkit.compat.tensorflow.scopes",
     "init_scope": "toolkit.compat.tensorflow.scopes",

@@ -17,12 +17,12 @@ from toolkit.compat.tensorflow.arguments import (
     extents,
     fitting,
 )
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.operators import match_dtypes
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.convert import operands
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor, state
@@ -30,7 +30,7 @@ from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
-    functions(
+    rename_functions(
         {
             "broadcast_to": (ops.broadcast_to, "input shape"),
             "cast": (ops.cast, "x dtype"),
@@ -413,4 +413,4 @@ def split(
     return ops.split(value, list(accumulate(sizes))[:-1], int(axis))
 
 
-operations(__name__, besides="broadcast_static_shape is_tensor")
+make_operations(__name__, besides="broadcast_static_shape is_tensor")

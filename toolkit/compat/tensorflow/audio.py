@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.compat.tensorflow.string_tensors import StringTensor, one_string
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.string_tensors import StringTensor, to_single_bytes
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.utils.audio import wav_samples
@@ -43,7 +43,7 @@ def decode_wav(
         >>> audio.numpy().ravel().round(3).tolist(), int(rate)
         ([0.5, -0.25], 8000)
     """
-    data = one_string(contents, "decode_wav")
+    data = to_single_bytes(contents, "decode_wav")
     samples, rate = wav_samples(io.BytesIO(data), len(data), "decode_wav: contents")
     if desired_channels > 0:
         channel_indices = np.minimum(np.arange(desired_channels), samples.shape[1] - 1)

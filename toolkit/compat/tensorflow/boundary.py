@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
-from toolkit.compat.tensorflow.matching import of_one_dtype
+from toolkit.compat.tensorflow.dtype_matching import match_operand_dtypes
 from toolkit.compat.tensorflow.modes import building_graph, mode
-from toolkit.compat.tensorflow.string_operations import of_strings
-from toolkit.compat.tensorflow.views import DIALECT, viewed
+from toolkit.compat.tensorflow.string_operations import accept_strings
+from toolkit.compat.tensorflow.tensor_classes import DIALECT, wrap_tensors
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
 from toolkit.ops.symbolic import operation
 
 
-def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_results(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that its results are `tf.Tensor`s."""
 
     @wraps(function)
@@ -29,27 +29,29 @@ def of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         if state.dialect is DIALECT:
             return function(*args, **kwargs)
         with DIALECT.inside():
-            return viewed(function(*args, **kwargs))
+            return wrap_tensors(function(*args, **kwargs))
 
     return call
 
 
-def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., Any]:
+def make_recordable(
+    function: Callable[..., Any], eager: Any = None
+) -> Callable[..., Any]:
     """Wrap a function of tensors so that a TensorFlow 1 graph records it.
 
     Args:
         function: the function to record.
         eager: the function to call without a graph; `function` if None.
     """
-    computed = of_tensors(function if eager is None else eager)
-    eager = of_strings(of_one_dtype(computed))
+    computed = wrap_results(function if eager is None else eager)
+    eager = accept_strings(match_operand_dtypes(computed))
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        composite = _composite_of(args, kwargs)
+        composite = _find_composite_class(args, kwargs)
         if composite is not None:
-            return of_tensors(composite.dispatch)(call, args, kwargs)
-        args = with_doubles(args)
+            return wrap_results(composite.dispatch)(call, args, kwargs)
+        args = convert_float64_scalars(args)
         if building_graph():
             return mode.record(function, eager, args, kwargs)
         return eager(*args, **kwargs)
@@ -57,7 +59,7 @@ def recorded(function: Callable[..., Any], eager: Any = None) -> Callable[..., A
     return call
 
 
-def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _find_composite_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the class of the first ragged or sparse tensor among arguments, or
     None."""
     for arg in (*args, *kwargs.values()) if kwargs else args:
@@ -67,7 +69,7 @@ def _composite_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return None
 
 
-def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def convert_float64_scalars(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert NumPy's float64 scalars, which are Python floats, to arrays.
 
     As in TensorFlow, a tensor among the arguments, or an earlier float, sets the dtype
@@ -85,10 +87,10 @@ def with_doubles(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
     if any(isinstance(leaf, (Tensor, Variable)) for leaf in tree.flatten(args)):
         return args
-    return tuple(map(_with_arrays, args))
+    return tuple(map(_scalars_to_arrays, args))
 
 
-def _with_arrays(arg: Any) -> Any:
+def _scalars_to_arrays(arg: Any) -> Any:
     """Convert a float64 scalar, or the scalars in a list, to arrays."""
     if not isinstance(arg, (list, tuple, np.float64)):
         return arg
@@ -97,15 +99,15 @@ def _with_arrays(arg: Any) -> Any:
     )
 
 
-def functions_of_tensors(module: str) -> None:
+def wrap_module_results(module: str) -> None:
     """Make the public functions of a module return `tf.Tensor`s."""
     members = vars(sys.modules[module])
     for name, member in list(members.items()):
         if isfunction(member) and member.__module__ == module and name[0] != "_":
-            members[name] = of_tensors(member)
+            members[name] = wrap_results(member)
 
 
-def operations(module: str, besides: str = "") -> None:
+def make_operations(module: str, besides: str = "") -> None:
     """Make the public functions of a module operations.
 
     Operations accept symbolic tensors, as toolkit's functions do, return `tf.Tensor`s
@@ -119,4 +121,4 @@ def operations(module: str, besides: str = "") -> None:
     for name, member in list(members.items()):
         is_public = isfunction(member) and member.__module__ == module
         if is_public and name[0] != "_" and name not in besides.split():
-            members[name] = recorded(member, operation(member))
+            members[name] = make_recordable(member, operation(member))

@@ -10,9 +10,9 @@ import numpy as np
 
 from toolkit import ops, random as core
 from toolkit.compat.tensorflow.arguments import check_within, refuse
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.seeds import source
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -49,7 +49,9 @@ def uniform_candidate_sampler(
     """
     weights = np.ones(int(range_max))
     sizes = num_true, num_sampled, unique
-    return _sampled("uniform_candidate_sampler", true_classes, *sizes, weights, seed)
+    return _sample_classes(
+        "uniform_candidate_sampler", true_classes, *sizes, weights, seed
+    )
 
 
 def log_uniform_candidate_sampler(
@@ -69,7 +71,7 @@ def log_uniform_candidate_sampler(
     weights = np.log1p(1 / (np.arange(int(range_max)) + 1.0))
     sizes = num_true, num_sampled, unique
     name = "log_uniform_candidate_sampler"
-    return _sampled(name, true_classes, *sizes, weights, seed)
+    return _sample_classes(name, true_classes, *sizes, weights, seed)
 
 
 def fixed_unigram_candidate_sampler(
@@ -119,7 +121,7 @@ def fixed_unigram_candidate_sampler(
             f"received {range_max}"
         )
     sizes = num_true, num_sampled, unique
-    return _sampled(name, true_classes, *sizes, weights, seed)
+    return _sample_classes(name, true_classes, *sizes, weights, seed)
 
 
 def all_candidate_sampler(
@@ -134,12 +136,16 @@ def all_candidate_sampler(
 
     `unique` and `seed` have no effect: each class is drawn once.
     """
-    classes = _true_classes("all_candidate_sampler", true_classes, num_true, None)
+    classes = _validate_true_classes(
+        "all_candidate_sampler", true_classes, num_true, None
+    )
     count = int(num_sampled)
     return ops.arange(count, dtype="int64"), ops.ones(classes.shape), ops.ones((count,))
 
 
-def _true_classes(function: str, classes: Any, num_true: int, limit: Any) -> Tensor:
+def _validate_true_classes(
+    function: str, classes: Any, num_true: int, limit: Any
+) -> Tensor:
     classes = convert(classes, "int64")
     if classes.ndim != 2 or classes.shape[1] != int(num_true):
         raise ShapeError(
@@ -151,7 +157,7 @@ def _true_classes(function: str, classes: Any, num_true: int, limit: Any) -> Ten
     return classes
 
 
-def _sampled(
+def _sample_classes(
     function: str,
     true_classes: Any,
     num_true: int,
@@ -161,7 +167,7 @@ def _sampled(
     seed: Any,
 ) -> Candidates:
     """Draw classes by their weights, and return their expected counts."""
-    classes = _true_classes(function, true_classes, num_true, len(weights))
+    classes = _validate_true_classes(function, true_classes, num_true, len(weights))
     count, p = int(num_sampled), weights / weights.sum()
     if count < 1 or unique and count > np.count_nonzero(p):
         raise ArgumentError(
@@ -210,7 +216,7 @@ def compute_accidental_hits(
         each hit the lowest float32, to add to its logit.
     """
     function = "compute_accidental_hits"
-    classes = np.asarray(_true_classes(function, true_classes, num_true, None))
+    classes = np.asarray(_validate_true_classes(function, true_classes, num_true, None))
     candidates = np.asarray(convert(sampled_candidates, "int64"))
     rows, _, numbers = np.nonzero(classes[:, :, None] == candidates)
     weights = np.full(len(rows), _LOWEST, "float32")
@@ -254,7 +260,7 @@ def sampled_softmax_loss(
     sampled = sampled_values or log_uniform_candidate_sampler(
         labels, num_true, num_sampled, True, num_classes, seed
     )
-    logits, targets = _sampled_logits(
+    logits, targets = _compute_sampled_logits(
         *("sampled_softmax_loss", weights, biases, labels, inputs, num_true),
         *(sampled, remove_accidental_hits),
     )
@@ -285,14 +291,14 @@ def nce_loss(
     sampled = sampled_values or log_uniform_candidate_sampler(
         labels, num_true, num_sampled, True, num_classes
     )
-    logits, targets = _sampled_logits(
+    logits, targets = _compute_sampled_logits(
         *("nce_loss", weights, biases, labels, inputs, num_true),
         *(sampled, remove_accidental_hits),
     )
     return ops.sum(ops.softplus(logits) - targets * logits, -1)
 
 
-def _sampled_logits(
+def _compute_sampled_logits(
     function: str,
     weights: Any,
     biases: Any,
@@ -306,7 +312,7 @@ def _sampled_logits(
     if isinstance(weights, (list, tuple)):
         weights = ops.concatenate([convert(shard) for shard in weights], 0)
     weights, biases, x = convert(weights), convert(biases), convert(inputs)
-    classes = _true_classes(function, labels, num_true, weights.shape[0])
+    classes = _validate_true_classes(function, labels, num_true, weights.shape[0])
     if x.ndim != 2 or x.shape[1:] != weights.shape[1:]:
         raise ShapeError(
             f"{function}: expected inputs (batch, {weights.shape[-1]}) for weights of "
@@ -327,4 +333,4 @@ def _sampled_logits(
     return logits, ops.concatenate(targets, -1)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compat.tensorflow import pending
+from toolkit.compat.tensorflow import pending_restores
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.object_graph import (
     STATE,
     VALUE,
     children,
-    identity,
+    identity_key,
     is_trackable,
     named_leaves,
 )
@@ -153,7 +153,7 @@ class _Status:
             self._report = weakref.finalize(self, _log_unused, names, self._matched)
             self._names = {name: name for name in names} | reader.aliases()
             if not self.update():
-                pending.add(self)
+                pending_restores.add(self)
             if not self._matched and not reader.has_tensor(_GRAPH):
                 warn(
                     "Checkpoint: restored nothing: the file does not name its values "
@@ -167,8 +167,8 @@ class _Status:
             return True
         for key, (leaf, alternatives) in named_leaves(self._checkpoint).items():
             name = next((k for k in (key, *alternatives) if k in self._names), None)
-            if name is not None and identity(leaf) not in self._objects:
-                self._objects.add(identity(leaf))
+            if name is not None and identity_key(leaf) not in self._objects:
+                self._objects.add(identity_key(leaf))
                 self._matched.add(self._names[name])
                 _restore(leaf, self._reader.get_tensor(self._names[name]), name)
         return self._matched >= set(self._reader.names())
@@ -179,7 +179,7 @@ class _Status:
         return [
             key
             for key, (leaf, _) in named_leaves(self._checkpoint).items()
-            if identity(leaf) not in self._objects and not key.endswith(_COUNTER)
+            if identity_key(leaf) not in self._objects and not key.endswith(_COUNTER)
         ]
 
     def _check(self, unmatched: list[str], message: str) -> _Status:
@@ -295,16 +295,16 @@ class Checkpoint:
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        pending.update()
+        pending_restores.update()
 
     def _saver(self) -> Saver:
         values: dict[str, Any] = {}
         aliases: dict[str, str] = {}
         for key, (leaf, alternatives) in named_leaves(self).items():
             is_iterator = key.endswith(STATE)
-            values[key] = _encoded(leaf.get_state()) if is_iterator else leaf
+            values[key] = _encode_state(leaf.get_state()) if is_iterator else leaf
             aliases |= dict.fromkeys(alternatives, key)
-        values[_GRAPH] = _encoded(aliases)
+        values[_GRAPH] = _encode_state(aliases)
         return Saver(values, max_to_keep=None)
 
     def write(self, file_prefix: Any, options: Any = None) -> str:
@@ -336,7 +336,7 @@ class Checkpoint:
         return _Status(None, None) if save_path is None else self.read(save_path)
 
 
-def _encoded(state: Any) -> Any:
+def _encode_state(state: Any) -> Any:
     """Encode a state of numbers and strings as an array of bytes."""
     text = json.dumps(state, default=lambda x: np.asarray(x).tolist())
     return np.frombuffer(text.encode(), "uint8")

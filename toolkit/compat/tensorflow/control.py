@@ -12,16 +12,16 @@ import numpy as np
 from toolkit import ops, tree
 from toolkit.compat.tensorflow.arguments import dtype_name, refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.debugging import assert_type
+from toolkit.compat.tensorflow.dynamic_loops import run_dynamic_shape_loop
 from toolkit.compat.tensorflow.modes import (
     NeedsValues,
     building_graph,
     mode,
-    needs_each_call,
+    require_eager,
 )
-from toolkit.compat.tensorflow.open_loops import loop_with_open_shapes
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 from toolkit.layers.remat import remat
@@ -84,7 +84,7 @@ def while_loop(
         return result
 
     if state.trace is None or shape_invariants is not None:
-        finals = loop_with_open_shapes(holds, body, loop_vars, limit)
+        finals = run_dynamic_shape_loop(holds, body, loop_vars, limit)
     else:
         finals = ops.while_loop(holds, body, loop_vars, limit)
     return finals if back_prop else tree.map_structure(ops.stop_gradient, finals)
@@ -310,11 +310,11 @@ def py_function(
         TraceError: inside a traced function, other than a `tf.function`.
     """
     if func is None:
-        return _decorator(py_function, Tout)
-    return _called("py_function", func, inp, Tout)
+        return _make_decorator(py_function, Tout)
+    return _call_python("py_function", func, inp, Tout)
 
 
-def _decorator(call: Callable[..., Any], Tout: Any) -> Callable[..., Any]:
+def _make_decorator(call: Callable[..., Any], Tout: Any) -> Callable[..., Any]:
     """Return a decorator of functions that `py_function` or `numpy_function` calls."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -340,33 +340,33 @@ def numpy_function(
     """
 
     if func is None:
-        return _decorator(numpy_function, Tout)
+        return _make_decorator(numpy_function, Tout)
 
     def of_arrays(*xs: Any) -> Any:
         result = func(*(x.numpy() for x in xs))
         return tree.map_structure(np.asarray, result)
 
-    return _called("numpy_function", of_arrays, inp, Tout)
+    return _call_python("numpy_function", of_arrays, inp, Tout)
 
 
-def _called(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
-    needs_each_call(name)
+def _call_python(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
+    require_eager(name)
     xs = [convert_to_tensor(x) for x in inp]
     if any(isinstance(x, Tensor) and x.known() is None for x in xs):
         raise NeedsValues(name)
     result = func(*xs)
     if not isinstance(Tout, (list, tuple)):
-        return None if Tout is None else _of_dtype(name, result, Tout)
+        return None if Tout is None else _cast_result(name, result, Tout)
     result = result if isinstance(result, (list, tuple)) else [result]
     if Tout and len(result) != len(Tout):
         raise ArgumentError(
             f"{name}: expected {len(Tout)} results, as Tout says; "
             f"received {len(result)}"
         )
-    return [_of_dtype(name, y, t) for y, t in zip(result, Tout, strict=False)]
+    return [_cast_result(name, y, t) for y, t in zip(result, Tout, strict=False)]
 
 
-def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
+def _cast_result(name: str, y: Any, dtype: Any) -> Any:
     """Convert a result to a tensor of the declared dtype."""
     expected = dtype_name(dtype)
     if isinstance(y, Tensor) and y.dtype != expected:
@@ -374,4 +374,4 @@ def _of_dtype(name: str, y: Any, dtype: Any) -> Any:
     return convert_to_tensor(y, dtype)
 
 
-operations(__name__, besides="control_dependencies recompute_grad")
+make_operations(__name__, besides="control_dependencies recompute_grad")

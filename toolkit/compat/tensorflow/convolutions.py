@@ -8,13 +8,13 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow import math
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 
 
-def _layout(data_format: str | None) -> str:
+def _to_data_format(data_format: str | None) -> str:
     """Convert NHWC and related layouts to toolkit's data format."""
     if data_format is None or data_format in ("NWC", "NHWC", "NDHWC"):
         return "channels_last"
@@ -23,7 +23,9 @@ def _layout(data_format: str | None) -> str:
     raise ArgumentError(f"data_format: expected NHWC or NCHW; received {data_format!r}")
 
 
-def _spatial(sizes: Any, layout: str, count: int, argument: str) -> tuple[int, ...]:
+def _spatial_sizes(
+    sizes: Any, layout: str, count: int, argument: str
+) -> tuple[int, ...]:
     """Return the sizes of the spatial axes from one number, or one per (spatial)
     axis."""
     values = extents(sizes)
@@ -41,7 +43,7 @@ def _spatial(sizes: Any, layout: str, count: int, argument: str) -> tuple[int, .
     return inner
 
 
-def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
+def _apply_padding(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
     """Apply explicit padding, and return the input and the padding mode."""
     if isinstance(padding, str):
         return convert(x), padding.lower()
@@ -53,7 +55,7 @@ def _padded(x: Any, padding: Any, count: int) -> tuple[Tensor, str]:
     return ops.pad(x, pairs), "valid"
 
 
-def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
+def _make_convolution(operation: Callable[..., Tensor], name: str, count: int) -> Any:
     def convolve(
         input: Any,
         filters: Any,
@@ -63,10 +65,10 @@ def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
         dilations: Any = None,
         name: Any = None,
     ) -> Tensor:
-        layout = _layout(data_format)
-        x, words = _padded(input, padding, count)
-        steps = _spatial(strides, layout, count, "strides")
-        holes = _spatial(dilations or 1, layout, count, "dilations")
+        layout = _to_data_format(data_format)
+        x, words = _apply_padding(input, padding, count)
+        steps = _spatial_sizes(strides, layout, count, "strides")
+        holes = _spatial_sizes(dilations or 1, layout, count, "dilations")
         return operation(x, filters, steps, words, layout, holes)
 
     convolve.__name__ = convolve.__qualname__ = name
@@ -77,8 +79,8 @@ def _convolving(operation: Callable[..., Tensor], name: str, count: int) -> Any:
     return convolve
 
 
-conv2d: Any = _convolving(ops.conv, "conv2d", 2)
-conv3d: Any = _convolving(ops.conv, "conv3d", 3)
+conv2d: Any = _make_convolution(ops.conv, "conv2d", 2)
+conv3d: Any = _make_convolution(ops.conv, "conv3d", 3)
 
 
 def conv1d(
@@ -91,7 +93,7 @@ def conv1d(
     name: Any = None,
 ) -> Tensor:
     """Compute a convolution over one spatial axis."""
-    return _convolving(ops.conv, "conv1d", 1)(
+    return _make_convolution(ops.conv, "conv1d", 1)(
         input, filters, stride, padding, data_format, dilations
     )
 
@@ -106,7 +108,7 @@ def depthwise_conv2d(
     name: Any = None,
 ) -> Tensor:
     """Convolve each channel with separate filters."""
-    return _convolving(ops.depthwise_conv, "depthwise_conv2d", 2)(
+    return _make_convolution(ops.depthwise_conv, "depthwise_conv2d", 2)(
         input, filter, strides, padding, data_format, dilations
     )
 
@@ -128,7 +130,7 @@ def separable_conv2d(
     return conv2d(y, pointwise_filter, 1, "VALID", data_format)
 
 
-def _transposed(
+def _transposed_convolution(
     function: str,
     input: Any,
     filters: Any,
@@ -140,9 +142,9 @@ def _transposed(
 ) -> Tensor:
     """Compute a transposed convolution over the spatial axes of the input."""
     x, count = convert(input), convert(input).ndim - 2
-    layout = _layout(data_format)
-    steps = _spatial(strides, layout, count, "strides")
-    holes = _spatial(dilations or 1, layout, count, "dilations")
+    layout = _to_data_format(data_format)
+    steps = _spatial_sizes(strides, layout, count, "strides")
+    holes = _spatial_sizes(dilations or 1, layout, count, "dilations")
     first = 1 if layout == "channels_last" else 2
     at = slice(first, first + count)
     expected = extents(output_shape)
@@ -165,7 +167,7 @@ def _transposed(
     return y
 
 
-def _transposing(name: str, data_format: str | None) -> Any:
+def _make_transposed(name: str, data_format: str | None) -> Any:
     function, default = name, data_format
 
     def transpose(
@@ -179,7 +181,9 @@ def _transposing(name: str, data_format: str | None) -> Any:
         name: Any = None,
     ) -> Tensor:
         options = padding, data_format, dilations
-        return _transposed(function, input, filters, output_shape, strides, *options)
+        return _transposed_convolution(
+            function, input, filters, output_shape, strides, *options
+        )
 
     transpose.__name__ = transpose.__qualname__ = name
     transpose.__doc__ = f"""Return the gradient of a convolution, as an operation.
@@ -193,10 +197,10 @@ def _transposing(name: str, data_format: str | None) -> Any:
     return transpose
 
 
-conv1d_transpose: Any = _transposing("conv1d_transpose", "NWC")
-conv2d_transpose: Any = _transposing("conv2d_transpose", "NHWC")
-conv3d_transpose: Any = _transposing("conv3d_transpose", "NDHWC")
-conv_transpose: Any = _transposing("conv_transpose", None)
+conv1d_transpose: Any = _make_transposed("conv1d_transpose", "NWC")
+conv2d_transpose: Any = _make_transposed("conv2d_transpose", "NHWC")
+conv3d_transpose: Any = _make_transposed("conv3d_transpose", "NDHWC")
+conv_transpose: Any = _make_transposed("conv_transpose", None)
 
 
 def atrous_conv2d(
@@ -217,10 +221,10 @@ def atrous_conv2d_transpose(
     """Compute the transpose of `atrous_conv2d`."""
     options = 1, padding, "NHWC", int(rate)
     name = "atrous_conv2d_transpose"
-    return _transposed(name, value, filters, output_shape, *options)
+    return _transposed_convolution(name, value, filters, output_shape, *options)
 
 
-def _of_channels(sizes: Any, layout: str) -> int:
+def _channel_size(sizes: Any, layout: str) -> int:
     """Return the size along the channels: 1 unless each axis has a size."""
     values = extents(sizes)
     if len(values) < 3:
@@ -238,7 +242,7 @@ def _check_depth_only(ksize: Any, strides: Any) -> None:
             )
 
 
-def _along_channels(
+def _pool_channels(
     operation: Callable[..., Tensor], x: Any, size: int, step: int, padding: str
 ) -> Tensor:
     """Pool over channels: they become the steps of a sequence with one channel."""
@@ -248,7 +252,9 @@ def _along_channels(
     return ops.reshape(pooled, (*x.shape[:-1], pooled.shape[1]))
 
 
-def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> Any:
+def _make_pooling(
+    operation: Callable[..., Tensor], name: str, count: int | None
+) -> Any:
     def pool(
         input: Any,
         ksize: Any,
@@ -258,13 +264,13 @@ def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> 
         name: Any = None,
     ) -> Tensor:
         refuse("pool", padding=(isinstance(padding, str), True))
-        layout, axes = _layout(data_format), count or convert(input).ndim - 2
-        depth, step = _of_channels(ksize, layout), _of_channels(strides, layout)
+        layout, axes = _to_data_format(data_format), count or convert(input).ndim - 2
+        depth, step = _channel_size(ksize, layout), _channel_size(strides, layout)
         if depth > 1 and layout == "channels_last":
             _check_depth_only(ksize, strides)
-            return _along_channels(operation, input, depth, step, padding.lower())
-        window = _spatial(ksize, layout, axes, "ksize")
-        steps = _spatial(strides, layout, axes, "strides")
+            return _pool_channels(operation, input, depth, step, padding.lower())
+        window = _spatial_sizes(ksize, layout, axes, "ksize")
+        steps = _spatial_sizes(strides, layout, axes, "strides")
         return operation(input, window, steps, padding.lower(), layout)
 
     pool.__name__ = pool.__qualname__ = name
@@ -272,14 +278,14 @@ def _pooling(operation: Callable[..., Tensor], name: str, count: int | None) -> 
     return pool
 
 
-max_pool: Any = _pooling(ops.max_pool, "max_pool", None)
-max_pool1d: Any = _pooling(ops.max_pool, "max_pool1d", 1)
-max_pool2d: Any = _pooling(ops.max_pool, "max_pool2d", 2)
-max_pool3d: Any = _pooling(ops.max_pool, "max_pool3d", 3)
-avg_pool: Any = _pooling(ops.average_pool, "avg_pool", None)
-avg_pool1d: Any = _pooling(ops.average_pool, "avg_pool1d", 1)
-avg_pool2d: Any = _pooling(ops.average_pool, "avg_pool2d", 2)
-avg_pool3d: Any = _pooling(ops.average_pool, "avg_pool3d", 3)
+max_pool: Any = _make_pooling(ops.max_pool, "max_pool", None)
+max_pool1d: Any = _make_pooling(ops.max_pool, "max_pool1d", 1)
+max_pool2d: Any = _make_pooling(ops.max_pool, "max_pool2d", 2)
+max_pool3d: Any = _make_pooling(ops.max_pool, "max_pool3d", 3)
+avg_pool: Any = _make_pooling(ops.average_pool, "avg_pool", None)
+avg_pool1d: Any = _make_pooling(ops.average_pool, "avg_pool1d", 1)
+avg_pool2d: Any = _make_pooling(ops.average_pool, "avg_pool2d", 2)
+avg_pool3d: Any = _make_pooling(ops.average_pool, "avg_pool3d", 3)
 
 
 def convolution(
@@ -292,7 +298,7 @@ def convolution(
     name: Any = None,
 ) -> Tensor:
     """Compute a convolution over the spatial axes of the input."""
-    convolve = _convolving(ops.conv, "convolution", convert(input).ndim - 2)
+    convolve = _make_convolution(ops.conv, "convolution", convert(input).ndim - 2)
     return convolve(input, filters, strides or 1, padding, data_format, dilations)
 
 
@@ -336,4 +342,4 @@ def local_response_normalization(
 lrn = local_response_normalization
 
 
-operations(__name__)
+make_operations(__name__)

@@ -6,8 +6,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import check_within, dtype_name, refuse
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 
 
@@ -33,7 +33,7 @@ def bincount(
     """
     arr = convert(arr)
     if axis == -1 and arr.ndim == 2:
-        return _of_rows(arr, weights, minlength, maxlength, dtype, binary_output)
+        return _count_rows(arr, weights, minlength, maxlength, dtype, binary_output)
     refuse("bincount", axis=(axis or None, None))
     arr = ops.reshape(arr, (-1,))
     weights = None if weights is None else ops.reshape(weights, (-1,))
@@ -46,7 +46,7 @@ def bincount(
     return ops.cast(counts, dtype_name(dtype))
 
 
-def _of_rows(
+def _count_rows(
     arr: Tensor, weights: Any, minlength: Any, maxlength: Any, dtype: Any, binary: bool
 ) -> Tensor:
     """Compute `bincount` of each row of a matrix."""
@@ -82,4 +82,4 @@ def confusion_matrix(
     return ops.scatter(pairs, ops.cast(weights, dtype_name(dtype)), shape)
 
 
-operations(__name__)
+make_operations(__name__)

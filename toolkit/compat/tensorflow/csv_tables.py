@@ -20,7 +20,7 @@ from toolkit.reading.text import parse_number
 _ROW_END = re.compile("\r\n?(?!$)")
 
 
-def paths_of(file_pattern: Any) -> list[str]:
+def expand_paths(file_pattern: Any) -> list[str]:
     """Return the files of a path or pattern, or of a list of them, in order."""
     patterns = (
         [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else file_pattern
@@ -81,7 +81,7 @@ class Table:
                 f"make_csv_dataset: a name stands twice in {list(names)}"
             )
         columns = zip(*fields, strict=False) if fields else [()] * len(names)
-        defaults = [_default(column, form["na"]) for column in columns]
+        defaults = [_infer_default(column, form["na"]) for column in columns]
         return cls(list(names), defaults, form, header, compression)
 
     def columns(self, selection: Sequence[Any] | None) -> list[int]:
@@ -139,7 +139,7 @@ class Table:
             skip_errors=skips_errors,
         )
 
-    def named(
+    def name_columns(
         self, selection: Sequence[Any] | None, label: str | None
     ) -> Callable[..., Any]:
         """Return a function that maps the columns of a batch to a dict, and the
@@ -158,17 +158,17 @@ class Table:
         return name
 
 
-def _default(column: Sequence[str], na_value: str) -> Any:
+def _infer_default(column: Sequence[str], na_value: str) -> Any:
     """Return the value of an empty field of a column: 0, 0.0 or "", in its dtype."""
     texts = [text for text in column if text not in ("", na_value)]
-    if texts and all(_is(int, text) for text in texts):
+    if texts and all(_can_parse(int, text) for text in texts):
         limits = np.iinfo("int32")
         fits = all(limits.min <= int(text) <= limits.max for text in texts)
         return np.int32(0) if fits else np.int64(0)
-    return 0.0 if texts and all(_is(float, text) for text in texts) else ""
+    return 0.0 if texts and all(_can_parse(float, text) for text in texts) else ""
 
 
-def _is(kind: type, text: str) -> bool:
+def _can_parse(kind: type, text: str) -> bool:
     try:
         parse_number(kind, text)
     except ValueError:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.sparse import SparseTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 
 
@@ -157,4 +157,4 @@ def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
     return SparseTensor(np.argwhere(is_label), rows[is_label], rows.shape)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -19,11 +19,11 @@ from toolkit.compat.tensorflow.elements import (
     as_plain,
     as_tensor,
     as_tensors as as_tensors,
-    of_function,
-    spec_of_tensors,
+    element_of_result,
+    to_tensor_spec,
 )
-from toolkit.compat.tensorflow.modes import computing
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.modes import compute_eagerly
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.data.rows import Rows
 from toolkit.data.streams import PassContext, Stream
@@ -83,7 +83,7 @@ class Dataset(core.Dataset):
     @property
     def element_spec(self) -> Any:
         """Return the TensorSpecs of an element, with its structure."""
-        return map_leaves(spec_of_tensors, self._spec())
+        return map_leaves(to_tensor_spec, self._spec())
 
     def fingerprint(self) -> Any:
         """Return a hash that changes with the elements; uint64."""
@@ -104,7 +104,7 @@ class Dataset(core.Dataset):
         """Sample elements from data sets at random; see `toolkit.data.Dataset` for
         arguments."""
         if len(datasets) == 1:
-            return _returned(as_plain(datasets[0]))
+            return _wrap_result(as_plain(datasets[0]))
         return _sampled(datasets, *args, **kwargs)
 
     @staticmethod
@@ -144,7 +144,7 @@ class _TensorIterator(core.DatasetIterator):
     """Iterator whose elements are tensors."""
 
     def __next__(self) -> Any:
-        return _returned(super().__next__())
+        return _wrap_result(super().__next__())
 
     def get_next(self) -> Any:
         """Return the next element."""
@@ -153,7 +153,7 @@ class _TensorIterator(core.DatasetIterator):
     @property
     def element_spec(self) -> Any:
         """Return the TensorSpecs of an element, with its structure."""
-        return map_leaves(spec_of_tensors, self._dataset._spec())
+        return map_leaves(to_tensor_spec, self._dataset._spec())
 
 
 class _NumpyIterator(core.DatasetIterator):
@@ -167,18 +167,18 @@ class _NumpyIterator(core.DatasetIterator):
 _ELEMENTS = ("args", "initial_state", "tensors")
 
 
-def _of_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of tensors as a function of arrays."""
 
     def call(*elements: Any) -> Any:
-        with computing():  # also inside a call that builds a graph
-            return of_function(function(*map(_returned, elements)))
+        with compute_eagerly():  # also inside a call that builds a graph
+            return element_of_result(function(*map(_wrap_result, elements)))
 
     # callable classes and traced functions
     return update_wrapper(call, function, updated=())
 
 
-def _returned(value: Any) -> Any:
+def _wrap_result(value: Any) -> Any:
     """Return an element, or a data set, with tensors."""
     return map_leaves(_shown, value)
 
@@ -189,7 +189,9 @@ def _shown(value: Any) -> Any:
     return as_tensor(value)
 
 
-def _calling(method: Callable[..., Any], convert_argument: Callable[[Any], Any]) -> Any:
+def _wrap_method(
+    method: Callable[..., Any], convert_argument: Callable[[Any], Any]
+) -> Any:
     """Wrap a method of toolkit's Dataset for TensorFlow arguments.
 
     Args:
@@ -206,14 +208,14 @@ def _calling(method: Callable[..., Any], convert_argument: Callable[[Any], Any])
         kwargs = {name: argument(name, value) for name, value in kwargs.items()}
         unnamed = ("",) * (len(args) - len(names))
         named_args = zip((*names, *unnamed), args, strict=False)
-        return _returned(method(*(argument(*pair) for pair in named_args), **kwargs))
+        return _wrap_result(method(*(argument(*pair) for pair in named_args), **kwargs))
 
     return update_wrapper(call, method)
 
 
-def _transforming(method: Callable[..., Any]) -> Callable[..., Any]:
-    return _calling(
-        method, lambda x: _of_tensors(x) if _is_function(x) else as_plain(x)
+def _wrap_transformation(method: Callable[..., Any]) -> Callable[..., Any]:
+    return _wrap_method(
+        method, lambda x: _wrap_function(x) if _is_function(x) else as_plain(x)
     )
 
 
@@ -222,14 +224,14 @@ def _is_function(x: Any) -> bool:
     return callable(x) and not isinstance(x, Tensor)
 
 
-def _making(method: Callable[..., Any]) -> staticmethod[..., Any]:
+def _wrap_source(method: Callable[..., Any]) -> staticmethod[..., Any]:
     """Wrap a source: its functions, such as generators, return arrays."""
-    return staticmethod(_calling(method, as_plain))
+    return staticmethod(_wrap_method(method, as_plain))
 
 
-_loaded = _calling(vars(core.Dataset)["load"].__func__, as_plain)
-_numbers = _calling(vars(core.Dataset)["range"].__func__, as_plain)
-_sampled = _calling(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
+_loaded = _wrap_method(vars(core.Dataset)["load"].__func__, as_plain)
+_numbers = _wrap_method(vars(core.Dataset)["range"].__func__, as_plain)
+_sampled = _wrap_method(vars(core.Dataset)["sample_from_datasets"].__func__, as_plain)
 
 # The modules of stages add methods to the core class. The methods of the class itself,
 # such as `get_state`, have no elements as arguments or results: they are inherited.
@@ -237,15 +239,15 @@ for _name, _method in vars(core.Dataset).items():
     if _name in vars(Dataset):
         continue
     if isinstance(_method, staticmethod):
-        setattr(Dataset, _name, _making(_method.__func__))
+        setattr(Dataset, _name, _wrap_source(_method.__func__))
     elif isfunction(_method) and _method.__module__ != core.Dataset.__module__:
-        setattr(Dataset, _name, _transforming(_method))
+        setattr(Dataset, _name, _wrap_transformation(_method))
 
 
 # --- sources that are classes ---------------------------------------------------------
 
 
-class _Made(type):
+class _SourceType(type):
     """Metaclass whose calls return the core data set as a Dataset of tensors."""
 
     core: Callable[..., Any]
@@ -256,26 +258,26 @@ class _Made(type):
         return Dataset(cls.core(*map(as_plain, args), **kwargs))
 
 
-class TFRecordDataset(metaclass=_Made):
+class TFRecordDataset(metaclass=_SourceType):
     """The records of TFRecord files; see `toolkit.data.TFRecordDataset` for
     arguments."""
 
     core = core.TFRecordDataset
 
 
-class TextLineDataset(metaclass=_Made):
+class TextLineDataset(metaclass=_SourceType):
     """The lines of text files; see `toolkit.data.TextLineDataset` for arguments."""
 
     core = partial(core.TextLineDataset, encoding=None)
 
 
-class FixedLengthRecordDataset(metaclass=_Made):
+class FixedLengthRecordDataset(metaclass=_SourceType):
     """Records of one length; see `toolkit.data` for arguments."""
 
     core = core.FixedLengthRecordDataset
 
 
-class CsvDataset(metaclass=_Made):
+class CsvDataset(metaclass=_SourceType):
     """The rows of CSV files; see `toolkit.data` for arguments."""
 
     core = core.CsvDataset

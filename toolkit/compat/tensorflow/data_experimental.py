@@ -119,7 +119,7 @@ def load(path: Any, element_spec: Any = None, compression: str | None = None) ->
     return source(path, element_spec, compression)
 
 
-def _applied(name: str) -> Callable[..., Applied]:
+def _make_transformation(name: str) -> Callable[..., Applied]:
     """Create a function for `apply` from the method with this name."""
 
     def make(*args: Any, **kwargs: Any) -> Applied:
@@ -130,17 +130,17 @@ def _applied(name: str) -> Callable[..., Applied]:
     return make
 
 
-assert_cardinality: Callable[..., Applied] = _applied("assert_cardinality")
-bucket_by_sequence_length: Callable[..., Applied] = _applied(
+assert_cardinality: Callable[..., Applied] = _make_transformation("assert_cardinality")
+bucket_by_sequence_length: Callable[..., Applied] = _make_transformation(
     "bucket_by_sequence_length"
 )
-group_by_window: Callable[..., Applied] = _applied("group_by_window")
-ignore_errors: Callable[..., Applied] = _applied("ignore_errors")
-scan: Callable[..., Applied] = _applied("scan")
-snapshot: Callable[..., Applied] = _applied("snapshot")
-take_while: Callable[..., Applied] = _applied("take_while")
-unbatch: Callable[..., Applied] = _applied("unbatch")
-unique: Callable[..., Applied] = _applied("unique")
+group_by_window: Callable[..., Applied] = _make_transformation("group_by_window")
+ignore_errors: Callable[..., Applied] = _make_transformation("ignore_errors")
+scan: Callable[..., Applied] = _make_transformation("scan")
+snapshot: Callable[..., Applied] = _make_transformation("snapshot")
+take_while: Callable[..., Applied] = _make_transformation("take_while")
+unbatch: Callable[..., Applied] = _make_transformation("unbatch")
+unique: Callable[..., Applied] = _make_transformation("unique")
 
 
 def make_csv_dataset(
@@ -190,7 +190,7 @@ def make_csv_dataset(
         sloppy=(sloppy, False),
         encoding=(encoding, "utf-8"),
     )
-    paths = csv_tables.paths_of(file_pattern)
+    paths = csv_tables.expand_paths(file_pattern)
     table = csv_tables.Table.of(
         paths[0],
         {"delimiter": field_delim, "quotes": use_quote_delim, "na": na_value},
@@ -205,5 +205,5 @@ def make_csv_dataset(
     if shuffle:
         rows = rows.shuffle(shuffle_buffer_size, seed=shuffle_seed)
     rows = rows.repeat(num_epochs).batch(batch_size)
-    named = rows.map(table.named(select_columns, label_name))
+    named = rows.map(table.name_columns(select_columns, label_name))
     return Dataset(named.prefetch(prefetch_buffer_size or AUTOTUNE))

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from toolkit import config, dtypes, ops
-from toolkit.compat.tensorflow.boundary import recorded
-from toolkit.compat.tensorflow.modes import NeedsValues, asks_for_shapes
-from toolkit.compat.tensorflow.printing import shown
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_recordable
+from toolkit.compat.tensorflow.modes import NeedsValues, is_inferring_shapes
+from toolkit.compat.tensorflow.printing import format_value
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
@@ -29,19 +29,19 @@ def _check(
 ) -> None:
     holds = convert(holds)
     if holds.known() is None:
-        if asks_for_shapes():
+        if is_inferring_shapes():
             return
         raise NeedsValues(f"a check ({condition})")
     if bool(np.all(holds.numpy())):
         return
     edge = 3 if summarize is None else summarize
-    received = "; ".join(shown(x, edge) for x in values)
+    received = "; ".join(format_value(x, edge) for x in values)
     raise ArgumentError(
         f"{message or condition}: expected {condition}; received {received}"
     )
 
 
-def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
+def _make_comparison(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
         x: Any, y: Any, message: Any = None, summarize: Any = None, name: Any = None
     ) -> None:
@@ -53,15 +53,17 @@ def _comparing(name: str, compare: Callable[..., Any], words: str) -> Any:
     return check
 
 
-assert_equal: Any = _comparing("assert_equal", ops.equal, "==")
-assert_none_equal: Any = _comparing("assert_none_equal", ops.not_equal, "!=")
-assert_greater: Any = _comparing("assert_greater", ops.greater, ">")
-assert_greater_equal: Any = _comparing("assert_greater_equal", ops.greater_equal, ">=")
-assert_less: Any = _comparing("assert_less", ops.less, "<")
-assert_less_equal: Any = _comparing("assert_less_equal", ops.less_equal, "<=")
+assert_equal: Any = _make_comparison("assert_equal", ops.equal, "==")
+assert_none_equal: Any = _make_comparison("assert_none_equal", ops.not_equal, "!=")
+assert_greater: Any = _make_comparison("assert_greater", ops.greater, ">")
+assert_greater_equal: Any = _make_comparison(
+    "assert_greater_equal", ops.greater_equal, ">="
+)
+assert_less: Any = _make_comparison("assert_less", ops.less, "<")
+assert_less_equal: Any = _make_comparison("assert_less_equal", ops.less_equal, "<=")
 
 
-def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
+def _make_sign_check(name: str, compare: Callable[..., Any], words: str) -> Any:
     def check(
         x: Any, message: Any = None, summarize: Any = None, name: Any = None
     ) -> None:
@@ -73,10 +75,12 @@ def _signed(name: str, compare: Callable[..., Any], words: str) -> Any:
     return check
 
 
-assert_positive: Any = _signed("assert_positive", ops.greater, ">")
-assert_non_negative: Any = _signed("assert_non_negative", ops.greater_equal, ">=")
-assert_negative: Any = _signed("assert_negative", ops.less, "<")
-assert_non_positive: Any = _signed("assert_non_positive", ops.less_equal, "<=")
+assert_positive: Any = _make_sign_check("assert_positive", ops.greater, ">")
+assert_non_negative: Any = _make_sign_check(
+    "assert_non_negative", ops.greater_equal, ">="
+)
+assert_negative: Any = _make_sign_check("assert_negative", ops.less, "<")
+assert_non_positive: Any = _make_sign_check("assert_non_positive", ops.less_equal, "<=")
 
 
 def Assert(condition: Any, data: Any, summarize: Any = None, name: Any = None) -> None:
@@ -188,7 +192,7 @@ def assert_shapes(
         )
         if not fits:
             edge = 3 if summarize is None else summarize
-            shows = "".join(f"; {shown(x, edge)}" for x in data or ())
+            shows = "".join(f"; {format_value(x, edge)}" for x in data or ())
             raise ShapeError(
                 f"{message or 'assert_shapes'}: expected {tuple(extents)} with "
                 f"{sizes}; received {shape}{shows}"
@@ -237,7 +241,7 @@ def set_log_device_placement(enabled: bool) -> None:
 
 globals().update(
     {
-        name: recorded(check)
+        name: make_recordable(check)
         for name, check in globals().items()
         if name == "Assert" or name.startswith("assert_")
     }

@@ -13,13 +13,13 @@ from toolkit import dtypes
 from toolkit.compat.tensorflow.string_parts import Strings
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
-    array_of,
-    mapped,
-    objects,
-    one_string,
+    map_strings,
+    object_array,
+    to_bytes_array,
+    to_single_bytes,
 )
 from toolkit.compat.tensorflow.strings import to_number
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import decode_bytes, encode_text, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.data.examples import (
@@ -64,15 +64,15 @@ def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
         array([1, 2], dtype=int32)
     """
     is_text = is_string(tensor)
-    array = array_of(tensor) if is_text else np.asarray(convert(tensor))
+    array = to_bytes_array(tensor) if is_text else np.asarray(convert(tensor))
     dtype = dtypes.STRING if is_text else dtypes.name_of(array.dtype)
     if dtype not in _NUMBERS:
         raise DTypeError(
             f"serialize_tensor: expected a dtype among {', '.join(_NUMBERS)}; received "
             f"{dtype}"
         )
-    extents = b"".join(encode_field(2, _field(1, n)) for n in array.shape)
-    message = _field(_DTYPE, _NUMBERS[dtype]) + encode_field(_SHAPE, extents)
+    extents = b"".join(encode_field(2, _encode_field(1, n)) for n in array.shape)
+    message = _encode_field(_DTYPE, _NUMBERS[dtype]) + encode_field(_SHAPE, extents)
     if is_text:
         texts = array.ravel().tolist()
         message += b"".join(encode_field(_STRINGS, text) for text in texts)
@@ -82,7 +82,7 @@ def serialize_tensor(tensor: Any, name: Any = None) -> StringTensor:
     return StringTensor(message)
 
 
-def _field(number: int, value: int) -> bytes:
+def _encode_field(number: int, value: int) -> bytes:
     """Encode an integer field; 0 is the default and is omitted."""
     return encode_number(number << 3) + encode_number(value) if value else b""
 
@@ -98,9 +98,9 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
         MalformedDataError: the message is invalid or truncated.
         DTypeError: the tensor has another dtype.
     """
-    message = one_string(serialized, "parse_tensor")
+    message = to_single_bytes(serialized, "parse_tensor")
     try:
-        number, shape, content, texts = _read(message)
+        number, shape, content, texts = _parse_message(message)
     except (ValueError, IndexError, OverflowError, TypeError) as error:
         raise MalformedDataError(
             f"parse_tensor: no message of a tensor: {error}"
@@ -123,7 +123,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
             f"for the shape {shape}; the message has {received}"
         )
     if is_text:
-        return StringTensor(objects(texts, shape))
+        return StringTensor(object_array(texts, shape))
     stored = dtypes.numpy_dtype(dtype).newbyteorder("<")
     try:
         array = np.frombuffer(content, stored).reshape(shape)
@@ -132,7 +132,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: Any = None) -> Any:
     return convert(array.astype(dtypes.numpy_dtype(dtype)))
 
 
-def _read(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
+def _parse_message(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
     """Return the number of the dtype, the shape, and the bytes or the strings."""
     number, content = 0, b""
     shape: list[int] = []
@@ -141,8 +141,8 @@ def _read(message: bytes) -> tuple[int, tuple[int, ...], bytes, list[bytes]]:
         if field == _DTYPE:
             number = int(value)
         elif field == _SHAPE:
-            for part, _, extent in message_fields(value):
-                if part == 2:
+            for item, _, extent in message_fields(value):
+                if item == 2:
                     sizes = {key: n for key, _, n in message_fields(extent)}
                     shape.append(int(sizes.get(1, 0)))
         elif field == _CONTENT:
@@ -179,29 +179,36 @@ def decode_csv(
         ArgumentError: a row has another number of fields, a field is not a number, or
             a quote is neither around a field nor doubled.
     """
-    defaults = [_default(value) for value in record_defaults]
-    wanted = list(range(len(defaults)) if select_cols is None else select_cols)
-    if len(wanted) != len(defaults) or sorted(set(wanted)) != wanted:
+    defaults = [_default_array(value) for value in record_defaults]
+    column_numbers = list(range(len(defaults)) if select_cols is None else select_cols)
+    if (
+        len(column_numbers) != len(defaults)
+        or sorted(set(column_numbers)) != column_numbers
+    ):
         raise ArgumentError(
             f"decode_csv: select_cols: expected {len(defaults)} rising numbers, as "
-            f"there are record_defaults; received {wanted}"
+            f"there are record_defaults; received {column_numbers}"
         )
     if len(field_delim) != 1 or field_delim in '"\r\n':
         raise ArgumentError(
             "decode_csv: field_delim: expected one character, no quote and no end of a "
             f"line; received {field_delim!r}"
         )
-    array = array_of(records)
+    array = to_bytes_array(records)
     rows = []
     for text in map(decode_bytes, array.ravel()):
-        fields = _fields(text, field_delim, use_quote_delim)
-        minimum = len(defaults) if select_cols is None else max(wanted, default=-1) + 1
+        fields = _split_fields(text, field_delim, use_quote_delim)
+        minimum = (
+            len(defaults)
+            if select_cols is None
+            else max(column_numbers, default=-1) + 1
+        )
         if len(fields) < minimum or (select_cols is None and len(fields) > minimum):
             raise ArgumentError(
                 f"decode_csv: expected {minimum} fields as there are record_defaults; "
                 f"received {len(fields)} in {text!r:.60}"
             )
-        rows.append([fields[number] for number in wanted])
+        rows.append([fields[number] for number in column_numbers])
     columns = zip(*rows, strict=True) if rows else [()] * len(defaults)
     return [
         _column(list(column), default, na_value, array.shape)
@@ -209,7 +216,7 @@ def decode_csv(
     ]
 
 
-def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
+def _split_fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
     """Split a row into fields; a quote within quotes is doubled."""
     if not text:
         return []
@@ -233,9 +240,9 @@ def _fields(text: str, delimiter: str, may_be_quoted: bool) -> list[str]:
         position += 1
 
 
-def _default(value: Any) -> Any:
+def _default_array(value: Any) -> Any:
     """Return the value of empty fields as an array with at most one element."""
-    array = array_of(value) if is_string(value) else np.asarray(convert(value))
+    array = to_bytes_array(value) if is_string(value) else np.asarray(convert(value))
     if array.size > 1:
         raise ShapeError(
             f"decode_csv: record_defaults: expected one value for a column; received "
@@ -255,7 +262,7 @@ def _column(
     texts = [
         fill if field in ("", na_value) else encode_text(field) for field in fields
     ]
-    column = StringTensor(objects(texts, shape))
+    column = StringTensor(object_array(texts, shape))
     return column if is_text else to_number(column, default.dtype.name)
 
 
@@ -281,7 +288,7 @@ def decode_raw(
     """
     dtype = dtypes.numpy_dtype(dtypes.standardize(out_type))
     stored = dtype.newbyteorder("<" if little_endian else ">")
-    array = array_of(input_bytes)
+    array = to_bytes_array(input_bytes)
     texts, size = array.ravel().tolist(), fixed_length
     if size is None:
         lengths = sorted(set(map(len, texts))) or [0]
@@ -308,7 +315,7 @@ def encode_base64(input: Any, pad: bool = False, name: Any = None) -> Strings:
         letters = base64.urlsafe_b64encode(text)
         return letters if pad else letters.rstrip(b"=")
 
-    return mapped(encode, input)
+    return map_strings(encode, input)
 
 
 def decode_base64(input: Any, name: Any = None) -> Strings:
@@ -323,4 +330,4 @@ def decode_base64(input: Any, name: Any = None) -> Strings:
             )
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
 
-    return mapped(decode, input)
+    return map_strings(decode, input)

@@ -11,7 +11,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import axes
 from toolkit.compat.tensorflow.scopes import device
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import UnsupportedError
 
 

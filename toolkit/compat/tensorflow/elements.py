@@ -10,8 +10,8 @@ from toolkit import data as core, dtypes
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, SparseTensorSpec
 from toolkit.compat.tensorflow.string_tensors import StringTensor
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -54,7 +54,7 @@ class TensorSpec(core.TensorSpec):
             return True
         return TensorShape(self.shape).is_compatible_with(other.shape)
 
-    def of_the_core(self) -> core.TensorSpec:
+    def to_core(self) -> core.TensorSpec:
         """Return the spec as a `toolkit.data.TensorSpec`."""
         return core.TensorSpec(self.shape, self.dtype, self.name)
 
@@ -111,7 +111,7 @@ class NoneTensorSpec:
         return "NoneTensorSpec()"
 
 
-def spec_of_tensors(spec: core.TensorSpec) -> Any:
+def to_tensor_spec(spec: core.TensorSpec) -> Any:
     """Return the spec of the tensor for a spec of toolkit."""
     if isinstance(spec, NoneSpec):
         return NoneTensorSpec()
@@ -160,7 +160,7 @@ def as_components(element: Any) -> Any:
 
 def _as_component(value: Any) -> Any:
     if isinstance(value, core.Dataset):
-        return _plain_dataset(value)
+        return _unwrap_dataset(value)
     if isinstance(value, RaggedTensor):
         return value.as_data()
     if value is None or isinstance(value, core.Ragged):
@@ -178,7 +178,7 @@ def _as_component(value: Any) -> Any:
     return convert(value).numpy()
 
 
-def of_function(result: Any) -> Any:
+def element_of_result(result: Any) -> Any:
     """Convert the result of a user's function to an element.
 
     As in TensorFlow, a list is a tuple of components; a list in it is one tensor.
@@ -189,14 +189,14 @@ def of_function(result: Any) -> Any:
 def as_plain(argument: Any) -> Any:
     """Convert tensors in an argument that is not an element to numbers and strings."""
     if isinstance(argument, core.Dataset):
-        return _plain_dataset(argument)
+        return _unwrap_dataset(argument)
     if isinstance(argument, (Tensor, Variable)):
         return argument.numpy()
     if isinstance(argument, CoreStringTensor):
         texts = np.frompyfunc(bytes.decode, 1, 1)(np.asarray(argument))
         return texts.tolist() if argument.ndim else texts
     if isinstance(argument, TensorSpec):
-        return argument.of_the_core()
+        return argument.to_core()
     if isinstance(argument, TensorShape):
         return list(argument)
     if isinstance(argument, DType):
@@ -208,6 +208,6 @@ def as_plain(argument: Any) -> Any:
     return argument
 
 
-def _plain_dataset(dataset: core.Dataset) -> core.Dataset:
+def _unwrap_dataset(dataset: core.Dataset) -> core.Dataset:
     """Return the underlying data set of toolkit for a data set of tensors."""
     return dataset._parents[0] if hasattr(dataset, "of_tensors") else dataset

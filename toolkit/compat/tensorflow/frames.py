@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windows import hann_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
@@ -139,4 +139,4 @@ def inverse_stft_window_fn(
     return inverse_window
 
 
-operations(__name__, besides="inverse_stft_window_fn")
+make_operations(__name__, besides="inverse_stft_window_fn")

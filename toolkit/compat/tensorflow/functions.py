@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from toolkit import data, tree
-from toolkit.compat.tensorflow import config, views
+from toolkit.compat.tensorflow import config, tensor_classes
 from toolkit.compat.tensorflow.arguments import refuse
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
 from toolkit.compat.tensorflow.autograph import converted
 from toolkit.compat.tensorflow.autograph.loops import RunEagerly
 from toolkit.compat.tensorflow.modes import NeedsValues, local
-from toolkit.compat.tensorflow.views import viewed
+from toolkit.compat.tensorflow.tensor_classes import wrap_tensors
 from toolkit.console.frames import warn
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.variable import Variable
@@ -42,7 +42,7 @@ class ConcreteFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         specs = tree.flatten(self.structured_input_signature)
-        args = tuple(map(_as_specified, self.structured_input_signature[0], args))
+        args = tuple(map(_convert_to_spec, self.structured_input_signature[0], args))
         arguments = tree.flatten((args, kwargs))
         for spec, x in zip(specs, arguments, strict=False):
             if isinstance(spec, data.TensorSpec) and not spec.accepts(x.shape):
@@ -53,7 +53,7 @@ class ConcreteFunction:
         return self.function(*args, **kwargs)
 
 
-class Function(views.Function):
+class Function(tensor_classes.Function):
     """A Python function with its traces; see `function`."""
 
     autograph = True  # whether Python's control flow can depend on tensors
@@ -65,8 +65,8 @@ class Function(views.Function):
         if state.trace is None and (self._runs_eagerly or _has_composite(args, kwargs)):
             return self._call_eagerly(args, kwargs)
         try:
-            with _tracing():
-                return viewed(super().__call__(*args, **kwargs))
+            with _mark_tracing():
+                return wrap_tensors(super().__call__(*args, **kwargs))
         except (RunEagerly, NeedsValues) as reason:
             if state.trace is not None:
                 raise  # the calling function also runs eagerly
@@ -86,7 +86,7 @@ class Function(views.Function):
             args = bound.args
         specs = self.input_signature or ()
         if len(args) == len(specs):
-            args = tuple(map(_as_specified, specs, args))
+            args = tuple(map(_convert_to_spec, specs, args))
         return super()._fitted(args, {})
 
     def _run_eagerly(self, reason: Exception) -> None:
@@ -130,7 +130,7 @@ class Function(views.Function):
         if all(None not in (spec.shape or (None,)) for spec in specs):
             args_of_trace = tree.map_structure(_example, args)
             try:
-                with _tracing():
+                with _mark_tracing():
                     super().get_concrete_function(*args_of_trace, **kwargs)
             except (RunEagerly, NeedsValues) as reason:
                 self._run_eagerly(reason)
@@ -148,7 +148,7 @@ def _has_composite(args: Any, kwargs: Any) -> bool:
 
 
 @contextmanager
-def _tracing() -> Iterator[None]:
+def _mark_tracing() -> Iterator[None]:
     """Mark the call of a function that can be traced, outside of any trace."""
     outer, local.is_tracing = local.is_tracing, state.trace is None or local.is_tracing
     try:
@@ -157,7 +157,7 @@ def _tracing() -> Iterator[None]:
         local.is_tracing = outer
 
 
-def _as_specified(spec: Any, argument: Any) -> Any:
+def _convert_to_spec(spec: Any, argument: Any) -> Any:
     """Convert an argument to its spec: lists to tensors; cast numbers and arrays."""
     if isinstance(spec, data.TensorSpec):
         is_plain = not isinstance(argument, (Tensor, Variable))
@@ -169,10 +169,10 @@ def _as_specified(spec: Any, argument: Any) -> Any:
         and isinstance(argument, dict)
         and spec.keys() == argument.keys()
     ):
-        return {key: _as_specified(spec[key], argument[key]) for key in argument}
+        return {key: _convert_to_spec(spec[key], argument[key]) for key in argument}
     if isinstance(spec, (list, tuple)) and isinstance(argument, (list, tuple)):
         if len(spec) == len(argument) and not hasattr(argument, "_fields"):
-            return type(argument)(map(_as_specified, spec, argument))
+            return type(argument)(map(_convert_to_spec, spec, argument))
     return argument
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.image_files import (
     decode_bmp as decode_bmp,
     decode_gif as decode_gif,
@@ -21,14 +21,14 @@ from toolkit.compat.tensorflow.image_files import (
     encode_png as encode_png,
     is_jpeg as is_jpeg,
 )
+from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.random import random_crop as random_crop
-from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 globals().update(
-    functions(
+    rename_functions(
         {
             "rgb_to_hsv": (ops.image.rgb_to_hsv, "images"),
             "hsv_to_rgb": (ops.image.hsv_to_rgb, "images"),
@@ -74,12 +74,12 @@ def resize(
     x = x if method == "nearest" else convert(x, "float32")
     if method == "area":
         for axis, count in ((-3, height), (-2, width)):
-            x = _means(x, axis, count)
+            x = _area_means(x, axis, count)
         return x
     return ops.image.resize(x, (height, width), method, antialias)
 
 
-def _means(x: Tensor, axis: int, count: int) -> Tensor:
+def _area_means(x: Tensor, axis: int, count: int) -> Tensor:
     """Return the means over `count` equal parts of an axis, with fractional pixels."""
     n = x.shape[axis]
     ends = np.arange(count + 1) * (n / count)
@@ -114,7 +114,7 @@ def rot90(image: Any, k: int = 1, name: Any = None) -> Tensor:
 def rgb_to_grayscale(images: Any, name: Any = None) -> Tensor:
     """Convert to brightness, in one channel."""
     _check_channels("rgb_to_grayscale", images, 3)
-    return _as_floats(images, ops.image.rgb_to_grayscale)
+    return _apply_to_floats(images, ops.image.rgb_to_grayscale)
 
 
 def grayscale_to_rgb(images: Any, name: Any = None) -> Tensor:
@@ -162,7 +162,7 @@ def _as_integers(x: Tensor, dtype: str, saturate: bool) -> Tensor:
 
 def adjust_brightness(image: Any, delta: Any) -> Tensor:
     """Add delta to each value, in the scale of [0, 1]."""
-    return _as_floats(image, lambda x: x + delta)
+    return _apply_to_floats(image, lambda x: x + delta)
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
@@ -172,30 +172,32 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
         mean = ops.mean(x, (-3, -2), keepdims=True)
         return (x - mean) * contrast_factor + mean
 
-    return _as_floats(images, adjust)
+    return _apply_to_floats(images, adjust)
 
 
 def adjust_saturation(image: Any, saturation_factor: Any, name: Any = None) -> Tensor:
     """Multiply the saturation of each colour by a factor."""
-    return _in_hsv(image, lambda h, s, v: (h, ops.clip(s * saturation_factor, 0, 1), v))
+    return _adjust_in_hsv(
+        image, lambda h, s, v: (h, ops.clip(s * saturation_factor, 0, 1), v)
+    )
 
 
 def adjust_hue(image: Any, delta: Any, name: Any = None) -> Tensor:
     """Rotate the hue of each colour by delta in [-1, 1]; 1 is the whole circle."""
     if not isinstance(delta, Tensor) and not -1 <= delta <= 1:
         raise ArgumentError(f"adjust_hue: expected delta in [-1, 1]; received {delta}")
-    return _in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
+    return _adjust_in_hsv(image, lambda h, s, v: (ops.mod(h + delta, 1.0), s, v))
 
 
-def _in_hsv(image: Any, change: Any) -> Tensor:
+def _adjust_in_hsv(image: Any, change: Any) -> Tensor:
     def adjust(x: Tensor) -> Tensor:
         hsv = ops.unstack(ops.image.rgb_to_hsv(x), axis=-1)
         return ops.image.hsv_to_rgb(ops.stack(change(*hsv), -1))
 
-    return _as_floats(image, adjust)
+    return _apply_to_floats(image, adjust)
 
 
-def _as_floats(image: Any, change: Any) -> Tensor:
+def _apply_to_floats(image: Any, change: Any) -> Tensor:
     """Apply a change to an image scaled to [0, 1]; keep the dtype."""
     x = convert(image)
     if dtypes.is_float(x.dtype):
@@ -275,7 +277,7 @@ def resize_with_crop_or_pad(
     cropped_size = [min(n, w) for n, w in zip(old, target, strict=True)]
     starts = [(n - k) // 2 for n, k in zip(old, cropped_size, strict=True)]
     x = crop_to_bounding_box(x, *starts, *cropped_size)
-    return _centred(x, target)
+    return _pad_to_center(x, target)
 
 
 def resize_with_pad(
@@ -306,7 +308,7 @@ def resize_with_pad(
     return pad_to_bounding_box(y, top, x0, *target)
 
 
-def _centred(x: Tensor, size: tuple[int, int]) -> Tensor:
+def _pad_to_center(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Pad with zeros around the center."""
     top, x0 = ((w - n) // 2 for w, n in zip(size, x.shape[-3:-1], strict=True))
     return pad_to_bounding_box(x, top, x0, *size)
@@ -362,7 +364,7 @@ def image_gradients(image: Any) -> tuple[Tensor, Tensor]:
 def sobel_edges(image: Any) -> Tensor:
     """Return the gradients down and to the right, on a last axis; images are
     reflected."""
-    x = _with_signs("sobel_edges", image)
+    x = _require_signed("sobel_edges", image)
     x = ops.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "reflect")
     down, right = x[:, 2:] - x[:, :-2], x[:, :, 2:] - x[:, :, :-2]
     down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
@@ -370,7 +372,7 @@ def sobel_edges(image: Any) -> Tensor:
     return ops.stack([down, right], -1)
 
 
-def _with_signs(function: str, image: Any) -> Tensor:
+def _require_signed(function: str, image: Any) -> Tensor:
     """Convert to a tensor; raise for unsigned dtypes, which have no differences."""
     x = convert(image)
     if x.dtype.is_unsigned:
@@ -383,12 +385,12 @@ def _with_signs(function: str, image: Any) -> Tensor:
 
 def adjust_gamma(image: Any, gamma: Any = 1, gain: Any = 1) -> Tensor:
     """Compute gain * x ** gamma, in the scale of [0, 1]."""
-    return _as_floats(image, lambda x: gain * ops.power(x, gamma))
+    return _apply_to_floats(image, lambda x: gain * ops.power(x, gamma))
 
 
 def total_variation(images: Any, name: Any = None) -> Tensor:
     """Sum the absolute differences between neighbours, for each image."""
-    x = _with_signs("total_variation", images)
+    x = _require_signed("total_variation", images)
     down = ops.absolute(x[..., 1:, :, :] - x[..., :-1, :, :])
     right = ops.absolute(x[..., 1:, :] - x[..., :-1, :])
     return ops.sum(down, (-3, -2, -1)) + ops.sum(right, (-3, -2, -1))
@@ -423,7 +425,7 @@ yuv_to_rgb: Any = _by(np.linalg.inv(_YUV), "yuv_to_rgb")
 rgb_to_yiq: Any = _by(_YIQ, "rgb_to_yiq")
 yiq_to_rgb: Any = _by(_FROM_YIQ, "yiq_to_rgb")
 
-operations(__name__)
+make_operations(__name__)
 
 # Modules that import this one.
 _OF_OTHERS = ("image_boxes", "image_distortion", "image_random", "suppression")

@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import extents
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 
@@ -93,7 +93,7 @@ def _sample_coordinates(low: Tensor, high: Tensor, extent: int, count: int) -> T
     return ops.expand_dims(low * last, 1) + ops.expand_dims(step, 1) * steps
 
 
-def _pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
+def _gather_pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
     """Return the pixels at integer coordinates, clipped to the images."""
     _, height, width, channels = x.shape
     row = ops.cast(ops.clip(y, 0, height - 1), "int32")
@@ -104,7 +104,7 @@ def _pixels(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 def _nearest(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return _pixels(x, numbers, ops.floor(y + 0.5), ops.floor(z + 0.5))
+    return _gather_pixels(x, numbers, ops.floor(y + 0.5), ops.floor(z + 0.5))
 
 
 def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -112,8 +112,8 @@ def _bilinear(x: Tensor, numbers: Tensor, y: Tensor, z: Tensor) -> Tensor:
     down, right = ops.expand_dims(y - top, 3), ops.expand_dims(z - x0, 3)
 
     def line(row: Tensor) -> Tensor:
-        first = _pixels(x, numbers, row, x0)
-        return first + (_pixels(x, numbers, row, ops.ceil(z)) - first) * right
+        first = _gather_pixels(x, numbers, row, x0)
+        return first + (_gather_pixels(x, numbers, row, ops.ceil(z)) - first) * right
 
     above = line(top)
     return above + (line(ops.ceil(y)) - above) * down
@@ -202,7 +202,7 @@ def _select_boxes(
         negative, number, begin = heapq.heappop(queue)
         score = -negative
         for other, _ in reversed(selected[begin:]):
-            shared = _overlap(*ends, number, other)
+            shared = _intersection_over_union(*ends, number, other)
             if sigma > 0:
                 score *= float(np.exp(-0.5 / sigma * shared * shared))
             elif shared > overlap:
@@ -216,7 +216,7 @@ def _select_boxes(
     return selected
 
 
-def _overlap(low: Any, high: Any, i: int, j: int) -> float:
+def _intersection_over_union(low: Any, high: Any, i: int, j: int) -> float:
     """Return the intersection over union of two boxes."""
     areas = [float(np.prod(high[k] - low[k])) for k in (i, j)]
     if min(areas) <= 0:
@@ -260,13 +260,13 @@ def draw_bounding_boxes(
     is_drawn = np.zeros((*tuple(x.shape)[:3], 1), bool)
     for picture, image_boxes in enumerate(corners):
         for number, box in enumerate(image_boxes):
-            for region in _outline(box, *x.shape[1:3]):
+            for region in _outline_slices(box, *x.shape[1:3]):
                 lines[picture][region] = palette[number % len(palette)][:channels]
                 is_drawn[picture][region] = True
     return ops.where(convert(is_drawn), convert(lines, str(x.dtype)), x)
 
 
-def _outline(box: Any, height: int, width: int) -> list[Any]:
+def _outline_slices(box: Any, height: int, width: int) -> list[Any]:
     """Return the visible sides of a box, as slices of the image."""
     scales = np.array([height - 1, width - 1] * 2, "float32")
     top, x0, bottom, right = (int(n) for n in box.astype("float32") * scales)
@@ -280,4 +280,4 @@ def _outline(box: Any, height: int, width: int) -> list[Any]:
     return sides + [(rows, column) for column in (x0, right) if 0 <= column < width]
 
 
-operations(__name__)
+make_operations(__name__)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.compat.tensorflow import random
-from toolkit.compat.tensorflow.boundary import functions_of_tensors
-from toolkit.compat.tensorflow.modes import needs_each_call
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import wrap_module_results
+from toolkit.compat.tensorflow.modes import require_eager
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -66,9 +66,9 @@ def sample_distorted_bounding_box(
         >>> tf.slice(image, begin, size).shape
         TensorShape([8, 8, 3])
     """
-    needs_each_call("sample_distorted_bounding_box")
+    require_eager("sample_distorted_bounding_box")
     seed_tensor = random.uniform((), 0, _LARGEST_SEED, "int32", seed or None)
-    return _sampled(
+    return _sample_crop(
         seed_tensor,
         image_size,
         bounding_boxes,
@@ -91,7 +91,7 @@ def stateless_sample_distorted_bounding_box(
 ) -> SampleDistortedBoundingBoxV2:
     """Return a crop as `sample_distorted_bounding_box`, by a seed of two integers."""
     seed_tensor = random.stateless_uniform((), seed, 0, _LARGEST_SEED, "int32")
-    return _sampled(
+    return _sample_crop(
         seed_tensor,
         image_size,
         bounding_boxes,
@@ -101,7 +101,7 @@ def stateless_sample_distorted_bounding_box(
     )
 
 
-def _sampled(
+def _sample_crop(
     seed_tensor: Any,
     image_size: Any,
     boxes: Any,
@@ -171,4 +171,4 @@ def _covers(crop: tuple[int, int, int, int], objects: Any, minimum: float) -> bo
     return bool((shared[is_object] >= minimum * object_areas[is_object]).any())
 
 
-functions_of_tensors(__name__)
+wrap_module_results(__name__)

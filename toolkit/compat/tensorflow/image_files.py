@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import refuse
-from toolkit.compat.tensorflow.string_tensors import StringTensor, one_string
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.string_tensors import StringTensor, to_single_bytes
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import (
     ArgumentError,
@@ -46,7 +46,7 @@ def decode_image(
         dtype: uint8, uint16, or a floating dtype, of values in [0, 1].
         expand_animations: whether a GIF is a batch; if not, its first image.
     """
-    image = _decoded(contents, "decode_image", _FORMATS, channels, dtype)
+    image = _decode(contents, "decode_image", _FORMATS, channels, dtype)
     return image[0] if image.ndim == 4 and not expand_animations else image
 
 
@@ -82,7 +82,7 @@ def decode_jpeg(
         acceptable_fraction=(acceptable_fraction, 1),
         dct_method=(dct_method, ""),
     )
-    return _one(contents, "decode_jpeg", channels, "uint8")
+    return _decode_one(contents, "decode_jpeg", channels, "uint8")
 
 
 def decode_png(
@@ -97,23 +97,23 @@ def decode_png(
     """
     if dtypes.standardize(dtype) not in ("uint8", "uint16"):
         raise DTypeError(f"decode_png: expected uint8 or uint16; received {dtype}")
-    return _one(contents, "decode_png", channels, dtype)
+    return _decode_one(contents, "decode_png", channels, dtype)
 
 
 def decode_bmp(contents: Any, channels: int = 0, name: Any = None) -> Tensor:
     """Decode a BMP file; uint8; `channels`: 3, 4, or 0 for the channels of the file."""
-    return _decoded(contents, "decode_bmp", ("BMP",), channels, "uint8")
+    return _decode(contents, "decode_bmp", ("BMP",), channels, "uint8")
 
 
 def decode_gif(contents: Any, name: Any = None) -> Tensor:
     """Decode the images of a GIF file, or the image of a PNG or JPEG file, as a batch;
     uint8."""
-    image = _decoded(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
+    image = _decode(contents, "decode_gif", ("GIF", "PNG", "JPEG"), 3, "uint8")
     return image if image.ndim == 4 else image[None]
 
 
-def _one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
-    image = _decoded(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
+def _decode_one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
+    image = _decode(contents, function, ("PNG", "JPEG", "GIF"), channels, dtype)
     if image.ndim == 4 and len(image) > 1:
         raise ArgumentError(
             f"{function}: expected one picture; received a GIF file with "
@@ -122,7 +122,7 @@ def _one(contents: Any, function: str, channels: int, dtype: Any) -> Tensor:
     return image[0] if image.ndim == 4 else image
 
 
-def _decoded(
+def _decode(
     contents: Any,
     function: str,
     formats: tuple[str, ...],
@@ -130,7 +130,11 @@ def _decoded(
     dtype: Any,
 ) -> Tensor:
     """Return the pixels of one image, or of several, in a dtype."""
-    data, dtype, count = one_string(contents, function), dtypes.standardize(dtype), 0
+    data, dtype, count = (
+        to_single_bytes(contents, function),
+        dtypes.standardize(dtype),
+        0,
+    )
     count = int(channels or 0)
     if count not in (0, *_MODES):
         raise ArgumentError(
@@ -152,10 +156,10 @@ def _decoded(
     if image.format in _SEVERAL:
         pixels = np.stack([np.asarray(x) for x in open_frames(image, function)])
     elif is_deep and dtype != "uint8":
-        pixels = _deep(function, image, count)
+        pixels = _to_uint16(function, image, count)
     else:
-        pixels = _pixels(_with_alpha(image, data), count)
-    return _scaled(pixels, dtype, image.format)
+        pixels = _to_pixels(_restore_alpha(image, data), count)
+    return _scale_dtype(pixels, dtype, image.format)
 
 
 def _check_channels(function: str, kind: str, count: int) -> None:
@@ -170,23 +174,23 @@ def _check_channels(function: str, kind: str, count: int) -> None:
         )
 
 
-def _pixels(image: Any, count: int) -> Any:
+def _to_pixels(image: Any, count: int) -> Any:
     """Return (height, width, channels) of an image in uint8."""
     if image.mode.startswith("I"):  # 16 bits: keep the upper ones
-        return _repeated(upper_bits(image)[..., None], count)
+        return _repeat_grey(upper_bits(image)[..., None], count)
     if image.mode == "P":
         image = image.convert("RGBA" if "transparency" in image.info else "RGB")
     elif image.mode not in ("L", "LA", "RGB", "RGBA"):
         image = image.convert("L" if image.mode == "1" else "RGB")
     if count == 1 and image.mode[:3] == "RGB":
-        return _brightness(np.asarray(image)[..., :3])
+        return _compute_luma(np.asarray(image)[..., :3])
     if count:
         image = image.convert(_MODES[count])
     array = np.asarray(image)
     return array if array.ndim == 3 else array[..., None]
 
 
-def _with_alpha(image: Any, data: bytes) -> Any:
+def _restore_alpha(image: Any, data: bytes) -> Any:
     """Return an image, with its alpha channel if it is a BMP with 32 bits per pixel."""
     if image.format != "BMP" or data[28] != 32 or any(data[30:34]):
         return image
@@ -197,24 +201,24 @@ def _with_alpha(image: Any, data: bytes) -> Any:
     return pillow("decode_bmp").fromarray(rows if is_from_the_top else rows[::-1])
 
 
-def _brightness(colours: Any) -> Any:
+def _compute_luma(colours: Any) -> Any:
     """Convert colours to brightness as libpng: rounded down, and grey unchanged."""
     grey = (colours.astype("int64") @ _BRIGHTNESS) >> 15
     is_grey = (colours == colours[..., :1]).all(-1)
     return np.where(is_grey, colours[..., 0], grey).astype("uint8")[..., None]
 
 
-def _deep(function: str, image: Any, count: int) -> Any:
+def _to_uint16(function: str, image: Any, count: int) -> Any:
     """Return the pixels of an image with 16 bits, in uint16."""
     if not image.mode.startswith("I"):
         raise UnsupportedError(
             f"{function}: of PNG files with 16 bits in a sample only grey ones are "
             f"supported in dtypes other than uint8; received one of mode {image.mode}"
         )
-    return _repeated(np.asarray(image).astype("uint16")[..., None], count)
+    return _repeat_grey(np.asarray(image).astype("uint16")[..., None], count)
 
 
-def _repeated(grey: Any, count: int) -> Any:
+def _repeat_grey(grey: Any, count: int) -> Any:
     """Repeat a grey image to more channels."""
     colours = np.repeat(grey, {0: 1, 4: 3}.get(count, count), axis=-1)
     if count != 4:
@@ -223,7 +227,7 @@ def _repeated(grey: Any, count: int) -> Any:
     return np.concatenate([colours, opaque], axis=-1)
 
 
-def _scaled(pixels: Any, dtype: str, kind: str) -> Tensor:
+def _scale_dtype(pixels: Any, dtype: str, kind: str) -> Tensor:
     """Scale pixels to the full range of another dtype, or to [0, 1]."""
     if pixels.dtype == dtype:
         return convert(pixels)
@@ -235,7 +239,7 @@ def _scaled(pixels: Any, dtype: str, kind: str) -> Tensor:
 
 def is_jpeg(contents: Any, name: Any = None) -> Tensor:
     """Return whether bytes have the signature of a JPEG file."""
-    return convert(one_string(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
+    return convert(to_single_bytes(contents, "is_jpeg")[:3] == b"\xff\xd8\xff")
 
 
 # --- encoding -------------------------------------------------------------------------
@@ -248,7 +252,7 @@ def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTen
         image: (height, width, 1 to 4 channels) in uint8, or one channel in uint16.
         compression: 0 to 9: none to maximum; -1: automatic.
     """
-    array = _checked("encode_png", image, (1, 2, 3, 4), ("uint8", "uint16"))
+    array = _validate_image("encode_png", image, (1, 2, 3, 4), ("uint8", "uint16"))
     if not -1 <= compression <= 9:
         raise ArgumentError(
             f"encode_png: compression: expected one in [-1, 9]; received {compression}"
@@ -259,7 +263,7 @@ def encode_png(image: Any, compression: int = -1, name: Any = None) -> StringTen
             f"{array.shape[-1]}"
         )
     options = {} if compression < 0 else {"compress_level": compression}
-    return _encoded(array, "PNG", options)
+    return _encode(array, "PNG", options)
 
 
 def encode_jpeg(
@@ -288,7 +292,7 @@ def encode_jpeg(
         x_density, y_density: pixels per unit, for printing.
         xmp_metadata: only "".
     """
-    array = _checked("encode_jpeg", image, (1, 3), ("uint8",))
+    array = _validate_image("encode_jpeg", image, (1, 3), ("uint8",))
     expected = "grayscale" if array.shape[-1] == 1 else "rgb"
     refuse("encode_jpeg", xmp_metadata=(xmp_metadata, ""))
     if format not in ("", expected):
@@ -313,10 +317,10 @@ def encode_jpeg(
         "optimize": optimize_size,
         "dpi": (round(x_density * scale), round(y_density * scale)),
     }
-    return _encoded(array, "JPEG", options)
+    return _encode(array, "JPEG", options)
 
 
-def _checked(
+def _validate_image(
     function: str, image: Any, channels: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Any:
     """Return the validated pixels of one image as an array."""
@@ -334,7 +338,7 @@ def _checked(
     return array
 
 
-def _encoded(array: Any, kind: str, options: dict[str, Any]) -> StringTensor:
+def _encode(array: Any, kind: str, options: dict[str, Any]) -> StringTensor:
     picture = pillow(f"encode_{kind.lower()}").fromarray(
         array[..., 0] if array.shape[-1] == 1 else array
     )

@@ -7,14 +7,14 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow import random
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.image import (
     adjust_brightness,
     adjust_contrast,
     adjust_hue,
     adjust_saturation,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.random import uniform
@@ -28,11 +28,18 @@ __all__ = (
 )
 
 
-def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any:
+def _validate_range(
+    function: str, low: Any, high: Any, maximum: float | None = None
+) -> Any:
     """Return the validated ends of a range as floats."""
     low, high = float(low), float(high)
-    if not low < high and not low == high == 0 or most is not None and high > most:
-        limit = "" if most is None else f" of at most {most}"
+    if (
+        not low < high
+        and not low == high == 0
+        or maximum is not None
+        and high > maximum
+    ):
+        limit = "" if maximum is None else f" of at most {maximum}"
         raise ArgumentError(
             f"{function}: expected a range{limit} that rises; received {low} to {high}"
         )
@@ -41,11 +48,11 @@ def _range(function: str, low: Any, high: Any, most: float | None = None) -> Any
 
 def _symmetric_range(function: str, radius: Any, limit: float | None = None) -> Any:
     """Return the range from -most to most."""
-    return _range(function, -float(radius), radius, limit)
+    return _validate_range(function, -float(radius), radius, limit)
 
 
 def _positive(function: str, low: Any, high: Any) -> Any:
-    low, high = _range(function, low, high)
+    low, high = _validate_range(function, low, high)
     if low < 0:
         raise ArgumentError(f"{function}: expected lower >= 0; received {low}")
     return low, high
@@ -55,7 +62,7 @@ def _draw_uniform(ends: tuple[float, float], seed: Any) -> Tensor:
     return uniform((), *ends, seed=random.source(seed))
 
 
-def _stateless(ends: tuple[float, float], seed: Any) -> Tensor:
+def _make_stateless(ends: tuple[float, float], seed: Any) -> Tensor:
     sampler: Callable[..., Tensor] = random.stateless_uniform
     return sampler((), seed, *ends)
 
@@ -69,7 +76,7 @@ def random_brightness(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
 def stateless_random_brightness(image: Any, max_delta: Any, seed: Any) -> Tensor:
     """Apply `random_brightness` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_brightness", max_delta)
-    return adjust_brightness(image, _stateless(ends, seed))
+    return adjust_brightness(image, _make_stateless(ends, seed))
 
 
 def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
@@ -81,7 +88,7 @@ def random_contrast(image: Any, lower: Any, upper: Any, seed: Any = None) -> Ten
 def stateless_random_contrast(image: Any, lower: Any, upper: Any, seed: Any) -> Tensor:
     """Apply `random_contrast` with a seed of two integers."""
     ends = _positive("stateless_random_contrast", lower, upper)
-    return adjust_contrast(image, _stateless(ends, seed))
+    return adjust_contrast(image, _make_stateless(ends, seed))
 
 
 def random_saturation(image: Any, lower: Any, upper: Any, seed: Any = None) -> Tensor:
@@ -95,7 +102,7 @@ def stateless_random_saturation(
 ) -> Tensor:
     """Apply `random_saturation` with a seed of two integers."""
     ends = _positive("stateless_random_saturation", lower, upper)
-    return adjust_saturation(image, _stateless(ends, seed))
+    return adjust_saturation(image, _make_stateless(ends, seed))
 
 
 def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
@@ -109,33 +116,41 @@ def random_hue(image: Any, max_delta: Any, seed: Any = None) -> Tensor:
 def stateless_random_hue(image: Any, max_delta: Any, seed: Any) -> Tensor:
     """Apply `random_hue` with a seed of two integers."""
     ends = _symmetric_range("stateless_random_hue", max_delta, 0.5)
-    return adjust_hue(image, _stateless(ends, seed))
+    return adjust_hue(image, _make_stateless(ends, seed))
 
 
 def random_flip_left_right(image: Any, seed: Any = None) -> Tensor:
     """Apply `flip_left_right` to each image with probability 0.5."""
-    return _flipped(image, -2, lambda shape: uniform(shape, seed=random.source(seed)))
+    return _flip_at_random(
+        image, -2, lambda shape: uniform(shape, seed=random.source(seed))
+    )
 
 
 def random_flip_up_down(image: Any, seed: Any = None) -> Tensor:
     """Apply `flip_up_down` to each image with probability 0.5."""
-    return _flipped(image, -3, lambda shape: uniform(shape, seed=random.source(seed)))
+    return _flip_at_random(
+        image, -3, lambda shape: uniform(shape, seed=random.source(seed))
+    )
 
 
 def stateless_random_flip_left_right(image: Any, seed: Any) -> Tensor:
     """Apply `random_flip_left_right` with a seed of two integers."""
-    return _flipped(image, -2, lambda shape: random.stateless_uniform(shape, seed))
+    return _flip_at_random(
+        image, -2, lambda shape: random.stateless_uniform(shape, seed)
+    )
 
 
 def stateless_random_flip_up_down(image: Any, seed: Any) -> Tensor:
     """Apply `random_flip_up_down` with a seed of two integers."""
-    return _flipped(image, -3, lambda shape: random.stateless_uniform(shape, seed))
+    return _flip_at_random(
+        image, -3, lambda shape: random.stateless_uniform(shape, seed)
+    )
 
 
-def _flipped(image: Any, axis: int, sample: Callable[[Any], Tensor]) -> Tensor:
+def _flip_at_random(image: Any, axis: int, sample: Callable[[Any], Tensor]) -> Tensor:
     x = convert(image)
     shape = (x.shape[0], 1, 1, 1) if x.ndim == 4 else ()
     return ops.where(sample(shape) < 0.5, ops.flip(x, axis), x)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import check_within, dtype_name, extents
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -156,7 +156,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: Any = None) -> Tens
     return ops.scatter(indices, updates, extents(shape))
 
 
-def _scattering(reduction: str | None) -> Any:
+def _make_scatter(reduction: str | None) -> Any:
     def scatter(tensor: Any, indices: Any, updates: Any, name: Any = None) -> Tensor:
         tensor, indices = convert(tensor), convert(indices)
         _check_vectors("tensor_scatter_nd", indices, tensor.shape)
@@ -168,10 +168,10 @@ def _scattering(reduction: str | None) -> Any:
     return scatter
 
 
-tensor_scatter_nd_update: Any = _scattering(None)
-tensor_scatter_nd_add: Any = _scattering("add")
-tensor_scatter_nd_max: Any = _scattering("max")
-tensor_scatter_nd_min: Any = _scattering("min")
+tensor_scatter_nd_update: Any = _make_scatter(None)
+tensor_scatter_nd_add: Any = _make_scatter("add")
+tensor_scatter_nd_max: Any = _make_scatter("max")
+tensor_scatter_nd_min: Any = _make_scatter("min")
 
 
 def tensor_scatter_nd_sub(
@@ -363,4 +363,4 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: Any = None) -> Any:
     )
 
 
-operations(__name__)
+make_operations(__name__)

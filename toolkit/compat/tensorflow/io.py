@@ -48,7 +48,7 @@ from toolkit.compat.tensorflow.sparse import SparseTensor
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
     as_strings,
-    one_string,
+    to_single_bytes,
 )
 from toolkit.data import (
     FixedLenFeature as FixedLenFeature,
@@ -62,7 +62,7 @@ from toolkit.errors import MalformedDataError, unknown_choice
 __path__: list[str] = []  # makes submodules importable
 
 
-def path_of(name: Any) -> str:
+def to_path(name: Any) -> str:
     """Convert a string, bytes, or a string tensor to a path."""
     name = name.numpy() if isinstance(name, StringTensor) else name
     return os.fsdecode(name)
@@ -132,11 +132,11 @@ class TFRecordWriter(data.TFRecordWriter):
         if isinstance(options, TFRecordOptions):
             level = options.compression_level
             options = options.compression_type
-        super().__init__(path_of(path), options, -1 if level is None else int(level))
+        super().__init__(to_path(path), options, -1 if level is None else int(level))
 
     def write(self, record: Any) -> None:
         """Append a record."""
-        super().write(one_string(record, "TFRecordWriter.write"))
+        super().write(to_single_bytes(record, "TFRecordWriter.write"))
 
 
 def parse_single_example(
@@ -155,12 +155,10 @@ def parse_single_example(
         >>> int(tf.io.parse_single_example(example.SerializeToString(), wanted)["x"])
         3
     """
-    message = one_string(serialized, "parse_single_example")
-    sorted_features = _by_name(features)
+    message = to_single_bytes(serialized, "parse_single_example")
+    sorted_features = _sort_by_name(features)
     result = as_tensors(data.parse_single_example(message, sorted_features))
-    return {
-        name: _of_any_length(sorted_features[name], x) for name, x in result.items()
-    }
+    return {name: _to_sparse(sorted_features[name], x) for name, x in result.items()}
 
 
 def parse_example(
@@ -171,14 +169,12 @@ def parse_example(
     `example_names` has no effect: errors name the feature.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    sorted_features = _by_name(features)
+    sorted_features = _sort_by_name(features)
     result = as_tensors(data.parse_example(messages, sorted_features))
-    return {
-        name: _of_any_length(sorted_features[name], x) for name, x in result.items()
-    }
+    return {name: _to_sparse(sorted_features[name], x) for name, x in result.items()}
 
 
-def _of_any_length(feature: Any, values: Any) -> Any:
+def _to_sparse(feature: Any, values: Any) -> Any:
     """Return the values of a VarLenFeature as a sparse tensor, as in TensorFlow."""
     if type(feature) is not VarLenFeature:
         return values
@@ -206,10 +202,14 @@ def parse_single_sequence_example(
             RaggedTensor.
         example_name: has no effect: errors name the feature.
     """
-    message = one_string(serialized, "parse_single_sequence_example")
-    sorted_features = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    message = to_single_bytes(serialized, "parse_single_sequence_example")
+    sorted_features = [
+        _sort_by_name(x or {}) for x in (context_features, sequence_features)
+    ]
     context, steps = data.parse_single_sequence_example(message, *sorted_features)
-    return _shown(sorted_features[0], context), _shown(sorted_features[1], steps)
+    return _wrap_features(sorted_features[0], context), _wrap_features(
+        sorted_features[1], steps
+    )
 
 
 def parse_sequence_example(
@@ -226,15 +226,20 @@ def parse_sequence_example(
     has no effect.
     """
     messages = np.asarray(as_strings(serialized)).ravel()
-    sorted_features = [_by_name(x or {}) for x in (context_features, sequence_features)]
+    sorted_features = [
+        _sort_by_name(x or {}) for x in (context_features, sequence_features)
+    ]
     context, steps, counts = data.parse_sequence_example(messages, *sorted_features)
-    shown = _shown(sorted_features[0], context), _shown(sorted_features[1], steps)
+    shown = (
+        _wrap_features(sorted_features[0], context),
+        _wrap_features(sorted_features[1], steps),
+    )
     return *shown, as_tensors(counts)
 
 
-def _shown(features: Any, values: Any) -> dict[str, Any]:
+def _wrap_features(features: Any, values: Any) -> dict[str, Any]:
     tensors = as_tensors(values)
-    return {name: _of_any_length(features[name], x) for name, x in tensors.items()}
+    return {name: _to_sparse(features[name], x) for name, x in tensors.items()}
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) -> Any:
@@ -252,7 +257,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: Any = None) 
     return StringTensor(unpacked)
 
 
-def _by_name(features: Any) -> dict[str, Any]:
+def _sort_by_name(features: Any) -> dict[str, Any]:
     """Sort features by their names, which is the order of the results."""
     return dict(sorted(features.items()))
 
@@ -262,17 +267,17 @@ def _by_name(features: Any) -> dict[str, Any]:
 
 def read_file(filename: Any, name: Any = None) -> StringTensor:
     """Read the bytes of a file."""
-    return StringTensor(Path(path_of(filename)).read_bytes())
+    return StringTensor(Path(to_path(filename)).read_bytes())
 
 
 def write_file(filename: Any, contents: Any, name: Any = None) -> None:
     """Write bytes to a file."""
-    Path(path_of(filename)).write_bytes(one_string(contents, "write_file"))
+    Path(to_path(filename)).write_bytes(to_single_bytes(contents, "write_file"))
 
 
 def matching_files(pattern: Any, name: Any = None) -> StringTensor:
     """Return the names of the files that match a pattern, sorted."""
-    return StringTensor(sorted(globbing.glob(path_of(pattern))))
+    return StringTensor(sorted(globbing.glob(to_path(pattern))))
 
 
 def _walk(
@@ -287,40 +292,40 @@ def _walk(
         topdown: whether a folder is before its subfolders.
         onerror: called with the error for a folder that cannot be listed.
     """
-    return os.walk(path_of(top), topdown, onerror)
+    return os.walk(to_path(top), topdown, onerror)
 
 
 def _rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    if os.path.exists(path_of(dst)) and not overwrite:
-        raise FileExistsError(f"rename: {path_of(dst)} exists")
-    os.replace(path_of(src), path_of(dst))
+    if os.path.exists(to_path(dst)) and not overwrite:
+        raise FileExistsError(f"rename: {to_path(dst)} exists")
+    os.replace(to_path(src), to_path(dst))
 
 
-def _opened(name: Any, mode: str = "r") -> IO[Any]:
+def _open(name: Any, mode: str = "r") -> IO[Any]:
     """Open a file as TensorFlow does: UTF-8 text, with unchanged line ends."""
     if "b" in mode:
-        return open(path_of(name), mode)
-    return open(path_of(name), mode, encoding="utf-8", newline="\n")
+        return open(to_path(name), mode)
+    return open(to_path(name), mode, encoding="utf-8", newline="\n")
 
 
 def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
-    if os.path.exists(path_of(dst)) and not overwrite:
-        raise FileExistsError(f"copy: {path_of(dst)} exists")
-    shutil.copyfile(path_of(src), path_of(dst))
+    if os.path.exists(to_path(dst)) and not overwrite:
+        raise FileExistsError(f"copy: {to_path(dst)} exists")
+    shutil.copyfile(to_path(src), to_path(dst))
 
 
 gfile: SimpleNamespace = SimpleNamespace(
-    GFile=_opened,
+    GFile=_open,
     copy=_copy,
-    exists=lambda path: os.path.exists(path_of(path)),
-    glob=lambda pattern: sorted(globbing.glob(path_of(pattern))),
-    isdir=lambda path: os.path.isdir(path_of(path)),
+    exists=lambda path: os.path.exists(to_path(path)),
+    glob=lambda pattern: sorted(globbing.glob(to_path(pattern))),
+    isdir=lambda path: os.path.isdir(to_path(path)),
     join=os.path.join,
-    listdir=lambda path: os.listdir(path_of(path)),
-    makedirs=lambda path: os.makedirs(path_of(path), exist_ok=True),
-    mkdir=lambda path: os.mkdir(path_of(path)),
-    remove=lambda path: os.remove(path_of(path)),
+    listdir=lambda path: os.listdir(to_path(path)),
+    makedirs=lambda path: os.makedirs(to_path(path), exist_ok=True),
+    mkdir=lambda path: os.mkdir(to_path(path)),
+    remove=lambda path: os.remove(to_path(path)),
     rename=_rename,
-    rmtree=lambda path: shutil.rmtree(path_of(path)),
+    rmtree=lambda path: shutil.rmtree(to_path(path)),
     walk=_walk,
 )

@@ -10,17 +10,17 @@ from toolkit import ops
 from toolkit.compat.tensorflow import arrays, math
 from toolkit.compat.tensorflow.arguments import axes, dtype_name, refuse
 from toolkit.compat.tensorflow.arrays import eye as eye
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.math import (
     global_norm as global_norm,
     l2_normalize as l2_normalize,
 )
-from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.parameter_names import rename_functions
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 
 globals().update(
-    functions(
+    rename_functions(
         {
             "cholesky": (ops.cholesky, "input"),
             "cross": (ops.cross, "a b"),
@@ -259,4 +259,4 @@ def tensor_diag(diagonal: Any, name: Any = None) -> Tensor:
     return ops.diag(diagonal)
 
 
-operations(__name__)
+make_operations(__name__)

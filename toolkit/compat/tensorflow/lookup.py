@@ -9,9 +9,9 @@ import numpy as np
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import as_array, dtype_name
 from toolkit.compat.tensorflow.arrays import convert_to_tensor
-from toolkit.compat.tensorflow.io import path_of
+from toolkit.compat.tensorflow.io import to_path
 from toolkit.compat.tensorflow.modes import NeedsValues
-from toolkit.compat.tensorflow.string_tensors import StringTensor, array_of
+from toolkit.compat.tensorflow.string_tensors import StringTensor, to_bytes_array
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, DTypeError
@@ -46,8 +46,8 @@ class KeyValueTensorInitializer:
         value_dtype: Any = None,
         name: Any = None,
     ) -> None:
-        self.keys = _plain(convert_to_tensor(keys, key_dtype)).ravel()
-        self.values = _plain(convert_to_tensor(values, value_dtype)).ravel()
+        self.keys = _to_array(convert_to_tensor(keys, key_dtype)).ravel()
+        self.values = _to_array(convert_to_tensor(values, value_dtype)).ravel()
         if len(self.keys) != len(self.values):
             raise ArgumentError(
                 f"lookup: expected a value for each key; received {len(self.keys)} "
@@ -104,19 +104,21 @@ class TextFileInitializer(KeyValueTensorInitializer):
         name: Any = None,
         value_index_offset: int = 0,
     ) -> None:
-        with open(path_of(filename), "rb") as file:
+        with open(to_path(filename), "rb") as file:
             lines = file.read().splitlines()
         if vocab_size is not None and len(lines) != vocab_size:
             raise ArgumentError(
                 f"lookup: expected {vocab_size} lines in {filename}; received "
                 f"{len(lines)}"
             )
-        keys = _column(lines, key_index, key_dtype, delimiter, 0)
-        values = _column(lines, value_index, value_dtype, delimiter, value_index_offset)
+        keys = _parse_column(lines, key_index, key_dtype, delimiter, 0)
+        values = _parse_column(
+            lines, value_index, value_dtype, delimiter, value_index_offset
+        )
         super().__init__(keys, values, key_dtype, value_dtype)
 
 
-def _column(
+def _parse_column(
     lines: list[bytes], index: int, dtype: Any, delimiter: str, offset: int
 ) -> list[Any]:
     """Return a column, the lines or the line numbers, as strings or as numbers."""
@@ -176,7 +178,7 @@ class _Table:
                 f"{self.name}: expected keys that are {kinds[0]}; received {kinds[1]}"
             )
         if is_string:
-            flat = [self._slots.get(key, default_slot) for key in _plain(keys).flat]
+            flat = [self._slots.get(key, default_slot) for key in _to_array(keys).flat]
             return ops.reshape(ops.convert_to_tensor(flat, "int64"), tuple(keys.shape))
         if not self._count:
             return ops.full(tuple(keys.shape), default_slot, "int64")
@@ -217,7 +219,7 @@ class StaticHashTable(_Table):
         self.value_dtype: str = initializer.value_dtype
         self.default_value = convert_to_tensor(default_value, self.value_dtype)
         self._initializer = initializer
-        self._values = np.append(initializer.values, _plain(self.default_value))
+        self._values = np.append(initializer.values, _to_array(self.default_value))
 
     def lookup(self, keys: Any, name: Any = None) -> Any:
         """Return the value of each key, in the shape of the keys.
@@ -296,7 +298,7 @@ class StaticVocabularyTable(_Table):
         indices = ops.take(ops.convert_to_tensor(self._values), slots)
         if isinstance(keys, Tensor) and keys.known() is None:
             raise NeedsValues("a lookup in a vocabulary")
-        words = [w if isinstance(w, bytes) else b"%d" % w for w in _plain(keys).flat]
+        words = [w if isinstance(w, bytes) else b"%d" % w for w in _to_array(keys).flat]
         bucket_indices = [
             self._count + farm_hash(word) % self._buckets for word in words
         ]
@@ -306,10 +308,10 @@ class StaticVocabularyTable(_Table):
         return convert_to_tensor(ops.where(ops.equal(indices, -1), other, indices))
 
 
-def _plain(x: Any) -> Any:
+def _to_array(x: Any) -> Any:
     """Convert a tensor to an array; strings are bytes."""
     if isinstance(x, StringTensor):
-        return array_of(x)
+        return to_bytes_array(x)
     return np.asarray(as_array(x.value if isinstance(x, Variable) else x))
 
 

@@ -14,12 +14,12 @@ from toolkit.compat.tensorflow.arguments import (
     axes as _axes,
     dtype_name,
 )
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.counting import (
     bincount as bincount,
     confusion_matrix as confusion_matrix,
 )
-from toolkit.compat.tensorflow.extremes import (
+from toolkit.compat.tensorflow.minmax import (
     clip_by_value as clip_by_value,
     maximum as maximum,
     minimum as minimum,
@@ -29,6 +29,7 @@ from toolkit.compat.tensorflow.operators import (
     divide_as_floats,
     match_dtypes,
 )
+from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.reductions import (
     reduce_all as reduce_all,
     reduce_any as reduce_any,
@@ -42,7 +43,6 @@ from toolkit.compat.tensorflow.reductions import (
     reduce_sum as reduce_sum,
     reduce_variance as reduce_variance,
 )
-from toolkit.compat.tensorflow.renaming import functions
 from toolkit.compat.tensorflow.segments import (
     segment_max as segment_max,
     segment_mean as segment_mean,
@@ -124,7 +124,7 @@ _BINARY = {
     "subtract": ops.subtract,
 }
 globals().update(
-    functions(
+    rename_functions(
         {
             **{name: (function, "x") for name, function in _UNARY.items()},
             **{name: (function, "x y") for name, function in _BINARY.items()},
@@ -286,7 +286,7 @@ def count_nonzero(
     return reduce_sum(x, axis, keepdims)
 
 
-def _cumulative(function: Any, start: Any, what: str) -> Any:
+def _cumulative(function: Any, start: Any, function_name: str) -> Any:
     def cumulate(
         x: Any,
         axis: Any = 0,
@@ -303,8 +303,8 @@ def _cumulative(function: Any, start: Any, what: str) -> Any:
             x = ops.concatenate([first, leading], axis)
         return convert(function(x, axis), x._dtype)
 
-    cumulate.__name__ = cumulate.__qualname__ = what
-    cumulate.__doc__ = f"The {what} along an axis; exclusive: of those before."
+    cumulate.__name__ = cumulate.__qualname__ = function_name
+    cumulate.__doc__ = f"The {function_name} along an axis; exclusive: of those before."
     return cumulate
 
 
@@ -447,4 +447,4 @@ def zero_fraction(value: Any, name: Any = None) -> Tensor:
     return ops.mean(ops.cast(ops.equal(value, 0), "float32"))
 
 
-operations(__name__)
+make_operations(__name__)

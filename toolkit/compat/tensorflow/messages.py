@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from toolkit import data
-from toolkit.compat.tensorflow.string_tensors import one_string
+from toolkit.compat.tensorflow.string_tensors import to_single_bytes
 from toolkit.data.examples import (
     BYTES_LIST,
     FLOAT_LIST,
@@ -79,7 +79,7 @@ class _List(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the values by the message in bytes."""
-        message = one_string(serialized, "ParseFromString")
+        message = to_single_bytes(serialized, "ParseFromString")
         self.value = read_list(self._number, memoryview(message)).tolist()
 
     def _lines(self) -> list[str]:
@@ -100,7 +100,7 @@ class BytesList(_List):
 
     def items(self) -> Any:
         """Return the values as bytes."""
-        return [one_string(value, "Feature") for value in self.value]
+        return [to_single_bytes(value, "Feature") for value in self.value]
 
 
 class FloatList(_List):
@@ -174,7 +174,7 @@ class Feature(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the list by the message in bytes."""
-        message = one_string(serialized, "ParseFromString")
+        message = to_single_bytes(serialized, "ParseFromString")
         self._kind = None
         for candidate in self._lists():
             candidate.value = []
@@ -189,7 +189,7 @@ class Feature(Message):
         return _nested(kind, getattr(self, kind)._lines())
 
 
-def feature_of(values: Any) -> Feature:
+def to_feature(values: Any) -> Feature:
     """Return the feature of an array of bytes, floats or integers."""
     kind, items = values.dtype.kind, values.tolist()
     return Feature(
@@ -215,10 +215,10 @@ class Features(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
-        message = one_string(serialized, "ParseFromString")
+        message = to_single_bytes(serialized, "ParseFromString")
         self.feature = {}
         for name, values in read_features(memoryview(message)).items():
-            self.feature[name] = feature_of(values)
+            self.feature[name] = to_feature(values)
 
     def _lines(self) -> list[str]:
         lines = []
@@ -259,10 +259,10 @@ class Example(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
-        message = one_string(serialized, "ParseFromString")
+        message = to_single_bytes(serialized, "ParseFromString")
         self.features = Features()
         for name, values in data.read_example(message).items():
-            self.features.feature[name] = feature_of(values)
+            self.features.feature[name] = to_feature(values)
 
     def _lines(self) -> list[str]:
         return _nested("features", self.features._lines())
@@ -281,7 +281,7 @@ class FeatureList(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
-        message = memoryview(one_string(serialized, "ParseFromString"))
+        message = memoryview(to_single_bytes(serialized, "ParseFromString"))
         steps = (bytes(step) for _, _, step in message_fields(message))
         self.feature = [Feature.FromString(step) for step in steps]
 
@@ -309,7 +309,7 @@ class FeatureLists(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
-        message = memoryview(one_string(serialized, "ParseFromString"))
+        message = memoryview(to_single_bytes(serialized, "ParseFromString"))
         self.feature_list = {}
         for _, _, entry in message_fields(message):
             fields = {
@@ -351,7 +351,7 @@ class SequenceExample(Message):
 
     def ParseFromString(self, serialized: Any) -> None:
         """Replace the features by the message in bytes."""
-        message = memoryview(one_string(serialized, "ParseFromString"))
+        message = memoryview(to_single_bytes(serialized, "ParseFromString"))
         fields = {number: bytes(value) for number, _, value in message_fields(message)}
         self.context = Features.FromString(fields.get(1, b""))
         self.feature_lists = FeatureLists.FromString(fields.get(2, b""))

@@ -29,14 +29,14 @@ class NeedsValues(TraceError):
         )
 
 
-def needs_each_call(function: str) -> None:
+def require_eager(function: str) -> None:
     """Raise in the trace of a tf.function, for a function with a side effect in each
     call."""
     if local.is_tracing and state.trace is not None:
         raise NeedsValues(function)
 
 
-def asks_for_shapes() -> bool:
+def is_inferring_shapes() -> bool:
     """Return whether the code only infers shapes, in a probe trace."""
     trace: Any = state.trace
     while trace is not None and not isinstance(trace, Probe):
@@ -90,7 +90,7 @@ def building_graph() -> bool:
 
 
 @contextmanager
-def running(run: Any) -> Iterator[None]:
+def set_run(run: Any) -> Iterator[None]:
     """Compute inside, in any mode; `run` has the values of symbols."""
     outer, local.run = local.run, run
     try:
@@ -99,7 +99,7 @@ def running(run: Any) -> Iterator[None]:
         local.run = outer
 
 
-class _Computing:
+class _EagerRun:
     """A run without a graph."""
 
     def value(self, x: Any) -> Any:
@@ -107,6 +107,6 @@ class _Computing:
         return x
 
 
-def computing() -> AbstractContextManager[None]:
+def compute_eagerly() -> AbstractContextManager[None]:
     """Compute eagerly inside, in any mode."""
-    return running(_Computing())
+    return set_run(_EagerRun())

@@ -7,8 +7,8 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 
 
@@ -95,4 +95,4 @@ def log_poisson_loss(
     return loss + ops.where(is_large, stirling, 0.0)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -15,7 +15,7 @@ import toolkit
 from toolkit import errors as core, initializers, ops, tree
 from toolkit.compat.tensorflow import arrays, checkpoints, io, messages, types
 from toolkit.compat.tensorflow.averages import ExponentialMovingAverage
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.parameter_names import rename_functions
 from toolkit.compat.tensorflow.tapes import GradientTape
 from toolkit.core.tensor import Tensor
 
@@ -75,7 +75,7 @@ def get_logger() -> logging.Logger:
 
 autodiff: SimpleNamespace = SimpleNamespace(GradientTape=GradientTape)
 bitwise: SimpleNamespace = SimpleNamespace(
-    **functions(
+    **rename_functions(
         {
             "bitwise_and": (ops.bitwise_and, "x y"),
             "bitwise_or": (ops.bitwise_or, "x y"),

@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import math, random
 from toolkit.compat.tensorflow.arguments import check_within, extents, refuse
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.candidates import (
     all_candidate_sampler as all_candidate_sampler,
     compute_accidental_hits as compute_accidental_hits,
@@ -61,8 +61,8 @@ from toolkit.compat.tensorflow.moments import (
     sufficient_statistics as sufficient_statistics,
     weighted_moments as weighted_moments,
 )
-from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.parameter_names import rename_functions
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windowed import (
     dilation2d as dilation2d,
     erosion2d as erosion2d,
@@ -72,7 +72,7 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
 globals().update(
-    functions(
+    rename_functions(
         {
             "depth_to_space": (ops.depth_to_space, "input block_size"),
             "elu": (ops.elu, "features"),
@@ -257,4 +257,4 @@ def ctc_loss(
     return ops.ctc_loss(labels, logits, label_length, logit_length, blank)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -27,20 +27,20 @@ def named_leaves(root: Any) -> dict[str, tuple[Any, list[str]]]:
         path, owner = queue.popleft()
         for name, child in children(owner):
             key = f"{path}/{name}" if path else name
-            if identity(child) in keys_by_id:
-                first = keys_by_id[identity(child)][0]
+            if identity_key(child) in keys_by_id:
+                first = keys_by_id[identity_key(child)][0]
                 if first in leaves and key != first:
                     leaves[first][1].append(_key(key, child))
             elif is_leaf(child):
-                keys_by_id[identity(child)] = _key(key, child), child
+                keys_by_id[identity_key(child)] = _key(key, child), child
                 leaves[_key(key, child)] = child, []
             else:
-                keys_by_id[identity(child)] = key, child
+                keys_by_id[identity_key(child)] = key, child
                 queue.append((key, child))
     return leaves
 
 
-def identity(x: Any) -> int:
+def identity_key(x: Any) -> int:
     """Return a key for an object that is not always hashable."""
     return id(x)
 
@@ -75,7 +75,7 @@ def children(owner: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(owner, (list, tuple)):
         members = [(str(i), member) for i, member in enumerate(owner)]
     elif isinstance(owner, Layer):
-        members = list(_parts_of_layer(owner))
+        members = list(_members_of_layer(owner))
     elif type(owner).__module__ != "builtins" and isinstance(owner, Module):
         members = [member for member in vars(owner).items() if member[0] != "_name"]
     else:
@@ -83,7 +83,7 @@ def children(owner: Any) -> Iterator[tuple[str, Any]]:
     return ((name, member) for name, member in members if is_trackable(member))
 
 
-def _parts_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
+def _members_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
     """Return the attributes of a layer, then layers and Variables without an
     attribute."""
     visited: set[int] = set()
@@ -92,11 +92,11 @@ def _parts_of_layer(layer: Layer) -> Iterator[tuple[str, Any]]:
         if name.startswith("_") and not isinstance(value, Variable):
             continue
         if is_trackable(value):
-            visited.add(identity(value))
+            visited.add(identity_key(value))
             yield public, value
     inner = layer._flatten_layers(include_self=False, recursive=False)
     for number, value in enumerate(inner):
         yield f"layer-{number}", value
-    unnamed = [v for v in layer._owned_of(Variable) if identity(v) not in visited]
+    unnamed = [v for v in layer._owned_of(Variable) if identity_key(v) not in visited]
     for number, v in enumerate(unnamed):
         yield f"_variables/{number}", v

@@ -112,7 +112,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     def operate(self: Any, other: Any) -> Any:
         if getattr(other, "is_composite", False):  # a ragged or a sparse tensor
             return NotImplemented
-        if not _agrees(self, other, divides) and not is_own(sys._getframe(1)):
+        if not _has_core_dtype(self, other, divides) and not is_own(sys._getframe(1)):
             pair = (other, self) if is_reflected else (self, other)
             x, y = match_dtypes(name.strip("_"), pair)
             if divides:
@@ -126,7 +126,7 @@ def _install(kind: type, name: str, is_reflected: bool) -> None:
     setattr(kind, name, operate)
 
 
-def _agrees(x: Any, other: Any, divides: bool) -> bool:
+def _has_core_dtype(x: Any, other: Any, divides: bool) -> bool:
     """Return whether toolkit's operator already has TensorFlow's dtype."""
     x = x if isinstance(x, Tensor) else convert(x)
     dtype = x._dtype

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
-from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.boundary import make_recordable
 from toolkit.compat.tensorflow.modes import (
     NeedsValues,
-    asks_for_shapes,
-    needs_each_call,
+    is_inferring_shapes,
+    require_eager,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
 from toolkit.core.tensor import Tensor
@@ -55,11 +55,11 @@ def print(
         >>> tf.print("x:", tf.range(9), output_stream=sys.stdout)
         x: [0 1 2 ... 6 7 8]
     """
-    if asks_for_shapes():
+    if is_inferring_shapes():
         return
-    needs_each_call("print")
+    require_eager("print")
     edge = 3 if summarize is None else summarize
-    line = sep.join(shown(x, edge) for x in inputs) + end
+    line = sep.join(format_value(x, edge) for x in inputs) + end
     stream = sys.stderr if output_stream is None else output_stream
     if isinstance(stream, str) and stream.startswith("file://"):
         with open(stream.removeprefix("file://"), "a", encoding="utf-8") as file:
@@ -73,12 +73,12 @@ def print(
         )
 
 
-def shown(x: Any, edge: int = 3) -> str:
+def format_value(x: Any, edge: int = 3) -> str:
     """Return the text of a value, with `edge` elements at each end of an axis."""
     if isinstance(x, _TENSORS):
         return _array(x, edge)
     if isinstance(x, (list, tuple, dict)):
-        packed = tree.map_structure(lambda leaf: _Shown(shown(leaf, edge)), x)
+        packed = tree.map_structure(lambda leaf: _Shown(format_value(leaf, edge)), x)
         return repr(packed)
     return repr(x) if isinstance(x, np.ndarray) else str(x)
 
@@ -109,7 +109,7 @@ def _array(x: Any, edge: int) -> str:
     )
 
 
-def _float(value: Any) -> str:
+def _format_float(value: Any) -> str:
     """Format a float as C++: 6 digits (float64: 15) if they are exact, else 9 (17)."""
     digits, max_digits = (6, 9) if value.itemsize <= 4 else (15, 17)
     text = f"{value:.{digits}g}"
@@ -119,8 +119,8 @@ def _float(value: Any) -> str:
 _SHOWN: dict[str, Any] = {
     "O": lambda value: f'"{value.decode(errors="replace")}"',
     "b": lambda value: str(int(value)),
-    "f": _float,
+    "f": _format_float,
 }
 
 
-print = recorded(print)
+print = make_recordable(print)

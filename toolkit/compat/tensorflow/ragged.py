@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit.compat.tensorflow import sparse
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import functions_of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_module_results
 from toolkit.compat.tensorflow.ragged_joining import (
     boolean_mask as boolean_mask,
     stack_rows,
@@ -24,7 +24,7 @@ from toolkit.compat.tensorflow.ragged_values import (
     static_integers,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.dialects import constructors
 from toolkit.core.tensor import Tensor
 from toolkit.dtypes import STRING
@@ -163,10 +163,10 @@ def range(
         np.arange(*row).astype(kind)
         for row in zip(*map(np.atleast_1d, bounds), strict=True)
     ]
-    made = RaggedTensor.from_row_lengths(
+    result = RaggedTensor.from_row_lengths(
         np.concatenate([np.zeros(0, kind), *rows]), [len(row) for row in rows]
     )
-    return made.with_row_splits_dtype(row_splits_dtype)
+    return result.with_row_splits_dtype(row_splits_dtype)
 
 
 def row_splits_to_segment_ids(
@@ -206,7 +206,7 @@ def cross(inputs: Sequence[Any], name: Any = None) -> RaggedTensor:
     return RaggedTensor.from_sparse(sparse.cross(inputs))
 
 
-functions_of_tensors(__name__)
+wrap_module_results(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@ from toolkit.compat.tensorflow.arguments import dtype_name
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
     concatenate_indices,
+    count_values,
     gather_values,
-    length_of,
-    padding_of,
-    reshaped,
+    reshape_values,
     static_integers,
+    to_padding,
     unpadded_lengths,
 )
 from toolkit.errors import ShapeError
@@ -46,10 +46,14 @@ class RaggedConstructors:
         """
         values, splits = as_values(values), static_integers(row_splits, "row_splits")
         right = splits.ndim == 1 and len(splits) and splits[0] == 0
-        if not right or splits[-1] != length_of(values) or (np.diff(splits) < 0).any():
+        if (
+            not right
+            or splits[-1] != count_values(values)
+            or (np.diff(splits) < 0).any()
+        ):
             raise ShapeError(
                 f"from_row_splits: expected numbers that rise from 0 to "
-                f"{length_of(values)}, the number of values; received "
+                f"{count_values(values)}, the number of values; received "
                 f"{splits.tolist()[:8]}"
             )
         return cls(values, splits)
@@ -97,7 +101,7 @@ class RaggedConstructors:
     ) -> Self:
         """Create rows from the start of each; `validate` has no effect."""
         values, starts = as_values(values), static_integers(row_starts, "row_starts")
-        return cls.from_row_splits(values, np.append(starts, length_of(values)))
+        return cls.from_row_splits(values, np.append(starts, count_values(values)))
 
     @classmethod
     def from_row_limits(
@@ -118,7 +122,7 @@ class RaggedConstructors:
     ) -> Self:
         """Return rows of one length; `validate` has no effect."""
         values, length = as_values(values), int(uniform_row_length)
-        count = length_of(values) // length if nrows is None else int(nrows)
+        count = count_values(values) // length if nrows is None else int(nrows)
         rows = cls.from_row_splits(values, np.arange(count + 1) * length)
         rows.uniform_row_length = length
         return rows
@@ -179,18 +183,18 @@ class RaggedConstructors:
         values = as_values(tensor)
         rows, steps, *inner_shape = values.shape
         if ragged_rank > 1:
-            inner = reshaped(values, (rows * steps, *inner_shape))
+            inner = reshape_values(values, (rows * steps, *inner_shape))
             nested = cls.from_tensor(inner, None, None, ragged_rank - 1)
             full_rows = cls.from_uniform_row_length(nested, steps, rows)
         else:
-            flat = reshaped(values, (rows * steps, *inner_shape))
+            flat = reshape_values(values, (rows * steps, *inner_shape))
             full_rows = cls.from_uniform_row_length(flat, steps, rows)
         full_rows.splits = full_rows.splits.astype(dtype_name(row_splits_dtype))
         if lengths is None and padding is None:
             return full_rows
         if lengths is None:
             array = np.asarray(values)
-            lengths = unpadded_lengths(array, padding_of(array, padding))
+            lengths = unpadded_lengths(array, to_padding(array, padding))
         counts = np.clip(static_integers(lengths, "lengths"), 0, steps)
         indices = [np.arange(n) + row * steps for row, n in enumerate(counts)]
         return cls.from_row_lengths(

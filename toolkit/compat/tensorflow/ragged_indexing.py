@@ -27,21 +27,21 @@ def get_item(rows: RaggedTensor, key: Any) -> Any:
     Raises:
         ArgumentError: an integer for an axis of rows of different lengths.
     """
-    items = _expanded(key if isinstance(key, tuple) else (key,), rows.ndim)
+    items = _expand_ellipsis(key if isinstance(key, tuple) else (key,), rows.ndim)
     if not items:
         return rows
     first, remaining = items[0], items[1:]
     if first is None:
         one = RaggedTensor.from_uniform_row_length(rows, rows.count, 1)
-        return _inner(one, remaining)
+        return _get_inner(one, remaining)
     if isinstance(first, slice):
-        picked = gather_rows(rows, np.arange(rows.count)[_plain(first)])
-        return _inner(picked, remaining)
-    row = _row(rows, index(first))
+        picked = gather_rows(rows, np.arange(rows.count)[_to_integer_slice(first)])
+        return _get_inner(picked, remaining)
+    row = _get_row(rows, index(first))
     return row[tuple(remaining)] if remaining else row
 
 
-def _row(rows: RaggedTensor, number: int) -> Any:
+def _get_row(rows: RaggedTensor, number: int) -> Any:
     if not -rows.count <= number < rows.count:
         raise OutOfRangeError(
             f"indexing: row {number} of a ragged tensor with {rows.count} rows"
@@ -51,20 +51,20 @@ def _row(rows: RaggedTensor, number: int) -> Any:
     return rows.values[first:last]
 
 
-def _inner(rows: RaggedTensor, items: list[Any]) -> Any:
+def _get_inner(rows: RaggedTensor, items: list[Any]) -> Any:
     """Apply the parts of a key for the axes inside of rows."""
     if not items:
         return rows
     first, remaining = items[0], items[1:]
     if first is None:
         splits = np.arange(rows.count + 1)
-        inner = _inner(rows, remaining)
+        inner = _get_inner(rows, remaining)
         result = RaggedTensor(inner, splits, 1)
         return result
     if not isinstance(first, slice):
-        return _column(rows, index(first), remaining)
+        return _get_column(rows, index(first), remaining)
     if first != slice(None):
-        picked = [np.arange(a, b)[_plain(first)] for a, b in _bounds(rows)]
+        picked = [np.arange(a, b)[_to_integer_slice(first)] for a, b in _bounds(rows)]
         lengths = [len(row_indices) for row_indices in picked]
         values = gather_values(rows.values, concatenate_indices(picked))
         rows = RaggedTensor.from_row_lengths(values, lengths)
@@ -72,11 +72,11 @@ def _inner(rows: RaggedTensor, items: list[Any]) -> Any:
         return rows
     values = rows.values
     if isinstance(values, RaggedTensor):
-        return rows.with_values(_inner(values, remaining))
+        return rows.with_values(_get_inner(values, remaining))
     return rows.with_values(values[(slice(None), *remaining)])
 
 
-def _column(rows: RaggedTensor, number: int, remaining: list[Any]) -> Any:
+def _get_column(rows: RaggedTensor, number: int, remaining: list[Any]) -> Any:
     """Return one value of each row, for rows with one length by construction."""
     length = rows.uniform_row_length
     if length is None:
@@ -94,7 +94,7 @@ def _bounds(rows: RaggedTensor) -> Any:
     return zip(rows.splits[:-1].tolist(), rows.splits[1:].tolist(), strict=True)
 
 
-def _expanded(key: tuple[Any, ...], rank: int) -> list[Any]:
+def _expand_ellipsis(key: tuple[Any, ...], rank: int) -> list[Any]:
     """Replace the Ellipsis of a key by full slices."""
     positions = [i for i, item in enumerate(key) if item is Ellipsis]
     if not positions:
@@ -104,7 +104,7 @@ def _expanded(key: tuple[Any, ...], rank: int) -> list[Any]:
     return [*before, *[slice(None)] * (rank - count), *after]
 
 
-def _plain(item: slice) -> slice:
+def _to_integer_slice(item: slice) -> slice:
     """Convert the tensors in a slice to integers."""
     numbers = (item.start, item.stop, item.step)
     return slice(*(None if n is None else index(n) for n in numbers))

@@ -12,13 +12,13 @@ from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
     concatenate_indices,
+    count_values,
     gather_rows,
     gather_values,
-    length_of,
-    reshaped,
+    reshape_values,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
 
 _Function = Callable[..., Any]
@@ -26,10 +26,10 @@ _Function = Callable[..., Any]
 
 def _concat(function: _Function, values: Sequence[Any], axis: Any, **names: Any) -> Any:
     rank = max(len(as_values(x).shape) for x in values)
-    return joined_rows(function, list(values), int(axis) % rank)
+    return concatenate_rows(function, list(values), int(axis) % rank)
 
 
-def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
+def concatenate_rows(function: _Function, values: list[Any], axis: int) -> Any:
     """Concatenate rows, or the values in each row."""
     first = next((x for x in values if isinstance(x, RaggedTensor)), None)
     if first is None:
@@ -40,8 +40,8 @@ def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
             if not np.array_equal(other.splits, first.splits):
                 raise ShapeError("concat: expected rows of the same lengths")
         values_list = [x.values for x in rows]
-        return rows[0].with_values(joined_rows(function, values_list, axis - 1))
-    combined = joined_rows(function, [x.values for x in rows], 0)
+        return rows[0].with_values(concatenate_rows(function, values_list, axis - 1))
+    combined = concatenate_rows(function, [x.values for x in rows], 0)
     if axis == 0:
         lengths = np.concatenate([x.lengths for x in rows])
         return RaggedTensor.from_row_lengths(combined, lengths)
@@ -50,7 +50,7 @@ def joined_rows(function: _Function, values: list[Any], axis: int) -> Any:
             "concat: expected the same number of rows; received "
             f"{', '.join(str(x.count) for x in rows)}"
         )
-    starts = np.cumsum([0, *(length_of(x.values) for x in rows)])
+    starts = np.cumsum([0, *(count_values(x.values) for x in rows)])
     indices = [
         np.arange(x.splits[row], x.splits[row + 1]) + start
         for row in range(rows[0].count)
@@ -71,8 +71,8 @@ def _with_rank(x: Any, ragged_rank: int) -> Any:
 def _stack(function: _Function, values: Any, axis: Any = 0, **names: Any) -> Any:
     rank = max(len(as_values(x).shape) for x in values)
     axis = int(axis) % (rank + 1)
-    values_list = [expanded(as_values(x), axis) for x in values]
-    return joined_rows(_concatenated, values_list, axis)
+    values_list = [insert_axis(as_values(x), axis) for x in values]
+    return concatenate_rows(_concatenated, values_list, axis)
 
 
 def _concatenated(values: list[Any], axis: int) -> Any:
@@ -81,20 +81,20 @@ def _concatenated(values: list[Any], axis: int) -> Any:
     return ops.concatenate(values, axis)
 
 
-def expanded(x: Any, axis: int) -> Any:
+def insert_axis(x: Any, axis: int) -> Any:
     """Insert an axis of one element into a tensor or ragged rows."""
     if not isinstance(x, RaggedTensor):
         shape = tuple(x.shape)
-        return reshaped(x, (*shape[:axis], 1, *shape[axis:]))
+        return reshape_values(x, (*shape[:axis], 1, *shape[axis:]))
     if axis == 0:
         return RaggedTensor.from_uniform_row_length(x, x.count, 1)
     if axis == 1:
         return RaggedTensor.from_uniform_row_length(x, 1, x.count)
-    return x.with_values(expanded(x.values, axis - 1))
+    return x.with_values(insert_axis(x.values, axis - 1))
 
 
 def _expand_dims(function: _Function, input: Any, axis: Any, **names: Any) -> Any:
-    return expanded(input, int(axis) % (input.ndim + 1))
+    return insert_axis(input, int(axis) % (input.ndim + 1))
 
 
 def _squeeze(function: _Function, input: Any, axis: Any = None, **names: Any) -> Any:
@@ -121,9 +121,9 @@ def _without_axis(x: Any, axis: int) -> Any:
 def stack_rows(rows: Sequence[Any]) -> Any:
     """Stack tensors or rows as the rows of a RaggedTensor."""
     values_list = [as_values(row) for row in rows]
-    combined = joined_rows(_concatenated, values_list, 0)
+    combined = concatenate_rows(_concatenated, values_list, 0)
     return RaggedTensor.from_row_lengths(
-        combined, [length_of(row_values) for row_values in values_list]
+        combined, [count_values(row_values) for row_values in values_list]
     )
 
 
@@ -142,12 +142,16 @@ def _gather(
         return indices.with_flat_values(function(params, indices.flat_values))
     if batch_dims == 1 and isinstance(params, RaggedTensor):
         rows = _with_rank(indices, 1)
-        places = _array(rows) + params.splits[:-1][rows.rowids()]
-        return rows.with_values(gather_values(params.values, places))
+        flat_indices = _array(rows) + params.splits[:-1][rows.rowids()]
+        return rows.with_values(gather_values(params.values, flat_indices))
     if axis or batch_dims:
         raise ShapeError("gather: of ragged rows only axis=0 is supported")
-    places = np.asarray(convert(indices))
-    return gather_rows(params, places) if places.ndim else params[int(places)]
+    flat_indices = np.asarray(convert(indices))
+    return (
+        gather_rows(params, flat_indices)
+        if flat_indices.ndim
+        else params[int(flat_indices)]
+    )
 
 
 def _array(rows: RaggedTensor) -> Any:
@@ -170,7 +174,7 @@ def _embedding_lookup(function: _Function, params: Any, ids: Any, *args: Any) ->
 def _tile(function: _Function, input: Any, multiples: Any, **names: Any) -> Any:
     concat = _concatenated
     for axis, count in enumerate(np.asarray(convert(multiples)).tolist()):
-        input = joined_rows(concat, [input] * count, axis) if count != 1 else input
+        input = concatenate_rows(concat, [input] * count, axis) if count != 1 else input
     return input
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, layers, ops
-from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
-from toolkit.compat.tensorflow.views import DIALECT
+from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.layers.call import call_info
 from toolkit.models import Model
 
@@ -27,7 +27,7 @@ _OF_CODES = ("multi_hot", "count", "tf_idf")
 _MAXIMA = (layers.GlobalMaxPooling1D,)
 
 
-@of_tensors
+@wrap_results
 def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
     """Call a layer with ragged rows as its first argument."""
     remaining = args[1:]
@@ -39,14 +39,14 @@ def call_layer(rows: RaggedTensor, layer: Any, args: Any, kwargs: Any) -> Any:
         return ops.stack([layer(row, *remaining, **kwargs) for row in rows])
     if isinstance(layer, _OF_VALUES):
         return rows.with_flat_values(layer(rows.flat_values, *remaining, **kwargs))
-    return layer(_padded(rows, layer), *remaining, **kwargs)
+    return layer(_pad_rows(rows, layer), *remaining, **kwargs)
 
 
 def _is_recurrent(layer: Any) -> bool:
     return isinstance(layer, (layers.RNN, layers.Bidirectional))
 
 
-def _padded(rows: RaggedTensor, layer: Any) -> Any:
+def _pad_rows(rows: RaggedTensor, layer: Any) -> Any:
     """Return the padded rows, with a mask of the valid values."""
     fill = None
     if isinstance(layer, _MAXIMA):

@@ -16,9 +16,9 @@ from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
     gather_values,
-    reshaped,
+    reshape_values,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
 
 _Function = Callable[..., Any]
@@ -122,7 +122,9 @@ def map_broadcast(x: Any, shape: tuple[Any, ...], indices: Sequence[Any]) -> Any
                 f"axis of {extent} of a tensor of shape {tuple(values.shape)}"
             )
         flat = flat * extent + (0 if extent == 1 else index)
-    return gather_values(reshaped(values, (-1, *values.shape[ragged_axes:])), flat)
+    return gather_values(
+        reshape_values(values, (-1, *values.shape[ragged_axes:])), flat
+    )
 
 
 def coordinates(rows: RaggedTensor) -> list[np.ndarray[Any, Any]]:

@@ -11,9 +11,9 @@ from toolkit import dtypes, ops
 from toolkit.compat.tensorflow import segments
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
+    count_values,
     gather_values,
-    length_of,
-    reshaped,
+    reshape_values,
 )
 from toolkit.errors import ArgumentError
 
@@ -34,7 +34,7 @@ def _reduction(kind: str) -> _Function:
         sorted_axes = sorted({int(n) % rows.ndim for n in axes}, reverse=True)
         if len(sorted_axes) == rows.ndim:
             total = function(rows.flat_values)
-            return reshaped(total, (1,) * rows.ndim) if keepdims else total
+            return reshape_values(total, (1,) * rows.ndim) if keepdims else total
         if len(sorted_axes) > 1 and kind not in (
             "sum",
             "prod",
@@ -81,7 +81,9 @@ def _grouped(kind: str, rows: RaggedTensor) -> Any:
         np.maximum.at(lengths, ids, inner.lengths)
         splits = np.concatenate([[0], np.cumsum(lengths)])
         targets = _Targets(targets, splits)
-        columns = np.arange(length_of(inner.values)) - inner.splits[:-1][inner.rowids()]
+        columns = (
+            np.arange(count_values(inner.values)) - inner.splits[:-1][inner.rowids()]
+        )
         ids = splits[:-1][ids[inner.rowids()]] + columns
         inner = inner.values
     count = rows.count if targets is None else targets.values_count

@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.ragged_constructors import RaggedConstructors
 from toolkit.compat.tensorflow.ragged_values import (
+    append_padding,
+    count_values,
     gather_values,
-    length_of,
-    reshaped,
-    with_filling,
+    reshape_values,
 )
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.data import Ragged
 from toolkit.errors import UnsupportedError
@@ -208,7 +208,7 @@ class RaggedTensor(RaggedConstructors):
 
     # --- tensors, lists and arrays ----------------------------------------------------
 
-    @of_tensors
+    @wrap_results
     def to_tensor(
         self, default_value: Any = None, name: Any = None, shape: Any = None
     ) -> Any:
@@ -225,12 +225,12 @@ class RaggedTensor(RaggedConstructors):
         longest = int(max(self.lengths, default=0))
         wide = longest if length is None or int(length) < 0 else int(length)
         rows = self.count if count is None or int(count) < 0 else int(count)
-        grid = np.full((rows, wide), length_of(inner))
+        grid = np.full((rows, wide), count_values(inner))
         for row, (first, last) in enumerate(
             zip(self.splits[:rows], self.splits[1:], strict=False)
         ):
             grid[row, : last - first] = np.arange(first, last)[:wide]
-        return gather_values(with_filling(inner, default_value), grid)
+        return gather_values(append_padding(inner, default_value), grid)
 
     def to_sparse(self, name: Any = None) -> Any:
         """Return the values and their indices as a SparseTensor."""
@@ -280,7 +280,7 @@ class RaggedTensor(RaggedConstructors):
     def _rows(self) -> list[Any]:
         return [self[row] for row in range(self.count)]
 
-    @of_tensors
+    @wrap_results
     def __getitem__(self, key: Any) -> Any:
         return self.operations["getitem"](self, key)
 
@@ -301,7 +301,7 @@ def _operator(name: str) -> Callable[..., Any]:
         return self.operations[name](self, *operands)
 
     operate.__name__ = operate.__qualname__ = name
-    return of_tensors(operate)
+    return wrap_results(operate)
 
 
 for _name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_COMPARISONS):
@@ -317,7 +317,7 @@ def _merged(values: Any, outer: int, inner: int) -> Any:
     if outer == inner:
         return values
     size = int(np.prod(shape[outer : inner + 1]))
-    return reshaped(values, (*shape[:outer], size, *shape[inner + 1 :]))
+    return reshape_values(values, (*shape[:outer], size, *shape[inner + 1 :]))
 
 
 def _listed(row: Any) -> Any:

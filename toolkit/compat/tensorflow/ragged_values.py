@@ -10,7 +10,7 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, is_string
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
@@ -31,7 +31,7 @@ def as_values(values: Any) -> Any:
     return convert(values)
 
 
-def length_of(values: Any) -> int:
+def count_values(values: Any) -> int:
     """Return the number of values."""
     return int(values.shape[0])
 
@@ -71,14 +71,14 @@ def concatenate_indices(indices: Sequence[Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([np.zeros(0, "int64"), *indices])
 
 
-def reshaped(values: Any, shape: tuple[int, ...]) -> Any:
+def reshape_values(values: Any, shape: tuple[int, ...]) -> Any:
     """Reshape a tensor or strings."""
     if isinstance(values, StringTensor):
         return StringTensor(np.asarray(values).reshape(shape))
     return ops.reshape(values, shape)
 
 
-def padding_of(array: Any, padding: Any) -> Any:
+def to_padding(array: Any, padding: Any) -> Any:
     """Return the padding as an element of an array: a string as bytes."""
     value = np.asarray(as_values(padding))
     return value[()] if array.dtype == object else value.astype(array.dtype)
@@ -92,7 +92,7 @@ def unpadded_lengths(array: Any, padding: Any) -> Any:
     return np.where(np.any(is_filled, axis=1), array.shape[1] - after, 0)
 
 
-def with_filling(values: Any, fill: Any) -> Any:
+def append_padding(values: Any, fill: Any) -> Any:
     """Append one value, which serves as the padding."""
     inner_shape = tuple(values.shape)[1:]
     if isinstance(values, StringTensor):

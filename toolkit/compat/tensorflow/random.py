@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
-from toolkit.compat.tensorflow.boundary import of_tensors, operations
+from toolkit.compat.tensorflow.boundary import make_operations, wrap_results
 from toolkit.compat.tensorflow.candidates import (
     all_candidate_sampler as all_candidate_sampler,
     fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
@@ -27,7 +27,7 @@ from toolkit.compat.tensorflow.seeds import (
     source as source,
     split as split,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 from toolkit.ops.quadrature import doubles
@@ -325,7 +325,7 @@ class Generator:
         """Reset the state to a seed."""
         self._seeds.state.assign(np.array([int(seed) % 2**32, 0], "uint32"))
 
-    @of_tensors
+    @wrap_results
     def uniform(
         self,
         shape: Any,
@@ -337,7 +337,7 @@ class Generator:
         """Sample as `tf.random.uniform`."""
         return _uniform(shape, minval, maxval, dtype, self._seeds)
 
-    @of_tensors
+    @wrap_results
     def normal(
         self,
         shape: Any,
@@ -349,7 +349,7 @@ class Generator:
         """Sample as `tf.random.normal`."""
         return core.normal(extents(shape), mean, stddev, dtype_name(dtype), self._seeds)
 
-    @of_tensors
+    @wrap_results
     def truncated_normal(
         self,
         shape: Any,
@@ -363,7 +363,7 @@ class Generator:
             extents(shape), mean, stddev, dtype_name(dtype), self._seeds
         )
 
-    @of_tensors
+    @wrap_results
     def binomial(
         self,
         shape: Any,
@@ -376,14 +376,14 @@ class Generator:
         samples = core.binomial(extents(shape), counts, probs, "float64", self._seeds)
         return ops.cast(samples, dtype_name(dtype))
 
-    @of_tensors
+    @wrap_results
     def uniform_full_int(
         self, shape: Any, dtype: Any = "uint64", name: Any = None
     ) -> Tensor:
         """Return integers from the whole range of a dtype."""
         return full_integers(shape, dtype, self._seeds)
 
-    @of_tensors
+    @wrap_results
     def make_seeds(self, count: int = 1) -> Tensor:
         """Return seeds for stateless functions, (2, count), int64."""
         return full_integers((2, int(count)), "int64", self._seeds)
@@ -430,7 +430,7 @@ experimental: SimpleNamespace = SimpleNamespace(
     stateless_fold_in=fold_in,
     stateless_split=split,
 )
-operations(
+make_operations(
     __name__, besides="key_of get_global_generator set_global_generator set_seed source"
 )
 vars(experimental).update(

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import axes
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.core.convert import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import DTypeError
@@ -22,7 +22,7 @@ _ALLOWED: dict[str, tuple[Callable[[str], bool], str]] = {
 }
 
 
-def _extreme(reduction: Any, start: str) -> Any:
+def _make_extreme(reduction: Any, start: str) -> Any:
     """Wrap a reduction so that an empty one returns its neutral element."""
 
     def reduce_tensor(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
@@ -43,19 +43,19 @@ def _logsumexp(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
     return ops.log(ops.sum(ops.exp(x), axis, keepdims))
 
 
-def _reducing(reduction: Any, what: str) -> Any:
+def _make_reduction(reduction: Any, kind: str) -> Any:
     def reduce_tensor(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None
     ) -> Tensor:
         x = convert(input_tensor)
         if not allowed(x._dtype):
-            raise DTypeError(f"reduce_{what}: expected {kinds}; received {x._dtype}")
+            raise DTypeError(f"reduce_{kind}: expected {kinds}; received {x._dtype}")
         return convert(reduction(x, axes(axis), bool(keepdims)), x._dtype)
 
-    allowed, kinds = _ALLOWED.get(what, _ALLOWED["sum"])
+    allowed, kinds = _ALLOWED.get(kind, _ALLOWED["sum"])
 
-    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{what}"
-    reduce_tensor.__doc__ = f"The {what} along axes, in the dtype of the input."
+    reduce_tensor.__name__ = reduce_tensor.__qualname__ = f"reduce_{kind}"
+    reduce_tensor.__doc__ = f"The {kind} along axes, in the dtype of the input."
     return reduce_tensor
 
 
@@ -71,20 +71,20 @@ def _mean(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
     return ops.sign(total) * ops.floor_divide(ops.absolute(total), count)
 
 
-reduce_all: Any = _reducing(ops.all, "all")
-reduce_any: Any = _reducing(ops.any, "any")
-reduce_euclidean_norm: Any = _reducing(
+reduce_all: Any = _make_reduction(ops.all, "all")
+reduce_any: Any = _make_reduction(ops.any, "any")
+reduce_euclidean_norm: Any = _make_reduction(
     lambda x, axis, keepdims: ops.sqrt(ops.sum(ops.square(x), axis, keepdims)),
     "euclidean_norm",
 )
-reduce_logsumexp: Any = _reducing(_logsumexp, "logsumexp")
-reduce_max: Any = _reducing(_extreme(ops.max, "-inf"), "max")
-reduce_mean: Any = _reducing(_mean, "mean")
-reduce_min: Any = _reducing(_extreme(ops.min, "inf"), "min")
-reduce_prod: Any = _reducing(ops.prod, "prod")
-reduce_std: Any = _reducing(ops.std, "std")
-reduce_sum: Any = _reducing(ops.sum, "sum")
-reduce_variance: Any = _reducing(ops.var, "variance")
+reduce_logsumexp: Any = _make_reduction(_logsumexp, "logsumexp")
+reduce_max: Any = _make_reduction(_make_extreme(ops.max, "-inf"), "max")
+reduce_mean: Any = _make_reduction(_mean, "mean")
+reduce_min: Any = _make_reduction(_make_extreme(ops.min, "inf"), "min")
+reduce_prod: Any = _make_reduction(ops.prod, "prod")
+reduce_std: Any = _make_reduction(ops.std, "std")
+reduce_sum: Any = _make_reduction(ops.sum, "sum")
+reduce_variance: Any = _make_reduction(ops.var, "variance")
 
 
-operations(__name__)
+make_operations(__name__)

@@ -53,7 +53,7 @@ _CODE = re.compile(r"x([0-9A-Fa-f]{2})|x\{([0-9A-Fa-f]+)\}|([0-7]{2,3}|0)")
 
 
 @lru_cache(maxsize=256)
-def compiled(pattern: str, function: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str, function: str) -> re.Pattern[str]:
     """Compile an RE2 pattern; errors contain the name of the function."""
     try:
         return re.compile("".join(_Translation(pattern, function).alternatives()))
@@ -63,7 +63,7 @@ def compiled(pattern: str, function: str) -> re.Pattern[str]:
         ) from error
 
 
-def replaced(
+def replace_matches(
     pattern: re.Pattern[str], rewrite: Sequence[str | int], value: str, only_first: bool
 ) -> str:
     """Replace all matches, or the first one.
@@ -92,7 +92,9 @@ def replaced(
     return "".join(pieces) + value[position:]
 
 
-def rewriting(rewrite: str, pattern: re.Pattern[str], function: str) -> list[str | int]:
+def parse_rewrite(
+    rewrite: str, pattern: re.Pattern[str], function: str
+) -> list[str | int]:
     r"""Parse the rewrite of a match: strings, and group numbers for `\0` to `\9`."""
     pieces: list[str | int] = []
     for text in re.findall(r"\\.?|[^\\]+", rewrite, re.DOTALL):
@@ -135,7 +137,7 @@ class _Translation:
         self.position += len(text) if is_next else 0
         return is_next
 
-    def fits(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+    def consume_match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         """Consume the next match of an expression, and return it."""
         match = expression.match(self.pattern, self.position)
         self.position = match.end() if match else self.position
@@ -164,7 +166,7 @@ class _Translation:
             self.position += len(text) + len(end)
             yield from map(self.literal, text)
             return
-        thing = self.thing()
+        thing = self.atom()
         yield thing
         count = self.count()
         if not count:
@@ -180,7 +182,7 @@ class _Translation:
         if self.remaining()[:1] in ("*", "+", "?") and self.remaining():
             self.position += 1
             return self.pattern[self.position - 1]
-        match = self.fits(_COUNT)
+        match = self.consume_match(_COUNT)
         if not match:
             return ""
         low, high = int(match[1]), int(match[3] or match[1])
@@ -188,7 +190,7 @@ class _Translation:
             raise self.error(f"{match[0]}, which must rise to at most 1000,")
         return match[0]
 
-    def thing(self) -> str:
+    def atom(self) -> str:
         if self.remaining()[0] == "(":
             return self.group()
         if self.consume("["):
@@ -208,10 +210,10 @@ class _Translation:
 
     def group(self) -> str:
         flags, start = self.flags, "("
-        named, marks = self.fits(_NAMED), None
+        named, marks = self.consume_match(_NAMED), None
         if named:
             start = named[0]
-        elif (marks := self.fits(_FLAGS)) is not None:
+        elif (marks := self.consume_match(_FLAGS)) is not None:
             inner_flags = flags.union(marks[1]).difference(marks[2] or "")
             if marks[3] == ")":  # until the end of the enclosing group
                 self.flags = inner_flags
@@ -274,7 +276,7 @@ class _Translation:
 
     def item(self) -> Ranges:
         """Parse a class, a range or a character in brackets."""
-        posix = self.fits(_CLASS)
+        posix = self.consume_match(_CLASS)
         if posix:
             if posix[2] not in _POSIX:
                 raise self.error(f"the unknown class {posix[0]}")
@@ -305,7 +307,7 @@ class _Translation:
         if letter and letter.lower() in _PERL:
             self.position += 1
             return _complement(_pairs(_PERL[letter.lower()]), letter.isupper())
-        match = self.fits(_PROPERTY)
+        match = self.consume_match(_PROPERTY)
         if not match:
             return []
         kind = match[1] or match[3]
@@ -319,7 +321,7 @@ class _Translation:
 
     def character(self) -> str:
         r"""Parse the character after a `\`."""
-        code = self.fits(_CODE)
+        code = self.consume_match(_CODE)
         if code:
             text, base = (code[3], 8) if code[3] else (code[1] or code[2], 16)
             number = int(text, base)

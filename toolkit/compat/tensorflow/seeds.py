@@ -10,8 +10,8 @@ import numpy as np
 
 from toolkit import dtypes, ops, random as core
 from toolkit.compat.tensorflow.arguments import dtype_name, extents, refuse
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.naming import root_scope
 from toolkit.core.tensor import Tensor
 from toolkit.core.trace import no_trace
@@ -100,4 +100,4 @@ def fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Tensor:
     return full_integers((2,), words.dtype, mixed)
 
 
-operations(__name__, besides="full_integers key_of set_seed source")
+make_operations(__name__, besides="full_integers key_of set_seed source")

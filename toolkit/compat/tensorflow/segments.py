@@ -9,13 +9,15 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import check_within
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
 
-def _rows(function: str, data: Any, ids: Any, count: int) -> tuple[Tensor, Tensor]:
+def _flatten_rows(
+    function: str, data: Any, ids: Any, count: int
+) -> tuple[Tensor, Tensor]:
     """Return rows and the segment of each: ids can have several leading axes of
     data."""
     data, ids = convert(data), convert(ids)
@@ -29,14 +31,14 @@ def _rows(function: str, data: Any, ids: Any, count: int) -> tuple[Tensor, Tenso
     return ops.reshape(data, (-1, *row_shape)), ops.reshape(ids, (-1,))
 
 
-def _sizes(ids: Tensor, count: int, rank: int) -> Tensor:
+def _segment_sizes(ids: Tensor, count: int, rank: int) -> Tensor:
     """Return the number of rows of each segment, in a shape that broadcasts to the
     rank."""
     sizes = ops.segment_sum(ops.ones(ids.shape, "int32"), ids, count)
     return ops.reshape(sizes, (count, *[1] * (rank - 1)))
 
 
-def _quotient(total: Tensor, sizes: Tensor) -> Tensor:
+def _segment_mean(total: Tensor, sizes: Tensor) -> Tensor:
     """Return the mean; for integers it is truncated as in TensorFlow."""
     sizes = ops.maximum(sizes, 1)
     if total.dtype in dtypes.INEXACT:
@@ -46,40 +48,40 @@ def _quotient(total: Tensor, sizes: Tensor) -> Tensor:
 
 
 _EXTREMES: dict[str, Callable[[str], float]] = {
-    "max": lambda dtype: _limits(dtype)[0],
-    "min": lambda dtype: _limits(dtype)[1],
+    "max": lambda dtype: _finite_limits(dtype)[0],
+    "min": lambda dtype: _finite_limits(dtype)[1],
 }
 
 
-def _limits(dtype: str) -> tuple[Any, Any]:
+def _finite_limits(dtype: str) -> tuple[Any, Any]:
     """Return the lowest and the highest finite number."""
     if dtypes.is_float(dtype):
         return -dtypes.largest(dtype), dtypes.largest(dtype)
     return dtypes.lowest(dtype), dtypes.highest(dtype)
 
 
-def _of_segments(
+def _reduce_segments(
     name: str, rows: Tensor, ids: Tensor, count: int, empty: Any
 ) -> Tensor:
     """Return a minimum or maximum of each segment; `empty` for one without rows."""
     result = getattr(ops, f"segment_{name}")(rows, ids, count)
     if empty is None:
         return result
-    is_empty = ops.equal(_sizes(ids, count, result.ndim), 0)
+    is_empty = ops.equal(_segment_sizes(ids, count, result.ndim), 0)
     return ops.where(is_empty, convert(empty, result.dtype), result)
 
 
 # --- unsorted segments ----------------------------------------------------------------
 
 
-def _unsorted(name: str) -> Any:
+def _make_unsorted(name: str) -> Any:
     def reduce_segments(
         data: Any, segment_ids: Any, num_segments: Any, name: Any = None
     ) -> Tensor:
         count = int(num_segments)
-        rows, ids = _rows(f"unsorted_segment_{kind}", data, segment_ids, count)
+        rows, ids = _flatten_rows(f"unsorted_segment_{kind}", data, segment_ids, count)
         empty = _EXTREMES[kind](str(rows.dtype)) if kind in _EXTREMES else None
-        return _of_segments(kind, rows, ids, count, empty)
+        return _reduce_segments(kind, rows, ids, count, empty)
 
     kind = name
     reduce_segments.__name__ = reduce_segments.__qualname__ = f"unsorted_segment_{name}"
@@ -91,10 +93,10 @@ def _unsorted(name: str) -> Any:
     return reduce_segments
 
 
-unsorted_segment_max: Any = _unsorted("max")
-unsorted_segment_min: Any = _unsorted("min")
-unsorted_segment_prod: Any = _unsorted("prod")
-unsorted_segment_sum: Any = _unsorted("sum")
+unsorted_segment_max: Any = _make_unsorted("max")
+unsorted_segment_min: Any = _make_unsorted("min")
+unsorted_segment_prod: Any = _make_unsorted("prod")
+unsorted_segment_sum: Any = _make_unsorted("sum")
 
 
 def unsorted_segment_mean(
@@ -113,32 +115,40 @@ def unsorted_segment_sqrt_n(
 
 def _scaled(name: str, data: Any, ids: Any, num_segments: Any, root: bool) -> Tensor:
     count = int(num_segments)
-    rows, ids = _rows(name, data, ids, count)
+    rows, ids = _flatten_rows(name, data, ids, count)
     if rows.dtype not in dtypes.INEXACT:
         rows = ops.cast(rows, "float64")
     total = ops.segment_sum(rows, ids, count)
-    sizes = ops.cast(ops.maximum(_sizes(ids, count, total.ndim), 1), total.dtype)
+    sizes = ops.cast(
+        ops.maximum(_segment_sizes(ids, count, total.ndim), 1), total.dtype
+    )
     return total / (ops.sqrt(sizes) if root else sizes)
 
 
 # --- sorted segments ------------------------------------------------------------------
 
 
-def _sorted(name: str) -> Any:
+def _make_sorted(name: str) -> Any:
     def reduce_segments(data: Any, segment_ids: Any, name: Any = None) -> Tensor:
-        what = f"segment_{kind}"
-        known = np.asarray(convert(segment_ids).numpy())
-        if known.ndim != 1 or np.any(np.diff(known) < 0) or np.any(known < 0):
+        function_name = f"segment_{kind}"
+        static_ids = np.asarray(convert(segment_ids).numpy())
+        if (
+            static_ids.ndim != 1
+            or np.any(np.diff(static_ids) < 0)
+            or np.any(static_ids < 0)
+        ):
             raise ArgumentError(
-                f"{what}: expected segment_ids that are a vector, sorted and not "
-                f"negative; received {known.tolist()}"
+                f"{function_name}: expected segment_ids that are a vector, sorted and "
+                f"not negative; received {static_ids.tolist()}"
             )
-        count = int(known[-1]) + 1 if known.size else 0
-        rows, ids = _rows(what, data, known, count)
+        count = int(static_ids[-1]) + 1 if static_ids.size else 0
+        rows, ids = _flatten_rows(function_name, data, static_ids, count)
         if kind == "mean":
             total = ops.segment_sum(rows, ids, count)
-            return _quotient(total, _sizes(ids, count, total.ndim))
-        return _of_segments(kind, rows, ids, count, 0 if kind in _EXTREMES else None)
+            return _segment_mean(total, _segment_sizes(ids, count, total.ndim))
+        return _reduce_segments(
+            kind, rows, ids, count, 0 if kind in _EXTREMES else None
+        )
 
     kind = name
     reduce_segments.__name__ = reduce_segments.__qualname__ = f"segment_{name}"
@@ -150,11 +160,11 @@ def _sorted(name: str) -> Any:
     return reduce_segments
 
 
-segment_max: Any = _sorted("max")
-segment_mean: Any = _sorted("mean")
-segment_min: Any = _sorted("min")
-segment_prod: Any = _sorted("prod")
-segment_sum: Any = _sorted("sum")
+segment_max: Any = _make_sorted("max")
+segment_mean: Any = _make_sorted("mean")
+segment_min: Any = _make_sorted("min")
+segment_prod: Any = _make_sorted("prod")
+segment_sum: Any = _make_sorted("sum")
 
 
-operations(__name__)
+make_operations(__name__)

@@ -10,7 +10,7 @@ import numpy as np
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import is_string
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError, ShapeError
@@ -19,7 +19,9 @@ _DTYPES = "int8 int16 int32 int64 uint8 uint16 string".split()
 Array = np.ndarray[Any, Any]
 
 
-def _sets(function: str, x: Any) -> tuple[tuple[int, ...], dict[Any, set[Any]], Any]:
+def _rows_as_sets(
+    function: str, x: Any
+) -> tuple[tuple[int, ...], dict[Any, set[Any]], Any]:
     """Return the leading shape, the set of each row, and the dtype."""
     if isinstance(x, SparseTensor):
         shape = tuple(x.extents)
@@ -51,18 +53,18 @@ def _as_sparse(
 ) -> SparseTensor:
     """Return the sorted elements of sets as the rows of a SparseTensor."""
     rows = {key: sorted(sets[key]) for key in sorted(sets)}
-    places = [(*key, i) for key, row in rows.items() for i in range(len(row))]
+    index_rows = [(*key, i) for key, row in rows.items() for i in range(len(row))]
     values = np.array([v for row in rows.values() for v in row], dtype)
     widest = max(map(len, rows.values()), default=0)
-    indices = np.array(places, "int64").reshape(-1, len(shape) + 1)
+    indices = np.array(index_rows, "int64").reshape(-1, len(shape) + 1)
     return SparseTensor(indices, values, (*shape, widest))
 
 
-def _combined(
+def _combine(
     function: str, a: Any, b: Any, combine: Callable[[set[Any], set[Any]], set[Any]]
 ) -> SparseTensor:
-    shape, first, dtype = _sets(function, a)
-    other_shape, second, other_dtype = _sets(function, b)
+    shape, first, dtype = _rows_as_sets(function, a)
+    other_shape, second, other_dtype = _rows_as_sets(function, b)
     if dtype != other_dtype:
         raise ArgumentTypeError(
             f"{function}: expected equal dtypes; received {dtype} and {other_dtype}"
@@ -94,7 +96,7 @@ def intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
         >>> tf.sparse.to_dense(common).numpy().tolist()
         [[1, 3]]
     """
-    return _combined("intersection", a, b, set.intersection)
+    return _combine("intersection", a, b, set.intersection)
 
 
 def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
@@ -102,7 +104,7 @@ def union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 
     `validate_indices` has no effect.
     """
-    return _combined("union", a, b, set.union)
+    return _combine("union", a, b, set.union)
 
 
 def difference(
@@ -116,7 +118,7 @@ def difference(
         validate_indices: has no effect.
     """
     first, second = (a, b) if aminusb else (b, a)
-    return _combined("difference", first, second, set.difference)
+    return _combine("difference", first, second, set.difference)
 
 
 def size(a: SparseTensor, validate_indices: bool = True) -> Tensor:
@@ -126,7 +128,7 @@ def size(a: SparseTensor, validate_indices: bool = True) -> Tensor:
     """
     if not isinstance(a, SparseTensor):
         raise ArgumentTypeError(f"size: expected a SparseTensor; received {a!r:.60}")
-    shape, sets, _ = _sets("size", a)
+    shape, sets, _ = _rows_as_sets("size", a)
     counts = np.zeros(shape, "int32")
     for key, values in sets.items():
         counts[key] = len(values)

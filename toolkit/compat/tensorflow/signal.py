@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import extents
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.frames import (
     frame as frame,
     inverse_stft as inverse_stft,
@@ -25,7 +25,7 @@ from toolkit.compat.tensorflow.spectra import (
     mdct as mdct,
     mfccs_from_log_mel_spectrograms as mfccs_from_log_mel_spectrograms,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windows import (
     hamming_window as hamming_window,
     hann_window as hann_window,
@@ -47,7 +47,7 @@ def _complex(components: tuple[Tensor, Tensor]) -> Tensor:
     return ops.view_as_complex(ops.stack(components, -1))
 
 
-def _along(x: Tensor, axis: int, inverse: bool) -> Tensor:
+def _transform_axis(x: Tensor, axis: int, inverse: bool) -> Tensor:
     """Return the transform of a complex tensor along one axis."""
     real, imag = _complex_parts(ops.swapaxes(x, axis, -1))
     sign = -1 if inverse else 1
@@ -56,7 +56,7 @@ def _along(x: Tensor, axis: int, inverse: bool) -> Tensor:
     return ops.swapaxes(_complex((real / count, imag * sign / count)), axis, -1)
 
 
-def _sized(x: Tensor, axis: int, count: int | None) -> Tensor:
+def _resize_axis(x: Tensor, axis: int, count: int | None) -> Tensor:
     """Truncate an axis, or pad it with zeros, to an extent."""
     if count is None or count == x.shape[axis]:
         return x
@@ -67,14 +67,14 @@ def _sized(x: Tensor, axis: int, count: int | None) -> Tensor:
     return ops.pad(x, widths)
 
 
-def _transformed(
+def _transform(
     x: Any, axes: Sequence[int], lengths: Any = None, inverse: bool = False
 ) -> Tensor:
     """Return the transform along axes, with the given lengths."""
     x = convert(x)
     counts = [None] * len(axes) if lengths is None else lengths
     for axis, count in zip(axes, counts, strict=True):
-        x = _along(_sized(x, axis, count), axis, inverse)
+        x = _transform_axis(_resize_axis(x, axis, count), axis, inverse)
     return x
 
 
@@ -89,41 +89,41 @@ def fft(input: Any, name: Any = None) -> Tensor:
 
 def ifft(input: Any, name: Any = None) -> Tensor:
     """Return the inverse of `fft`."""
-    return _transformed(input, _last(1), inverse=True)
+    return _transform(input, _last(1), inverse=True)
 
 
 def fft2d(input: Any, name: Any = None) -> Tensor:
     """Return the Fourier transform over the last two axes."""
-    return _transformed(input, _last(2))
+    return _transform(input, _last(2))
 
 
 def ifft2d(input: Any, name: Any = None) -> Tensor:
     """Return the inverse of `fft2d`."""
-    return _transformed(input, _last(2), inverse=True)
+    return _transform(input, _last(2), inverse=True)
 
 
 def fft3d(input: Any, name: Any = None) -> Tensor:
     """Return the Fourier transform over the last three axes."""
-    return _transformed(input, _last(3))
+    return _transform(input, _last(3))
 
 
 def ifft3d(input: Any, name: Any = None) -> Tensor:
     """Return the inverse of `fft3d`."""
-    return _transformed(input, _last(3), inverse=True)
+    return _transform(input, _last(3), inverse=True)
 
 
 # --- real numbers ---------------------------------------------------------------------
 
 
-def _halves(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
+def _real_transform(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
     """Return the transform of real numbers; on the last axis only the first half."""
     x = convert(x)
     lengths = [x.shape[axis] for axis in axes] if lengths is None else lengths
     *leading_axes, last = axes
     for axis, count in zip(axes, lengths, strict=True):
-        x = _sized(x, axis, count)
+        x = _resize_axis(x, axis, count)
     y = _complex(ops.rfft(ops.swapaxes(x, last, -1), lengths[-1]))
-    return _transformed(ops.swapaxes(y, last, -1), leading_axes)
+    return _transform(ops.swapaxes(y, last, -1), leading_axes)
 
 
 def _real_inverse(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
@@ -133,12 +133,12 @@ def _real_inverse(x: Any, axes: Sequence[int], lengths: Any = None) -> Tensor:
     if lengths is None:
         lengths = [*(x.shape[axis] for axis in leading_axes), 2 * (x.shape[last] - 1)]
     for axis, count in zip(leading_axes, lengths, strict=False):
-        x = _along(_sized(x, axis, count), axis, True)
+        x = _transform_axis(_resize_axis(x, axis, count), axis, True)
     y = ops.irfft(_complex_parts(ops.swapaxes(x, last, -1)), lengths[-1])
     return ops.swapaxes(y, last, -1)
 
 
-def _lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
+def _parse_lengths(fft_length: Any, count: int, name: str) -> list[int] | None:
     """Return the lengths of a transform along `count` axes."""
     if fft_length is None:
         return None
@@ -155,33 +155,43 @@ def rfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
 
     The last axis is truncated, or padded with zeros, to fft_length.
     """
-    return _halves(input_tensor, _last(1), _lengths(fft_length, 1, "rfft"))
+    return _real_transform(
+        input_tensor, _last(1), _parse_lengths(fft_length, 1, "rfft")
+    )
 
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft`."""
-    return _real_inverse(input_tensor, _last(1), _lengths(fft_length, 1, "irfft"))
+    return _real_inverse(input_tensor, _last(1), _parse_lengths(fft_length, 1, "irfft"))
 
 
 def rfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the transform of real numbers over two axes; on the last only one half."""
-    return _halves(input_tensor, _last(2), _lengths(fft_length, 2, "rfft2d"))
+    return _real_transform(
+        input_tensor, _last(2), _parse_lengths(fft_length, 2, "rfft2d")
+    )
 
 
 def irfft2d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft2d`."""
-    return _real_inverse(input_tensor, _last(2), _lengths(fft_length, 2, "irfft2d"))
+    return _real_inverse(
+        input_tensor, _last(2), _parse_lengths(fft_length, 2, "irfft2d")
+    )
 
 
 def rfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the transform of real numbers over three axes; on the last only one
     half."""
-    return _halves(input_tensor, _last(3), _lengths(fft_length, 3, "rfft3d"))
+    return _real_transform(
+        input_tensor, _last(3), _parse_lengths(fft_length, 3, "rfft3d")
+    )
 
 
 def irfft3d(input_tensor: Any, fft_length: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `rfft3d`."""
-    return _real_inverse(input_tensor, _last(3), _lengths(fft_length, 3, "irfft3d"))
+    return _real_inverse(
+        input_tensor, _last(3), _parse_lengths(fft_length, 3, "irfft3d")
+    )
 
 
 # --- any axes -------------------------------------------------------------------------
@@ -209,7 +219,7 @@ def fftnd(
 ) -> Tensor:
     """Return the Fourier transform over axes, all by default; norm is only None."""
     axes_and_lengths = _resolve_axes("fftnd", input_tensor, fft_length, axes, norm)
-    return _transformed(input_tensor, *axes_and_lengths)
+    return _transform(input_tensor, *axes_and_lengths)
 
 
 def ifftnd(
@@ -221,7 +231,7 @@ def ifftnd(
 ) -> Tensor:
     """Return the inverse of `fftnd`."""
     axes_and_lengths = _resolve_axes("ifftnd", input_tensor, fft_length, axes, norm)
-    return _transformed(input_tensor, *axes_and_lengths, inverse=True)
+    return _transform(input_tensor, *axes_and_lengths, inverse=True)
 
 
 def rfftnd(
@@ -233,7 +243,7 @@ def rfftnd(
 ) -> Tensor:
     """Return the transform of real numbers over axes; on the last only one half."""
     axes_and_lengths = _resolve_axes("rfftnd", input_tensor, fft_length, axes, norm)
-    return _halves(input_tensor, *axes_and_lengths)
+    return _real_transform(input_tensor, *axes_and_lengths)
 
 
 def irfftnd(
@@ -248,7 +258,7 @@ def irfftnd(
     return _real_inverse(input_tensor, *axes_and_lengths)
 
 
-def _rolled(x: Any, axes: Any, sign: int) -> Tensor:
+def _roll(x: Any, axes: Any, sign: int) -> Tensor:
     x = convert(x)
     for axis in range(x.ndim) if axes is None else extents(axes):
         x = ops.roll(x, sign * (x.shape[axis] // 2), axis)
@@ -257,12 +267,12 @@ def _rolled(x: Any, axes: Any, sign: int) -> Tensor:
 
 def fftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
     """Roll the axes so that frequency 0 is in the center."""
-    return _rolled(x, axes, 1)
+    return _roll(x, axes, 1)
 
 
 def ifftshift(x: Any, axes: Any = None, name: Any = None) -> Tensor:
     """Return the inverse of `fftshift`."""
-    return _rolled(x, axes, -1)
+    return _roll(x, axes, -1)
 
 
-operations(__name__)
+make_operations(__name__)

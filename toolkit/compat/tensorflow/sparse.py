@@ -9,7 +9,7 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import functions_of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_module_results
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
@@ -26,10 +26,10 @@ from toolkit.compat.tensorflow.sparse_counting import (
 )
 from toolkit.compat.tensorflow.sparse_shapes import (
     concat as concat,
+    concatenate_values,
     expand_dims as expand_dims,
     fill_empty_rows as fill_empty_rows,
     flat_offsets,
-    joined_values,
     reorder as reorder,
     reset_shape as reset_shape,
     reshape as reshape,
@@ -43,7 +43,7 @@ from toolkit.compat.tensorflow.sparse_tensor import (
     static_int64,
 )
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -73,7 +73,7 @@ def to_dense(
     if not isinstance(sp_input, SparseTensor):
         return sp_input
     indices = sp_input.index_array
-    if validate_indices and not _is_rising(indices, sp_input.extents):
+    if validate_indices and not _is_ascending(indices, sp_input.extents):
         raise ShapeError(
             "to_dense: expected indices inside of the shape, in the order of rows and "
             "each once; tf.sparse.reorder brings them into it"
@@ -85,11 +85,11 @@ def to_dense(
         dense[tuple(indices.T)] = np.asarray(values)
         return StringTensor(dense)
     one = ops.cast(0 if fill is None else fill, values.dtype)
-    whole = ops.broadcast_to(one, sp_input.extents)
-    return ops.scatter_update(whole, convert(indices), values)
+    filled = ops.broadcast_to(one, sp_input.extents)
+    return ops.scatter_update(filled, convert(indices), values)
 
 
-def _is_rising(indices: Any, shape: Any) -> bool:
+def _is_ascending(indices: Any, shape: Any) -> bool:
     if ((indices < 0) | (indices >= np.asarray(shape))).any():
         return False
     return bool((np.diff(flat_offsets(indices, shape)) > 0).all())
@@ -163,7 +163,7 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
     """
     if not (isinstance(a, SparseTensor) and isinstance(b, SparseTensor)):
         return ops.add(to_dense(a), to_dense(b))
-    total = _combined(
+    total = _combine(
         "add", a, b, lambda values, ids, n: unsorted_segment_sum(values, ids, n)
     )
     if not threshold:
@@ -171,13 +171,13 @@ def add(a: Any, b: Any, threshold: Any = 0) -> Any:
     return retain(total, np.abs(np.asarray(total.values)) >= threshold)
 
 
-def _combined(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> Any:
+def _combine(function: str, a: SparseTensor, b: SparseTensor, reduce: Any) -> Any:
     if a.extents != b.extents:
         raise ShapeError(
             f"sparse.{function}: expected equal shapes; received {a.shape} and "
             f"{b.shape}"
         )
-    values = joined_values((a, b))
+    values = concatenate_values((a, b))
     flat = flat_offsets(np.concatenate([a.index_array, b.index_array]), a.extents)
     cells, ids = np.unique(flat, return_inverse=True)
     indices = np.stack(np.unravel_index(cells, a.extents), 1)
@@ -195,7 +195,7 @@ def minimum(sp_a: SparseTensor, sp_b: SparseTensor, name: Any = None) -> SparseT
 
 
 def _extreme(name: str, a: SparseTensor, b: SparseTensor, function: Any) -> Any:
-    union = _combined(name, a, b, lambda values, ids, n: np.zeros(n))
+    union = _combine(name, a, b, lambda values, ids, n: np.zeros(n))
     cells = tuple(union.index_array.T)
     of_a, of_b = (
         ops.take(
@@ -306,7 +306,7 @@ def segment_sum(
     name: Any = None,
 ) -> Tensor:
     """Return the segment sums of the rows of data at the indices."""
-    return _of_segments(
+    return _reduce_segments(
         _segment_sum, unsorted_segment_sum, data, indices, segment_ids, num_segments
     )
 
@@ -325,7 +325,7 @@ def segment_mean(
     return total / ops.cast(np.maximum(sizes, 1).reshape(shape), total.dtype)
 
 
-def _of_segments(
+def _reduce_segments(
     function: Any, unsorted: Any, data: Any, indices: Any, ids: Any, count: Any
 ) -> Any:
     rows = ops.take(as_values(data), static_int64(indices), 0)
@@ -362,7 +362,7 @@ SparseTensor.operations.update(
 )
 
 
-functions_of_tensors(__name__)
+wrap_module_results(__name__)
 
 
 def __getattr__(name: str) -> Any:

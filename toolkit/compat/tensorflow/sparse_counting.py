@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.compat.tensorflow.boundary import functions_of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_module_results
 from toolkit.compat.tensorflow.ragged_operations import coordinates
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import as_values
@@ -97,10 +97,10 @@ def cross(
 def _texts_of_rows(x: Any) -> list[list[bytes]]:
     rows, values = _rows_and_values(x)
     texts = [v if isinstance(v, bytes) else str(v).encode() for v in values.tolist()]
-    found: list[list[bytes]] = [[] for _ in range(int(as_shape(x)[0]))]
+    row_texts: list[list[bytes]] = [[] for _ in range(int(as_shape(x)[0]))]
     for row, text in zip(rows.tolist(), texts, strict=True):
-        found[row].append(text)
-    return found
+        row_texts[row].append(text)
+    return row_texts
 
 
-functions_of_tensors(__name__)
+wrap_module_results(__name__)

@@ -9,11 +9,11 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents
-from toolkit.compat.tensorflow.boundary import functions_of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_module_results
 from toolkit.compat.tensorflow.ragged_values import as_values, gather_values
 from toolkit.compat.tensorflow.sparse_tensor import SparseTensor, static_int64
 from toolkit.compat.tensorflow.string_tensors import StringTensor
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.errors import ShapeError
 
 
@@ -24,10 +24,10 @@ def flat_offsets(indices: Any, shape: Any) -> Any:
 
 def reorder(sp_input: SparseTensor, name: Any = None) -> SparseTensor:
     """Sort the values in row-major order."""
-    return _ordered(sp_input.index_array, sp_input.values, sp_input.extents)
+    return _sort_indices(sp_input.index_array, sp_input.values, sp_input.extents)
 
 
-def _ordered(indices: Any, values: Any, shape: Any) -> SparseTensor:
+def _sort_indices(indices: Any, values: Any, shape: Any) -> SparseTensor:
     order = np.lexsort(indices.T[::-1])
     return SparseTensor(indices[order], gather_values(as_values(values), order), shape)
 
@@ -42,7 +42,7 @@ def transpose(
         else static_int64(perm).tolist()
     )
     shape = [sp_input.extents[n] for n in axes]
-    return _ordered(sp_input.index_array[:, axes], sp_input.values, shape)
+    return _sort_indices(sp_input.index_array[:, axes], sp_input.values, shape)
 
 
 def reshape(sp_input: SparseTensor, shape: Any, name: Any = None) -> SparseTensor:
@@ -137,10 +137,12 @@ def concat(
     index_arrays = [
         x.index_array + start for x, start in zip(sp_inputs, starts, strict=True)
     ]
-    return _ordered(np.concatenate(index_arrays), joined_values(sp_inputs), largest)
+    return _sort_indices(
+        np.concatenate(index_arrays), concatenate_values(sp_inputs), largest
+    )
 
 
-def joined_values(tensors: Sequence[SparseTensor]) -> Any:
+def concatenate_values(tensors: Sequence[SparseTensor]) -> Any:
     """Concatenate the values of sparse tensors."""
     values = [tensor.values for tensor in tensors]
     if isinstance(values[0], StringTensor):
@@ -168,9 +170,9 @@ def fill_empty_rows(
         fills = ops.cast(ops.full((len(rows),), default_value), sp_input.dtype)
     tensors = (sp_input, SparseTensor(indices, fills, sp_input.extents))
     all_indices = np.concatenate([tensor.index_array for tensor in tensors])
-    return _ordered(all_indices, joined_values(tensors), sp_input.extents), convert(
-        is_empty
-    )
+    return _sort_indices(
+        all_indices, concatenate_values(tensors), sp_input.extents
+    ), convert(is_empty)
 
 
-functions_of_tensors(__name__)
+wrap_module_results(__name__)

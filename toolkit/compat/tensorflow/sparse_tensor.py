@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from toolkit import ops
-from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.modes import NeedsValues
 from toolkit.compat.tensorflow.ragged_operations import coordinates, map_broadcast
 from toolkit.compat.tensorflow.ragged_tensor import RaggedTensor
 from toolkit.compat.tensorflow.ragged_values import (
     as_values,
 )
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import TensorShape
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.data.structure import TensorSpec
@@ -104,7 +104,7 @@ class SparseTensor:
     def __truediv__(self, other: Any) -> Any:
         return self._combined(lambda x, y: x / y, other)
 
-    @of_tensors
+    @wrap_results
     def _combined(self, function: Callable[..., Any], other: Any) -> Any:
         if isinstance(other, SparseTensor):
             return NotImplemented
@@ -113,7 +113,7 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         values_shown = (self.indices, self.values, self.dense_shape)
-        indices, values, shape = (_shown(value) for value in values_shown)
+        indices, values, shape = (_format_field(value) for value in values_shown)
         return f"SparseTensor(indices={indices}, values={values}, dense_shape={shape})"
 
     def call_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
@@ -187,7 +187,7 @@ def stack_sparse(tensors: Sequence[SparseTensor]) -> SparseTensor:
     return SparseTensor(np.concatenate(indices), values, (len(tensors), *largest))
 
 
-def _shown(value: Any) -> str:
+def _format_field(value: Any) -> str:
     if isinstance(value, Tensor) and value.known() is None:
         return repr(value)
     return str(value)

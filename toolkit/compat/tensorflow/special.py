@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.renaming import functions
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.parameter_names import rename_functions
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
@@ -19,7 +19,7 @@ _UNARY = (
     *("digamma", "erfcinv", "lgamma", "ndtri", "spence"),
 )
 globals().update(
-    functions(
+    rename_functions(
         {
             **{name: (getattr(ops, name), "x") for name in _UNARY},
             **{
@@ -56,4 +56,4 @@ def lbeta(x: Any, name: Any = None) -> Tensor:
     return ops.sum(ops.lgamma(x), -1) - ops.lgamma(ops.sum(x, -1))
 
 
-operations(__name__)
+make_operations(__name__)

@@ -9,9 +9,9 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.compat.tensorflow.frames import frame, overlap_and_add
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.windows import vorbis_window
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
@@ -76,7 +76,7 @@ def mdct(
             f"mdct: expected a frame_length that is a multiple of 4; received {length}"
         )
     frames = frame(signals, length, length // 2, pad_end)
-    frames = _windowed(frames, window_fn)
+    frames = _apply_window(frames, window_fn)
     a, b, c, d = ops.split(frames, 4, -1)
     folded = ops.concatenate([-ops.flip(c, -1) - d, a - ops.flip(b, -1)], -1)
     return ops.dct(folded, 4, norm=norm)
@@ -103,10 +103,10 @@ def inverse_mdct(
     frames = ops.concatenate(
         [right, -ops.flip(right, -1), -ops.flip(first_half, -1), -first_half], -1
     )
-    return overlap_and_add(_windowed(frames, window_fn), half)
+    return overlap_and_add(_apply_window(frames, window_fn), half)
 
 
-def _windowed(frames: Tensor, window_fn: Any) -> Tensor:
+def _apply_window(frames: Tensor, window_fn: Any) -> Tensor:
     """Apply the window; without one, scale so that the squares add up to 1."""
     if window_fn is None:
         return frames * math.sqrt(0.5)
@@ -173,4 +173,4 @@ def _mel(hertz: Any) -> Any:
     return 1127.0 * np.log1p(np.asarray(hertz) / 700.0)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -17,27 +17,27 @@ from toolkit import dtypes
 from toolkit.compat.tensorflow.arguments import extents
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
-    array_of,
-    compared,
-    objects,
-    one_string,
+    compare_strings,
+    object_array,
+    to_bytes_array,
+    to_single_bytes,
 )
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.types import DType
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.strings import StringTensor as CoreStringTensor, apply_by_index
 from toolkit.errors import DTypeError, ShapeError
 
 _Function = Callable[..., Any]
 
 
-def of_strings(function: _Function) -> _Function:
+def accept_strings(function: _Function) -> _Function:
     """Wrap a function so that it also accepts strings, if `OPERATIONS` has its name.
 
     Other functions do not change, nor functions of this name with other parameters, for
     example from NumPy.
     """
     implementation, parameters = OPERATIONS.get(function.__name__, (None, ""))
-    has_text = _holds_text if implementation is _python else _is_text
+    has_text = _holds_text if implementation is _call_with_strings else _is_text
     names = list(inspect.signature(function).parameters)
     if implementation is None or not set(parameters.split()) <= set(names):
         return function
@@ -74,27 +74,27 @@ def _is_string_dtype(value: Any) -> bool:
     return isinstance(value, DType) and value == dtypes.STRING
 
 
-def _moved(function: _Function, *args: Any, **kwargs: Any) -> Any:
+def _move_elements(function: _Function, *args: Any, **kwargs: Any) -> Any:
     return apply_by_index(function, args, kwargs, StringTensor)
 
 
 def _shape(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the shape, size or rank of an array of numbers with the same shape."""
-    return function(np.zeros(array_of(input).shape, bool), *args, **kwargs)
+    return function(np.zeros(to_bytes_array(input).shape, bool), *args, **kwargs)
 
 
 def _nonzero(function: _Function, input: Any, *args: Any, **kwargs: Any) -> Any:
-    return function(np.asarray(array_of(input) != b"", bool), *args, **kwargs)
+    return function(np.asarray(to_bytes_array(input) != b"", bool), *args, **kwargs)
 
 
 def _unique(function: _Function, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Replace equal strings by equal numbers."""
     codes: dict[bytes, int] = {}
-    array = array_of(x)
+    array = to_bytes_array(x)
     numbers = [codes.setdefault(text, len(codes)) for text in array.ravel().tolist()]
     coded = np.array(numbers, "int64").reshape(array.shape)
     result = function(coded, *args, **kwargs)
-    texts = objects(list(codes), (len(codes),))
+    texts = object_array(list(codes), (len(codes),))
     return result._replace(y=StringTensor(texts[np.asarray(result.y)]))
 
 
@@ -108,7 +108,7 @@ def _constant(
 ) -> StringTensor:
     if dtype is not None and dtypes.standardize(dtype) != dtypes.STRING:
         raise DTypeError(f"constant: expected numbers of {dtype}; received strings")
-    array = array_of(value)
+    array = to_bytes_array(value)
     if shape is None:
         return StringTensor(array)
     expected = extents(shape)
@@ -121,13 +121,13 @@ def _constant(
 
 
 def _fill(function: _Function, dims: Any, value: Any, name: Any = None) -> StringTensor:
-    return StringTensor(np.full(extents(dims), one_string(value, "fill"), object))
+    return StringTensor(np.full(extents(dims), to_single_bytes(value, "fill"), object))
 
 
 def _zeros_like(
     function: _Function, input: Any, dtype: Any = None, **options: Any
 ) -> Any:
-    shape = array_of(input).shape
+    shape = to_bytes_array(input).shape
     if dtype is None or dtypes.standardize(dtype) == dtypes.STRING:
         return StringTensor(np.full(shape, b"", object))
     return function(np.zeros(shape, bool), dtype)
@@ -141,27 +141,27 @@ def _pad(
     constant_values: Any = "",
     name: Any = None,
 ) -> StringTensor:
-    array, widths = array_of(tensor), np.asarray(paddings)
+    array, widths = to_bytes_array(tensor), np.asarray(paddings)
     if mode.upper() != "CONSTANT":
         kind: Any = mode.lower()
         return StringTensor(np.pad(array, widths, kind))
-    fill = one_string(constant_values or "", "pad")
+    fill = to_single_bytes(constant_values or "", "pad")
     return StringTensor(np.pad(array, widths, constant_values=fill))
 
 
 def _equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
-    return compared(x, y, "==")
+    return compare_strings(x, y, "==")
 
 
 def _not_equal(function: _Function, x: Any, y: Any, name: Any = None) -> Any:
-    return compared(x, y, "!=")
+    return compare_strings(x, y, "!=")
 
 
 def _add(function: _Function, x: Any, y: Any, name: Any = None) -> StringTensor:
-    return StringTensor(array_of(x) + array_of(y))
+    return StringTensor(to_bytes_array(x) + to_bytes_array(y))
 
 
-def _python(
+def _call_with_strings(
     function: _Function,
     func: _Function | None = None,
     inp: Any = None,
@@ -203,24 +203,24 @@ def _as_dtype(value: Any, dtype: Any) -> Any:
 # function name -> its implementation, and the parameters that accept strings
 OPERATIONS: dict[str, tuple[_Function, str]] = {
     "add": (_add, "x y"),
-    "boolean_mask": (_moved, "tensor"),
+    "boolean_mask": (_move_elements, "tensor"),
     "constant": (_constant, "value"),
     "count_nonzero": (_nonzero, "input"),
-    "dynamic_partition": (_moved, "data"),
-    "ensure_shape": (_moved, "x"),
+    "dynamic_partition": (_move_elements, "data"),
+    "ensure_shape": (_move_elements, "x"),
     "equal": (_equal, "x y"),
     "fill": (_fill, "value"),
-    "gather": (_moved, "params"),
-    "gather_nd": (_moved, "params"),
+    "gather": (_move_elements, "params"),
+    "gather_nd": (_move_elements, "params"),
     "not_equal": (_not_equal, "x y"),
-    "numpy_function": (_python, "inp Tout"),
+    "numpy_function": (_call_with_strings, "inp Tout"),
     "pad": (_pad, "tensor"),
-    "py_function": (_python, "inp Tout"),
+    "py_function": (_call_with_strings, "inp Tout"),
     "rank": (_shape, "input"),
     "shape": (_shape, "input"),
     "size": (_shape, "input"),
-    "slice": (_moved, "input_"),
-    "stop_gradient": (_moved, "input"),
+    "slice": (_move_elements, "input_"),
+    "stop_gradient": (_move_elements, "input"),
     "unique": (_unique, "x"),
     "unique_with_counts": (_unique, "x"),
     "zeros_like": (_zeros_like, "input"),

@@ -10,13 +10,13 @@ import numpy as np
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor,
-    array_of,
+    map_strings,
     map_to_array,
-    mapped,
-    objects,
-    text_of,
+    object_array,
+    to_bytes_array,
+    to_text,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, DTypeError, UnsupportedError, unknown_choice
 
@@ -33,18 +33,18 @@ def split(input: Any, sep: Any = None, maxsplit: int = -1, name: Any = None) -> 
         sep: the separator; None or "": white space.
         maxsplit: the maximum number of splits; below 0: unlimited.
     """
-    between = None if sep is None else text_of(sep, "split").encode() or None
-    return in_parts("split", lambda s: s.split(between, maxsplit), input)
+    between = None if sep is None else to_text(sep, "split").encode() or None
+    return split_strings("split", lambda s: s.split(between, maxsplit), input)
 
 
 def bytes_split(input: Any, name: Any = None) -> Strings:
     """Split strings into bytes; a vector of strings gives ragged rows."""
-    return in_parts(
+    return split_strings(
         "bytes_split", lambda s: [s[i : i + 1] for i in range(len(s))], input
     )
 
 
-def in_parts(
+def split_strings(
     function: str,
     splitter: Callable[[bytes], list[Any]],
     input: Any,
@@ -59,9 +59,9 @@ def in_parts(
         made: creates a tensor from an array of parts.
     """
     if isinstance(input, RaggedTensor):
-        rows = in_parts(function, splitter, input.flat_values, build)
+        rows = split_strings(function, splitter, input.flat_values, build)
         return input.with_flat_values(rows)
-    if array_of(input).ndim > 1:
+    if to_bytes_array(input).ndim > 1:
         raise UnsupportedError(
             f"{function}: expected a string or a vector of them; received strings of "
             f"{getattr(input, 'ndim', 2)} axes, whose parts would be ragged rows in "
@@ -69,9 +69,9 @@ def in_parts(
         )
     rows = map_to_array(splitter, input)
     if not rows.ndim:
-        return build(objects(rows[()], (len(rows[()]),)))
+        return build(object_array(rows[()], (len(rows[()]),)))
     flat = [piece for row in rows for piece in row]
-    values = np.asarray(build(objects(flat, (len(flat),))))
+    values = np.asarray(build(object_array(flat, (len(flat),))))
     return RaggedTensor.from_row_lengths(values, list(map(len, rows)))
 
 
@@ -99,12 +99,12 @@ class Coding(NamedTuple):
     replacement_char: int
     replace_control_characters: bool
 
-    def checked(self) -> Coding:
+    def validate(self) -> Coding:
         """Return self after a check of the arguments; "UTF8" is "UTF-8"."""
         if self.encoding.upper().startswith("UTF") and "-" not in self.encoding:
             number, _, order = self.encoding.upper()[3:].partition("_")
             named = "-".join(filter(None, ("UTF", number, order)))
-            return self._replace(encoding=named).checked()
+            return self._replace(encoding=named).validate()
         for name, value, supported in (
             ("encoding", self.encoding, _ENCODINGS),
             ("errors", self.errors, _ERRORS),
@@ -133,7 +133,7 @@ class Coding(NamedTuple):
                 offset = end + bad
         return result
 
-    def encoded(self, codes: list[int]) -> bytes:
+    def encode(self, codes: list[int]) -> bytes:
         """Return the bytes of characters, by their codes."""
         text = []
         for code in codes:
@@ -178,24 +178,24 @@ def unicode_split(
 
 def _split(coding: Coding, input: Any) -> Any:
     def characters(data: bytes) -> list[bytes]:
-        characters = coding.checked().characters(data)
+        characters = coding.validate().characters(data)
         return [character.encode(coding.encoding) for character, _ in characters]
 
-    return in_parts(coding.function, characters, input)
+    return split_strings(coding.function, characters, input)
 
 
 def _codes(coding: Coding, input: Any) -> Any:
     def codes(data: bytes) -> list[int]:
-        return [ord(character) for character, _ in coding.checked().characters(data)]
+        return [ord(character) for character, _ in coding.validate().characters(data)]
 
-    return in_parts(coding.function, codes, input, _numbers("int32"))
+    return split_strings(coding.function, codes, input, _numbers("int32"))
 
 
 def _offsets(coding: Coding, input: Any) -> Any:
     def offsets(data: bytes) -> list[int]:
-        return [offset for _, offset in coding.checked().characters(data)]
+        return [offset for _, offset in coding.validate().characters(data)]
 
-    return in_parts(coding.function, offsets, input, _numbers("int64"))
+    return split_strings(coding.function, offsets, input, _numbers("int64"))
 
 
 def _numbers(dtype: str) -> Callable[[Any], Any]:
@@ -268,7 +268,7 @@ def unicode_encode(
         replacement_char: the code of the replacement.
     """
     how = (errors, replacement_char, False)
-    coding = Coding("unicode_encode", output_encoding, *how).checked()
+    coding = Coding("unicode_encode", output_encoding, *how).validate()
     if isinstance(input, RaggedTensor):
         rows, shape = input.to_list(), (len(input),)
     else:
@@ -280,7 +280,7 @@ def unicode_encode(
             )
         shape = array.shape[:-1]
         rows = array.reshape(-1, array.shape[-1]).tolist()
-    return StringTensor(objects([coding.encoded(row) for row in rows], shape))
+    return StringTensor(object_array([coding.encode(row) for row in rows], shape))
 
 
 def unicode_transcode(
@@ -295,13 +295,13 @@ def unicode_transcode(
     """Convert strings to another encoding; the arguments are as for
     `unicode_decode`."""
     how = (errors, replacement_char, replace_control_characters)
-    source = Coding("unicode_transcode", input_encoding, *how).checked()
-    target = Coding("unicode_transcode", output_encoding, *how).checked()
+    source = Coding("unicode_transcode", input_encoding, *how).validate()
+    target = Coding("unicode_transcode", output_encoding, *how).validate()
 
     def transcode(data: bytes) -> bytes:
-        return target.encoded([ord(c) for c, _ in source.characters(data)])
+        return target.encode([ord(c) for c, _ in source.characters(data)])
 
-    return mapped(transcode, input)
+    return map_strings(transcode, input)
 
 
 # --- n-grams --------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def ngrams(
     if not all(width >= 1 for width in widths):
         raise ArgumentError(f"ngrams: expected widths >= 1; received {ngram_width}")
     pair = pad_values if isinstance(pad_values, (list, tuple)) else (pad_values,) * 2
-    before, after = (None if pad is None else text_of(pad, "ngrams") for pad in pair)
+    before, after = (None if pad is None else to_text(pad, "ngrams") for pad in pair)
     between = separator.encode()
 
     def padded(row: list[bytes], width: int) -> list[bytes]:
@@ -356,11 +356,11 @@ def ngrams(
         rows = [grams_of_row(row) for row in data.to_list()]
         flat = [gram for row in rows for gram in row]
         lengths = list(map(len, rows))
-        return RaggedTensor.from_row_lengths(objects(flat, (len(flat),)), lengths)
-    array = array_of(data)
+        return RaggedTensor.from_row_lengths(object_array(flat, (len(flat),)), lengths)
+    array = to_bytes_array(data)
     if not array.ndim:
         raise ArgumentError("ngrams: expected strings with an axis or more")
     rows = [grams_of_row(row) for row in array.reshape(-1, array.shape[-1]).tolist()]
     count = len(rows[0]) if rows else 0
     flat = [gram for row in rows for gram in row]
-    return StringTensor(objects(flat, (*array.shape[:-1], count)))
+    return StringTensor(object_array(flat, (*array.shape[:-1], count)))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert
 from toolkit.compat.tensorflow.types import TensorShape, string
-from toolkit.compat.tensorflow.views import DIALECT, convert
 from toolkit.core import strings as core
 from toolkit.errors import ShapeError
 
@@ -37,15 +37,15 @@ class StringTensor(core.StringTensor):
         return self.shape
 
     def __eq__(self, other: Any) -> Any:
-        return compared(self, other, "==")
+        return compare_strings(self, other, "==")
 
     def __ne__(self, other: Any) -> Any:
-        return compared(self, other, "!=")
+        return compare_strings(self, other, "!=")
 
     __hash__ = core.StringTensor.__hash__
 
     def __radd__(self, other: Any) -> StringTensor:
-        return StringTensor(array_of(other) + self._array)
+        return StringTensor(to_bytes_array(other) + self._array)
 
     def __repr__(self) -> str:
         facts = f"shape={self.shape}, dtype={self.dtype}"
@@ -61,9 +61,9 @@ def as_strings(value: Any) -> StringTensor:
     return value if isinstance(value, StringTensor) else StringTensor(value)
 
 
-def compared(x: Any, y: Any, sign: str) -> Any:
+def compare_strings(x: Any, y: Any, sign: str) -> Any:
     """Compare strings for equality, or with the sign "!=" for inequality."""
-    a, b = array_of(x), array_of(y)
+    a, b = to_bytes_array(x), to_bytes_array(y)
     try:
         a, b = np.broadcast_arrays(a, b)
     except ValueError:
@@ -74,12 +74,12 @@ def compared(x: Any, y: Any, sign: str) -> Any:
     return convert(np.asarray(a == b if sign == "==" else a != b, bool))
 
 
-def array_of(value: Any) -> Any:
+def to_bytes_array(value: Any) -> Any:
     """Convert strings to an array of bytes."""
     return np.asarray(as_strings(value))
 
 
-def one_string(value: Any, function: str) -> bytes:
+def to_single_bytes(value: Any, function: str) -> bytes:
     """Return a single string as bytes; errors contain the name of the function."""
     strings = as_strings(value)
     if strings.ndim:
@@ -90,12 +90,14 @@ def one_string(value: Any, function: str) -> bytes:
     return strings.numpy()
 
 
-def text_of(value: Any, function: str) -> str:
+def to_text(value: Any, function: str) -> str:
     """Return a single string as text; errors contain the name of the function."""
-    return value if isinstance(value, str) else one_string(value, function).decode()
+    return (
+        value if isinstance(value, str) else to_single_bytes(value, function).decode()
+    )
 
 
-def objects(values: Any, shape: tuple[int, ...]) -> Any:
+def object_array(values: Any, shape: tuple[int, ...]) -> Any:
     """Create an object array with a shape."""
     array = np.empty(len(values), object)
     array[:] = values
@@ -104,11 +106,13 @@ def objects(values: Any, shape: tuple[int, ...]) -> Any:
 
 def map_to_array(function: Callable[[bytes], Any], value: Any) -> Any:
     """Apply a function to each string, and return an array."""
-    array = array_of(value)
-    return objects([function(text) for text in array.ravel().tolist()], array.shape)
+    array = to_bytes_array(value)
+    return object_array(
+        [function(text) for text in array.ravel().tolist()], array.shape
+    )
 
 
-def mapped(
+def map_strings(
     function: Callable[[bytes], Any],
     value: Any,
     build: Callable[[Any], Any] = StringTensor,

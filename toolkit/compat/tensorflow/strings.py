@@ -11,7 +11,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.compat.tensorflow import regular_expressions as re2
-from toolkit.compat.tensorflow.printing import shown
+from toolkit.compat.tensorflow.printing import format_value
 from toolkit.compat.tensorflow.ragged import RaggedTensor
 from toolkit.compat.tensorflow.ragged_operations import map_flat
 from toolkit.compat.tensorflow.string_parts import (
@@ -29,13 +29,13 @@ from toolkit.compat.tensorflow.string_parts import (
 )
 from toolkit.compat.tensorflow.string_tensors import (
     StringTensor as StringTensor,
-    array_of,
     as_strings as as_strings,
-    mapped,
-    objects,
-    text_of,
+    map_strings,
+    object_array,
+    to_bytes_array,
+    to_text,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.strings import decode_bytes, encode_text, is_string
 from toolkit.errors import ArgumentError, ShapeError, UnsupportedError
 from toolkit.layers.preprocessing.string_hashes import farm_hash, sip_hash
@@ -44,15 +44,15 @@ from toolkit.reading.text import parse_number
 
 def lower(input: Any, encoding: str = "", name: Any = None) -> Strings:
     """Convert to lower case: only ASCII, or all letters with encoding "utf-8"."""
-    return mapped(lambda s: _cased(s, encoding, "lower"), input)
+    return map_strings(lambda s: _make_case_change(s, encoding, "lower"), input)
 
 
 def upper(input: Any, encoding: str = "", name: Any = None) -> Strings:
     """Convert to upper case: only ASCII, or all letters with encoding "utf-8"."""
-    return mapped(lambda s: _cased(s, encoding, "upper"), input)
+    return map_strings(lambda s: _make_case_change(s, encoding, "upper"), input)
 
 
-def _cased(value: bytes, encoding: str, case: str) -> Any:
+def _make_case_change(value: bytes, encoding: str, case: str) -> Any:
     if encoding:
         return getattr(value.decode(encoding), case)().encode(encoding)
     return getattr(value, case)()
@@ -60,16 +60,18 @@ def _cased(value: bytes, encoding: str, case: str) -> Any:
 
 def strip(input: Any, name: Any = None) -> Strings:
     """Remove white space at both ends."""
-    return mapped(bytes.strip, input)
+    return map_strings(bytes.strip, input)
 
 
 def length(input: Any, unit: str = "BYTE", name: Any = None) -> Numbers:
     """Return the number of bytes, or of UTF-8 characters with unit "UTF8_CHAR"."""
-    into, _ = _unit("length", unit)
-    return mapped(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
+    into, _ = _unit_codec("length", unit)
+    return map_strings(lambda s: len(into(s)), input, partial(_numbers, dtype="int32"))
 
 
-def _unit(function: str, unit: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _unit_codec(
+    function: str, unit: str
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the functions from bytes to a sequence of units, and back."""
     if unit == "BYTE":
         return bytes, bytes
@@ -96,13 +98,13 @@ def substr(
     Raises:
         ArgumentError: a string is shorter than `pos`.
     """
-    array, starts, counts = array_of(input), np.asarray(pos), np.asarray(len)
+    array, starts, counts = to_bytes_array(input), np.asarray(pos), np.asarray(len)
     if starts.shape != counts.shape:
         raise ShapeError(
             f"substr: expected pos and len of one shape; received {starts.shape} and "
             f"{counts.shape}"
         )
-    into, back = _unit("substr", unit)
+    into, back = _unit_codec("substr", unit)
 
     def cut(text: bytes, start: int, count: int) -> bytes:
         units = into(text)
@@ -123,10 +125,10 @@ def join(inputs: Any, separator: str = "", name: Any = None) -> StringTensor:
     rows = next((x for x in inputs if isinstance(x, RaggedTensor)), None)
     if rows is not None:
         return map_flat(lambda *inputs_list: join(inputs_list, separator), inputs, {})
-    arrays = np.broadcast_arrays(*map(array_of, inputs))
+    arrays = np.broadcast_arrays(*map(to_bytes_array, inputs))
     between = separator.encode()
     flat = [between.join(row) for row in zip(*(a.ravel() for a in arrays), strict=True)]
-    return StringTensor(objects(flat, arrays[0].shape))
+    return StringTensor(object_array(flat, arrays[0].shape))
 
 
 def reduce_join(
@@ -151,9 +153,9 @@ def reduce_join(
                 f"{axis}"
             )
         rows = [separator.encode().join(row) for row in inputs.to_list()]
-        joined = StringTensor(objects(rows, (len(rows),)))
+        joined = StringTensor(object_array(rows, (len(rows),)))
         return joined[:, None] if keepdims else joined
-    array = array_of(inputs)
+    array = to_bytes_array(inputs)
     if axis is None:
         array, axis = array.reshape(-1), 0
     joined = join(list(np.moveaxis(array, axis, 0)), separator)
@@ -175,7 +177,7 @@ def unsorted_segment_join(
         num_segments: the number of segments.
         separator: between the strings.
     """
-    array, numbers = array_of(inputs), np.asarray(convert(segment_ids))
+    array, numbers = to_bytes_array(inputs), np.asarray(convert(segment_ids))
     count = int(num_segments)
     if array.ndim != 1 or array.shape != numbers.shape:
         raise ShapeError(
@@ -191,7 +193,7 @@ def unsorted_segment_join(
     for text, number in zip(array.tolist(), numbers.tolist(), strict=True):
         strings[number].append(text)
     joined = [separator.encode().join(row) for row in strings]
-    return StringTensor(objects(joined, (count,)))
+    return StringTensor(object_array(joined, (count,)))
 
 
 def format(
@@ -210,16 +212,17 @@ def format(
         summarize: the number of elements to show at each end of each axis; -1 for all.
     """
     tensors = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    first, *others = template.split(placeholder)
-    if len(others) != len(tensors):
+    first, *remaining_texts = template.split(placeholder)
+    if len(remaining_texts) != len(tensors):
         raise ArgumentError(
-            f"format: expected a tensor for each of {len(others)} places in "
+            f"format: expected a tensor for each of {len(remaining_texts)} places in "
             f"{template!r}; received {len(tensors)}"
         )
     texts = [
-        shown(as_strings(x) if is_string(x) else convert(x), summarize) for x in tensors
+        format_value(as_strings(x) if is_string(x) else convert(x), summarize)
+        for x in tensors
     ]
-    pairs = zip(texts, others, strict=True)
+    pairs = zip(texts, remaining_texts, strict=True)
     return StringTensor(
         first + "".join(text + text_after for text, text_after in pairs)
     )
@@ -257,7 +260,7 @@ def _buckets(
 ) -> Any:
     if int(count) < 1:
         raise ArgumentError(f"{function}: expected num_buckets >= 1; received {count}")
-    return mapped(
+    return map_strings(
         lambda text: hashed(text) % int(count), input, partial(_numbers, dtype="int64")
     )
 
@@ -286,22 +289,26 @@ def regex_replace(
         >>> tf.strings.regex_replace("hi!", "[?!]", r" \0 ").numpy()
         b'hi ! '
     """
-    compiled = re2.compiled(text_of(pattern, "regex_replace"), "regex_replace")
-    pieces = re2.rewriting(text_of(rewrite, "regex_replace"), compiled, "regex_replace")
+    compiled = re2.compile_pattern(to_text(pattern, "regex_replace"), "regex_replace")
+    pieces = re2.parse_rewrite(
+        to_text(rewrite, "regex_replace"), compiled, "regex_replace"
+    )
 
     def replace(text: bytes) -> bytes:
-        text_after = re2.replaced(
+        text_after = re2.replace_matches(
             compiled, pieces, decode_bytes(text), not replace_global
         )
         return encode_text(text_after)
 
-    return mapped(replace, input)
+    return map_strings(replace, input)
 
 
 def regex_full_match(input: Any, pattern: Any, name: Any = None) -> Numbers:
     """Return whether a pattern, in RE2 syntax, matches the whole string."""
-    compiled = re2.compiled(text_of(pattern, "regex_full_match"), "regex_full_match")
-    return mapped(
+    compiled = re2.compile_pattern(
+        to_text(pattern, "regex_full_match"), "regex_full_match"
+    )
+    return map_strings(
         lambda s: compiled.fullmatch(decode_bytes(s)) is not None,
         input,
         partial(_numbers, dtype="bool"),
@@ -341,7 +348,7 @@ def to_number(input: Any, out_type: Any = "float32", name: Any = None) -> Number
             )
         return value
 
-    return mapped(number, input, partial(_numbers, dtype=dtype))
+    return map_strings(number, input, partial(_numbers, dtype=dtype))
 
 
 def _integer(text: bytes, dtype: str) -> int | None:
@@ -409,5 +416,5 @@ def as_string(
         return form % value
 
     return StringTensor(
-        objects([shown(x) for x in array.ravel().tolist()], array.shape)
+        object_array([shown(x) for x in array.ravel().tolist()], array.shape)
     )

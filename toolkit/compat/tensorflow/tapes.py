@@ -9,13 +9,13 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.autodiff import custom_gradient as customizing, tape
-from toolkit.compat.tensorflow.boundary import of_tensors
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import wrap_results
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.variable import current_value
 from toolkit.errors import GradientError, ShapeError
 
 
-def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_variables(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method so that it keeps the list of `watched_variables`."""
 
     @wraps(method)
@@ -26,7 +26,7 @@ def _keeping_variables(method: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             self._variables = {**watched, **self._variables}
 
-    return of_tensors(call)
+    return wrap_results(call)
 
 
 class GradientTape(tape.GradientTape):
@@ -37,10 +37,10 @@ class GradientTape(tape.GradientTape):
         watch_accessed_variables: whether a read watches trainable Variables.
     """
 
-    gradient: Callable[..., Any] = _keeping_variables(tape.GradientTape.gradient)
-    jacobian: Callable[..., Any] = _keeping_variables(tape.GradientTape.jacobian)
+    gradient: Callable[..., Any] = _keep_variables(tape.GradientTape.gradient)
+    jacobian: Callable[..., Any] = _keep_variables(tape.GradientTape.jacobian)
 
-    @of_tensors
+    @wrap_results
     def batch_jacobian(
         self,
         target: Any,
@@ -116,7 +116,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         def recompute(*xs: Any, **options: Any) -> Any:
             inputs = xs[: len(args)]
             outputs, grad = first.pop() if first else f(*inputs, **options)
-            return outputs, _of_variables(grad, variables) if variables else grad
+            return outputs, _merge_gradients(grad, variables) if variables else grad
 
         if variables and not _takes_variables(first[0][1]):
             raise GradientError(
@@ -126,7 +126,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         recompute.__name__ = getattr(f, "__name__", "function")
         return customizing.custom_gradient(recompute)(*args, *variables, **kwargs)
 
-    return of_tensors(call)
+    return wrap_results(call)
 
 
 def _takes_variables(grad: Callable[..., Any]) -> bool:
@@ -134,7 +134,7 @@ def _takes_variables(grad: Callable[..., Any]) -> bool:
     return any(p.name == "variables" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _of_variables(grad: Any, variables: tuple[Any, ...]) -> Callable[..., Any]:
+def _merge_gradients(grad: Any, variables: tuple[Any, ...]) -> Callable[..., Any]:
     """Return a gradient function of the inputs, then of the Variables."""
 
     def combined(*upstream: Any) -> tuple[Any, ...]:

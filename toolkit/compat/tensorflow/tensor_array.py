@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name, extents
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, TraceError
 
@@ -109,7 +109,7 @@ class TensorArray:
         """Return the number of tensors."""
         return convert(len(self._tensors))
 
-    def _all(self) -> list[Tensor]:
+    def _read_all(self) -> list[Tensor]:
         written = [x for x in self._tensors if x is not None]
         if not written:
             raise ArgumentError("TensorArray: expected a tensor to be written first")
@@ -119,11 +119,11 @@ class TensorArray:
 
     def stack(self, name: Any = None) -> Tensor:
         """Stack all tensors in the order of their indices."""
-        return ops.stack(self._all())
+        return ops.stack(self._read_all())
 
     def concat(self, name: Any = None) -> Tensor:
         """Concatenate all tensors."""
-        return ops.concatenate(self._all())
+        return ops.concatenate(self._read_all())
 
     def gather(self, indices: Any, name: Any = None) -> Tensor:
         """Stack the tensors at some indices."""

@@ -95,7 +95,7 @@ class TestCase(unittest.TestCase):
         leaves = [np.asarray(x) for x in (*tree.flatten(a), *tree.flatten(b))]
         tolerance = max((_NARROW.get(x.dtype.name, 0.0) for x in leaves), default=0.0)
         rtol, atol = max(rtol, tolerance), max(atol, tolerance)
-        self.assertAllClose(_wide(a), _wide(b), rtol, atol, msg)
+        self.assertAllClose(_widen(a), _widen(b), rtol, atol, msg)
 
     def assertNotAllClose(
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: Any = None
@@ -131,34 +131,34 @@ class TestCase(unittest.TestCase):
         x = np.asarray(target)
         low = x > lower_bound if open_lower_bound else x >= lower_bound
         high = x < upper_bound if open_upper_bound else x <= upper_bound
-        self._all(low & high, f"between {lower_bound} and {upper_bound}", x)
+        self._assert_all(low & high, f"between {lower_bound} and {upper_bound}", x)
 
     def assertAllInSet(self, target: Any, expected_set: Any) -> None:
         """Raise unless each element is in the expected set."""
         x = np.asarray(target)
-        self._all(np.isin(x, list(expected_set)), f"one of {expected_set}", x)
+        self._assert_all(np.isin(x, list(expected_set)), f"one of {expected_set}", x)
 
     def assertAllGreater(self, a: Any, comparison_target: Any) -> None:
         """Raise unless all elements are greater."""
         x = np.asarray(a)
-        self._all(x > comparison_target, f"> {comparison_target}", x)
+        self._assert_all(x > comparison_target, f"> {comparison_target}", x)
 
     def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:
         """Raise unless all elements are greater or equal."""
         x = np.asarray(a)
-        self._all(x >= comparison_target, f">= {comparison_target}", x)
+        self._assert_all(x >= comparison_target, f">= {comparison_target}", x)
 
     def assertAllLess(self, a: Any, comparison_target: Any) -> None:
         """Raise unless all elements are less."""
         x = np.asarray(a)
-        self._all(x < comparison_target, f"< {comparison_target}", x)
+        self._assert_all(x < comparison_target, f"< {comparison_target}", x)
 
     def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:
         """Raise unless all elements are less or equal."""
         x = np.asarray(a)
-        self._all(x <= comparison_target, f"<= {comparison_target}", x)
+        self._assert_all(x <= comparison_target, f"<= {comparison_target}", x)
 
-    def _all(self, holds: Any, condition: str, x: Any) -> None:
+    def _assert_all(self, holds: Any, condition: str, x: Any) -> None:
         if not np.all(holds):
             wrong = np.extract(~np.asarray(holds), x)[:5].tolist()
             self.fail(f"expected all elements to be {condition}; received {wrong}")
@@ -198,18 +198,18 @@ def _as_nest(x: Any) -> Any:
     """Convert tensors in a nest to arrays; a list of numbers is an array, too."""
     if isinstance(x, dict):
         return {key: _as_nest(value) for key, value in x.items()}
-    if isinstance(x, (list, tuple)) and any(map(_is_part, x)):
+    if isinstance(x, (list, tuple)) and any(map(_is_nest_item, x)):
         return [_as_nest(value) for value in x]
     return np.asarray(x)
 
 
-def _is_part(x: Any) -> bool:
+def _is_nest_item(x: Any) -> bool:
     """Return whether an item makes a list a nest: a tensor, array with axes, or
     dict."""
     return isinstance(x, dict) or bool(hasattr(x, "shape") and len(x.shape))
 
 
-def _wide(x: Any) -> Any:
+def _widen(x: Any) -> Any:
     """Convert 16-bit floats to float32."""
 
     def widened(leaf: Any) -> Any:

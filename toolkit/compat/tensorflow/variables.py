@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import ops
-from toolkit.compat.tensorflow import indexing, views
+from toolkit.compat.tensorflow import indexing, tensor_classes
 from toolkit.compat.tensorflow.arguments import as_array, fitting
 from toolkit.compat.tensorflow.modes import building_graph, mode
 from toolkit.compat.tensorflow.types import TensorShape
@@ -34,7 +34,7 @@ class _AnyVariable(type):
         return type.__instancecheck__(cls, instance)
 
 
-class Variable(views.Variable, metaclass=_AnyVariable):
+class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
     """A mutable cell that holds one tensor.
 
     Args:
@@ -95,15 +95,15 @@ class Variable(views.Variable, metaclass=_AnyVariable):
                     initial_value = initial_value()
             if dtype is None and isinstance(initial_value, (list, tuple, complex)):
                 dtype = "complex128" if np.iscomplexobj(initial_value) else None
-            views.Variable.__init__(
+            tensor_classes.Variable.__init__(
                 self,
                 as_array(fitting(initial_value, dtype, "Variable")),
                 shape,
                 dtype,
                 trainable is not False,
                 autocast=False,
-                aggregation=_lower(aggregation),
-                synchronization=_lower(synchronization),
+                aggregation=_to_lower_name(aggregation),
+                synchronization=_to_lower_name(synchronization),
                 name=own_name,
             )
         self.constraint = constraint
@@ -123,7 +123,9 @@ class Variable(views.Variable, metaclass=_AnyVariable):
             name: has no effect.
             read_value: whether to return the Variable; None otherwise.
         """
-        views.Variable.assign(self, fitting(value, self.dtype, "Variable.assign"))
+        tensor_classes.Variable.assign(
+            self, fitting(value, self.dtype, "Variable.assign")
+        )
         return self if read_value else None
 
     def assign_add(
@@ -168,10 +170,12 @@ class Variable(views.Variable, metaclass=_AnyVariable):
         """Return the values at some indices; `assign` on the result updates the
         Variable."""
         value = self.value
-        with views.DIALECT.inside():
+        with tensor_classes.DIALECT.inside():
             part_value: Any = value[key]
-            part_value = views.alias(part_value) if part_value is value else part_value
-        part_value.__class__ = views.Part
+            part_value = (
+                tensor_classes.alias(part_value) if part_value is value else part_value
+            )
+        part_value.__class__ = tensor_classes.Part
         part_value._part = self, key
         return part_value
 
@@ -206,8 +210,8 @@ def _scattering_rows(how: str) -> Any:
                 f"Variable.scatter_{how}: expected IndexedSlices; received "
                 f"{sparse_delta!r}"
             )
-        old, indices = self.read(), views.convert(sparse_delta.indices)
-        values = views.convert(sparse_delta.values, old.dtype)
+        old, indices = self.read(), tensor_classes.convert(sparse_delta.indices)
+        values = tensor_classes.convert(sparse_delta.values, old.dtype)
         values = ops.broadcast_to(values, (*indices.shape, *old.shape[1:]))
         change = getattr(indexing, f"tensor_scatter_nd_{how}")
         return self.assign(change(old, ops.expand_dims(indices, -1), values))
@@ -226,6 +230,6 @@ for _how in ("add", "max", "min", "sub", "update"):
     setattr(Variable, f"scatter_{_how}", _scattering_rows(_how))
 
 
-def _lower(choice: Any) -> Any:
+def _to_lower_name(choice: Any) -> Any:
     """TensorFlow uses members of an enumeration: VariableAggregation.SUM."""
     return choice if choice is None else str(getattr(choice, "name", choice)).lower()

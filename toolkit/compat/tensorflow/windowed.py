@@ -8,8 +8,8 @@ import numpy as np
 
 from toolkit import dtypes, ops
 from toolkit.compat.tensorflow.arguments import dtype_name, extents
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
@@ -207,4 +207,4 @@ def erosion2d(
     return ops.negative(_dilation("erosion2d", negative, flipped, *options))
 
 
-operations(__name__)
+make_operations(__name__)

@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import dtype_name
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
@@ -83,4 +83,4 @@ def vorbis_window(
     return convert(np.sin(np.pi / 2 * sines**2), dtype_name(dtype))
 
 
-operations(__name__)
+make_operations(__name__)

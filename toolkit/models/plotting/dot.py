@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from toolkit.pictures.boxes import MOODS, Box, Cell, Cluster
-from toolkit.pictures.shapes import PALETTE, printable
+from toolkit.pictures.shapes import PALETTE, remove_unprintable
 
 _FONT = '<font point-size="{size}" color="{color}">{text}</font>'
 
@@ -78,8 +78,8 @@ def _edges(content: Cluster, names: dict[Box, str]) -> Iterator[str]:
 def _label(box: Box) -> str:
     """Return the table that Graphviz draws for a layer."""
     span = max([len(row) for row in box.rows], default=1)
-    kind = escape(printable(box.kind))
-    name = escape(printable(box.name))
+    kind = escape(remove_unprintable(box.kind))
+    name = escape(remove_unprintable(box.name))
     title = f"<b>{name}</b> ({kind})" if name else f"<b>{kind}</b>"
     color = PALETTE[box.role][0]
     title = _FONT.format(size=16, color="white", text=title)
@@ -93,7 +93,7 @@ def _label(box: Box) -> str:
 
 
 def _cell(cell: Cell, span: int) -> str:
-    value = f"<b>{escape(printable(cell.value))}</b>"
+    value = f"<b>{escape(remove_unprintable(cell.value))}</b>"
     text = f"{escape(cell.label)}: {value}" if cell.label else value
     color = "white" if cell.mood else "black"
     text = _FONT.format(size=14, color=color, text=text)
@@ -102,5 +102,5 @@ def _cell(cell: Cell, span: int) -> str:
 
 
 def _quoted(text: Any) -> str:
-    escaped = printable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
+    escaped = remove_unprintable(str(text)).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -13,7 +13,7 @@ from toolkit.models.model import Model
 from toolkit.models.sequential import Sequential
 from toolkit.models.summary import class_name, in_range
 from toolkit.ops.symbolic import any_symbolic, is_symbolic
-from toolkit.pictures.boxes import Box, Cell, Cluster, cut
+from toolkit.pictures.boxes import Box, Cell, Cluster, truncate
 
 _LONG = 100  # characters of a cell: limits the box of a layer with many inputs
 
@@ -141,10 +141,10 @@ def _cells(layer: Any, members: Any, show: Show) -> Any:
     inputs, outputs = _symbols(layer, members)
     if show.shapes:
         if show.inputs and not isinstance(layer, InputLayer):
-            yield Cell("Input shape", cut(_text(inputs, "shape"), _LONG))
-        yield Cell("Output shape", cut(_text(outputs, "shape"), _LONG))
+            yield Cell("Input shape", truncate(_text(inputs, "shape"), _LONG))
+        yield Cell("Output shape", truncate(_text(outputs, "shape"), _LONG))
     if show.dtype:
-        yield Cell("Output dtype", cut(_text(outputs, "dtype"), _LONG))
+        yield Cell("Output dtype", truncate(_text(outputs, "dtype"), _LONG))
     if show.trainable and isinstance(layer, Layer) and layer.weights:
         mood = "good" if layer.trainable else "bad"
         yield Cell("", "Trainable" if layer.trainable else "Non-trainable", mood)

@@ -16,7 +16,7 @@ from toolkit.inspection import Inspection
 from toolkit.layers import InputLayer
 from toolkit.models.summary import class_name
 from toolkit.pictures.axes import bytes_text, count_text, seconds_text
-from toolkit.pictures.boxes import cut
+from toolkit.pictures.boxes import truncate
 from toolkit.pictures.page import FOLD, Markup, bar, figure, join, table, tag
 
 _REPEATS = 15  # of a measurement
@@ -178,7 +178,7 @@ def program_section(plan: Inspection, what: str) -> Markup:
     kernels = sorted(enumerate(plan.kernels), key=lambda pair: -(pair[1].seconds or 0))
     rows = [
         (
-            tag("span", f"{number}: {cut(kernel.name, _LONG)}", title=kernel.name),
+            tag("span", f"{number}: {truncate(kernel.name, _LONG)}", title=kernel.name),
             bar(
                 (kernel.seconds or 0.0) / (longest or 1.0),
                 seconds_text(kernel.seconds or 0.0),

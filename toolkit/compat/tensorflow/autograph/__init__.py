@@ -1,6 +1,6 @@
 """AutoGraph: Python's `if`, `while`, `for`, `and`, ... over tensors in `tf.function`.
 
-`rewriting` and `exits` rewrite the source of a function so that its control flow calls
+`rewriting` and `early_exits` rewrite the source of a function so that its control flow calls
 `operators`. These run Python's control flow for static values, and trace a `cond` or a
 `while_loop` for a condition that is a tensor. Called functions are also rewritten.
 """

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolkit.compat.tensorflow.autograph.exits import RESULT, is_flag
-from toolkit.compat.tensorflow.autograph.parts import Absent
+from toolkit.compat.tensorflow.autograph.assignment_targets import Absent
+from toolkit.compat.tensorflow.autograph.early_exits import RESULT, is_flag
 from toolkit.compat.tensorflow.autograph.values import (
     Split,
     Undefined,
+    are_same,
     check_same_spec,
     common_dtype,
-    differs,
+    different_values_error,
+    is_dynamic,
     is_number,
-    same,
-    unknown,
 )
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.control_flow.bodies import Body, trace_body
 from toolkit.control_flow.branches import join_branches
 from toolkit.errors import ShapeError
@@ -26,7 +26,7 @@ _ONE_BRANCH = "only one branch of an `if` over a tensor sets it"
 PLACES = "in one branch", "in the other"
 
 
-class _Again(Exception):
+class _Retrace(Exception):
     """Signal for a new trace: a branch needs another dtype, or zeros for a missing
     value."""
 
@@ -40,7 +40,7 @@ def if_(
     names: Sequence[str],
 ) -> None:
     """Run `body` or `orelse`, and set the names to the values that they assign."""
-    if not unknown(test):
+    if not is_dynamic(test):
         (body if test else orelse)()
         return
     test = convert(test, "bool")
@@ -48,17 +48,17 @@ def if_(
         raise ShapeError(
             f"if: expected a scalar condition; received shape {test.shape}"
         )
-    joint = _Joint(get(), get, set_, names)
+    joint = _BranchPair(get(), get, set_, names)
     while True:
         sides = joint.side(body), joint.side(orelse)
         try:
             set_(joint.join(test, *sides))
-        except _Again:
+        except _Retrace:
             continue
         return
 
 
-class _Joint:
+class _BranchPair:
     """The two traced branches and their common state."""
 
     def __init__(self, before: Any, get: Any, set_: Any, names: Sequence[str]) -> None:
@@ -67,9 +67,9 @@ class _Joint:
         # name -> value whose zeros replace a missing value
         self.fills: dict[int, Split] = {}
 
-    def side(self, branch: Callable[[], None]) -> _Side:
+    def side(self, branch: Callable[[], None]) -> _TracedBranch:
         """Trace a branch."""
-        side = _Side()
+        side = _TracedBranch()
 
         def run() -> list[Any]:
             self.set(self.before)
@@ -85,23 +85,27 @@ class _Joint:
             value = self.fills[i].zeros()
         return Split.of(value)
 
-    def join(self, test: Any, yes: _Side, no: _Side) -> list[Any]:
+    def join(self, test: Any, yes: _TracedBranch, no: _TracedBranch) -> list[Any]:
         """Return the values after the conditional."""
         results_or_splits: list[Any] = []
         leaf_keys: list[tuple[int, int]] = []
         for i, name in enumerate(self.names):
             a, b = yes.values[i], no.values[i]
             if a.is_undefined or b.is_undefined:
-                results_or_splits.append(self._half_defined(i, name, yes, no))
+                results_or_splits.append(self._merge_half_defined(i, name, yes, no))
                 continue
             if not a.has_form_of(b):
-                raise differs("if", name, PLACES, a.value, b.value)
+                raise different_values_error("if", name, PLACES, a.value, b.value)
             results_or_splits.append(a)
             pairs = enumerate(zip(a.leaves, b.leaves, strict=True))
             leaf_keys += [
-                (i, j) for j, pair in pairs if self._differ(i, j, name, *pair)
+                (i, j)
+                for j, pair in pairs
+                if self._depends_on_branch(i, j, name, *pair)
             ]
-        outputs = join_branches(test, yes.only(leaf_keys), no.only(leaf_keys))
+        outputs = join_branches(
+            test, yes.select_outputs(leaf_keys), no.select_outputs(leaf_keys)
+        )
         results = dict(zip(leaf_keys, outputs, strict=True))
         return [
             x
@@ -110,7 +114,9 @@ class _Joint:
             for i, x in enumerate(results_or_splits)
         ]
 
-    def _half_defined(self, i: int, name: str, yes: _Side, no: _Side) -> Any:
+    def _merge_half_defined(
+        self, i: int, name: str, yes: _TracedBranch, no: _TracedBranch
+    ) -> Any:
         """Return the value of a name that at most one branch assigns.
 
         If the other branch exits the function or loop, its value is never read: zeros
@@ -122,26 +128,26 @@ class _Joint:
         lacking, other = (yes, b) if a.is_undefined else (no, a)
         if name == RESULT or lacking.exits(self.names):
             self.fills[i] = other
-            raise _Again
+            raise _Retrace
         if isinstance(lacking.values[i].value, Absent):  # an item
             raise UnboundLocalError(f"if: {name!r} has no value, as {_ONE_BRANCH}")
         return Undefined(name, f"here: {_ONE_BRANCH}")
 
-    def _differ(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:
+    def _depends_on_branch(self, i: int, j: int, name: str, a: Any, b: Any) -> bool:
         """Return whether a leaf depends on the branch."""
-        if same(a, b):
+        if are_same(a, b):
             return False
         if not (is_number(a) and is_number(b)):
-            raise differs("if", name, PLACES, a, b)
+            raise different_values_error("if", name, PLACES, a, b)
         check_same_spec("if", name, PLACES, a, b)
         dtype = common_dtype(a, b)
         if (i, j) not in self.dtypes and any(convert(x).dtype != dtype for x in (a, b)):
             self.dtypes[i, j] = str(dtype)
-            raise _Again
+            raise _Retrace
         return True
 
 
-class _Side:
+class _TracedBranch:
     """The result of a traced branch: the values of the names, and its traced body."""
 
     values: list[Split]
@@ -166,7 +172,7 @@ class _Side:
         self.leaf_keys = [key for key, _ in every]
         return [convert(leaf, dtypes.get(key)) for key, leaf in every]
 
-    def only(self, keys: list[tuple[int, int]]) -> Body:
+    def select_outputs(self, keys: list[tuple[int, int]]) -> Body:
         """Return the body with only these leaves as outputs."""
         outputs = dict(zip(self.leaf_keys, self.body.outputs, strict=True))
         self.body.outputs = [outputs[key] for key in keys]

@@ -10,13 +10,13 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow import arrays
 from toolkit.compat.tensorflow.autograph.loops import Range
-from toolkit.compat.tensorflow.autograph.values import unknown
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.autograph.values import is_dynamic
+from toolkit.compat.tensorflow.tensor_classes import convert
 
 Convert = Callable[[Any], Any]
 
 
-def called(function: Any, converted: Convert) -> Any:
+def resolve_call(function: Any, converted: Convert) -> Any:
     """Return the callable for `function(...)`: the function with rewritten control
     flow.
 
@@ -41,14 +41,14 @@ def called(function: Any, converted: Convert) -> Any:
     return function if new is call else MethodType(new, function)
 
 
-def iterated(function: Any, converted: Convert, args: Any, kwargs: Any) -> Any:
+def resolve_iterable(function: Any, converted: Convert, args: Any, kwargs: Any) -> Any:
     """Return the iterable of `for ... in function(...)`; a range can have dynamic
     ends."""
     if function in (range, arrays.range) and any(
-        map(unknown, (*args, *kwargs.values()))
+        map(is_dynamic, (*args, *kwargs.values()))
     ):
         return _range(*args, **kwargs)
-    return called(function, converted)(*args, **kwargs)
+    return resolve_call(function, converted)(*args, **kwargs)
 
 
 def _range(
@@ -57,7 +57,7 @@ def _range(
     if limit is None:
         start, limit = 0, start
     ends = [convert(x) for x in (start, limit, delta)]
-    kind = next(x.dtype for x in ends if unknown(x)) if dtype is None else dtype
+    kind = next(x.dtype for x in ends if is_dynamic(x)) if dtype is None else dtype
     return Range(*(ops.cast(x, kind) for x in ends))
 
 
@@ -65,11 +65,13 @@ def _range(
 # -----------------------------------------
 
 
-def _of_tensors(builtin: Callable[..., Any], function: Callable[..., Any]) -> Any:
+def _dispatch_to_tensors(
+    builtin: Callable[..., Any], function: Callable[..., Any]
+) -> Any:
     """Return the built-in function, or its replacement for traced arguments."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if any(map(unknown, args)):
+        if any(map(is_dynamic, args)):
             return function(*args, **kwargs)
         return builtin(*args, **kwargs)
 
@@ -84,13 +86,13 @@ def _extreme(reduction: Callable[[Any], Any], two: Callable[[Any, Any], Any]) ->
 
 
 _BUILT_IN: dict[Any, Callable[..., Any]] = {
-    abs: _of_tensors(abs, ops.abs),
-    all: _of_tensors(all, ops.all),
-    any: _of_tensors(any, ops.any),
-    bool: _of_tensors(bool, lambda x: ops.cast(x, "bool")),
-    float: _of_tensors(float, lambda x: ops.cast(x, "float32")),
-    int: _of_tensors(int, lambda x: ops.cast(x, "int32")),
-    max: _of_tensors(max, _extreme(ops.max, ops.maximum)),
-    min: _of_tensors(min, _extreme(ops.min, ops.minimum)),
-    sum: _of_tensors(sum, lambda x, start=0: ops.sum(x, axis=0) + start),
+    abs: _dispatch_to_tensors(abs, ops.abs),
+    all: _dispatch_to_tensors(all, ops.all),
+    any: _dispatch_to_tensors(any, ops.any),
+    bool: _dispatch_to_tensors(bool, lambda x: ops.cast(x, "bool")),
+    float: _dispatch_to_tensors(float, lambda x: ops.cast(x, "float32")),
+    int: _dispatch_to_tensors(int, lambda x: ops.cast(x, "int32")),
+    max: _dispatch_to_tensors(max, _extreme(ops.max, ops.maximum)),
+    min: _dispatch_to_tensors(min, _extreme(ops.min, ops.minimum)),
+    sum: _dispatch_to_tensors(sum, lambda x, start=0: ops.sum(x, axis=0) + start),
 }

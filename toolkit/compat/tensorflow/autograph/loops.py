@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit import data, ops
+from toolkit.compat.tensorflow.autograph.assignment_targets import Absent
 from toolkit.compat.tensorflow.autograph.branches import if_
-from toolkit.compat.tensorflow.autograph.parts import Absent
 from toolkit.compat.tensorflow.autograph.values import (
     Split,
     Undefined,
+    are_same,
     check_same_spec,
     common_dtype,
-    differs,
+    different_values_error,
+    is_dynamic,
     is_number,
     is_weak,
-    same,
-    unknown,
 )
 from toolkit.compat.tensorflow.modes import NeedsValues
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor, state
 
 # A loop with at most this number of static steps is unrolled: its indices are static.
@@ -44,7 +44,7 @@ class Range:
     delta: Any
 
 
-class _Again(Exception):
+class _Retrace(Exception):
     """Signal for a new trace: a name needs another dtype or a value, or the loop a
     bound."""
 
@@ -82,7 +82,7 @@ def set_loop_options(
         bound = int(maximum_iterations)
         if options.limit != bound:
             options.limit = bound
-            raise _Again
+            raise _Retrace
 
 
 def while_(
@@ -95,7 +95,7 @@ def while_(
 ) -> None:
     """Run `body` while `test` holds; trace the loop if the test is a traced tensor."""
     known_steps = 0
-    while not unknown(holds := test()) and known_steps <= UNROLLED:
+    while not is_dynamic(holds := test()) and known_steps <= UNROLLED:
         if not holds:
             return
         body()
@@ -122,7 +122,7 @@ def for_(
         full_range = Range(convert(0), convert(len(iterable)), convert(1))
         loop.run_range(full_range, stop, lambda i: body(iterable[i]), len(iterable))
     else:
-        _unrolled(iterable, stop, body, get, set_, names)
+        _unroll(iterable, stop, body, get, set_, names)
 
 
 def _is_long(iterable: Any) -> bool:
@@ -130,12 +130,12 @@ def _is_long(iterable: Any) -> bool:
     return state.trace is not None and is_tensor and len(iterable) > UNROLLED
 
 
-def _unrolled(
+def _unroll(
     iterable: Any, stop: Any, body: Any, get: Any, set_: Any, names: Sequence[str]
 ) -> None:
     for item in iterable:
         goes_on = True if stop is None else stop()
-        if unknown(goes_on):
+        if is_dynamic(goes_on):
             step = lambda item=item: body(item)  # noqa: E731
             if_(goes_on, step, lambda: None, get, set_, names)
         elif goes_on:
@@ -187,17 +187,17 @@ class _Loop:
         """Trace the loop, and set the names to its results."""
         self.kind = kind
         self.before = [Split.of(value) for value in self.get()]
-        keys, finals = self._traced(test, body)
+        keys, finals = self._trace(test, body)
         while finals is None:
-            keys, finals = self._traced(test, body)
+            keys, finals = self._trace(test, body)
         self.set(self._values(keys, finals, "after a loop over a tensor"))
 
-    def _traced(self, test: Callable[[], Any], body: Callable[[], None]) -> Any:
+    def _trace(self, test: Callable[[], Any], body: Callable[[], None]) -> Any:
         """Return the carried leaves and their final values.
 
         The final values are None if the loop needs a new trace.
         """
-        keys = self._carried()
+        keys = self._carried_keys()
         leaves = [
             convert(self.before[i].leaves[j], self.dtypes.get((i, j))) for i, j in keys
         ]
@@ -209,7 +209,7 @@ class _Loop:
                     tuple(leaves),
                     self.limit,
                 )
-        except _Again:
+        except _Retrace:
             return keys, None
 
     @contextmanager
@@ -220,7 +220,7 @@ class _Loop:
         finally:
             self.limit = _options.pop().limit
 
-    def _carried(self) -> list[tuple[int, int]]:
+    def _carried_keys(self) -> list[tuple[int, int]]:
         """Return the leaves that the loop carries between iterations."""
         return [
             (i, j)
@@ -263,17 +263,17 @@ class _Loop:
             is_read = name in self.read_outside or isinstance(old.value, Absent)
             if is_read and not new.is_undefined:
                 self.before[i] = Split.of(new.zeros())  # the value without an iteration
-                raise _Again
+                raise _Retrace
             return
         if new.is_undefined or not old.has_form_of(new):
-            raise differs(self.kind, name, PLACES, old.value, new.value)
+            raise different_values_error(self.kind, name, PLACES, old.value, new.value)
         for j, (a, b) in enumerate(zip(old.leaves, new.leaves, strict=True)):
             if is_number(a) and is_number(b):
-                self._fit(i, j, name, a, b)
-            elif not same(a, b):
-                raise differs(self.kind, name, PLACES, a, b)
+                self._adapt_dtype(i, j, name, a, b)
+            elif not are_same(a, b):
+                raise different_values_error(self.kind, name, PLACES, a, b)
 
-    def _fit(self, i: int, j: int, name: str, a: Any, b: Any) -> None:
+    def _adapt_dtype(self, i: int, j: int, name: str, a: Any, b: Any) -> None:
         """Give a Python number the dtype of its value after an iteration."""
         if _options[-1].has_open_shapes and ops.shape(a) != ops.shape(b):
             raise NeedsValues(f"a `{self.kind}` loop that changes a shape")
@@ -281,4 +281,4 @@ class _Loop:
         dtype = common_dtype(a, b)
         if is_weak(a) and self.dtypes.get((i, j), convert(a).dtype) != dtype:
             self.dtypes[i, j] = str(dtype)
-            raise _Again
+            raise _Retrace

@@ -14,11 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolkit import ops
-from toolkit.compat.tensorflow.autograph import calls, sources
+from toolkit.compat.tensorflow.autograph import calls, conversion
+from toolkit.compat.tensorflow.autograph.assignment_targets import (
+    read,
+    set_attribute,
+    set_item,
+)
 from toolkit.compat.tensorflow.autograph.branches import if_
 from toolkit.compat.tensorflow.autograph.loops import for_, while_
-from toolkit.compat.tensorflow.autograph.parts import read, set_attribute, set_item
-from toolkit.compat.tensorflow.autograph.values import Undefined, unknown
+from toolkit.compat.tensorflow.autograph.values import Undefined, is_dynamic
 
 __all__ = ["Undefined", "and_", "called", "compare", "for_", "if_", "if_expression"]
 __all__ += ["iterated", "not_", "or_", "read", "set_attribute", "set_item", "while_"]
@@ -27,22 +31,22 @@ __all__ += ["iterated", "not_", "or_", "read", "set_attribute", "set_item", "whi
 def converted(function: Any) -> Any:
     """Return the function with rewritten control flow, or unchanged if that is
     impossible."""
-    return sources.convert(function, sys.modules[__name__])
+    return conversion.convert(function, sys.modules[__name__])
 
 
 def called(function: Any) -> Any:
     """Return the callable for `function(...)`."""
-    return calls.called(function, converted)
+    return calls.resolve_call(function, converted)
 
 
 def iterated(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the iterable of `for ... in function(...)`."""
-    return calls.iterated(function, converted, args, kwargs)
+    return calls.resolve_iterable(function, converted, args, kwargs)
 
 
 def if_expression(test: Any, body: Any, orelse: Any) -> Any:
     """Evaluate `body() if test else orelse()`."""
-    if not unknown(test):
+    if not is_dynamic(test):
         return body() if test else orelse()
     return ops.cond(test, body, orelse)
 
@@ -53,7 +57,7 @@ def and_(*operands: Callable[[], Any]) -> Any:
     value = first()
     if not remaining:
         return value
-    if not unknown(value):
+    if not is_dynamic(value):
         return value and and_(*remaining)
     return ops.cond(value, lambda: ops.cast(and_(*remaining), "bool"), lambda: False)
 
@@ -64,14 +68,14 @@ def or_(*operands: Callable[[], Any]) -> Any:
     value = first()
     if not remaining:
         return value
-    if not unknown(value):
+    if not is_dynamic(value):
         return value or or_(*remaining)
     return ops.cond(value, lambda: True, lambda: ops.cast(or_(*remaining), "bool"))
 
 
 def not_(value: Any) -> Any:
     """Evaluate `not value`."""
-    return ops.logical_not(value) if unknown(value) else not value
+    return ops.logical_not(value) if is_dynamic(value) else not value
 
 
 _COMPARE = {

@@ -14,8 +14,16 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from toolkit.compat.tensorflow.autograph.exits import SCOPES, lower_exits, none_of, walk
-from toolkit.compat.tensorflow.autograph.parts import Part, assigned_parts
+from toolkit.compat.tensorflow.autograph.assignment_targets import (
+    Part,
+    assigned_targets,
+)
+from toolkit.compat.tensorflow.autograph.early_exits import (
+    SCOPES,
+    build_none_of,
+    lower_exits,
+    walk,
+)
 
 RUNTIME = "ag__"  # the module with the runtime functions
 
@@ -34,7 +42,7 @@ class Names:
 
     def __init__(self, body: Sequence[ast.stmt]) -> None:
         nodes = list(walk(body))
-        self.loads: Counter[str] = _loads(nodes)
+        self.loads: Counter[str] = _count_loads(nodes)
         self.globals: set[str] = _declared(nodes, ast.Global)
         self.outer: set[str] = _declared(nodes, ast.Nonlocal)
 
@@ -52,7 +60,7 @@ def _declared(
     return {name for node in nodes if isinstance(node, kind) for name in node.names}
 
 
-def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
+def _count_loads(nodes: Sequence[ast.AST]) -> Counter[str]:
     """Count the reads of each name, inner functions included."""
     inner_nodes = (
         inner for node in nodes if isinstance(node, SCOPES) for inner in ast.walk(node)
@@ -65,7 +73,7 @@ def _loads(nodes: Sequence[ast.AST]) -> Counter[str]:
     )
 
 
-def assigned(nodes: Sequence[ast.AST]) -> list[str]:
+def assigned_names(nodes: Sequence[ast.AST]) -> list[str]:
     """Return the names that statements assign, in alphabetical order."""
     names: set[str] = set()
     for node in walk(nodes):
@@ -82,10 +90,10 @@ def assigned(nodes: Sequence[ast.AST]) -> list[str]:
             names |= {
                 (alias.asname or alias.name).split(".")[0] for alias in node.names
             }
-    return sorted(names - _of_comprehensions(nodes))
+    return sorted(names - _comprehension_targets(nodes))
 
 
-def _of_comprehensions(nodes: Sequence[ast.AST]) -> set[str]:
+def _comprehension_targets(nodes: Sequence[ast.AST]) -> set[str]:
     """Return the targets of comprehensions, which are not names of the function."""
     inner: Counter[str] = Counter()
     every: Counter[str] = Counter()
@@ -113,32 +121,32 @@ def _undefined(name: str) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
-def _later(value: ast.expr) -> ast.Lambda:
+def _build_lambda(value: ast.expr) -> ast.Lambda:
     """Build `lambda: value`."""
     return ast.Lambda(_arguments(), value)
 
 
-def _texts(names: Sequence[str]) -> ast.Tuple:
+def _build_strings(names: Sequence[str]) -> ast.Tuple:
     return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
 
 
-def _load(name: str) -> ast.Name:
+def _build_load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
-def _read(text: str, target: Part) -> ast.Call:
+def _build_read(text: str, target: Part) -> ast.Call:
     """Build the read of an item or attribute."""
     read = copy.copy(target)
     read.ctx = ast.Load()
-    return _call("read", _later(read), ast.Constant(text))
+    return _call("read", _build_lambda(read), ast.Constant(text))
 
 
 def _assign_target(target: Part, value: str) -> ast.stmt:
     """Build the statement that assigns the value of a name to an item or attribute."""
     if isinstance(target, ast.Attribute):
         key: ast.expr = ast.Constant(target.attr)
-        return ast.Expr(_call("set_attribute", target.value, key, _load(value)))
-    return ast.Expr(_call("set_item", target.value, target.slice, _load(value)))
+        return ast.Expr(_call("set_attribute", target.value, key, _build_load(value)))
+    return ast.Expr(_call("set_item", target.value, target.slice, _build_load(value)))
 
 
 def _has_walrus(*nodes: ast.AST) -> bool:
@@ -211,35 +219,45 @@ class _Rewriter(ast.NodeTransformer):
         names = [x.id for x in node.targets if isinstance(x, ast.Name)]
         node.targets = [x for x in node.targets if not isinstance(x, ast.Name)]
         statements: list[ast.stmt] = [
-            _located(_undefined(name), node) for name in names
+            _copy_locations(_undefined(name), node) for name in names
         ]
         return [*statements, *([node] if node.targets else [])]
 
     def visit_If(self, node: ast.If) -> Any:
-        names = assigned([*node.body, *node.orelse])
+        names = assigned_names([*node.body, *node.orelse])
         functions = {"body": node.body, "orelse": node.orelse}
-        return self._staged("if_", node, [self.visit(node.test)], functions, names)
+        return self._build_staged(
+            "if_", node, [self.visit(node.test)], functions, names
+        )
 
     def visit_While(self, node: Any) -> Any:
-        names = assigned(node.body)
-        test = self.visit(_tested(node))
+        names = assigned_names(node.body)
+        test = self.visit(_build_test(node))
         extra = [self._read_outside(node, names)]
         functions = {"body": node.body}
-        return self._staged("while_", node, [_later(test)], functions, names, extra)
+        return self._build_staged(
+            "while_", node, [_build_lambda(test)], functions, names, extra
+        )
 
     def visit_For(self, node: Any) -> Any:
         item = "ag__item"
-        set_target = ast.copy_location(ast.Assign([node.target], _load(item)), node)
+        set_target = ast.copy_location(
+            ast.Assign([node.target], _build_load(item)), node
+        )
         body = [set_target, *node.body]
-        names = assigned(body)
+        names = assigned_names(body)
         stop: ast.expr = ast.Constant(None)
         if stops := getattr(node, "stops", ()):
-            stop = _later(self.visit(_located(none_of(stops), node)))
-        first = [self._iterated(node.iter), stop]
+            stop = _build_lambda(
+                self.visit(_copy_locations(build_none_of(stops), node))
+            )
+        first = [self._rewrite_iterable(node.iter), stop]
         extra = [self._read_outside(node, names)]
-        return self._staged("for_", node, first, {"body": body}, names, extra, item)
+        return self._build_staged(
+            "for_", node, first, {"body": body}, names, extra, item
+        )
 
-    def _iterated(self, node: ast.expr) -> ast.expr:
+    def _rewrite_iterable(self, node: ast.expr) -> ast.expr:
         """Rewrite the iterable of a loop; a range can have ends that a graph
         computes."""
         if isinstance(node, ast.Call) and not _has_stars(node):
@@ -252,12 +270,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def _read_outside(self, node: Any, names: Sequence[str]) -> ast.Tuple:
         """Return the names that a loop assigns and that are read outside of it."""
-        body_loads = _loads(list(walk(node.body)))
-        return _texts(
+        body_loads = _count_loads(list(walk(node.body)))
+        return _build_strings(
             [name for name in names if self.names.loads[name] > body_loads[name]]
         )
 
-    def _staged(
+    def _build_staged(
         self,
         kind: str,
         node: ast.stmt,
@@ -271,27 +289,39 @@ class _Rewriter(ast.NodeTransformer):
         number = next(self.numbers)
         self.changed |= set(names)
         every = [statement for body in functions.values() for statement in body]
-        parts = assigned_parts(every, names)
+        assigned_items = assigned_targets(every, names)
         shared = self.names.declaration(names)
         definitions: list[ast.stmt] = []
         for name, body in functions.items():
             statements = [*shared, *self.statements(body)] or [ast.Pass()]
             definitions.append(_define(f"{name}_{number}", statements, *parameters))
         getter, setter = f"get_{number}", f"set_{number}"
-        values = [*map(_load, names), *(_read(*target) for target in parts.items())]
-        parameter_names = [*names, *(f"ag__part_{i}" for i in range(len(parts)))]
+        values = [
+            *map(_build_load, names),
+            *(_build_read(*target) for target in assigned_items.items()),
+        ]
+        parameter_names = [
+            *names,
+            *(f"ag__part_{i}" for i in range(len(assigned_items))),
+        ]
         targets = ast.Tuple(
             [ast.Name(x, ast.Store()) for x in parameter_names], ast.Store()
         )
-        stores: list[ast.stmt] = [ast.Assign([targets], _load("ag__values"))]
-        stores += map(_assign_target, parts.values(), parameter_names[len(names) :])
+        stores: list[ast.stmt] = [ast.Assign([targets], _build_load("ag__values"))]
+        stores += map(
+            _assign_target, assigned_items.values(), parameter_names[len(names) :]
+        )
         tuple_ = ast.Tuple(values, ast.Load())
         definitions.append(_define(getter, [ast.Return(tuple_)]))
         definitions.append(_define(setter, [*shared, *stores], "ag__values"))
-        function_names = [_load(f"{name}_{number}") for name in functions]
-        state_arguments = [_load(getter), _load(setter), _texts([*names, *parts])]
+        function_names = [_build_load(f"{name}_{number}") for name in functions]
+        state_arguments = [
+            _build_load(getter),
+            _build_load(setter),
+            _build_strings([*names, *assigned_items]),
+        ]
         call = ast.Expr(_call(kind, *first, *function_names, *state_arguments, *extra))
-        return [_located(new, node) for new in (*definitions, call)]
+        return [_copy_locations(new, node) for new in (*definitions, call)]
 
     # --- expressions ------------------------------------------------------------------
 
@@ -299,38 +329,39 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if _has_walrus(node.body, node.orelse):
             return node
-        branches = _later(node.body), _later(node.orelse)
-        return _located(_call("if_expression", node.test, *branches), node)
+        branches = _build_lambda(node.body), _build_lambda(node.orelse)
+        return _copy_locations(_call("if_expression", node.test, *branches), node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self.generic_visit(node)
         if _has_walrus(node):
             return node
         name = "and_" if isinstance(node.op, ast.And) else "or_"
-        return _located(_call(name, *map(_later, node.values)), node)
+        return _copy_locations(_call(name, *map(_build_lambda, node.values)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
-            return _located(_call("not_", node.operand), node)
+            return _copy_locations(_call("not_", node.operand), node)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
         if len(node.ops) == 1 or _has_walrus(node):
             return node
-        kinds = _texts([type(op).__name__ for op in node.ops])
-        values = [_later(value) for value in (node.left, *node.comparators)]
-        return _located(_call("compare", kinds, *values), node)
+        kinds = _build_strings([type(op).__name__ for op in node.ops])
+        values = [_build_lambda(value) for value in (node.left, *node.comparators)]
+        return _copy_locations(_call("compare", kinds, *values), node)
 
     def visit_Call(self, node: ast.Call) -> Any:
         if _is_super(node) and self.first:
             node.args = [
-                _located(_load(name), node) for name in ("__class__", self.first)
+                _copy_locations(_build_load(name), node)
+                for name in ("__class__", self.first)
             ]
             return node
         self.generic_visit(node)
-        function = _located(_call("called", node.func), node)
+        function = _copy_locations(_call("called", node.func), node)
         return ast.copy_location(ast.Call(function, node.args, node.keywords), node)
 
 
@@ -345,17 +376,19 @@ def _define(name: str, body: list[ast.stmt], *parameters: str) -> ast.FunctionDe
     return ast.FunctionDef(**fields, decorator_list=[])
 
 
-def _located(node: Any, where: ast.AST) -> Any:
+def _copy_locations(node: Any, where: ast.AST) -> Any:
     """Set the line of another node for all new nodes without a line."""
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
 
-def _tested(node: Any) -> ast.expr:
+def _build_test(node: Any) -> ast.expr:
     """Return the test of a loop, with the flags that stop it."""
     stops = getattr(node, "stops", ())
     if not stops:
         return node.test
-    return _located(ast.BoolOp(ast.And(), [none_of(stops), node.test]), node)
+    return _copy_locations(
+        ast.BoolOp(ast.And(), [build_none_of(stops), node.test]), node
+    )
 
 
 def _parameters(args: ast.arguments) -> set[str]:

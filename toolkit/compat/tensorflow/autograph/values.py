@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, ops, tree
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
@@ -40,7 +40,7 @@ for _name in (
     setattr(Undefined, f"__{_name}__", Undefined._raise)
 
 
-def unknown(value: Any) -> bool:
+def is_dynamic(value: Any) -> bool:
     """Return whether a value is a tensor or Variable without a static value."""
     if isinstance(value, Variable):
         value = value.value
@@ -57,7 +57,7 @@ def is_weak(leaf: Any) -> bool:
     return isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic)
 
 
-def same(a: Any, b: Any) -> bool:
+def are_same(a: Any, b: Any) -> bool:
     """Return whether two leaves are one object, or equal values of one type."""
     if a is b:
         return True
@@ -145,7 +145,7 @@ def check_same_spec(
         )
 
 
-def differs(
+def different_values_error(
     statement: str, name: str, locations: Sequence[str], a: Any, b: Any
 ) -> TraceError:
     """Create the error for a name with two different values that are not numbers."""

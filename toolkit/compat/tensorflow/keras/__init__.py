@@ -12,8 +12,8 @@ from typing import Any
 
 import toolkit
 from toolkit.compat.tensorflow.data import Dataset
-from toolkit.compat.tensorflow.importing import Alias, AliasFinder
 from toolkit.compat.tensorflow.keras.bases import BASES
+from toolkit.compat.tensorflow.module_aliases import Alias, AliasFinder
 from toolkit.errors import UnsupportedError
 
 _OWN = ("backend", "optimizers")
@@ -38,10 +38,10 @@ _DATASETS = (
 _ALIASED = (*_OLDER, "layers", "models", "preprocessing", "utils")
 # Modules with further names, and the modules that define these.
 _ADDED = {
-    "losses": "older.reductions",
-    "preprocessing.image": "older.image_generators",
-    "preprocessing.sequence": "older.series",
-    "preprocessing.text": "older.texts",
+    "losses": "legacy.reductions",
+    "preprocessing.image": "legacy.image_generators",
+    "preprocessing.sequence": "legacy.series",
+    "preprocessing.text": "legacy.texts",
 }
 # Removed names of Keras 2, and their replacements.
 _INSTEAD = {
@@ -58,7 +58,7 @@ class _Alias(Alias):
     def __getattr__(self, name: str) -> Any:
         name_in_keras = self.__name__.removeprefix(f"{__name__}.")
         if name_in_keras in _INSTEAD and not name.startswith("__"):
-            raise _not_there(name_in_keras, _INSTEAD[name_in_keras])
+            raise _removed_error(name_in_keras, _INSTEAD[name_in_keras])
         if f"{name_in_keras}.{name}" in _ADDED:
             return import_module(f"{self.__name__}.{name}")
         name, real = (
@@ -68,10 +68,10 @@ class _Alias(Alias):
         if name_in_keras in _ADDED and not hasattr(real, name):
             real = import_module(f"{__name__}.{_ADDED[name_in_keras]}")
         value = getattr(real, name)
-        return _of_tensors(value) if name in _DATASETS else _shown(value)
+        return _wrap_datasets(value) if name in _DATASETS else _public_class(value)
 
 
-def _real_of(name: str) -> Any:
+def _find_module(name: str) -> Any:
     """Return the module for a name of `tf.keras`, or None."""
     try:
         return toolkit if name in _INSTEAD else import_module(f"toolkit.{name}")
@@ -81,25 +81,25 @@ def _real_of(name: str) -> Any:
         return import_module(f"{__name__}.{_ADDED[name]}")
 
 
-AliasFinder(__name__, _real_of, _Alias).install()
+AliasFinder(__name__, _find_module, _Alias).install()
 
 
 def __getattr__(name: str) -> Any:
     if name in _OWN or name in _ALIASED:
         return import_module(f"{__name__}.{name}")
     if name in toolkit.__all__:
-        return _shown(getattr(toolkit, name))
+        return _public_class(getattr(toolkit, name))
     if name in _INSTEAD:
-        raise _not_there(name, _INSTEAD[name])
+        raise _removed_error(name, _INSTEAD[name])
     raise AttributeError(f"module 'tf.keras' has no attribute {name!r}")
 
 
-def _shown(value: Any) -> Any:
+def _public_class(value: Any) -> Any:
     """Return the public class for a class of toolkit; most classes do not change."""
     return BASES.get(value, value) if isinstance(value, type) else value
 
 
-def _of_tensors(function: Any) -> Any:
+def _wrap_datasets(function: Any) -> Any:
     """Wrap a function of toolkit so that its data sets are `tf.data` data sets."""
 
     def wrapped(dataset: Any) -> Any:
@@ -121,7 +121,7 @@ def _of_tensors(function: Any) -> Any:
     return call
 
 
-def _not_there(name: str, alternative: str) -> UnsupportedError:
+def _removed_error(name: str, alternative: str) -> UnsupportedError:
     return UnsupportedError(f"tf.keras.{name} is not supported: {alternative}")
 
 

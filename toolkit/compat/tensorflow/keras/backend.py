@@ -20,7 +20,7 @@ from toolkit.compat.tensorflow.arrays import (
     zeros as zeros,
     zeros_like as zeros_like,
 )
-from toolkit.compat.tensorflow.boundary import of_tensors
+from toolkit.compat.tensorflow.boundary import wrap_results
 from toolkit.compat.tensorflow.ctc import (
     ctc_batch_cost as ctc_batch_cost,
     ctc_decode as ctc_decode,
@@ -28,9 +28,9 @@ from toolkit.compat.tensorflow.ctc import (
 )
 from toolkit.compat.tensorflow.math import l2_normalize as l2_normalize
 from toolkit.compat.tensorflow.nn import bias_add as bias_add
-from toolkit.compat.tensorflow.renaming import functions
+from toolkit.compat.tensorflow.parameter_names import rename_functions
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.variables import Variable
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import UnsupportedError
 
@@ -40,7 +40,7 @@ _CROSS_ENTROPIES = "categorical_crossentropy sparse_categorical_crossentropy"
 _REDUCTIONS = "all any logsumexp max mean min prod std sum var"
 
 globals().update(
-    functions(
+    rename_functions(
         {
             **{name: (getattr(ops, name), "x") for name in _UNARY.split()},
             **{name: (getattr(ops, name), "x y") for name in _BINARY.split()},
@@ -87,13 +87,13 @@ globals().update(
 elu: Any = vars(nn)["elu"]
 
 
-@of_tensors
+@wrap_results
 def flatten(x: Any) -> Tensor:
     """Flatten a tensor to one axis."""
     return ops.reshape(x, (-1,))
 
 
-@of_tensors
+@wrap_results
 def batch_flatten(x: Any) -> Tensor:
     """Flatten all axes but the first."""
     x = convert(x)
@@ -115,7 +115,7 @@ def dtype(x: Any) -> str:
     return str(x.dtype)
 
 
-@of_tensors
+@wrap_results
 def cast_to_floatx(x: Any) -> Any:
     """Cast to the default floating dtype; the result for an array is an array."""
     if isinstance(x, np.ndarray):
@@ -123,7 +123,7 @@ def cast_to_floatx(x: Any) -> Any:
     return ops.cast(x, core.floatx())
 
 
-@of_tensors
+@wrap_results
 def gather(reference: Any, indices: Any) -> Tensor:
     """Gather the rows at the indices."""
     return ops.take(reference, indices, 0)
@@ -149,7 +149,7 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
     return result if result.ndim > 1 else ops.expand_dims(result, 1)
 
 
-@of_tensors
+@wrap_results
 def switch(condition: Any, then_expression: Any, else_expression: Any) -> Any:
     """Select one of two tensors, or call one of two functions."""
     if callable(then_expression):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import tree
-from toolkit.compat.tensorflow.views import DIALECT, convert, viewed
+from toolkit.compat.tensorflow.tensor_classes import DIALECT, convert, wrap_tensors
 from toolkit.layers import Layer
 from toolkit.models import Model
 
@@ -27,7 +27,11 @@ class _OfTensors:
 
 
 def _convert_argument(x: Any) -> Any:
-    return convert(x) if isinstance(x, np.ndarray) and x.dtype != object else viewed(x)
+    return (
+        convert(x)
+        if isinstance(x, np.ndarray) and x.dtype != object
+        else wrap_tensors(x)
+    )
 
 
 _Kind: Any = type(Layer)

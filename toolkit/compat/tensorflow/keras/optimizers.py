@@ -23,7 +23,7 @@ class _Legacy(_Kind):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         optimizer_class = vars(cls).get("_core", cls)
         return type.__call__(
-            optimizer_class, *args, **_translated(optimizer_class, args, kwargs)
+            optimizer_class, *args, **_convert_arguments(optimizer_class, args, kwargs)
         )
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -32,7 +32,7 @@ class _Legacy(_Kind):
         ) or type.__instancecheck__(cls, instance)
 
 
-def _translated(
+def _convert_arguments(
     optimizer_class: Any, args: Any, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Convert arguments of Keras 2 to current arguments.
@@ -62,7 +62,7 @@ def _translated(
     return kwargs
 
 
-def _class(name: str) -> Any:
+def _make_class(name: str) -> Any:
     optimizer_class = getattr(core, name)
     members = {
         "_core": optimizer_class,
@@ -79,7 +79,7 @@ _names = [
     and name
     not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer", "OptimizerMap")
 ]
-globals().update({name: _class(name) for name in _names})
+globals().update({name: _make_class(name) for name in _names})
 LossScaleOptimizer, MultiOptimizer = core.LossScaleOptimizer, core.MultiOptimizer
 deserialize, get, serialize = core.deserialize, core.get, core.serialize
 legacy: SimpleNamespace = SimpleNamespace(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from toolkit.compat.tensorflow.modes import executing_eagerly
-from toolkit.compat.tensorflow.v1 import initial, recording
+from toolkit.compat.tensorflow.v1 import graph_initializers, recording
 from toolkit.compat.tensorflow.v1.basics import (
     add_to_collection,
     add_to_collections,
@@ -40,7 +40,7 @@ from toolkit.compat.tensorflow.v1.graph import (
     get_default_graph,
     reset_default_graph,
 )
-from toolkit.compat.tensorflow.v1.initial import (
+from toolkit.compat.tensorflow.v1.graph_initializers import (
     constant_initializer,
     glorot_normal_initializer,
     glorot_uniform_initializer,
@@ -112,10 +112,10 @@ initializers: SimpleNamespace = SimpleNamespace(
     glorot_normal=glorot_normal_initializer,
     glorot_uniform=glorot_uniform_initializer,
     global_variables=global_variables_initializer,
-    he_normal=initial.he_normal,
-    he_uniform=initial.he_uniform,
-    lecun_normal=initial.lecun_normal,
-    lecun_uniform=initial.lecun_uniform,
+    he_normal=graph_initializers.he_normal,
+    he_uniform=graph_initializers.he_uniform,
+    lecun_normal=graph_initializers.lecun_normal,
+    lecun_uniform=graph_initializers.lecun_uniform,
     local_variables=local_variables_initializer,
     ones=ones_initializer,
     orthogonal=orthogonal_initializer,

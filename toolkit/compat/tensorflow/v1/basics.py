@@ -9,13 +9,13 @@ from toolkit import dtypes
 from toolkit.compat.tensorflow import scopes
 from toolkit.compat.tensorflow.control import control_dependencies
 from toolkit.compat.tensorflow.modes import building_graph, local, mode
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphStep,
     GraphTensor,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ShapeError, TraceError, UnsupportedError

@@ -9,7 +9,9 @@ from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError
 
 
-def _one(function: str, name: str, value: Any, older: str, as_older: Any) -> Any:
+def _select_argument(
+    function: str, name: str, value: Any, older: str, as_older: Any
+) -> Any:
     """Return the value of an argument with two names."""
     if (value is None) == (as_older is None):
         raise ArgumentError(f"{function}: expected one of {name} and {older}")
@@ -31,7 +33,7 @@ def convolution(
 
     `filters` and `dilations` are newer names of filter and dilation_rate.
     """
-    kernel = _one("convolution", "filter", filter, "filters", filters)
+    kernel = _select_argument("convolution", "filter", filter, "filters", filters)
     holes = dilation_rate if dilations is None else dilations
     return nn.convolution(
         input, kernel, strides, padding or "VALID", data_format, holes, name=name
@@ -74,7 +76,7 @@ def conv1d(
 
     `input` is a newer name of value.
     """
-    x = _one("conv1d", "value", value, "input", input)
+    x = _select_argument("conv1d", "value", value, "input", input)
     return nn.conv1d(
         x, filters, stride or 1, padding, data_format or "NWC", dilations, name=name
     )
@@ -93,8 +95,8 @@ def conv2d_transpose(
     dilations: Any = None,
 ) -> Tensor:
     """Compute a transposed convolution; `input` and `filters` are newer names."""
-    x = _one("conv2d_transpose", "value", value, "input", input)
-    kernel = _one("conv2d_transpose", "filter", filter, "filters", filters)
+    x = _select_argument("conv2d_transpose", "value", value, "input", input)
+    kernel = _select_argument("conv2d_transpose", "filter", filter, "filters", filters)
     return nn.conv2d_transpose(
         x, kernel, output_shape, strides, padding, data_format, dilations, name=name
     )

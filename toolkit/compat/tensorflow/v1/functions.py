@@ -17,14 +17,16 @@ from toolkit.compat.tensorflow import (
     nn as nn2,
     random,
 )
-from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.boundary import make_recordable
 from toolkit.compat.tensorflow.v1 import convolutions
 from toolkit.compat.tensorflow.v1.basics import control_dependencies
 from toolkit.compat.tensorflow.v1.operations import print_op
 from toolkit.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 
-def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]:
+def accept_legacy_names(
+    function: Callable[..., Any], **older: str
+) -> Callable[..., Any]:
     """Wrap a function so that it also accepts legacy argument names.
 
     Args:
@@ -49,7 +51,7 @@ def with_older(function: Callable[..., Any], **older: str) -> Callable[..., Any]
     return wrapper
 
 
-def moved(module: Any, names: str) -> dict[str, Callable[..., Any]]:
+def top_level_names(module: Any, names: str) -> dict[str, Callable[..., Any]]:
     """Return functions of a module that were in `tf` directly: "name" or
     "older=name"."""
     functions = {}
@@ -64,7 +66,7 @@ _TYPES = {"double": "float64", "float": "float32"}
 
 FUNCTIONS: dict[str, Any] = {
     **{
-        f"reduce_{name}": with_older(getattr(math, f"reduce_{name}"), **_AXES)
+        f"reduce_{name}": accept_legacy_names(getattr(math, f"reduce_{name}"), **_AXES)
         for name in "all any logsumexp max mean min prod sum".split()
     },
     **{
@@ -72,8 +74,8 @@ FUNCTIONS: dict[str, Any] = {
         for name in "bfloat16 double float int32 int64".split()
         for dtype in [_TYPES.get(name, name)]
     },
-    **moved(arrays, "lin_space=linspace"),
-    **moved(
+    **top_level_names(arrays, "lin_space=linspace"),
+    **top_level_names(
         linalg,
         "cholesky cross diag=tensor_diag matrix_band_part=band_part "
         "matrix_determinant=det matrix_diag=diag matrix_diag_part=diag_part "
@@ -81,7 +83,7 @@ FUNCTIONS: dict[str, Any] = {
         "matrix_transpose matrix_triangular_solve=triangular_solve qr "
         "self_adjoint_eig=eigh self_adjoint_eigvals=eigvalsh svd trace",
     ),
-    **moved(
+    **top_level_names(
         math,
         "accumulate_n angle betainc bincount ceil conj confusion_matrix count_nonzero "
         "cumprod digamma igamma igammac lbeta lgamma polygamma zeta "
@@ -91,26 +93,28 @@ FUNCTIONS: dict[str, Any] = {
         "unsorted_segment_mean unsorted_segment_min unsorted_segment_prod "
         "unsorted_segment_sum",
     ),
-    **moved(
+    **top_level_names(
         random,
         "multinomial=categorical random_normal=normal random_shuffle=shuffle "
         "random_uniform=uniform truncated_normal",
     ),
-    "arg_max": with_older(math.argmax, dimension="axis"),
-    "arg_min": with_older(math.argmin, dimension="axis"),
-    "argmax": with_older(math.argmax, dimension="axis"),
-    "argmin": with_older(math.argmin, dimension="axis"),
-    "cond": with_older(control.cond, fn1="true_fn", fn2="false_fn"),
-    "concat": with_older(arrays.concat, concat_dim="axis"),
-    "count_nonzero": with_older(math.count_nonzero, input_tensor="input", **_AXES),
-    "expand_dims": with_older(vars(arrays)["expand_dims"], dim="axis"),
-    "norm": with_older(linalg.norm, keep_dims="keepdims"),
+    "arg_max": accept_legacy_names(math.argmax, dimension="axis"),
+    "arg_min": accept_legacy_names(math.argmin, dimension="axis"),
+    "argmax": accept_legacy_names(math.argmax, dimension="axis"),
+    "argmin": accept_legacy_names(math.argmin, dimension="axis"),
+    "cond": accept_legacy_names(control.cond, fn1="true_fn", fn2="false_fn"),
+    "concat": accept_legacy_names(arrays.concat, concat_dim="axis"),
+    "count_nonzero": accept_legacy_names(
+        math.count_nonzero, input_tensor="input", **_AXES
+    ),
+    "expand_dims": accept_legacy_names(vars(arrays)["expand_dims"], dim="axis"),
+    "norm": accept_legacy_names(linalg.norm, keep_dims="keepdims"),
     "where_v2": indexing.where,
-    "squeeze": with_older(vars(arrays)["squeeze"], squeeze_dims="axis"),
+    "squeeze": accept_legacy_names(vars(arrays)["squeeze"], squeeze_dims="axis"),
 }
 
 
-@recorded
+@make_recordable
 def div(x: Any, y: Any, name: Any = None) -> Any:
     """Divide x by y; the quotient of integers is rounded down."""
     x = ops.convert_to_tensor(x)
@@ -118,7 +122,7 @@ def div(x: Any, y: Any, name: Any = None) -> Any:
     return ops.floor_divide(x, y) if integers else ops.divide(x, y)
 
 
-@recorded
+@make_recordable
 def select(condition: Any, x: Any, y: Any, name: Any = None) -> Any:
     """Select x where a condition is true, else y; a vector selects whole rows.
 
@@ -236,7 +240,7 @@ def Print(
 # --- tf.nn ----------------------------------------------------------------------------
 
 
-@recorded
+@make_recordable
 def _dropout(x: Any, keep: Any, noise_shape: Any, seed: Any = None) -> Any:
     """Return x / keep with probability `keep`, else 0; `keep` can be a tensor."""
     x = ops.convert_to_tensor(x)
@@ -272,7 +276,7 @@ def dropout(
     return _dropout(x, keep, noise_shape, seed=seed, name=name or "dropout")
 
 
-_conv2d = with_older(nn2.conv2d, filter="filters")
+_conv2d = accept_legacy_names(nn2.conv2d, filter="filters")
 
 
 def conv2d(
@@ -322,18 +326,18 @@ class _NN:
     conv2d_transpose = staticmethod(convolutions.conv2d_transpose)
     convolution = staticmethod(convolutions.convolution)
     depthwise_conv2d = staticmethod(convolutions.depthwise_conv2d)
-    l2_normalize = staticmethod(with_older(math.l2_normalize, dim="axis"))
+    l2_normalize = staticmethod(accept_legacy_names(math.l2_normalize, dim="axis"))
     pool = staticmethod(convolutions.pool)
     separable_conv2d = staticmethod(convolutions.separable_conv2d)
-    avg_pool = staticmethod(with_older(nn2.avg_pool, value="input"))
+    avg_pool = staticmethod(accept_legacy_names(nn2.avg_pool, value="input"))
     conv2d = staticmethod(conv2d)
     dropout = staticmethod(dropout)
-    log_softmax = staticmethod(with_older(math.log_softmax, dim="axis"))
-    max_pool = staticmethod(with_older(nn2.max_pool, value="input"))
-    moments = staticmethod(with_older(nn2.moments, keep_dims="keepdims"))
-    softmax = staticmethod(with_older(math.softmax, dim="axis"))
+    log_softmax = staticmethod(accept_legacy_names(math.log_softmax, dim="axis"))
+    max_pool = staticmethod(accept_legacy_names(nn2.max_pool, value="input"))
+    moments = staticmethod(accept_legacy_names(nn2.moments, keep_dims="keepdims"))
+    softmax = staticmethod(accept_legacy_names(math.softmax, dim="axis"))
     softmax_cross_entropy_with_logits = staticmethod(
-        with_older(nn2.softmax_cross_entropy_with_logits, dim="axis")
+        accept_legacy_names(nn2.softmax_cross_entropy_with_logits, dim="axis")
     )
     softmax_cross_entropy_with_logits_v2 = softmax_cross_entropy_with_logits
 
@@ -350,10 +354,10 @@ FUNCTIONS |= {
         if name.startswith("assert_")
     },
     "Print": Print,
-    "depth_to_space": recorded(_depth_to_space),
+    "depth_to_space": make_recordable(_depth_to_space),
     "div": div,
     "nn": nn,
-    "space_to_depth": recorded(_space_to_depth),
+    "space_to_depth": make_recordable(_space_to_depth),
     "where": where,
     "while_loop": while_loop,
 }

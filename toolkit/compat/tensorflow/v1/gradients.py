@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolkit import dtypes, ops
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.variable import Variable
 from toolkit.errors import ArgumentError, GradientError, UnsupportedError
@@ -55,7 +55,7 @@ def gradients(
         g if g is None or isinstance(g, KerasTensor) else convert(g) for g in weights
     ]
     _check(ys, xs, weights)
-    reached = connected(ys, xs)
+    reached = connected_xs(ys, xs)
     reached_xs = [x for x in xs if x in reached]
     zero = unconnected == "zero"
     if not reached_xs:
@@ -97,7 +97,7 @@ def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
     return run.tape.gradient(ys, sources, weights, "zero")
 
 
-def connected(ys: Iterable[Any], xs: Iterable[Any]) -> set[Any]:
+def connected_xs(ys: Iterable[Any], xs: Iterable[Any]) -> set[Any]:
     """Return the xs on which a y depends through floating values."""
     targets, stack = set(xs), list(ys)
     visited: set[Any] = set()

@@ -15,16 +15,16 @@ from typing import Any
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import building_graph, local
-from toolkit.compat.tensorflow.v1.names import kind_of, type_of
-from toolkit.compat.tensorflow.v1.places import Place, parse, placed
+from toolkit.compat.tensorflow.tensor_classes import DIALECT
+from toolkit.compat.tensorflow.v1.operation_types import operation_kind, operation_type
+from toolkit.compat.tensorflow.v1.placement import Place, parse, resolve_device
+from toolkit.compat.tensorflow.v1.shape_inference import Extents, Trial
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphExtents,
     GraphOperation,
     GraphTensor,
     operation_of,
 )
-from toolkit.compat.tensorflow.v1.trial import Extents, Trial
-from toolkit.compat.tensorflow.views import DIALECT
 from toolkit.core import tensor as core
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import (
@@ -63,7 +63,7 @@ class Graph:
         self._controls: tuple[GraphOperation, ...] = ()
         self._collections: dict[Any, list[Any]] = defaultdict(list)
         self._name: str | None = None  # argument `name` of the recorded call
-        self._devices: list[Any] = []  # scopes, see `places`
+        self._devices: list[Any] = []  # scopes, see `placement`
 
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
@@ -88,17 +88,17 @@ class Graph:
         for x in node.inputs:
             if x.graph is not self:
                 raise ArgumentError(
-                    f"{type_of(node.op)}: expected tensors of one graph; received "
-                    f"{x!r}, which is none of it"
+                    f"{operation_type(node.op)}: expected tensors of one graph; "
+                    f"received {x!r}, which is none of it"
                 )
-        name = self.unique_name(requested_name or type_of(node.op))
+        name = self.unique_name(requested_name or operation_type(node.op))
         operation = GraphOperation(self, node, name, self._controls)
         for i, symbol in enumerate(node.outputs):
             if not isinstance(symbol, GraphTensor):
                 is_extents = isinstance(symbol, Extents)
                 symbol.__class__ = GraphExtents if is_extents else GraphTensor
             symbol.op, symbol.name = operation, f"{name}:{i}"
-        operation.device = placed(operation, self._devices, operation.device)
+        operation.device = resolve_device(operation, self._devices, operation.device)
         self.operations.append(operation)
         self._by_name[name] = operation
         if weights := getattr(node.op, "variables", ()):  # of a layer
@@ -137,7 +137,7 @@ class Graph:
         if not any(isinstance(y, KerasTensor) for y in tree.flatten(outputs)):
             return outputs
         operation: Any = FunctionOperation(function)
-        operation.kind = kind or kind_of(function.__name__)
+        operation.kind = kind or operation_kind(function.__name__)
         return self.append(operation, args, outputs, kwargs, name, used=trial.used)
 
     def append(

@@ -9,8 +9,8 @@ import numpy as np
 from toolkit import ops
 from toolkit.compat.tensorflow import image
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.boundary import recorded
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_recordable
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -104,7 +104,7 @@ def _resized(x: Any, size: Any, method: str, corners: bool, half: bool) -> Tenso
     return ops.einsum("yh,xw,...hwc->...yxc", rows, columns, y)
 
 
-@recorded
+@make_recordable
 def resize(
     images: Any,
     size: Any,
@@ -134,7 +134,7 @@ def resize(
     return _resized(images, size, word, bool(align_corners), False)
 
 
-def _resizing(method: str, name: str) -> Any:
+def _make_resize(method: str, name: str) -> Any:
     def resize_pictures(
         images: Any,
         size: Any,
@@ -151,14 +151,14 @@ def _resizing(method: str, name: str) -> Any:
         f"As `resize` by the method {method}; `half_pixel_centers` aligns the centers "
         "of pixels."
     )
-    return recorded(resize_pictures)
+    return make_recordable(resize_pictures)
 
 
 resize_images: Any = resize
-resize_area: Any = _resizing("area", "area")
-resize_bicubic: Any = _resizing("bicubic", "bicubic")
-resize_bilinear: Any = _resizing("bilinear", "bilinear")
-resize_nearest_neighbor: Any = _resizing("nearest", "nearest_neighbor")
+resize_area: Any = _make_resize("area", "area")
+resize_bicubic: Any = _make_resize("bicubic", "bicubic")
+resize_bilinear: Any = _make_resize("bilinear", "bilinear")
+resize_nearest_neighbor: Any = _make_resize("nearest", "nearest_neighbor")
 
 
 def __getattr__(name: str) -> Any:

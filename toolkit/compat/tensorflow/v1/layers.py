@@ -6,7 +6,7 @@ from typing import Any
 
 from toolkit import activations, ops, random as random_numbers
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
-from toolkit.compat.tensorflow.v1.initial import zeros_initializer
+from toolkit.compat.tensorflow.v1.graph_initializers import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
@@ -14,7 +14,7 @@ from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError
 
 
-def _scope(name: str | None, default: str, reuse: Any) -> variable_scope:
+def _layer_scope(name: str | None, default: str, reuse: Any) -> variable_scope:
     """Return the scope of a layer's weights: a new one unless it has a name."""
     return variable_scope(name, default_name=default, reuse=reuse or None)
 
@@ -34,7 +34,7 @@ def _weights(shape: tuple[Any, ...], units: int, options: dict[str, Any]) -> Any
     return kernel, variable("bias", (units,)) if options["use_bias"] else None
 
 
-def _finished(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) -> Any:
+def _finish_layer(y: Any, bias: Any, options: dict[str, Any], axis: int = -1) -> Any:
     """Add the bias, apply the activation, and record the activity penalty."""
     if bias is not None:
         bias_shape = (-1, *[1] * (y.ndim - 2)) if axis == 1 else (-1,)
@@ -90,9 +90,9 @@ def dense(
             "dense: the last extent of the inputs should be defined; received shape "
             f"{tuple(inputs.shape)}"
         )
-    with _scope(name, "dense", reuse):
+    with _layer_scope(name, "dense", reuse):
         kernel, bias = _weights((inputs.shape[-1], units), units, options)
-        return _finished(ops.matmul(inputs, kernel), bias, options)
+        return _finish_layer(ops.matmul(inputs, kernel), bias, options)
 
 
 def _conv(ndim: int, options: dict[str, Any]) -> Any:
@@ -107,12 +107,12 @@ def _conv(ndim: int, options: dict[str, Any]) -> Any:
             f"channels; received shape {tuple(x.shape)}"
         )
     options = {**options, "dtype": x.dtype}
-    with _scope(options["name"], f"conv{ndim}d", options["reuse"]):
+    with _layer_scope(options["name"], f"conv{ndim}d", options["reuse"]):
         kernel, bias = _weights((*size, x.shape[axis], filters), filters, options)
         common = ("padding", "data_format", "dilation_rate")
         arguments = {key: options[key] for key in common}
         y = ops.conv(x, kernel, options["strides"], **arguments)
-        return _finished(y, bias, options, axis)
+        return _finish_layer(y, bias, options, axis)
 
 
 def conv1d(
@@ -176,9 +176,9 @@ def conv2d(
 
 def _pool(pool: Any, name: str | None, x: Any, *arguments: Any) -> Any:
     size, strides, padding, data_format = arguments
-    given = {"padding": padding, "data_format": data_format}
+    pool_options = {"padding": padding, "data_format": data_format}
     with get_default_graph().name_scope(name or pool.__name__):
-        return pool(x, size, strides, **given)
+        return pool(x, size, strides, **pool_options)
 
 
 def max_pooling2d(
@@ -289,7 +289,7 @@ def batch_normalization(
     """
     axis %= inputs.ndim
     shape = (inputs.shape[axis],)
-    with _scope(name, "batch_normalization", reuse):
+    with _layer_scope(name, "batch_normalization", reuse):
         options = locals()
 
         def variable(key: str, trained: bool) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph, record
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
@@ -138,7 +138,7 @@ def _check_weights(losses: Any, weights: Any) -> None:
         )
 
 
-def _same(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
+def _match_shapes(name: str, labels: Any, predictions: Any) -> tuple[Any, Any]:
     """Convert both to floating tensors of compatible shapes."""
     predictions = (
         predictions if isinstance(predictions, KerasTensor) else convert(predictions)
@@ -164,7 +164,7 @@ def mean_squared_error(
     reduction: str = BY_WEIGHTS,
 ) -> Any:
     """Return (labels - predictions)², weighted; see `compute_weighted_loss`."""
-    y, p = _same("mean_squared_error", labels, predictions)
+    y, p = _match_shapes("mean_squared_error", labels, predictions)
     losses = ops.square(p - y)
     scope = scope or "mean_squared_error"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
@@ -179,7 +179,7 @@ def absolute_difference(
     reduction: str = BY_WEIGHTS,
 ) -> Any:
     """Return |labels - predictions|, weighted; see `compute_weighted_loss`."""
-    y, p = _same("absolute_difference", labels, predictions)
+    y, p = _match_shapes("absolute_difference", labels, predictions)
     losses = ops.abs(p - y)
     scope = scope or "absolute_difference"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
@@ -195,7 +195,7 @@ def huber_loss(
     reduction: str = BY_WEIGHTS,
 ) -> Any:
     """Return e²/2 up to |e| = delta, and linear beyond, with e the difference."""
-    y, p = _same("huber_loss", labels, predictions)
+    y, p = _match_shapes("huber_loss", labels, predictions)
     error = ops.abs(p - y)
     near = ops.minimum(error, delta)
     losses = 0.5 * ops.square(near) + delta * (error - near)
@@ -213,7 +213,7 @@ def log_loss(
     reduction: str = BY_WEIGHTS,
 ) -> Any:
     """Return -y log(p + epsilon) - (1 - y) log(1 - p + epsilon), weighted."""
-    y, p = _same("log_loss", labels, predictions)
+    y, p = _match_shapes("log_loss", labels, predictions)
     losses = -y * ops.log(p + epsilon) - (1.0 - y) * ops.log(1.0 - p + epsilon)
     scope = scope or "log_loss"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
@@ -228,7 +228,7 @@ def hinge_loss(
     reduction: str = BY_WEIGHTS,
 ) -> Any:
     """Return max(0, 1 - (2 * labels - 1) * logits), weighted; labels are 0 or 1."""
-    y, p = _same("hinge_loss", labels, logits)
+    y, p = _match_shapes("hinge_loss", labels, logits)
     losses = ops.relu(1.0 - (2.0 * y - 1.0) * p)
     scope = scope or "hinge_loss"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
@@ -246,7 +246,7 @@ def cosine_distance(
     """Return 1 - sum(labels * predictions) of unit vectors along `axis`; weighted."""
     if axis is None:
         raise ArgumentError("cosine_distance: You must specify 'axis'.")
-    y, p = _same("cosine_distance", labels, predictions)
+    y, p = _match_shapes("cosine_distance", labels, predictions)
     losses = 1.0 - ops.sum(y * p, axis=axis, keepdims=True)
     scope = scope or "cosine_distance_loss"
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
@@ -269,7 +269,7 @@ def sigmoid_cross_entropy(
         weights, scope, loss_collection, reduction: as in `compute_weighted_loss`.
         label_smoothing: the weight of 1/2 in the labels.
     """
-    y, x = _same("sigmoid_cross_entropy", multi_class_labels, logits)
+    y, x = _match_shapes("sigmoid_cross_entropy", multi_class_labels, logits)
     if label_smoothing:
         y = y * (1.0 - label_smoothing) + 0.5 * label_smoothing
     losses = ops.softplus(x) - y * x
@@ -295,7 +295,7 @@ def softmax_cross_entropy(
             weights have one element for each example, or one.
         label_smoothing: the weight of equal probabilities in the labels.
     """
-    y, x = _same("softmax_cross_entropy", onehot_labels, logits)
+    y, x = _match_shapes("softmax_cross_entropy", onehot_labels, logits)
     if label_smoothing:
         y = y * (1.0 - label_smoothing) + label_smoothing / x.shape[-1]
     losses = ops.categorical_crossentropy(ops.stop_gradient(y), x, from_logits=True)

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from toolkit import ops
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
-from toolkit.compat.tensorflow.v1.initial import zeros_initializer
+from toolkit.compat.tensorflow.v1.graph_initializers import zeros_initializer
 from toolkit.compat.tensorflow.v1.scopes import get_variable, variable_scope
 from toolkit.compat.tensorflow.v1.tensors import GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphKeys
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 
 _KEYS = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
 
 
-def _ratio(
+def _make_ratio(
     name: str | None,
     default: str,
     totals: tuple[str, str],
@@ -92,7 +92,7 @@ def mean(
     """
     totals = ("total", "count")
     keys = (metrics_collections, updates_collections)
-    return _ratio(name, "mean", totals, _weighted, (values, weights), keys)
+    return _make_ratio(name, "mean", totals, _weighted, (values, weights), keys)
 
 
 def accuracy(
@@ -110,7 +110,7 @@ def accuracy(
 
     inputs = (labels, predictions, weights)
     keys = (metrics_collections, updates_collections)
-    return _ratio(name, "accuracy", ("total", "count"), counted, inputs, keys)
+    return _make_ratio(name, "accuracy", ("total", "count"), counted, inputs, keys)
 
 
 def mean_squared_error(
@@ -128,7 +128,7 @@ def mean_squared_error(
 
     inputs, totals = (labels, predictions, weights), ("total", "count")
     keys = (metrics_collections, updates_collections)
-    return _ratio(name, "mean_squared_error", totals, counted, inputs, keys)
+    return _make_ratio(name, "mean_squared_error", totals, counted, inputs, keys)
 
 
 def precision(
@@ -148,7 +148,7 @@ def precision(
 
     inputs, totals = (labels, predictions, weights), ("true_positives", "positives")
     keys = (metrics_collections, updates_collections)
-    return _ratio(name, "precision", totals, counted, inputs, keys)
+    return _make_ratio(name, "precision", totals, counted, inputs, keys)
 
 
 def recall(
@@ -168,4 +168,4 @@ def recall(
 
     inputs, totals = (labels, predictions, weights), ("true_positives", "relevant")
     keys = (metrics_collections, updates_collections)
-    return _ratio(name, "recall", totals, counted, inputs, keys)
+    return _make_ratio(name, "recall", totals, counted, inputs, keys)

@@ -9,8 +9,9 @@ import numpy as np
 
 from toolkit import dtypes, ops, random as random_numbers, tree
 from toolkit.compat.tensorflow import indexing
-from toolkit.compat.tensorflow.modes import building_graph, computing
+from toolkit.compat.tensorflow.modes import building_graph, compute_eagerly
 from toolkit.compat.tensorflow.printing import print as printing
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.basics import global_variables, local_variables
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
@@ -20,7 +21,6 @@ from toolkit.compat.tensorflow.v1.tensors import (
     operation_of,
 )
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import UnsupportedError
 
@@ -158,7 +158,7 @@ def print_op(*inputs: Any, name: str | None = None, **options: Any) -> GraphOper
     """
 
     def show(*values: Any) -> None:
-        with computing():
+        with compute_eagerly():
             arrays = tree.map_structure(
                 lambda x: convert(x) if isinstance(x, (np.ndarray, np.generic)) else x,
                 values,
@@ -203,10 +203,10 @@ def py_func(
     symbols: list[Any] = [KerasTensor((), t) for t in kinds]
     outputs: Any = symbols if has_list else symbols[0]
     step = GraphStep(call, "PyFunc", compiles=False)
-    made = get_default_graph().append(step, tuple(inp), outputs, name=name)
+    output = get_default_graph().append(step, tuple(inp), outputs, name=name)
     for symbol in symbols:
         symbol.any_shape = True
-    return made
+    return output
 
 
 def _scatter(name: str, method: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow.v1.gradients import gradients
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
-from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, colocated
+from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable, colocate
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
@@ -177,7 +177,7 @@ class Optimizer:
             with graph.name_scope(None):
                 slots = [self._slots_of(v) for v in variables]
                 if self.shared and not self._shared:
-                    with colocated(variables[0]):
+                    with colocate(variables[0]):
                         self._shared = [
                             GraphVariable(value, False, name=name)
                             for name, value in self.shared.items()
@@ -189,7 +189,7 @@ class Optimizer:
             if v not in self._slots[slot]:
                 start = ops.full(tuple(v.shape), self.first(slot), v.dtype)
                 path = f"{v.path}/{self._name}"
-                with colocated(v):
+                with colocate(v):
                     self._slots[slot][v] = GraphVariable(start, False, name=path)
         return [self._slots[slot][v] for slot in self.slots]
 

@@ -10,13 +10,17 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.autodiff.tape import GradientTape, alias
-from toolkit.compat.tensorflow.modes import running
-from toolkit.compat.tensorflow.v1.places import parse
+from toolkit.compat.tensorflow.modes import set_run
+from toolkit.compat.tensorflow.tensor_classes import Function, convert
+from toolkit.compat.tensorflow.v1.placement import parse
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
+from toolkit.compat.tensorflow.v1.shape_inference import (
+    Extents,
+    are_extents,
+    evaluate_on_extents,
+)
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep, GraphTensor
-from toolkit.compat.tensorflow.v1.trial import Extents, are_extents, from_extents
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.compat.tensorflow.views import Function, convert
 from toolkit.core.convert import is_strings
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, backend, device
@@ -52,9 +56,9 @@ class Plan:
     ) -> None:
         self.session, self.fetches, self.pack = session, fetches, pack
         fed = set(feeds)
-        self.operations: list[GraphOperation] = needed(fetches, fed)
-        self.sources: list[GraphOperation] = self._with("source")
-        self.sinks: list[GraphOperation] = self._with("sink")
+        self.operations: list[GraphOperation] = required_operations(fetches, fed)
+        self.sources: list[GraphOperation] = self._operations_with("source")
+        self.sinks: list[GraphOperation] = self._operations_with("sink")
         source_outputs = [y for op in self.sources for y in op.outputs]
         self._is_source_used = [y not in fed for y in source_outputs]
         self.feeds: list[GraphTensor] = [
@@ -77,7 +81,7 @@ class Plan:
             Function(self.session_run) if self._compiles else self.session_run
         )
 
-    def _with(self, attribute: str) -> list[GraphOperation]:
+    def _operations_with(self, attribute: str) -> list[GraphOperation]:
         """Return the operations whose step has a part, for example a `source`."""
         return [op for op in self.operations if _step(op, attribute)]
 
@@ -92,7 +96,7 @@ class Plan:
             None if x is None else _as_array(x, not self._compiles) for x in results
         ]
         if self.sinks:
-            self._tell(arrays[len(self.fetches) :])
+            self._call_sinks(arrays[len(self.fetches) :])
         return self.pack(arrays[: len(self.fetches)])
 
     def fed(self, values: Any) -> list[Tensor]:
@@ -100,7 +104,7 @@ class Plan:
         if self.sources:
             values = [*values, *self._draw()]
         pairs = zip(self.arguments, values, strict=True)
-        return [_as_fed(*argument, x) for argument, x in pairs]
+        return [_validate_feed(*argument, x) for argument, x in pairs]
 
     def _results(self, fed: list[Tensor]) -> list[Any]:
         """Return the values of the fetches, and of the sinks."""
@@ -126,7 +130,7 @@ class Plan:
             if is_used
         ]
 
-    def _tell(self, values: list[Any]) -> None:
+    def _call_sinks(self, values: list[Any]) -> None:
         """Call the sinks with their values."""
         remaining = iter(values)
         for op in self.sinks:
@@ -175,7 +179,7 @@ class Plan:
     def session_run(self, *fed: Tensor) -> list[Any]:
         """Run all operations: in Python, or in a trace for compilation."""
         run = Run(self, fed)
-        with running(run):
+        with set_run(run):
             return run.results()
 
 
@@ -194,7 +198,7 @@ class Run:
         if plan.watched:
             self.tape = GradientTape(True, watch_accessed_variables=False)
         for symbol, value in zip(plan.feeds, fed, strict=True):
-            self.know(symbol, value)
+            self.store_value(symbol, value)
 
     def results(self) -> list[Any]:
         """Run all operations; return the values of the fetches."""
@@ -244,16 +248,16 @@ class Run:
         symbols = tree.flatten(node.attrs["outputs"])
         for symbol, value in zip(symbols, tree.flatten(outputs), strict=True):
             if isinstance(symbol, KerasTensor):
-                self.know(symbol, value)
+                self.store_value(symbol, value)
 
     def _call(self, node: Node) -> Any:
         nest = self.values(node.attrs["arguments"])
         has_extents = all(isinstance(y, Extents) for y in node.outputs)
         if has_extents and are_extents(map(self.value, node.inputs)):
-            return from_extents(node.op, nest)
+            return evaluate_on_extents(node.op, nest)
         return node.op(*nest[0], **nest[1])
 
-    def know(self, symbol: Any, value: Any) -> None:
+    def store_value(self, symbol: Any, value: Any) -> None:
         """Store the value of a symbol."""
         if symbol in self.watched and dtypes.is_float(value.dtype):
             value = alias(value)  # several symbols can share a value
@@ -299,7 +303,7 @@ def _step(operation: GraphOperation, name: str) -> Any:
     return getattr(operation.node.op, name, None)
 
 
-def needed(fetches: list[Any], fed: set[Any]) -> list[GraphOperation]:
+def required_operations(fetches: list[Any], fed: set[Any]) -> list[GraphOperation]:
     """Return the operations for the fetches with some values fed, in order."""
     operations: dict[GraphOperation, None] = {}
     stack = list(fetches)
@@ -325,7 +329,9 @@ def _check_known(symbols: Any, available: set[Any], message: str) -> None:
             )
 
 
-def _as_fed(symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any) -> Tensor:
+def _validate_feed(
+    symbol: Any, dtype: Any, shape: tuple[Any, ...], value: Any
+) -> Tensor:
     """Return a validated feed as a tensor of the symbol's dtype."""
     if isinstance(value, KerasTensor):
         raise ArgumentTypeError(

@@ -1,6 +1,6 @@
 """TensorFlow 2's functions in graphs: each call is one operation.
 
-In graph mode, functions with `boundary.recorded` call `record`.
+In graph mode, functions with `boundary.make_recordable` call `record`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any
 
 from toolkit import dtypes, tree
-from toolkit.compat.tensorflow import control, debugging, printing, views
+from toolkit.compat.tensorflow import control, debugging, printing, tensor_classes
 from toolkit.compat.tensorflow.modes import mode
 from toolkit.compat.tensorflow.v1 import operations
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
-from toolkit.compat.tensorflow.v1.names import kind_of
+from toolkit.compat.tensorflow.v1.operation_types import operation_kind
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
 from toolkit.compat.tensorflow.v1.tensors import GraphStep, GraphTensor
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
@@ -51,7 +51,7 @@ def record(
         return eager(*args, **kwargs)
     graph = symbols[0].graph if symbols else get_default_graph()
     name = kwargs.pop("name", None)
-    kind = kind_of(function.__name__)
+    kind = operation_kind(function.__name__)
     if _takes_seed(function):
         bound = inspect.signature(function).bind(*args, **kwargs)
         seed = GraphSeed(graph, bound.arguments.pop("seed", None))
@@ -62,7 +62,7 @@ def record(
         if function.__name__ not in _BY_VALUES:
             raise
     outputs = _BY_VALUES[function.__name__](*args, **kwargs)
-    step = GraphStep(_called(function), kind, compiles=False)
+    step = GraphStep(_wrap_step(function), kind, compiles=False)
     return graph.append(step, args, outputs, kwargs, name)
 
 
@@ -76,12 +76,12 @@ def _takes_seed(function: Callable[..., Any]) -> bool:
 
 def _is_eager(leaves: list[Any]) -> bool:
     """Return whether a call without symbols is part of an eager model."""
-    of_layers = any(type(x) in (Variable, views.Variable) for x in leaves)
+    of_layers = any(type(x) in (Variable, tensor_classes.Variable) for x in leaves)
     of_tensors = any(isinstance(x, Tensor) for x in leaves) and not of_layers
     return context.layer is not None or of_tensors or bool(state.tapes)
 
 
-def _called(function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_step(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function as the function of a step."""
     return lambda run, *args, **kwargs: function(
         *run.values(args), **run.values(kwargs)
@@ -90,7 +90,7 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check(function: Any, *args: Any, name: str | None = None, **kwargs: Any) -> Any:
     """Record the call of a function that raises for some values."""
-    step = GraphStep(_called(function), "Assert", compiles=False)
+    step = GraphStep(_wrap_step(function), "Assert", compiles=False)
     return get_default_graph().append(step, args, None, kwargs, name)
 
 
@@ -98,7 +98,7 @@ def _symbol(shape: Any, x: Any) -> KerasTensor:
     return KerasTensor(shape, dtypes.standardize(x.dtype))
 
 
-def _masked(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
+def _masked_symbol(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
     start = axis or 0
     inner_shape = tensor.shape[start + len(mask.shape) :]
     return _symbol((*tensor.shape[:start], None, *inner_shape), tensor)
@@ -106,7 +106,7 @@ def _masked(tensor: Any, mask: Any, axis: int | None = None) -> KerasTensor:
 
 # Functions with value-dependent extents: name -> their output symbols.
 _BY_VALUES: dict[str, Callable[..., Any]] = {
-    "boolean_mask": _masked,
+    "boolean_mask": _masked_symbol,
     "unique": lambda x, out_idx="int32": (
         _symbol((None,), x),
         KerasTensor(x.shape, out_idx),
@@ -117,7 +117,7 @@ _BY_VALUES: dict[str, Callable[..., Any]] = {
 
 def _py_function(func: Any, inp: Any, Tout: Any, name: Any = None) -> Any:
     """Call `operations.py_func` with a function of tensors."""
-    called = lambda *xs: func(*map(views.convert, xs))  # noqa: E731
+    called = lambda *xs: func(*map(tensor_classes.convert, xs))  # noqa: E731
     return operations.py_func(called, inp, Tout, name=name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import dtypes, initializers
 from toolkit.compat.tensorflow.modes import building_graph
 from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
-from toolkit.compat.tensorflow.v1.initial import glorot_uniform_initializer
+from toolkit.compat.tensorflow.v1.graph_initializers import glorot_uniform_initializer
 from toolkit.compat.tensorflow.v1.variables import GraphKeys, GraphVariable
 from toolkit.compat.tensorflow.variables import Variable
 from toolkit.core.keras_tensor import KerasTensor, standardize_shape
@@ -139,7 +139,7 @@ class variable_scope:
             name = (
                 scope_or_name
                 if scope_or_name is not None
-                else _unused(graph, self._default_name)
+                else _find_unused_name(graph, self._default_name)
             )
             path = f"{outer.name}/{name}" if outer.name and name else outer.name or name
         options = {k: v for k, v in self._options.items() if v is not None}
@@ -158,7 +158,7 @@ class variable_scope:
             self._names.__exit__(*exception)
 
 
-def _unused(graph: Graph, name: Any) -> str:
+def _find_unused_name(graph: Graph, name: Any) -> str:
     """Return the name with a number, if a scope of this name has Variables."""
     outer = get_variable_scope().name
     prefix = f"{outer}/" if outer else ""
@@ -230,7 +230,7 @@ def get_variable(
     initializer = scope.initializer if initializer is None else initializer
     dtype = dtypes.standardize(dtype or getattr(initializer, "dtype", 0) or scope.dtype)
     if not building_graph():
-        return _eager(path, initializer, shape, dtype, trainable, regularizer)
+        return _create_eager(path, initializer, shape, dtype, trainable, regularizer)
     with graph.name_scope(None):  # the path of Variables, not of operations
         v = GraphVariable(
             _first_value(path, initializer, shape, dtype),
@@ -254,7 +254,7 @@ def _as_shape(shape: Any) -> tuple[int | None, ...]:
     return standardize_shape((shape,) if isinstance(shape, int) else shape)
 
 
-def _eager(
+def _create_eager(
     path: str, initializer: Any, shape: Any, dtype: str, trainable: Any, penalty: Any
 ) -> Any:
     """Create a Variable with an immediate value."""

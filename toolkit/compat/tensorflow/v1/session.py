@@ -13,7 +13,7 @@ import numpy as np
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import local
 from toolkit.compat.tensorflow.v1.cluster.master import Master
-from toolkit.compat.tensorflow.v1.cluster.remote import RemotePlan, master_of
+from toolkit.compat.tensorflow.v1.cluster.remote_plan import RemotePlan, master_of
 from toolkit.compat.tensorflow.v1.graph import Graph, get_default_graph
 from toolkit.compat.tensorflow.v1.plan import Plan
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
@@ -123,11 +123,13 @@ class Session:
         fetches = tree.map_structure(
             lambda x: x.tensors if isinstance(x, Summary) else x, fetches
         )
-        leaves = [self._fetched(x) for x in tree.flatten(fetches)]
+        leaves = [self._resolve_fetch(x) for x in tree.flatten(fetches)]
         kind = Plan if self.master is None else RemotePlan
-        return kind(self, leaves, [self._fed(x) for x in feeds], tree.packer(fetches))
+        return kind(
+            self, leaves, [self._resolve_feed(x) for x in feeds], tree.packer(fetches)
+        )
 
-    def _fetched(self, x: Any) -> Any:
+    def _resolve_fetch(self, x: Any) -> Any:
         try:
             element = self.graph.as_graph_element(x)
         except ToolkitError as error:
@@ -146,7 +148,7 @@ class Session:
             )
         return element
 
-    def _fed(self, x: Any) -> GraphTensor:
+    def _resolve_feed(self, x: Any) -> GraphTensor:
         try:
             element = self.graph.as_graph_element(x)
         except ToolkitError as error:

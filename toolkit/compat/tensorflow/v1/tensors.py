@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import tree
 from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.tensor_classes import DIALECT
 from toolkit.compat.tensorflow.types import DType, TensorShape, as_dtype
-from toolkit.compat.tensorflow.v1.names import type_of
-from toolkit.compat.tensorflow.v1.trial import Extents
-from toolkit.compat.tensorflow.views import DIALECT
+from toolkit.compat.tensorflow.v1.operation_types import operation_type
+from toolkit.compat.tensorflow.v1.shape_inference import Extents
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import state
 from toolkit.errors import ArgumentError, ArgumentTypeError, TraceError
@@ -51,7 +51,7 @@ class GraphOperation:
     @property
     def type(self) -> str:
         """Return its operation type, such as "MatMul"."""
-        return type_of(self.node.op)
+        return operation_type(self.node.op)
 
     @property
     def inputs(self) -> tuple[GraphTensor, ...]:

@@ -20,18 +20,18 @@ from toolkit.compat.tensorflow.v1.optimizers import (
     Optimizer,
     RMSPropOptimizer,
 )
-from toolkit.compat.tensorflow.v1.places import (
+from toolkit.compat.tensorflow.v1.placement import (
     GreedyLoadBalancingStrategy,
     byte_size_load_fn,
     replica_device_setter,
 )
-from toolkit.compat.tensorflow.v1.replicas import SyncReplicasOptimizer
 from toolkit.compat.tensorflow.v1.saver import (
     Saver,
     checkpoint_exists,
     get_checkpoint_state,
     latest_checkpoint,
 )
+from toolkit.compat.tensorflow.v1.sync_replicas import SyncReplicasOptimizer
 from toolkit.compat.tensorflow.v1.training import (
     ExponentialMovingAverage,
     cosine_decay,

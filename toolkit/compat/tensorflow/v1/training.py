@@ -45,7 +45,7 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
     return int(sess.run(global_step_tensor))
 
 
-def _decayed(schedule: Any, global_step: Any, name: str | None) -> Any:
+def _apply_schedule(schedule: Any, global_step: Any, name: str | None) -> Any:
     """Return the rate at a step, as an operation with a name."""
 
     def decay(step: Any) -> Any:
@@ -68,7 +68,7 @@ def exponential_decay(
     schedule = schedules.ExponentialDecay(
         learning_rate, decay_steps, decay_rate, staircase
     )
-    return _decayed(schedule, global_step, name or "ExponentialDecay")
+    return _apply_schedule(schedule, global_step, name or "ExponentialDecay")
 
 
 def inverse_time_decay(
@@ -83,7 +83,7 @@ def inverse_time_decay(
     schedule = schedules.InverseTimeDecay(
         learning_rate, decay_steps, decay_rate, staircase
     )
-    return _decayed(schedule, global_step, name or "InverseTimeDecay")
+    return _apply_schedule(schedule, global_step, name or "InverseTimeDecay")
 
 
 def natural_exp_decay(
@@ -119,7 +119,7 @@ def polynomial_decay(
     schedule = schedules.PolynomialDecay(
         learning_rate, decay_steps, end_learning_rate, power, cycle
     )
-    return _decayed(schedule, global_step, name or "PolynomialDecay")
+    return _apply_schedule(schedule, global_step, name or "PolynomialDecay")
 
 
 def piecewise_constant(
@@ -127,7 +127,7 @@ def piecewise_constant(
 ) -> Any:
     """Return values[0] while x <= boundaries[0], then values[1], and so on."""
     schedule = schedules.PiecewiseConstantDecay(list(boundaries), list(values))
-    return _decayed(schedule, x, name or "PiecewiseConstant")
+    return _apply_schedule(schedule, x, name or "PiecewiseConstant")
 
 
 piecewise_constant_decay = piecewise_constant
@@ -142,7 +142,7 @@ def cosine_decay(
 ) -> Any:
     """Decay from learning_rate to alpha * learning_rate along half a cosine."""
     schedule = schedules.CosineDecay(learning_rate, decay_steps, alpha)
-    return _decayed(schedule, global_step, name or "CosineDecay")
+    return _apply_schedule(schedule, global_step, name or "CosineDecay")
 
 
 class ExponentialMovingAverage:

@@ -10,6 +10,7 @@ import numpy as np
 
 from toolkit import dtypes, tree
 from toolkit.compat.tensorflow.modes import local
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.tensors import (
     GraphOperation,
@@ -17,7 +18,6 @@ from toolkit.compat.tensorflow.v1.tensors import (
     GraphTensor,
     session_of,
 )
-from toolkit.compat.tensorflow.views import convert
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.errors import ShapeError, UnsupportedError
 
@@ -206,7 +206,7 @@ class GraphVariable(GraphTensor):
     __str__ = __repr__
 
 
-def colocated(v: Any) -> AbstractContextManager[None]:
+def colocate(v: Any) -> AbstractContextManager[None]:
     """Return a device context for operations that belong to a Variable."""
     return v.graph.colocate_with(v.op) if hasattr(v, "op") else nullcontext()
 
@@ -229,7 +229,7 @@ def _assign(
 
     # Initialization runs once, so that compilation is not worthwhile.
     step = GraphStep(assign, kind, sets=(v,), compiles=kind != "Assign")
-    return _stateful(v, step, value, name, read_value)
+    return _record_update(v, step, value, name, read_value)
 
 
 def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
@@ -239,10 +239,12 @@ def _change(v: Any, method: str, delta: Any, name: Any, read_value: Any) -> Any:
         return getattr(run.cell(variable), method)(run.values(delta))
 
     kind = "AssignAddVariableOp" if method == "assign_add" else "AssignSubVariableOp"
-    return _stateful(v, GraphStep(change, kind), delta, name, read_value)
+    return _record_update(v, GraphStep(change, kind), delta, name, read_value)
 
 
-def _stateful(v: Any, step: GraphStep, value: Any, name: Any, read_value: Any) -> Any:
+def _record_update(
+    v: Any, step: GraphStep, value: Any, name: Any, read_value: Any
+) -> Any:
     if local.run is not None:  # called by a running function
         return step.function(local.run, v, value)
     symbol = KerasTensor(v.shape, v.dtype)

@@ -85,11 +85,11 @@ def receive(
     if patience is not None:
         connection.settimeout(patience)
     try:
-        prefix_tail = _exactly(connection, bytearray(_PREFIX.size - 1))
+        prefix_tail = _receive_into(connection, bytearray(_PREFIX.size - 1))
         magic, length = _PREFIX.unpack(first + prefix_tail)
         if magic != _MAGIC or length > LONGEST_HEADER:
             raise FrameError("what arrived does not begin as a message does")
-        header = _parsed(_gradually(connection, length))
+        header = _parse_header(_receive_bytes(connection, length))
         return header, _arrays(connection, header.pop("arrays", []))
     except EOFError:
         raise CutOffError("a message ends before its end") from None
@@ -100,7 +100,7 @@ def receive(
             connection.settimeout(None)
 
 
-def _parsed(text: bytearray) -> dict[str, Any]:
+def _parse_header(text: bytearray) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -122,7 +122,7 @@ def _depth(value: Any) -> int:
 def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
     if not isinstance(specs, list) or len(specs) > MOST_ARRAYS:
         raise FrameError(f"expected at most {MOST_ARRAYS:,} arrays in a list")
-    checked = [checked_spec(spec) for spec in specs]
+    checked = [validate_spec(spec) for spec in specs]
     nbytes = sum(math.prod(shape) * dtypes.itemsize(name) for name, shape in checked)
     if nbytes > LARGEST:
         raise FrameError(f"expected arrays of at most {LARGEST:,} bytes")
@@ -133,12 +133,12 @@ def _arrays(connection: socket.socket, specs: Any) -> list[Any]:
         except (MemoryError, ValueError) as error:
             raise FrameError(f"no memory for {name}{list(shape)} ({error})") from None
         if array.nbytes:
-            _exactly(connection, array.reshape(-1).view(np.uint8))
+            _receive_into(connection, array.reshape(-1).view(np.uint8))
         arrays.append(array)
     return arrays
 
 
-def checked_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
+def validate_spec(spec: Any) -> tuple[str, tuple[int, ...]]:
     """Return the validated dtype and shape from a list."""
     if isinstance(spec, list) and len(spec) == 2:
         name, shape = spec
@@ -152,7 +152,7 @@ def _is_extent(n: Any) -> bool:
     return type(n) is int and 0 <= n < 1 << 48
 
 
-def _gradually(connection: socket.socket, count: int) -> bytearray:
+def _receive_bytes(connection: socket.socket, count: int) -> bytearray:
     """Receive the next bytes; memory grows with the received bytes."""
     buffer = bytearray()
     while len(buffer) < count:
@@ -163,7 +163,7 @@ def _gradually(connection: socket.socket, count: int) -> bytearray:
     return buffer
 
 
-def _exactly(connection: socket.socket, buffer: Any) -> Any:
+def _receive_into(connection: socket.socket, buffer: Any) -> Any:
     """Fill a buffer with received bytes."""
     view, at = memoryview(buffer), 0
     while at < len(view):

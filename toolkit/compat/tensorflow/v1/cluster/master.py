@@ -16,12 +16,12 @@ from toolkit import errors
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.peers import (
     connect,
-    patience,
-    ready,
+    readable,
+    reply_timeout,
     task_lost_error,
 )
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
-from toolkit.compat.tensorflow.v1.places import Place, parse
+from toolkit.compat.tensorflow.v1.placement import Place, parse
 from toolkit.compat.tensorflow.v1.plan import FailedPreconditionError
 from toolkit.errors import (
     ArgumentError,
@@ -113,7 +113,7 @@ class Master:
         header = {"type": "run", "program": program, "run": run}
         channels = self._take(messages_by_task)
         register = {
-            task: (self._registering(task, program, description), arrays)
+            task: (self._registration(task, program, description), arrays)
             for task, (description, arrays) in messages_by_task.items()
             if program not in self._registered[task]
         }
@@ -127,11 +127,11 @@ class Master:
         self._give_back(channels)
         fetched: dict[int, Any] = {}
         for task, (reply, arrays) in replies.items():
-            with _understood(task):
+            with _validate_replies(task):
                 fetched.update(zip(reply["fetched"], arrays, strict=True))
         return fetched
 
-    def _registering(
+    def _registration(
         self, task: Task, program: int, description: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the message that registers a program, and removes the oldest ones."""
@@ -153,13 +153,13 @@ class Master:
     def known(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
         """Return for each Variable whether it has a value."""
         requested = list(variables)
-        found: dict[tuple[Task, str], bool] = {}
+        flag_by_variable: dict[tuple[Task, str], bool] = {}
         for task in dict.fromkeys(task for task, _ in requested):
             names = [name for where, name in requested if where == task]
             flags = self.ask(task, {"type": "known", "names": names})["known"]
             pairs = zip(names, flags, strict=True)
-            found.update(((task, name), flag) for name, flag in pairs)
-        return [found[variable] for variable in requested]
+            flag_by_variable.update(((task, name), flag) for name, flag in pairs)
+        return [flag_by_variable[variable] for variable in requested]
 
     def assign(self, task: Task, name: str, array: Any) -> None:
         """Assign a value to a Variable."""
@@ -171,7 +171,7 @@ class Master:
         Raises:
             StalledError: the wait timed out.
         """
-        seconds = self._deadline or patience()
+        seconds = self._deadline or reply_timeout()
         header = {"type": "wait", "names": names, "above": value, "patience": seconds}
         self.ask(task, header)
 
@@ -190,11 +190,11 @@ class Master:
             channels = self._idle.pop() if self._idle else {}
         try:
             for task in tasks:
-                if task in channels and ready([channels[task]]):
+                if task in channels and readable([channels[task]]):
                     # a task sends only replies: the connection is closed
                     channels.pop(task).close()
                 if task not in channels:
-                    channels[task] = self._connected(task)
+                    channels[task] = self._open_channel(task)
         except BaseException:
             _close(channels)
             raise
@@ -204,9 +204,9 @@ class Master:
         with self._lock:
             self._idle.append(channels)
 
-    def _connected(self, task: Task) -> socket.socket:
+    def _open_channel(self, task: Task) -> socket.socket:
         address = self.cluster.task_address(*task)
-        seconds = patience()
+        seconds = reply_timeout()
         # at the start tasks appear in any order, but a known task is not waited for
         try:
             connection = connect(address, seconds, wait=task not in self._met)
@@ -222,7 +222,7 @@ class Master:
     def _greet(self, connection: socket.socket, task: Task, address: str) -> None:
         """Verify the identity of a task, and open the session."""
         try:
-            connection.settimeout(patience())
+            connection.settimeout(reply_timeout())
             frames.send(connection, {"type": "hello"})
             reply, _ = frames.receive(connection)
             frames.send(connection, {"type": "open", "session": self._name})
@@ -232,7 +232,7 @@ class Master:
             raise task_lost_error(
                 task, address, str(error) or "it has ended"
             ) from error
-        with _understood(task):
+        with _validate_replies(task):
             cluster, found_task = _parse_identity(reply)
             programs = set(opened["programs"])  # empty after a restart of the task
         if (cluster, found_task) != (self.cluster, task):
@@ -291,7 +291,7 @@ class _Exchange:
         replies: dict[Task, Any] = {}
         for task, message in messages.items():
             try:
-                self._channels[task].settimeout(patience())
+                self._channels[task].settimeout(reply_timeout())
                 frames.send(self._channels[task], *message)
                 self._channels[task].settimeout(None)
                 self._waiting.add(task)
@@ -301,11 +301,11 @@ class _Exchange:
         self._alive = dict.fromkeys(self._waiting, begin)
         while self._waiting:
             sockets = {self._channels[task]: task for task in self._waiting}
-            answered = ready(sockets, PING)
+            answered = readable(sockets, PING)
             for channel in answered:
                 self._receive(sockets[channel], replies)
             if not answered:
-                self._look_after()
+                self._check_liveness()
             if self._deadline and time.monotonic() - begin > self._deadline:
                 tasks = ", ".join(map(str, sorted(self._waiting)))
                 text = f"waited {self._deadline:g} s for {tasks}"
@@ -316,7 +316,7 @@ class _Exchange:
     def _receive(self, task: Task, replies: dict[Task, Any]) -> None:
         self._waiting.discard(task)
         try:
-            reply, arrays = frames.receive(self._channels[task], patience())
+            reply, arrays = frames.receive(self._channels[task], reply_timeout())
         except (OSError, EOFError) as error:
             self._fail(self._lost_error(task, error), True)
             return
@@ -328,15 +328,15 @@ class _Exchange:
             return
         replies[task] = reply, arrays
 
-    def _look_after(self) -> None:
+    def _check_liveness(self) -> None:
         """Check whether silent tasks are alive."""
         for task in list(self._waiting):
             address = self._cluster.task_address(*task)
-            if _lives(address):
+            if _is_alive(address):
                 self._alive[task] = time.monotonic()
-            elif time.monotonic() - self._alive[task] > patience():
+            elif time.monotonic() - self._alive[task] > reply_timeout():
                 self._waiting.discard(task)
-                seconds = patience()
+                seconds = reply_timeout()
                 self._fail(self._lost_error(task, f"no answer for {seconds:g} s"), True)
 
     def _lost_error(self, task: Task, reason: object) -> RankLostError:
@@ -358,7 +358,7 @@ class _Exchange:
                 pass  # its own reply has the error
 
 
-def _lives(address: str) -> bool:
+def _is_alive(address: str) -> bool:
     try:
         with connect(address, PING) as probe:
             probe.settimeout(PING)
@@ -372,15 +372,15 @@ def _lives(address: str) -> bool:
 def _request_cluster(address: str) -> tuple[ClusterSpec, Task]:
     """Request the cluster and the task of a server."""
     try:
-        with connect(address, patience(), wait=True) as connection:
-            connection.settimeout(patience())
+        with connect(address, reply_timeout(), wait=True) as connection:
+            connection.settimeout(reply_timeout())
             frames.send(connection, {"type": "hello"})
             reply, _ = frames.receive(connection)
     except (OSError, EOFError, CommunicationError) as error:
         raise RankLostError(
             f"Session: no server answers at {address}: {error}"
         ) from error
-    with _understood(address):
+    with _validate_replies(address):
         return _parse_identity(reply)
 
 
@@ -394,7 +394,7 @@ def _parse_identity(reply: dict[str, Any]) -> tuple[ClusterSpec, Task]:
 
 
 @contextmanager
-def _understood(peer: object) -> Iterator[None]:
+def _validate_replies(peer: object) -> Iterator[None]:
     """Raise a clear error for an invalid reply."""
     try:
         yield

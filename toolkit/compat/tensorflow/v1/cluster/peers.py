@@ -20,7 +20,7 @@ from toolkit.errors import CommunicationError, RankLostError
 PATIENCE = 60.0
 
 
-def patience() -> float:
+def reply_timeout() -> float:
     """Return the timeout for answers of a task in seconds: TOOLKIT_TIMEOUT, or 60."""
     return settings.timeout(PATIENCE)
 
@@ -69,7 +69,7 @@ def task_lost_error(task: Task, address: str, reason: object) -> RankLostError:
     return RankLostError(f"{task} at {address} is lost: {reason}")
 
 
-def ready(
+def readable(
     connections: Iterable[socket.socket], seconds: float = 0.0
 ) -> list[socket.socket]:
     """Return the connections with received data, or closed ones.
@@ -108,8 +108,8 @@ class Peers:
                 if connections and _is_closed(connections[0]):
                     connections.pop().close()
                 if not connections:
-                    connections.append(connect(address, patience()))
-                    connections[0].settimeout(patience())
+                    connections.append(connect(address, reply_timeout()))
+                    connections[0].settimeout(reply_timeout())
                 frames.send(connections[0], header, arrays)
             except OSError as error:
                 while connections:
@@ -134,4 +134,4 @@ def _is_closed(connection: socket.socket) -> bool:
     except OSError:
         return True
     finally:
-        connection.settimeout(patience())
+        connection.settimeout(reply_timeout())

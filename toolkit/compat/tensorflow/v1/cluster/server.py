@@ -9,7 +9,7 @@ from typing import Any
 from toolkit.comm.authentication import Gate
 from toolkit.compat.tensorflow.v1.cluster import frames
 from toolkit.compat.tensorflow.v1.cluster.frames import FrameError
-from toolkit.compat.tensorflow.v1.cluster.peers import patience
+from toolkit.compat.tensorflow.v1.cluster.peers import reply_timeout
 from toolkit.compat.tensorflow.v1.cluster.service import Client, Service
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task, host_and_port
 from toolkit.compat.tensorflow.v1.cluster.token import token
@@ -169,24 +169,24 @@ class Server:
     def _answer(self, client: Client, connection: socket.socket) -> bool:
         """Answer one message; return whether further messages are possible."""
         try:
-            header, arrays = frames.receive(connection, patience())
+            header, arrays = frames.receive(connection, reply_timeout())
         except FrameError as error:
-            self._tell(connection, error)
+            self._send_error(connection, error)
             return False  # the start of the next message is unknown
         try:
             reply = client.answer(header, arrays)
         except (OSError, EOFError) as error:
             if not isinstance(error, ToolkitError):
                 raise
-            self._tell(connection, error)
+            self._send_error(connection, error)
         except Exception as error:  # for invalid data: the task must survive
-            self._tell(connection, error)
+            self._send_error(connection, error)
         else:
             if reply is not None:
                 frames.send(connection, *reply)
         return True
 
-    def _tell(self, connection: socket.socket, error: Exception) -> None:
+    def _send_error(self, connection: socket.socket, error: Exception) -> None:
         names = [kind.__name__ for kind in type(error).__mro__]
         message = str(error) if isinstance(error, ToolkitError) else repr(error)
         header = {"type": "error", "kinds": names, "message": message[:10_000]}

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from toolkit.compat.tensorflow.v1.cluster import frames
-from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, checked_spec
+from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, validate_spec
+from toolkit.compat.tensorflow.v1.cluster.graph_codec import Decoder
 from toolkit.compat.tensorflow.v1.cluster.mailbox import Mailbox
-from toolkit.compat.tensorflow.v1.cluster.peers import Peers, ready
-from toolkit.compat.tensorflow.v1.cluster.programs import Decoder
+from toolkit.compat.tensorflow.v1.cluster.peers import Peers, readable
 from toolkit.compat.tensorflow.v1.cluster.spec import ClusterSpec, Task
-from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, locked
+from toolkit.compat.tensorflow.v1.cluster.store import Cell, Store, lock_cells
 from toolkit.compiler.mixed import compile_graph
 from toolkit.core.tensor import backend
 from toolkit.definitions.records import record
@@ -47,11 +47,11 @@ class Step:
     def compute(self, values: dict[int, Any]) -> None:
         """Read Variables, compute, and write them, atomically."""
         if not self.writes:
-            with locked(cell for cell, _ in self.reads):
+            with lock_cells(cell for cell, _ in self.reads):
                 values.update((number, cell.read()) for cell, number in self.reads)
             self._run(values)
             return
-        with locked(cell for cell, _ in (*self.reads, *self.writes)):
+        with lock_cells(cell for cell, _ in (*self.reads, *self.writes)):
             values.update((number, cell.read()) for cell, number in self.reads)
             self._run(values)
             for cell, number in self.writes:
@@ -178,13 +178,13 @@ class Client:
 
     def _known(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Return for each Variable whether it has a value."""
-        return {"known": self.service.store.known(_names(header))}, []
+        return {"known": self.service.store.are_initialized(_names(header))}, []
 
     def _assign(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Assign a value to a Variable."""
         (array,) = arrays
         cell = self._cell(header.get("name"), [array.dtype.name, list(array.shape)])
-        with locked([cell]):
+        with lock_cells([cell]):
             cell.write(array)
         return {}, []
 
@@ -206,7 +206,7 @@ class Client:
         for name, index in header.get("locals", []):  # states of random numbers
             array = arrays[index]
             cell = self._cell(name, [array.dtype.name, list(array.shape)])
-            with locked([cell]):
+            with lock_cells([cell]):
                 if cell.array is None:
                     cell.write(array)
         steps = [self._step(data, arrays) for data in header["parts"]]
@@ -222,14 +222,14 @@ class Client:
             raise FrameError("run: no such program in this session")
         feeds, steps = program
         self._number = _number(header, "run")
-        values = dict(zip(feeds, map(_in, arrays), strict=True))
+        values = dict(zip(feeds, map(_to_backend, arrays), strict=True))
         fetched: dict[int, Any] = {}
         try:
             for step in steps:
                 self._perform(step, values, fetched)
         finally:
             state.mailbox.end(self._number)
-        arrays = [_out(x) for x in fetched.values()]
+        arrays = [_to_host(x) for x in fetched.values()]
         return {"fetched": list(fetched)}, arrays
 
     def _perform(
@@ -238,7 +238,9 @@ class Client:
         mailbox = self._session().mailbox
         for number in step.takes:
             if number not in values:
-                values[number] = _in(mailbox.take(self._number, number, self._check))
+                values[number] = _to_backend(
+                    mailbox.take(self._number, number, self._check)
+                )
         step.compute(values)
         fetched.update((number, values[number]) for number in step.fetches)
         for number, tasks in step.gives:
@@ -249,7 +251,7 @@ class Client:
                 "value": number,
             }
             for task in tasks:
-                self.service.peers.send(task, header, [_out(values[number])])
+                self.service.peers.send(task, header, [_to_host(values[number])])
 
     def _ping(self, header: dict[str, Any], arrays: list[Any]) -> Any:
         """Reply to a liveness check."""
@@ -267,13 +269,13 @@ class Client:
 
     def _check(self) -> None:
         """Raise if the master has closed the connection, or has aborted the run."""
-        if ready([self.connection]):
+        if readable([self.connection]):
             # EOFError: the connection is closed
             header, _ = frames.receive(self.connection, 5.0)
             raise Aborted(f"given up: {header.get('reason', '')}")
 
     def _cell(self, name: Any, spec: Any) -> Cell:
-        dtype, shape = checked_spec(spec)
+        dtype, shape = validate_spec(spec)
         if not isinstance(name, str) or not 0 < len(name) < 4096:
             raise FrameError(f"expected the name of a Variable; received {name!r}")
         if name.startswith("//"):  # local to the session
@@ -317,12 +319,12 @@ def _names(header: dict[str, Any]) -> list[str]:
     return list(map(str, names))
 
 
-def _in(array: Any) -> Any:
+def _to_backend(array: Any) -> Any:
     """Convert a received array to an array of the active backend."""
     return backend().asarray(array, None)
 
 
-def _out(array: Any) -> Any:
+def _to_host(array: Any) -> Any:
     """Convert an array of the backend to one in host memory."""
     return np.asarray(backend().to_numpy(array))
 

@@ -51,7 +51,7 @@ class ClusterSpec:
         for job, tasks in cluster.items():
             if not isinstance(job, str) or not _JOB.match(job):
                 raise ArgumentError(f"ClusterSpec: {job!r} is no name of a job")
-            self._tasks[job] = _numbered(job, tasks)
+            self._tasks[job] = _number_tasks(job, tasks)
         addresses = [self.task_address(*task) for task in self]
         if len(set(addresses)) < len(addresses):
             raise ArgumentError(
@@ -122,7 +122,7 @@ class ClusterSpec:
         return f"ClusterSpec({self.as_dict()})"
 
 
-def _numbered(job: str, tasks: Any) -> dict[int, str]:
+def _number_tasks(job: str, tasks: Any) -> dict[int, str]:
     """Return the validated addresses of a job by task number."""
     if isinstance(tasks, str) or not isinstance(tasks, (Sequence, Mapping)):
         raise ArgumentTypeError(

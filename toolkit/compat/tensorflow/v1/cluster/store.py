@@ -114,7 +114,7 @@ class Store:
             raise FailedPreconditionError(f"there is no Variable {name}")
         return self._cells[name]
 
-    def known(self, names: Iterable[str]) -> list[bool]:
+    def are_initialized(self, names: Iterable[str]) -> list[bool]:
         """Return for each Variable whether it has a value."""
         cells = [self._cells.get(name) for name in names]
         return [cell is not None and cell.array is not None for cell in cells]
@@ -127,7 +127,7 @@ class Store:
 
 
 @contextmanager
-def locked(cells: Iterable[Cell]) -> Iterator[None]:
+def lock_cells(cells: Iterable[Cell]) -> Iterator[None]:
     """Lock Variables in a fixed order, to prevent deadlocks."""
     locks = []
     try:

@@ -31,12 +31,12 @@ def token() -> bytes:
     """
     secret = settings.environment("CLUSTER_TOKEN")
     if secret is not None:
-        return _checked(secret.strip(), "TOOLKIT_CLUSTER_TOKEN")
+        return _validate(secret.strip(), "TOOLKIT_CLUSTER_TOKEN")
     path = Path(os.path.realpath(settings.home())) / FILE
     try:
         if not path.exists():
-            _make(path)
-        return _checked(_read(path), str(path))
+            _create(path)
+        return _validate(_read(path), str(path))
     except OSError as error:
         raise CommunicationError(
             f"cluster: expected a token in {str(path)!r}, which cannot be made or read "
@@ -44,7 +44,7 @@ def token() -> bytes:
         ) from error
 
 
-def _checked(text: str, source: str) -> bytes:
+def _validate(text: str, source: str) -> bytes:
     if len(text) < LEAST:
         raise ArgumentError(
             f"{source}: expected a secret text of at least {LEAST} characters; "
@@ -53,7 +53,7 @@ def _checked(text: str, source: str) -> bytes:
     return text.encode()
 
 
-def _make(path: Path) -> None:
+def _create(path: Path) -> None:
     """Write a new token, unless another process has written one."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE}-")

@@ -8,7 +8,7 @@ from typing import Any
 from toolkit import ops
 from toolkit.compat.tensorflow.v1.optimizers import Optimizer
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
-from toolkit.compat.tensorflow.v1.variables import GraphVariable, colocated
+from toolkit.compat.tensorflow.v1.variables import GraphVariable, colocate
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, UnsupportedError
 
@@ -109,9 +109,9 @@ class SyncReplicasOptimizer(Optimizer):
         shared = self._opt.variables()[: len(self._opt.shared)]
         with graph.as_default(), graph.control_dependencies(None):
             with graph.name_scope(None):
-                sums = [self._counts_of(v, sums=True) for _, v in pairs]
-                steps = self._counts_of(global_step)
-                rounds = self._counts_of(shared[0]) if shared else []
+                sums = [self._counters_of(v, sums=True) for _, v in pairs]
+                steps = self._counters_of(global_step)
+                rounds = self._counters_of(shared[0]) if shared else []
         gs, variables = zip(*pairs, strict=True)
         state = variables, slots, sums, shared, rounds
         step = GraphStep(self._collect, "SyncReplicas")
@@ -120,12 +120,12 @@ class SyncReplicasOptimizer(Optimizer):
         arguments = gs, state, self._opt.rate(), global_step, steps
         return graph.append(step, arguments, None, name=name or self._name)
 
-    def _counts_of(self, v: GraphVariable, sums: bool = False) -> list[GraphVariable]:
+    def _counters_of(self, v: GraphVariable, sums: bool = False) -> list[GraphVariable]:
         """Return the counters of a Variable: number of gradients, step, and their
         sum."""
         if v not in self._counts:
             path = f"{v.path}/{self._name}"
-            with colocated(v):
+            with colocate(v):
                 variables = [
                     GraphVariable(0, False, name=f"{path}/{key}", dtype="int64")
                     for key in ("count", "step")
@@ -156,7 +156,7 @@ class SyncReplicasOptimizer(Optimizer):
             with run.at(v):
                 cells = [run.cell(v), *map(run.cell, variable_slots)]
                 p, *old = [cell.read() for cell in cells]
-                is_new, is_full, count = self._counted(run, start_step, counts)
+                is_new, is_full, count = self._count_gradient(run, start_step, counts)
                 total = run.cell(counts[2])
                 sum_value = total.read() + ops.where(is_new, run.value(g), 0)
                 mean = sum_value / ops.cast(ops.maximum(count, 1), p.dtype)
@@ -169,15 +169,15 @@ class SyncReplicasOptimizer(Optimizer):
                 total.assign(ops.where(is_full, 0, sum_value))
         if shared:
             with run.at(shared[0]):
-                _, is_full, _ = self._counted(run, start_step, rounds)
+                _, is_full, _ = self._count_gradient(run, start_step, rounds)
                 new_shared = self._opt.update_shared(common)
                 for v, value, before in zip(shared, new_shared, common, strict=True):
                     run.cell(v).assign(ops.where(is_full, value, before))
         with run.at(global_step):
-            _, is_full, _ = self._counted(run, start_step, steps)
+            _, is_full, _ = self._count_gradient(run, start_step, steps)
             run.cell(global_step).assign_add(ops.cast(is_full, global_step.dtype))
 
-    def _counted(
+    def _count_gradient(
         self, run: Any, start_step: Tensor, counts: list[Any]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return whether a gradient is current, whether it completes a step, and the

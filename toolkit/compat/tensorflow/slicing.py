@@ -9,8 +9,8 @@ import numpy as np
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import extents, refuse
-from toolkit.compat.tensorflow.boundary import operations
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.boundary import make_operations
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ShapeError
 
@@ -118,4 +118,4 @@ def boolean_mask(
     return ops.take(flat, np.flatnonzero(mask), axis)
 
 
-operations(__name__)
+make_operations(__name__)

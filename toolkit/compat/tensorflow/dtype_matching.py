@@ -53,7 +53,7 @@ _OF_EACH = {
 _OF_LIST = {"concat": "values", "einsum": "inputs"}
 
 
-def of_one_dtype(function: _Function) -> _Function:
+def match_operand_dtypes(function: _Function) -> _Function:
     """Wrap a function so that it converts its operands to one dtype.
 
     The tables above have the names of these functions; other functions do not change.
@@ -64,16 +64,18 @@ def of_one_dtype(function: _Function) -> _Function:
     if name in _OF_LIST and _OF_LIST[name] in names:
         parameter = parameters[names.index(_OF_LIST[name])]
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            return _of_rest(function, names.index(parameter.name))
-        return _of_parameter(function, names.index(parameter.name), parameter.name)
+            return _match_rest(function, names.index(parameter.name))
+        return _match_parameter(function, names.index(parameter.name), parameter.name)
     tables = (_OF_FIRST, _OF_TENSOR, _OF_EACH)
-    wanted = " ".join(table.get(name, "") for table in tables).split()
-    if not wanted or not set(wanted) <= set(names):
+    operand_names = " ".join(table.get(name, "") for table in tables).split()
+    if not operand_names or not set(operand_names) <= set(names):
         return function
-    return _of_parameters(function, [(names.index(n), n) for n in wanted])
+    return _match_parameters(function, [(names.index(n), n) for n in operand_names])
 
 
-def _of_parameters(function: _Function, positions: list[tuple[int, str]]) -> _Function:
+def _match_parameters(
+    function: _Function, positions: list[tuple[int, str]]
+) -> _Function:
     name = function.__name__
     decides_first, is_each = name in _OF_FIRST, name in _OF_EACH
 
@@ -98,7 +100,7 @@ def _of_parameters(function: _Function, positions: list[tuple[int, str]]) -> _Fu
     return call
 
 
-def _of_parameter(function: _Function, position: int, parameter: str) -> _Function:
+def _match_parameter(function: _Function, position: int, parameter: str) -> _Function:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         values = args[position] if position < len(args) else kwargs.get(parameter)
@@ -116,7 +118,7 @@ def _of_parameter(function: _Function, position: int, parameter: str) -> _Functi
     return call
 
 
-def _of_rest(function: _Function, position: int) -> _Function:
+def _match_rest(function: _Function, position: int) -> _Function:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         values = args[position:]

@@ -12,34 +12,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import dtypes
-from toolkit.compat.tensorflow.keras.older.image_colors import (
+from toolkit.compat.tensorflow.keras.legacy.image_colors import (
     apply_brightness_shift as apply_brightness_shift,
     apply_channel_shift as apply_channel_shift,
-    brightened,
     random_brightness as random_brightness,
     random_channel_shift as random_channel_shift,
+    shift_brightness,
 )
-from toolkit.compat.tensorflow.keras.older.image_drawing import (
-    checked_brightness,
-    checked_shift,
-    checked_split,
-    checked_zoom,
+from toolkit.compat.tensorflow.keras.legacy.image_drawing import (
+    draw_shift,
     draw_uniform,
-    drawn_shift,
-    drawn_zoom,
+    draw_zoom,
+    validate_brightness,
+    validate_shift,
+    validate_split,
+    validate_zoom,
 )
-from toolkit.compat.tensorflow.keras.older.image_file_iterators import (
+from toolkit.compat.tensorflow.keras.legacy.image_file_iterators import (
     DirectoryIterator as DirectoryIterator,
 )
-from toolkit.compat.tensorflow.keras.older.image_iterators import (
+from toolkit.compat.tensorflow.keras.legacy.image_iterators import (
     Iterator as Iterator,
     NumpyArrayIterator as NumpyArrayIterator,
 )
-from toolkit.compat.tensorflow.keras.older.image_standardizing import Standardizer
-from toolkit.compat.tensorflow.keras.older.image_table_iterators import (
+from toolkit.compat.tensorflow.keras.legacy.image_standardizing import Standardizer
+from toolkit.compat.tensorflow.keras.legacy.image_table_iterators import (
     DataFrameIterator as DataFrameIterator,
 )
-from toolkit.compat.tensorflow.keras.older.image_transforms import (
+from toolkit.compat.tensorflow.keras.legacy.image_transforms import (
     apply_affine_transform as apply_affine_transform,
     check_sampling,
     random_rotation as random_rotation,
@@ -150,12 +150,12 @@ class ImageDataGenerator(Standardizer):
         self.samplewise_std_normalization = samplewise_std_normalization
         self.zca_whitening, self.zca_epsilon = zca_whitening, zca_epsilon
         self.rotation_range, self.shear_range = rotation_range, shear_range
-        self.width_shift_range = checked_shift("width_shift_range", width_shift_range)
-        self.height_shift_range = checked_shift(
+        self.width_shift_range = validate_shift("width_shift_range", width_shift_range)
+        self.height_shift_range = validate_shift(
             "height_shift_range", height_shift_range
         )
-        self.brightness_range = checked_brightness(brightness_range)
-        self.zoom_range = checked_zoom(zoom_range)
+        self.brightness_range = validate_brightness(brightness_range)
+        self.zoom_range = validate_zoom(zoom_range)
         self.channel_shift_range = channel_shift_range
         self.fill_mode, self.cval = fill_mode, cval
         self.interpolation_order = interpolation_order
@@ -167,9 +167,9 @@ class ImageDataGenerator(Standardizer):
         self.row_axis, self.col_axis, self.channel_axis = (
             (1, 2, 3) if last else (2, 3, 1)
         )
-        self._validation_split = checked_split(validation_split)
+        self._validation_split = validate_split(validation_split)
         self.dtype = dtypes.standardize(dtype or floatx())
-        self._settle()
+        self._resolve_options()
 
     def flow(
         self,
@@ -280,10 +280,10 @@ class ImageDataGenerator(Standardizer):
         # Random numbers are drawn in the order of Keras: the result of a seed depends
         # on it.
         theta = draw_uniform(self.rotation_range) if self.rotation_range else 0
-        tx = drawn_shift(self.height_shift_range, height)
-        ty = drawn_shift(self.width_shift_range, width)
+        tx = draw_shift(self.height_shift_range, height)
+        ty = draw_shift(self.width_shift_range, width)
         shear = draw_uniform(self.shear_range) if self.shear_range else 0
-        zx, zy = drawn_zoom(self.zoom_range)
+        zx, zy = draw_zoom(self.zoom_range)
         mirrored, is_flipped = np.random.random() < 0.5, np.random.random() < 0.5
         intensity = brightness = None
         if self.channel_shift_range != 0:
@@ -333,7 +333,7 @@ class ImageDataGenerator(Standardizer):
         if parameter("flip_vertical"):
             y = np.flip(y, row)
         if (brightness := parameter("brightness")) is not None:
-            y = brightened(y, brightness, False, self.data_format)
+            y = shift_brightness(y, brightness, False, self.data_format)
         return y
 
     def random_transform(self, x: Any, seed: int | None = None) -> Array:

@@ -43,7 +43,7 @@ _SMALL = frozenset(
 )
 
 
-def kind_of(function: str) -> str:
+def operation_kind(function: str) -> str:
     """Return TensorFlow's operation type for a function of this name."""
     if function in _KINDS or function in _SMALL:
         return _KINDS.get(function, function)
@@ -53,7 +53,7 @@ def kind_of(function: str) -> str:
     return "".join(word.capitalize() for word in words)
 
 
-def type_of(operation: Any) -> str:
+def operation_type(operation: Any) -> str:
     """Return TensorFlow's operation type, from which names are generated."""
     if hasattr(operation, "kind"):  # a step, or a TensorFlow function
         return str(operation.kind)
@@ -62,4 +62,4 @@ def type_of(operation: Any) -> str:
     name = operation.function.__name__
     if name == "__call__":  # of a loss
         return str(operation.name)
-    return _OPERATORS.get(name) or kind_of(name)
+    return _OPERATORS.get(name) or operation_kind(name)

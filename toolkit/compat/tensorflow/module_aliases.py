@@ -94,7 +94,7 @@ class _Private:
         return import_module(f"{_PACKAGE}.keras")
 
 
-def _real_of(name: str) -> Any:
+def _find_real(name: str) -> Any:
     """Return the real object of a name in the package, or None."""
     if name in _NAMESPACES:
         return reduce(getattr, name.split("."), sys.modules[_PACKAGE])
@@ -107,4 +107,4 @@ def _real_of(name: str) -> Any:
 
 def install() -> None:
     """Register the finder of these modules."""
-    AliasFinder(_PACKAGE, _real_of).install()
+    AliasFinder(_PACKAGE, _find_real).install()

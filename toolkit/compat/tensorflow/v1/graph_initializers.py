@@ -8,9 +8,9 @@ import numpy as np
 
 from toolkit import dtypes, initializers, ops
 from toolkit.compat.tensorflow.modes import building_graph
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.compat.tensorflow.v1.graph import get_default_graph
 from toolkit.compat.tensorflow.v1.seeds import GraphSeed
-from toolkit.compat.tensorflow.views import convert
 from toolkit.errors import ShapeError
 
 
@@ -149,7 +149,7 @@ def orthogonal_initializer(
     return _Initializer(_Orthogonal, seed, dtype, gain=gain)
 
 
-class _Filled(initializers.Initializer):
+class _DtypeInitializer(initializers.Initializer):
     """A toolkit initializer with a default dtype.
 
     Args:
@@ -163,11 +163,11 @@ class _Filled(initializers.Initializer):
         return super().__call__(shape, dtype or self.dtype)
 
 
-class zeros_initializer(_Filled, initializers.Zeros):
+class zeros_initializer(_DtypeInitializer, initializers.Zeros):
     """Initializer with zeros, by default of `dtype`."""
 
 
-class ones_initializer(_Filled, initializers.Ones):
+class ones_initializer(_DtypeInitializer, initializers.Ones):
     """Initializer with ones, by default of `dtype`."""
 
 

@@ -94,10 +94,10 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return core.Tensor.__getitem__(self, key)
 
     def __eq__(self, other: Any) -> Any:
-        return _compared(core.Tensor.__eq__, self, other, False)
+        return _compare(core.Tensor.__eq__, self, other, False)
 
     def __ne__(self, other: Any) -> Any:
-        return _compared(core.Tensor.__ne__, self, other, True)
+        return _compare(core.Tensor.__ne__, self, other, True)
 
     __hash__ = core.Tensor.__hash__
 
@@ -153,7 +153,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return format(self.numpy(), spec)
 
 
-def _compared(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
+def _compare(compare: Any, x: Any, y: Any, otherwise: bool) -> Any:
     """Return the comparison, or `otherwise` if the shapes do not broadcast."""
     try:
         return compare(x, y)
@@ -248,10 +248,10 @@ class Variable(CoreVariable):
         return self.value[key]
 
     def __eq__(self, other: Any) -> Any:
-        return _compared(CoreVariable.__eq__, self, other, False)
+        return _compare(CoreVariable.__eq__, self, other, False)
 
     def __ne__(self, other: Any) -> Any:
-        return _compared(CoreVariable.__ne__, self, other, True)
+        return _compare(CoreVariable.__ne__, self, other, True)
 
     __hash__ = CoreVariable.__hash__
 
@@ -265,12 +265,12 @@ class Variable(CoreVariable):
 
     def read_value(self) -> Any:
         """Return the current tensor."""
-        return viewed(self.read())
+        return wrap_tensors(self.read())
 
     def assign(self, value: Any) -> Any:
         """Replace the value; return the new one."""
         with DIALECT.inside():
-            return viewed(super().assign(value))
+            return wrap_tensors(super().assign(value))
 
     def assign_add(self, value: Any) -> Any:
         """Add to the value; return the new one."""
@@ -291,18 +291,18 @@ for _kind in (Tensor, Variable):
     install_operators(_kind)
 
 
-def viewed(result: Any) -> Any:
+def wrap_tensors(result: Any) -> Any:
     """Convert the core tensors in a result to `tf.Tensor`s."""
     if type(result) is core.Tensor:
-        return _view(result)
+        return _wrap_tensor(result)
     if isinstance(result, (list, tuple, dict)):
         return tree.map_structure(
-            lambda x: _view(x) if type(x) is core.Tensor else x, result
+            lambda x: _wrap_tensor(x) if type(x) is core.Tensor else x, result
         )
     return result
 
 
-def _view(x: core.Tensor) -> core.Tensor:
+def _wrap_tensor(x: core.Tensor) -> core.Tensor:
     """Return the same value as a `tf.Tensor`, which tapes and traces can follow."""
     if state.tapes or x._array is None:
         with DIALECT.inside():
@@ -314,7 +314,7 @@ def _view(x: core.Tensor) -> core.Tensor:
     return new
 
 
-DIALECT = Dialect(Tensor, Variable, viewed)
+DIALECT = Dialect(Tensor, Variable, wrap_tensors)
 Tensor.dialect = Variable.dialect = DIALECT
 
 
@@ -324,11 +324,11 @@ def convert(x: Any, dtype: str | None = None) -> Any:
     A NumPy scalar keeps its dtype, also float64, whose class is a `float`.
     """
     if type(x) is not np.ndarray:
-        x = numbers(x)
-    return viewed(core_convert(x, dtype))
+        x = scalars_to_array(x)
+    return wrap_tensors(core_convert(x, dtype))
 
 
-def numbers(x: Any) -> Any:
+def scalars_to_array(x: Any) -> Any:
     """Convert a NumPy scalar, or a list that starts with one, to an array.
 
     The array has TensorFlow's dtype, which depends on the first number of a list:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolkit import ops, tree
 from toolkit.compat.tensorflow.modes import NeedsValues
-from toolkit.compat.tensorflow.views import convert
+from toolkit.compat.tensorflow.tensor_classes import convert
 from toolkit.core.tensor import Tensor, state
 from toolkit.errors import ArgumentError, DTypeError
 
@@ -19,7 +19,7 @@ class _ShapeChanged(Exception):
     """Signal that an iteration of a traced loop changes a shape."""
 
 
-def loop_with_open_shapes(
+def run_dynamic_shape_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Any,
@@ -36,7 +36,7 @@ def loop_with_open_shapes(
     """
     if state.trace is not None:
         try:
-            return ops.while_loop(cond, _keeping_shapes(body), loop_vars, limit)
+            return ops.while_loop(cond, _require_fixed_shapes(body), loop_vars, limit)
         except _ShapeChanged:
             pass
     single = not isinstance(loop_vars, (tuple, list))
@@ -83,7 +83,7 @@ def _step(body: Callable[..., Any], values: Any) -> Any:
     return result
 
 
-def _keeping_shapes(body: Callable[..., Any]) -> Callable[..., Any]:
+def _require_fixed_shapes(body: Callable[..., Any]) -> Callable[..., Any]:
     """Return a body that stops the trace of a loop at a change of shape."""
 
     def step(*values: Any) -> Any:

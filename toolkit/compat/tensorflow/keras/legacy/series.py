@@ -173,7 +173,7 @@ def skipgrams(
         ...     [1, 2, 3], 4, window_size=1, negative_samples=0, shuffle=False)
         ([[1, 2], [2, 1], [2, 3], [3, 2]], [1, 1, 1, 1])
     """
-    couples = _near(sequence, window_size, sampling_table)
+    couples = _neighbour_pairs(sequence, window_size, sampling_table)
     count = int(len(couples) * negative_samples)
     labels: list[Any] = [[0, 1] if categorical else 1 for _ in couples]
     labels += [[1, 0] if categorical else 0 for _ in range(count)]
@@ -192,7 +192,9 @@ def skipgrams(
     return couples, labels
 
 
-def _near(sequence: Sequence[int], window_size: int, table: Any) -> list[list[int]]:
+def _neighbour_pairs(
+    sequence: Sequence[int], window_size: int, table: Any
+) -> list[list[int]]:
     """Return the pairs of each kept word and its neighbours."""
     couples = []
     for i, word in enumerate(sequence):

@@ -30,7 +30,7 @@ def convert(function: Any, runtime: Any) -> Any:
     if isinstance(function, partial):
         inner = convert(function.func, runtime)
         return partial(inner, *function.args, **function.keywords)
-    if not isinstance(function, FunctionType) or not _is_users(function):
+    if not isinstance(function, FunctionType) or not _is_user_function(function):
         return function
     code = _converted_code(_Key(function.__code__, function.__qualname__))
     if code is None:
@@ -51,7 +51,7 @@ def convert(function: Any, runtime: Any) -> Any:
     return new
 
 
-def _is_users(function: FunctionType) -> bool:
+def _is_user_function(function: FunctionType) -> bool:
     if getattr(function, "autograph_do_not_convert", False):
         return False
     if RUNTIME in function.__code__.co_freevars:  # defined inside a converted function
@@ -80,7 +80,7 @@ def _converted_code(key: _Key) -> CodeType | None:
     """Return the code of the rewritten function; None if its source is not
     available."""
     code = key.code
-    node = _node_of(code)
+    node = _find_node(code)
     if node is None:
         return None
     if isinstance(node, ast.FunctionDef):
@@ -100,7 +100,7 @@ def _converted_code(key: _Key) -> CodeType | None:
     factory.args, factory.body = parameters, [body]
     module = ast.fix_missing_locations(ast.Module([factory], []))
     outer = compile(
-        module, code.co_filename, "exec", dont_inherit=True, flags=_future(code)
+        module, code.co_filename, "exec", dont_inherit=True, flags=_future_flag(code)
     )
     inner = _only_code(outer)
     function_code = next(
@@ -117,7 +117,7 @@ def _only_code(code: CodeType) -> CodeType:
     )
 
 
-def _future(code: CodeType) -> int:
+def _future_flag(code: CodeType) -> int:
     """Return the flag of `from __future__ import annotations`, if the file has it."""
     import __future__
 
@@ -125,7 +125,7 @@ def _future(code: CodeType) -> int:
 
 
 @lru_cache(maxsize=16)
-def _functions_in(text: str) -> tuple[Any, ...]:
+def _parse_functions(text: str) -> tuple[Any, ...]:
     """Return the nodes of all functions and lambdas in a source; none if it is
     invalid."""
     try:
@@ -135,16 +135,16 @@ def _functions_in(text: str) -> tuple[Any, ...]:
     return tuple(x for x in nodes if isinstance(x, ast.FunctionDef | ast.Lambda))
 
 
-def _node_of(code: CodeType) -> Any:
+def _find_node(code: CodeType) -> Any:
     """Return a copy of the node of a function or lambda in the source of its file."""
-    nodes = _functions_in("".join(linecache.getlines(code.co_filename)))
+    nodes = _parse_functions("".join(linecache.getlines(code.co_filename)))
     is_it = _is_lambda if code.co_name == "<lambda>" else _is_function
     matches = [node for node in nodes if is_it(node, code)]
     # Of nested lambdas, the innermost has the fewest nodes.
-    return copy.deepcopy(min(matches, key=_size)) if matches else None
+    return copy.deepcopy(min(matches, key=_count_nodes)) if matches else None
 
 
-def _size(node: ast.AST) -> int:
+def _count_nodes(node: ast.AST) -> int:
     return sum(1 for _ in ast.walk(node))
 
 
@@ -177,14 +177,14 @@ class _Mangler(ast.NodeTransformer):
     def __init__(self, owner: str) -> None:
         self.owner = owner
 
-    def _mangled(self, name: str) -> str:
+    def _mangle(self, name: str) -> str:
         is_private = name.startswith("__") and not name.endswith("__")
         return f"_{self.owner}{name}" if is_private else name
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        node.attr = self._mangled(node.attr)
+        node.attr = self._mangle(node.attr)
         return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._mangled(node.id)
+        node.id = self._mangle(node.id)
         return node

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.compat.tensorflow.v1.cluster.programs import Encoder
+from toolkit.compat.tensorflow.v1.cluster.graph_codec import Encoder
 from toolkit.compat.tensorflow.v1.cluster.spec import Task
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Value
@@ -62,19 +62,19 @@ class Cut:
         self._at: dict[Value, tuple[Task, int]] = {
             x: (task, 0) for x, (_, task) in run.variables.items()
         }
-        self._parts: defaultdict[tuple[Task, int], Part] = defaultdict(Part)
+        self._part_by_key: defaultdict[tuple[Task, int], Part] = defaultdict(Part)
         stages = self._stages()
         for node in run.graph.nodes:
             stage_key = run.where[node], stages[node]
             self._at.update(dict.fromkeys(node.outputs, stage_key))
-            self._parts[stage_key].nodes.append(node)
+            self._part_by_key[stage_key].nodes.append(node)
         self._written = {
             name: self._write_place(task, value) for name, task, value in run.writes
         }
         self._connect()
         self.parts: dict[Task, list[Part]] = defaultdict(list)
-        for stage_key in sorted(self._parts, key=lambda stage_key: stage_key[1]):
-            self.parts[stage_key[0]].append(self._parts[stage_key])
+        for stage_key in sorted(self._part_by_key, key=lambda stage_key: stage_key[1]):
+            self.parts[stage_key[0]].append(self._part_by_key[stage_key])
 
     def _stages(self) -> dict[Node, int]:
         run = self.run
@@ -87,11 +87,11 @@ class Cut:
             stage = max((s + (where != task) for where, s in origins), default=0)
             stage_of[node], last[task] = stage, max(last[task], stage)
             at.update(dict.fromkeys(node.outputs, (task, stage)))
-        for node in self._late():
+        for node in self._late_nodes():
             stage_of[node] = last[run.where[node]]
         return stage_of
 
-    def _late(self) -> list[Node]:
+    def _late_nodes(self) -> list[Node]:
         """Return the nodes that only compute new values of Variables of their task."""
         run = self.run
         changes: defaultdict[Value, set[Task]] = defaultdict(set)
@@ -118,41 +118,41 @@ class Cut:
 
     def _connect(self) -> None:
         """Set the received, read, sent and written values of each part."""
-        for key, segment in list(self._parts.items()):
+        for key, segment in list(self._part_by_key.items()):
             outputs = {y for node in segment.nodes for y in node.outputs}
             for node in segment.nodes:
                 for x in node.inputs:
                     if x not in outputs and x.constant is None:
-                        self._need(x, key)
+                        self._require(x, key)
         for name, _, value in self.run.writes:
             key = self._written[name]
-            self._need(value, key)
-            self._parts[key].writes[name] = value
+            self._require(value, key)
+            self._part_by_key[key].writes[name] = value
         for value in self._fetched:
             if value in self._at:
                 key = self._at[value]
-                self._need(value, key)
-                self._parts[key].fetches[value] = None
+                self._require(value, key)
+                self._part_by_key[key].fetches[value] = None
 
-    def _need(self, x: Value, key: tuple[Task, int]) -> None:
+    def _require(self, x: Value, key: tuple[Task, int]) -> None:
         """Make a value available to a part."""
         if x not in self._at:
             if x.constant is not None:
-                self._parts[key].results[x] = None
+                self._part_by_key[key].results[x] = None
             return  # the master sends it
         task, stage = key
         origin, origin_stage = self._at[x]
         if origin != task:
-            self._need(x, (origin, origin_stage))
-            self._parts[origin, origin_stage].gives.setdefault(x, {})[task] = None
-            self._parts[key].takes[x] = None
+            self._require(x, (origin, origin_stage))
+            self._part_by_key[origin, origin_stage].gives.setdefault(x, {})[task] = None
+            self._part_by_key[key].takes[x] = None
         elif x in self.run.variables:
             name, _ = self.run.variables[x]
             # A read after the write of this run must return the old value.
             _, last = self._written.get(name, key)
-            self._parts[task, min(stage, last)].reads[x] = None
+            self._part_by_key[task, min(stage, last)].reads[x] = None
         else:
-            self._parts[origin, origin_stage].results[x] = None
+            self._part_by_key[origin, origin_stage].results[x] = None
 
     # --- as data ----------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Cut:
             arrays: list[Any] = []
             encoder = Encoder(arrays, self.run.names)
             encoder.ids = ids
-            texts = [self._part(segment, encoder) for segment in segments]
+            texts = [self._encode_part(segment, encoder) for segment in segments]
             fed = [x for x in self.run.feeds if self._is_read(x, segments)]
             messages[task] = (
                 {"parts": texts, "feeds": list(map(encoder.id, fed))},
@@ -179,7 +179,7 @@ class Cut:
         }
         return x in read.union(*(segment.writes.values() for segment in segments))
 
-    def _part(self, segment: Part, encoder: Encoder) -> dict[str, Any]:
+    def _encode_part(self, segment: Part, encoder: Encoder) -> dict[str, Any]:
         outputs = {y for node in segment.nodes for y in node.outputs}
         read = dict.fromkeys(x for node in segment.nodes for x in node.inputs)
         inputs = [x for x in read if x not in outputs and x.constant is None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolkit import ops
 from toolkit.compat.tensorflow.arguments import fitting
-from toolkit.compat.tensorflow.boundary import operations
+from toolkit.compat.tensorflow.boundary import make_operations
 from toolkit.core.convert import convert, operands
 from toolkit.core.tensor import Tensor, bind
 from toolkit.core.trace import decomposable
@@ -19,7 +19,7 @@ from toolkit.ops.elementwise import maximum_p, minimum_p
 from toolkit.ops.shape import sum_to
 
 
-def _extreme(name: str, record: Primitive, first: Any) -> Primitive:
+def _define_extreme(name: str, record: Primitive, first: Any) -> Primitive:
     """Define a composite of a primitive with a gradient by the comparison `first`."""
 
     def vjp(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
@@ -31,8 +31,10 @@ def _extreme(name: str, record: Primitive, first: Any) -> Primitive:
     return decomposable(name, lambda a, b: bind(record, a, b), vjp)
 
 
-first_maximum_p: Primitive = _extreme("first_maximum", maximum_p, ops.greater_equal)
-first_minimum_p: Primitive = _extreme("first_minimum", minimum_p, ops.less_equal)
+first_maximum_p: Primitive = _define_extreme(
+    "first_maximum", maximum_p, ops.greater_equal
+)
+first_minimum_p: Primitive = _define_extreme("first_minimum", minimum_p, ops.less_equal)
 
 
 def _bind_extreme(x: Any, y: Any, composite: Primitive, plain: Primitive) -> Tensor:
@@ -72,4 +74,4 @@ def clip_by_value(
     return maximum(minimum(t, high), low)
 
 
-operations(__name__)
+make_operations(__name__)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from toolkit import dtypes
 from toolkit.arguments import Checked
-from toolkit.compat.tensorflow.keras.older.image_iterators import warn_of_channels
+from toolkit.compat.tensorflow.keras.legacy.image_iterators import warn_of_channels
 from toolkit.console.frames import warn
 from toolkit.errors import DTypeError, ShapeError
 
@@ -52,7 +52,7 @@ class Standardizer(Checked):
         """Transform an image at random; a subclass defines it."""
         raise NotImplementedError
 
-    def _settle(self) -> None:
+    def _resolve_options(self) -> None:
         """Set the required values of other arguments, with a warning for each
         change."""
         for option, other, value in _SETTLED:
@@ -72,23 +72,23 @@ class Standardizer(Checked):
         if self.preprocessing_function:
             x = self.preprocessing_function(x)
         if any(getattr(self, name) for name in _STEPS):
-            x = self._writable(x)
+            x = self._as_writable(x)
         if self.rescale:
             x *= self.rescale
         if self.samplewise_center:
             x -= np.mean(x, keepdims=True)
         if self.samplewise_std_normalization:
             x /= np.std(x, keepdims=True) + 1e-6
-        if self._has("featurewise_center", self.mean):
+        if self._is_ready("featurewise_center", self.mean):
             x -= self.mean
-        if self._has("featurewise_std_normalization", self.std):
+        if self._is_ready("featurewise_std_normalization", self.std):
             x /= self.std + 1e-6
-        if self._has("zca_whitening", self.zca_whitening_matrix):
+        if self._is_ready("zca_whitening", self.zca_whitening_matrix):
             rows = x.reshape(-1, math.prod(x.shape[-3:]))
             x = (rows @ self.zca_whitening_matrix).reshape(x.shape)
         return x
 
-    def _writable(self, x: Any) -> Array:
+    def _as_writable(self, x: Any) -> Array:
         """Return a writable float array: x itself, if possible."""
         is_float = dtypes.is_float(dtypes.standardize(x.dtype))
         if isinstance(x, np.ndarray) and is_float and x.flags.writeable:
@@ -100,7 +100,7 @@ class Standardizer(Checked):
             )
         return np.array(x, None if is_float else dtypes.numpy_dtype(self.dtype))
 
-    def _has(self, name: str, statistics: Any) -> bool:
+    def _is_ready(self, name: str, statistics: Any) -> bool:
         """Return whether a step is enabled and has its statistics from `fit`."""
         if getattr(self, name) and statistics is None:
             warn(f"ImageDataGenerator: {name} does nothing before `fit(images)`")
@@ -142,10 +142,10 @@ class Standardizer(Checked):
             self.std = np.std(images, axis=axes, keepdims=True)[0]
             images /= self.std + 1e-6
         if self.zca_whitening:
-            self.zca_whitening_matrix = _whitening(images, self.zca_epsilon)
+            self.zca_whitening_matrix = _compute_whitening(images, self.zca_epsilon)
 
 
-def _whitening(images: Array, epsilon: float) -> Array:
+def _compute_whitening(images: Array, epsilon: float) -> Array:
     """Return the ZCA matrix: whitened values are uncorrelated, with variance 1.
 
     Reference: https://www.cs.toronto.edu/~kriz/learning-features-2009-TR.pdf

@@ -18,9 +18,9 @@ class Labels:
         classes: the selected classes; empty: all.
 
     Example:
-        >>> from toolkit.compat.tensorflow.keras.older.image_labels import Labels
+        >>> from toolkit.compat.tensorflow.keras.legacy.image_labels import Labels
         >>> labels = Labels(["cat", ["dog", "cat"]], [])
-        >>> labels.found([0, 1])
+        >>> labels.unique_classes([0, 1])
         ['cat', 'dog']
         >>> labels.indices([1], {"cat": 0, "dog": 1})
         [[1, 0]]
@@ -29,7 +29,7 @@ class Labels:
     rows: list[Any]
     classes: list[Any]
 
-    def _of(self, row: int) -> list[Any]:
+    def _selected_classes(self, row: int) -> list[Any]:
         """Return the selected classes of a row."""
         label = self.rows[row]
         row_classes = label if isinstance(label, (list, tuple)) else [label]
@@ -37,24 +37,24 @@ class Labels:
 
     def has_class(self, row: int) -> bool:
         """Return whether a row has a selected class."""
-        return not self.classes or bool(self._of(row))
+        return not self.classes or bool(self._selected_classes(row))
 
-    def found(self, rows: Iterable[int]) -> list[Any]:
+    def unique_classes(self, rows: Iterable[int]) -> list[Any]:
         """Return all classes of some rows, sorted."""
-        return sorted({one for row in rows for one in self._of(row)})
+        return sorted({one for row in rows for one in self._selected_classes(row)})
 
     def indices(self, rows: Iterable[int], numbers: dict[str, int]) -> list[Any]:
         """Return the class index of each row; a list of indices for a list of
         classes."""
         result = []
         for row in rows:
-            row_indices = [numbers[one] for one in self._of(row)]
+            row_indices = [numbers[one] for one in self._selected_classes(row)]
             is_list = isinstance(self.rows[row], (list, tuple))
             result.append(row_indices if is_list else row_indices[0])
         return result
 
 
-def checked_labels(
+def validate_labels(
     class_mode: str, column: Any, values: Iterable[Any], classes: Any
 ) -> Labels:
     """Return the labels in a column, after a check against the mode.

@@ -17,7 +17,7 @@ class Place(NamedTuple):
     """A task of a cluster and a device of the task; None for an open field.
 
     Example:
-        >>> from toolkit.compat.tensorflow.v1.places import parse
+        >>> from toolkit.compat.tensorflow.v1.placement import parse
         >>> parse("/job:worker/replica:0/task:1/device:CPU:0")
         Place(job='worker', task=1, device='cpu:0')
     """
@@ -77,7 +77,9 @@ def parse(name: str | Place | None) -> Place:
     return Place(**fields)
 
 
-def placed(operation: Any, scopes: list[Scope], outermost: str | None) -> str | None:
+def resolve_device(
+    operation: Any, scopes: list[Scope], outermost: str | None
+) -> str | None:
     """Return the device of an operation within scopes, the last one innermost.
 
     Args:

@@ -10,14 +10,14 @@ from toolkit.arguments import is_int, is_real
 from toolkit.errors import ArgumentError
 
 
-def pair_of(argument: str, value: Any) -> Any:
+def check_pair(argument: str, value: Any) -> Any:
     """Return the value, or raise if it is not a pair."""
     if np.ndim(value) != 1 or len(value) != 2:
         raise ArgumentError(f"{argument} must be two numbers; received {value!r}")
     return value
 
 
-def drawn_zoom(zoom_range: Any) -> tuple[float, float]:
+def draw_zoom(zoom_range: Any) -> tuple[float, float]:
     """Draw factors for the two axes; the range (1, 1) uses no random numbers."""
     if zoom_range[0] == 1 and zoom_range[1] == 1:
         return 1, 1
@@ -30,7 +30,7 @@ def draw_uniform(limit: float) -> float:
     return np.random.uniform(-limit, limit)
 
 
-def drawn_shift(shift_range: Any, extent: int) -> Any:
+def draw_shift(shift_range: Any, extent: int) -> Any:
     """Draw the shift in pixels along an axis of this extent."""
     if not shift_range:
         return 0
@@ -41,7 +41,7 @@ def drawn_shift(shift_range: Any, extent: int) -> Any:
     return shift * extent if np.max(shift_range) < 1 else shift
 
 
-def checked_shift(name: str, value: Any) -> Any:
+def validate_shift(name: str, value: Any) -> Any:
     """Return the validated number or list."""
     if np.ndim(value) > 1:
         raise ArgumentError(
@@ -50,7 +50,7 @@ def checked_shift(name: str, value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def checked_zoom(value: Any) -> list[float]:
+def validate_zoom(value: Any) -> list[float]:
     """Return the validated [minimum, maximum] factor."""
     if is_real(value):
         return [1 - value, 1 + value]
@@ -61,7 +61,7 @@ def checked_zoom(value: Any) -> list[float]:
     )
 
 
-def checked_brightness(value: Any) -> Any:
+def validate_brightness(value: Any) -> Any:
     """Return the validated pair of numbers, or None."""
     if value is not None and (np.ndim(value) != 1 or len(value) != 2):
         raise ArgumentError(
@@ -71,7 +71,7 @@ def checked_brightness(value: Any) -> Any:
     return value
 
 
-def checked_split(value: float | None) -> float:
+def validate_split(value: float | None) -> float:
     """Return the validated fraction of the data, below 1."""
     if value and not 0 < value < 1:
         raise ArgumentError(

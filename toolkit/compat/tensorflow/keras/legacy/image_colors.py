@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.compat.tensorflow.keras.older.image_drawing import pair_of
+from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair
 from toolkit.reading.images import pillow
 from toolkit.utils.images import array_to_img, img_to_array
 
@@ -82,10 +82,10 @@ def apply_brightness_shift(x: Any, brightness: float, scale: bool = True) -> Arr
         >>> apply_brightness_shift(np.full((1, 1, 3), 100.0), 1.5, scale=False).tolist()
         [[[150.0, 150.0, 150.0]]]
     """
-    return brightened(x, brightness, scale, None)
+    return shift_brightness(x, brightness, scale, None)
 
 
-def brightened(
+def shift_brightness(
     x: Any, brightness: float, scale: bool, data_format: str | None
 ) -> Array:
     """Apply `apply_brightness_shift` to an image in any data format."""
@@ -123,5 +123,5 @@ def random_brightness(x: Any, brightness_range: Any, scale: bool = True) -> Arra
         >>> random_brightness(np.zeros((2, 2, 3)), (0.5, 1.5)).max()
         np.float32(0.0)
     """
-    low, high = pair_of("random_brightness: brightness_range", brightness_range)
+    low, high = check_pair("random_brightness: brightness_range", brightness_range)
     return apply_brightness_shift(x, np.random.uniform(low, high), scale)

@@ -67,7 +67,7 @@ def _assign(name: str, value: ast.expr, where: ast.AST) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
 
-def none_of(flags: Sequence[str]) -> ast.expr:
+def build_none_of(flags: Sequence[str]) -> ast.expr:
     """Build `not a and not b` for the flags a and b."""
     tests: list[ast.expr] = [
         ast.UnaryOp(op=ast.Not(), operand=_name(flag)) for flag in sorted(flags)
@@ -75,8 +75,8 @@ def none_of(flags: Sequence[str]) -> ast.expr:
     return tests[0] if len(tests) == 1 else ast.BoolOp(op=ast.And(), values=tests)
 
 
-def _unless(flags: Sequence[str], body: list[ast.stmt], where: ast.AST) -> ast.If:
-    node = ast.If(test=none_of(flags), body=body, orelse=[])
+def _build_unless(flags: Sequence[str], body: list[ast.stmt], where: ast.AST) -> ast.If:
+    node = ast.If(test=build_none_of(flags), body=body, orelse=[])
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
 
@@ -93,7 +93,7 @@ class _Lowering:
         for i, statement in enumerate(statements):
             remaining = statements[i + 1 :]
             if isinstance(statement, ast.If) and remaining:
-                joined = self._with_rest(statement, remaining)
+                joined = self._lower_if_with_remaining(statement, remaining)
                 if joined is not None:
                     return Lowered(
                         [*lowered, *joined.statements], joined.flags, joined.always
@@ -105,12 +105,14 @@ class _Lowering:
             if current.flags:
                 later = self.block(remaining)
                 lowered.append(
-                    _unless(sorted(current.flags), later.statements, remaining[0])
+                    _build_unless(sorted(current.flags), later.statements, remaining[0])
                 )
                 return Lowered(lowered, current.flags | later.flags, later.always)
         return Lowered(lowered)
 
-    def _with_rest(self, node: ast.If, remaining: list[ast.stmt]) -> Lowered | None:
+    def _lower_if_with_remaining(
+        self, node: ast.If, remaining: list[ast.stmt]
+    ) -> Lowered | None:
         """Lower an `if` with one branch that always exits: the rest moves to the other
         one."""
         yes, no = self.block(node.body), self.block(node.orelse)
@@ -123,7 +125,7 @@ class _Lowering:
         return self._branches(node, yes, no)
 
     def _branches(self, node: ast.If, yes: Lowered, no: Lowered) -> Lowered:
-        new = ast.If(node.test, yes.statements or [_nothing(node)], no.statements)
+        new = ast.If(node.test, yes.statements or [_build_pass(node)], no.statements)
         flags, always = yes.flags | no.flags, yes.always and no.always
         return Lowered([ast.copy_location(new, node)], flags, always)
 
@@ -142,7 +144,7 @@ class _Lowering:
             return self._loop(node)
         if isinstance(node, SCOPES):
             return Lowered([node])
-        return self._parts(node)
+        return self._lower_blocks(node)
 
     def _exit(self, node: ast.stmt, flag: str, *before: ast.stmt) -> Lowered:
         statements = [*before, _assign(flag, ast.Constant(True), node)]
@@ -165,16 +167,18 @@ class _Lowering:
             **{**dict(ast.iter_fields(node)), "body": statements, "orelse": []}
         )
         new.stops = sorted(used - {skipped})
-        done = [*before, ast.copy_location(new, node)]
+        result = [*before, ast.copy_location(new, node)]
         if after.statements:
             stops = new.stops
             exit_statements = (
-                [_unless(stops, after.statements, node)] if stops else after.statements
+                [_build_unless(stops, after.statements, node)]
+                if stops
+                else after.statements
             )
-            done += exit_statements
-        return Lowered(done, used - {broken, skipped} | after.flags)
+            result += exit_statements
+        return Lowered(result, used - {broken, skipped} | after.flags)
 
-    def _parts(self, node: ast.stmt) -> Lowered:
+    def _lower_blocks(self, node: ast.stmt) -> Lowered:
         """Lower the blocks of `with`, `try`, `match` and other statements."""
         flags: frozenset[str] = frozenset()
         always = isinstance(node, ast.With)
@@ -185,15 +189,15 @@ class _Lowering:
                 flags, always = flags | lowered.flags, always and lowered.always
                 setattr(new, field, lowered.statements)
             elif isinstance(value, list) and field in ("handlers", "cases"):
-                lowered_cases = [self._parts(case) for case in value]
+                lowered_cases = [self._lower_blocks(case) for case in value]
                 flags = flags.union(*(lowered.flags for lowered in lowered_cases))
                 setattr(
                     new, field, [lowered.statements[0] for lowered in lowered_cases]
                 )
         if isinstance(node, (ast.Try, ast.TryStar)) and flags and node.orelse:
-            new.orelse = [_unless(sorted(flags), new.orelse, node.orelse[0])]
+            new.orelse = [_build_unless(sorted(flags), new.orelse, node.orelse[0])]
         return Lowered([ast.copy_location(new, node)], flags, always and bool(flags))
 
 
-def _nothing(where: ast.AST) -> ast.stmt:
+def _build_pass(where: ast.AST) -> ast.stmt:
     return ast.copy_location(ast.Pass(), where)

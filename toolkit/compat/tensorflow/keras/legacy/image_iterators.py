@@ -161,7 +161,7 @@ class Iterator(PyDataset):
             f"{type(self).__name__} does not define _get_batches_of_transformed_samples"
         )
 
-    def _transformed(self, x: Array) -> Any:
+    def _transform(self, x: Array) -> Any:
         """Transform an image at random and standardize it with the generator."""
         generator = self.image_data_generator
         if generator is None:
@@ -244,7 +244,7 @@ class NumpyArrayIterator(Iterator):
         self.image_data_generator = image_data_generator
         self.save_to_dir = save_to_dir
         self.save_prefix, self.save_format = save_prefix, save_format
-        images, extra_arrays = _images_and_others(x)
+        images, extra_arrays = _split_arrays(x)
         targets = None if y is None else np.asarray(y)
         weights = None if sample_weight is None else np.asarray(sample_weight)
         _check_lengths(images, [*extra_arrays, targets, weights])
@@ -285,7 +285,7 @@ class NumpyArrayIterator(Iterator):
     def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
         batch = np.zeros((len(index_array), *self.x.shape[1:]), self.x.dtype)
         for i, row in enumerate(index_array):
-            batch[i] = self._transformed(self.x[row].copy())
+            batch[i] = self._transform(self.x[row].copy())
         self._save(batch, index_array, 10_000)
         extra_arrays = [other[index_array] for other in self.x_misc]
         x: Any = [batch, *extra_arrays] if extra_arrays else batch
@@ -306,7 +306,7 @@ def warn_of_channels(caller: str, shape: Sequence[int], data_format: str) -> Non
         )
 
 
-def _images_and_others(x: Any) -> tuple[Array, list[Array]]:
+def _split_arrays(x: Any) -> tuple[Array, list[Array]]:
     """Return the images, and the further arrays."""
     if not isinstance(x, (tuple, list)):
         return np.asarray(x), []

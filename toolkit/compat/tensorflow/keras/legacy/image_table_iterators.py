@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.compat.tensorflow.keras.older.image_file_iterators import (
+from toolkit.compat.tensorflow.keras.legacy.image_file_iterators import (
     FileIterator,
-    part_of,
+    select_subset,
 )
-from toolkit.compat.tensorflow.keras.older.image_labels import Labels, checked_labels
+from toolkit.compat.tensorflow.keras.legacy.image_labels import Labels, validate_labels
 from toolkit.console.frames import warn
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentTypeError, unknown_choice
@@ -107,24 +107,24 @@ class DataFrameIterator(FileIterator):
             raise unknown_choice("DataFrameIterator: class_mode", class_mode, _MODES)
         self.directory, self.class_mode = directory or "", class_mode
         self.class_indices = {}
-        names = _texts(x_col, dataframe[x_col])
+        names = _validate_paths(x_col, dataframe[x_col])
         rows = list(range(len(names)))
         labels: Labels | None = None
         if class_mode in _OF_CLASSES:
-            labels = checked_labels(str(class_mode), y_col, dataframe[y_col], classes)
+            labels = validate_labels(str(class_mode), y_col, dataframe[y_col], classes)
         elif classes:
             warn(f"DataFrameIterator: {class_mode=} makes no use of `classes`")
         if validate_filenames:
-            rows = self._of_files(names, x_col)
+            rows = self._select_image_rows(names, x_col)
         if labels is not None:
-            rows = self._of_classes(labels, rows)
-        self._rows = part_of(rows, self.split)
+            rows = self._select_class_rows(labels, rows)
+        self._rows = select_subset(rows, self.split)
         if labels is not None:
             self.classes = labels.indices(self._rows, self.class_indices)
         self._outputs = self._columns(dataframe, y_col)
-        self._weights = self._numbers(dataframe, weight_col)
+        self._weights = self._read_weights(dataframe, weight_col)
         self._set_files([names[row] for row in self._rows], self.directory)
-        self._tell(validate_filenames)
+        self._print_summary(validate_filenames)
         super().__init__(self.samples, batch_size, shuffle, seed)
 
     @property
@@ -132,7 +132,7 @@ class DataFrameIterator(FileIterator):
         """Return the label of each file."""
         return self.classes if self._outputs is None else self._outputs
 
-    def _of_files(self, names: list[str], column: Any) -> list[int]:
+    def _select_image_rows(self, names: list[str], column: Any) -> list[int]:
         """Return the rows whose path is an image file."""
         rows = [row for row, name in enumerate(names) if self._is_image(name)]
         if len(rows) < len(names):
@@ -146,9 +146,9 @@ class DataFrameIterator(FileIterator):
         path = os.path.join(self.directory, name)
         return path.lower().endswith(self.white_list_formats) and os.path.isfile(path)
 
-    def _of_classes(self, labels: Labels, rows: list[int]) -> list[int]:
+    def _select_class_rows(self, labels: Labels, rows: list[int]) -> list[int]:
         """Return the rows that have a class."""
-        names = labels.classes or labels.found(rows)
+        names = labels.classes or labels.unique_classes(rows)
         self.num_classes = len(names)
         self.class_indices = {name: index for index, name in enumerate(names)}
         return [row for row in rows if labels.has_class(row)]
@@ -167,7 +167,7 @@ class DataFrameIterator(FileIterator):
         columns = (list(dataframe[column]) for column in y_col)
         return [np.array([values[row] for row in self._rows]) for values in columns]
 
-    def _numbers(self, dataframe: Any, column: Any) -> Array | None:
+    def _read_weights(self, dataframe: Any, column: Any) -> Array | None:
         """Return the weights, or None without a weight column."""
         if not column:
             return None
@@ -179,7 +179,7 @@ class DataFrameIterator(FileIterator):
             )
         return values[self._rows]
 
-    def _tell(self, validated: bool) -> None:
+    def _print_summary(self, validated: bool) -> None:
         kind = "validated" if validated else "non-validated"
         text = f"Found {self.samples} {kind} image filenames"
         if self.class_mode in _OF_CLASSES:
@@ -187,7 +187,7 @@ class DataFrameIterator(FileIterator):
         print_message(f"{text}.")
 
 
-def _texts(column: Any, values: Iterable[Any]) -> list[str]:
+def _validate_paths(column: Any, values: Iterable[Any]) -> list[str]:
     """Return a validated column of paths."""
     texts = list(values)
     for value in texts:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def _reflected(x: Array, n: int) -> Array:
+def _reflect(x: Array, n: int) -> Array:
     """Reflect a coordinate with the edge pixel repeated: b a | a b c | c b."""
     x = np.mod(x, 2 * n)
     return np.where(x < n, x, 2 * n - 1 - x)
 
 
-def _mirrored(x: Array, n: int) -> Array:
+def _mirror(x: Array, n: int) -> Array:
     """Reflect a coordinate with the edge pixel not repeated: c b | a b c | b a."""
     if n == 1:
         return np.zeros_like(x)
@@ -32,7 +32,7 @@ def _mirrored(x: Array, n: int) -> Array:
     return np.where(folded < last, folded, 2 * n - 2 - folded)
 
 
-def _wrapped(x: Array, n: int) -> Array:
+def _wrap(x: Array, n: int) -> Array:
     """Wrap a coordinate; the last pixel is also the first pixel of the next period."""
     period = n - 1
     if not period:
@@ -43,31 +43,31 @@ def _wrapped(x: Array, n: int) -> Array:
     return np.where(x < 0, below, np.where(x > period, above, x))
 
 
-def _clipped(x: Array, n: int) -> Array:
+def _clip(x: Array, n: int) -> Array:
     return np.clip(x, 0, n - 1)
 
 
 # Mode -> map from a coordinate outside of the image to one inside.
 _PLACES: dict[str, Callable[[Array, int], Array]] = {
-    "constant": _clipped,
-    "nearest": _clipped,
-    "reflect": _reflected,
-    "grid-mirror": _reflected,
-    "mirror": _mirrored,
-    "wrap": _wrapped,
+    "constant": _clip,
+    "nearest": _clip,
+    "reflect": _reflect,
+    "grid-mirror": _reflect,
+    "mirror": _mirror,
+    "wrap": _wrap,
     "grid-wrap": np.mod,
     "grid-constant": lambda x, n: np.clip(x, -2, n + 1),
 }
 # Mode -> map of a pixel index outside of the image, if it is not the edge pixel.
 _PIXELS: dict[str, Callable[[Array, int], Array]] = {
     "grid-wrap": np.mod,
-    "mirror": _mirrored,
+    "mirror": _mirror,
 }
 FILL_MODES = tuple(_PLACES)
 ORDERS = range(6)
 
 
-def affine_sampled(
+def sample_affine(
     x: Array, matrix: Array, offset: Array, order: int, mode: str, value: float
 ) -> Array:
     """Resample x: pixel p of the result is the value of x at `matrix @ p + offset`.
@@ -84,7 +84,7 @@ def affine_sampled(
         An image as x; integers are rounded.
     """
     if order > 1:
-        function = _scipy().affine_transform
+        function = _sample_with_scipy().affine_transform
         options = {"order": order, "mode": mode, "cval": value}
         channels = [
             function(channel, matrix, offset, **options)
@@ -96,10 +96,10 @@ def affine_sampled(
         start + rows * by_row + columns * by_column
         for start, (by_row, by_column) in zip(offset, matrix, strict=True)
     ]
-    return _as_pixels(_blended(x, coordinates, order, mode, value), x.dtype)
+    return _as_pixels(_interpolate(x, coordinates, order, mode, value), x.dtype)
 
 
-def _scipy() -> Any:
+def _sample_with_scipy() -> Any:
     try:
         return import_module("scipy.ndimage")
     except ImportError as error:
@@ -109,7 +109,7 @@ def _scipy() -> Any:
         ) from error
 
 
-def _blended(
+def _interpolate(
     x: Array, coordinates: list[Array], order: int, mode: str, value: float
 ) -> Array:
     """Return the interpolated values at coordinates, (rows, columns, channels),
@@ -150,7 +150,7 @@ def _neighbours(
     nodes = [(low, 1 - share), (low + 1, share)] if order else [(low, np.ones(()))]
     result = []
     for index, weight in nodes:
-        clipped_index = _PIXELS.get(mode, _clipped)(index, n)
+        clipped_index = _PIXELS.get(mode, _clip)(index, n)
         absent = _is_outside(index, n) if mode == "grid-constant" else None
         result.append((clipped_index.astype("intp"), weight, absent))
     return result

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from toolkit.compat.tensorflow.keras.older.image_drawing import drawn_zoom, pair_of
-from toolkit.compat.tensorflow.keras.older.image_sampling import (
+from toolkit.compat.tensorflow.keras.legacy.image_drawing import check_pair, draw_zoom
+from toolkit.compat.tensorflow.keras.legacy.image_sampling import (
     FILL_MODES,
     ORDERS,
-    affine_sampled,
+    sample_affine,
 )
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
 
@@ -176,7 +176,7 @@ def random_zoom(
         >>> random_zoom(np.ones((3, 8, 8)), (0.8, 1.2)).shape
         (3, 8, 8)
     """
-    zx, zy = drawn_zoom(pair_of("random_zoom: zoom_range", zoom_range))
+    zx, zy = draw_zoom(check_pair("random_zoom: zoom_range", zoom_range))
     axes, filling = (row_axis, col_axis, channel_axis), (fill_mode, cval)
     return apply_affine_transform(
         x, 0, 0, 0, 0, zx, zy, *axes, *filling, interpolation_order
@@ -245,14 +245,14 @@ def apply_affine_transform(
             f"{np.shape(x)}"
         )
     check_sampling("apply_affine_transform: fill_mode", fill_mode, order)
-    matrix = _matrix(theta, tx, ty, shear, zx, zy)
+    matrix = _build_matrix(theta, tx, ty, shear, zx, zy)
     if matrix is None:
         return x
-    matrix = _centred(matrix, x.shape[row_axis], x.shape[col_axis])
+    matrix = _center_matrix(matrix, x.shape[row_axis], x.shape[col_axis])
     if col_axis > row_axis:
         matrix = matrix[np.ix_([1, 0, 2], [1, 0, 2])]
     pixels = np.moveaxis(np.asarray(x), channel_axis, -1)
-    y = affine_sampled(pixels, matrix[:2, :2], matrix[:2, 2], order, fill_mode, cval)
+    y = sample_affine(pixels, matrix[:2, :2], matrix[:2, 2], order, fill_mode, cval)
     return np.moveaxis(y, -1, channel_axis)
 
 
@@ -267,7 +267,7 @@ def check_sampling(caller: str, fill_mode: str, order: int) -> None:
         )
 
 
-def _matrix(
+def _build_matrix(
     theta: float, tx: float, ty: float, shear: float, zx: float, zy: float
 ) -> Array | None:
     """Return the (3, 3) map from result to image coordinates; None for the identity."""
@@ -287,7 +287,7 @@ def _matrix(
     return matrix
 
 
-def _centred(matrix: Array, height: int, width: int) -> Array:
+def _center_matrix(matrix: Array, height: int, width: int) -> Array:
     """Return a matrix that acts around the center of the image, not its first pixel."""
     x, y = height / 2 - 0.5, width / 2 - 0.5
     to_center = np.array([[1, 0, x], [0, 1, y], [0, 0, 1]])

@@ -11,14 +11,16 @@ import ast
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from toolkit.compat.tensorflow.autograph.exits import walk
+from toolkit.compat.tensorflow.autograph.early_exits import walk
 from toolkit.compat.tensorflow.autograph.values import Undefined
 
 Part = ast.Attribute | ast.Subscript
 _MISSING = (AttributeError, LookupError, TypeError, UnboundLocalError)
 
 
-def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str, Part]:
+def assigned_targets(
+    nodes: Sequence[ast.AST], names: Collection[str]
+) -> dict[str, Part]:
     """Return the items and attributes that statements assign, by their source text.
 
     Args:
@@ -39,18 +41,18 @@ def assigned_parts(nodes: Sequence[ast.AST], names: Collection[str]) -> dict[str
 
 def _is_fixed(target: Part, changed: Collection[str]) -> bool:
     """Return whether the object and the index of a part are not state themselves."""
-    if isinstance(target, ast.Subscript) and not _is_steady(target.slice, changed):
+    if isinstance(target, ast.Subscript) and not _is_constant(target.slice, changed):
         return False
-    return _is_steady(target.value, changed)
+    return _is_constant(target.value, changed)
 
 
-def _is_steady(node: ast.expr, changed: Collection[str]) -> bool:
+def _is_constant(node: ast.expr, changed: Collection[str]) -> bool:
     if isinstance(node, ast.Constant):
         return True
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.operand, ast.Constant)
     if isinstance(node, ast.Tuple):
-        return all(_is_steady(element, changed) for element in node.elts)
+        return all(_is_constant(element, changed) for element in node.elts)
     if not isinstance(node, ast.Name | Part) or ast.unparse(node) in changed:
         return False
     return isinstance(node, ast.Name) or _is_fixed(node, changed)

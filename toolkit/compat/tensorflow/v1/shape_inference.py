@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes, tree
-from toolkit.compat.tensorflow.modes import running
+from toolkit.compat.tensorflow.modes import set_run
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor, state
 from toolkit.core.trace import no_trace
@@ -31,7 +31,7 @@ class Extents(KerasTensor):
         self.at = at
 
 
-def from_extents(function: Callable[..., Any], nest: Any) -> Any:
+def evaluate_on_extents(function: Callable[..., Any], nest: Any) -> Any:
     """Return the function's value for arrays of extents, as arrays."""
     args, kwargs = nest
     with no_trace():
@@ -72,7 +72,7 @@ class Trial:
         symbols = tree.flatten(self.nest)
         values = tree.flatten((args, kwargs))
         pairs = [
-            (x, self._at(x) if isinstance(x, Extents) else value)
+            (x, self._extents_at(x) if isinstance(x, Extents) else value)
             for x, value in zip(symbols, values, strict=True)
         ]
         stand_in_pairs = [
@@ -81,16 +81,16 @@ class Trial:
         self._stand_ins = dict(stand_in_pairs)
         nest = tree.pack_sequence_as(self.nest, [value for _, value in pairs])
         draws = any(isinstance(value, SeedGenerator) for _, value in pairs)
-        with running(self):
+        with set_run(self):
             result = None
             if not draws and are_extents(value for _, value in stand_in_pairs):
-                result = from_extents(self.function, nest)
+                result = evaluate_on_extents(self.function, nest)
             if result is None or not are_extents(tree.flatten(result)):
                 result = self.function(*nest[0], **nest[1])
         self._outputs_by_extent[self._probe.extent] = tree.flatten(result)
         return result
 
-    def _at(self, x: Extents) -> Any:
+    def _extents_at(self, x: Extents) -> Any:
         """Return the extents in this probe; request a second probe where they can
         differ."""
         self._probe.probed |= len(x.at) > 1
@@ -137,7 +137,9 @@ class Trial:
             self._probe.probed |= None in x.shape
             extents = (self._probe.extent if n is None else n for n in x.shape)
             stand_in = self._probe.placeholder(Spec(extents, str(x.dtype)))
-            self._stand_ins[x] = self._at(x) if isinstance(x, Extents) else stand_in
+            self._stand_ins[x] = (
+                self._extents_at(x) if isinstance(x, Extents) else stand_in
+            )
         return self._stand_ins[x]
 
     def values(self, nest: Any) -> Any:

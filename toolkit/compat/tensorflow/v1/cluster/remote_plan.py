@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from toolkit.compat.tensorflow.modes import running
-from toolkit.compat.tensorflow.v1.cluster import parts
+from toolkit.compat.tensorflow.modes import set_run
+from toolkit.compat.tensorflow.tensor_classes import DIALECT
+from toolkit.compat.tensorflow.v1.cluster import partition
 from toolkit.compat.tensorflow.v1.cluster.master import Master, Message
 from toolkit.compat.tensorflow.v1.cluster.spec import Task
 from toolkit.compat.tensorflow.v1.plan import Plan, Run
 from toolkit.compat.tensorflow.v1.tensors import GraphOperation, GraphStep
 from toolkit.compat.tensorflow.v1.variables import GraphVariable
-from toolkit.compat.tensorflow.views import DIALECT
 from toolkit.core.tensor import Tensor, backend
 from toolkit.core.trace import Trace
 from toolkit.core.variable import Variable
@@ -67,7 +67,7 @@ class RemotePlan(Plan):
                 reason = _WHY_NOT.get(
                     op.type, "the shape of its result depends on values"
                 )
-                raise _refused(op, reason)
+                raise _unsupported_error(op, reason)
 
     def _check_places(self) -> None:
         """Do nothing: every task name is valid."""
@@ -101,7 +101,7 @@ class RemotePlan(Plan):
             for task, variable_names in names.items():
                 master.wait_above(task, variable_names, number)
         if self.sinks:
-            self._tell(results[len(self.fetches) :])
+            self._call_sinks(results[len(self.fetches) :])
         return self.pack(results[: len(self.fetches)])
 
     def locate(self, variable: GraphVariable) -> tuple[Task, str]:
@@ -120,7 +120,7 @@ def _result(result: Any, fetched: dict[int, Any], fed: list[Any]) -> Any:
     return result if result is None or result.ndim else result[()]
 
 
-def _refused(operation: GraphOperation, reason: str) -> UnsupportedError:
+def _unsupported_error(operation: GraphOperation, reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"operation {operation.name!r} ({operation.type}) cannot run on a task: "
         f"{reason}"
@@ -143,11 +143,11 @@ class Tracing(Run):
         with restored(), DIALECT.inside(), self._trace as trace:
             stand_ins = tuple(trace.placeholder(x.spec) for x in fed)
             super().__init__(plan, stand_ins)
-            with running(self):
+            with set_run(self):
                 self._values = self.results()
                 awaited = filter(None, map(_awaited, plan.operations))
                 self._awaited = [
-                    (self._before(v), variables) for v, *variables in awaited
+                    (self._initial_value(v), variables) for v, *variables in awaited
                 ]
 
     # --- during the trace -------------------------------------------------------------
@@ -157,7 +157,7 @@ class Tracing(Run):
         try:
             super().perform(operation)
         except TraceError as error:
-            raise _refused(operation, str(error)) from error
+            raise _unsupported_error(operation, str(error)) from error
 
     def on(self, where: str | None) -> AbstractContextManager[None]:
         return self._marking(where)
@@ -201,8 +201,8 @@ class Tracing(Run):
         variables = {value: locations[v] for v, value in captures.items()}
         feeds = list(trace.inputs)
         fetched = [x for x in (*local, *read) if x.constant is None]
-        cut = parts.Cut(
-            parts.Run(
+        cut = partition.Cut(
+            partition.Run(
                 graph,
                 {node: task for node, (task, _) in where.items()},
                 feeds,
@@ -212,9 +212,11 @@ class Tracing(Run):
                 self._names,
             )
         )
-        return self._prepared(cut, feeds, local, states)
+        return self._build_prepared(cut, feeds, local, states)
 
-    def _prepared(self, cut: Any, feeds: Any, local: Any, states: Any) -> Prepared:
+    def _build_prepared(
+        self, cut: Any, feeds: Any, local: Any, states: Any
+    ) -> Prepared:
         messages: dict[Task, Message] = {}
         sent: dict[Task, list[int]] = {}
         for task, (description, arrays) in cut.messages().items():
@@ -241,7 +243,7 @@ class Tracing(Run):
         number = self.session.next_program()
         return Prepared(number, messages, sent, results, awaited)
 
-    def _before(self, variable: Any) -> Tensor:
+    def _initial_value(self, variable: Any) -> Tensor:
         """Return the value of a Variable at the start of the run: the fed one or its
         own."""
         if variable in self.known:

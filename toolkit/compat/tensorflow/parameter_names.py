@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from typing import Any
 
-from toolkit.compat.tensorflow.boundary import recorded
+from toolkit.compat.tensorflow.boundary import make_recordable
 from toolkit.errors import ArgumentTypeError
 
 
-def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., Any]]:
+def rename_functions(
+    rows: Mapping[str, tuple[Any, ...]],
+) -> dict[str, Callable[..., Any]]:
     """Wrap functions of toolkit with other names for them and their arguments.
 
     Args:
@@ -21,15 +23,19 @@ def functions(rows: Mapping[str, tuple[Any, ...]]) -> dict[str, Callable[..., An
 
     Example:
         >>> from toolkit import ops
-        >>> from toolkit.compat.tensorflow.renaming import functions
+        >>> from toolkit.compat.tensorflow.parameter_names import rename_functions
         >>> rows = {"reduce_sum": (ops.sum, "input_tensor axis keepdims")}
-        >>> float(functions(rows)["reduce_sum"](input_tensor=[1.0, 2.0]))
+        >>> float(rename_functions(rows)["reduce_sum"](input_tensor=[1.0, 2.0]))
         3.0
     """
-    return {name: recorded(_renamed(name, *row)) for name, row in rows.items()}
+    return {
+        name: make_recordable(_wrap_function(name, *row)) for name, row in rows.items()
+    }
 
 
-def _renamed(name: str, function: Callable[..., Any], names: str) -> Callable[..., Any]:
+def _wrap_function(
+    name: str, function: Callable[..., Any], names: str
+) -> Callable[..., Any]:
     parameter_names = names.split()
     parameters = list(inspect.signature(function).parameters.values())[
         : len(parameter_names)
@@ -44,7 +50,7 @@ def _renamed(name: str, function: Callable[..., Any], names: str) -> Callable[..
                 _core_parameter(name, core_names, k): v for k, v in kwargs.items()
             }
         if len(args) > limit:
-            args = _without_name(name, args, limit)
+            args = _drop_name(name, args, limit)
         return function(*args, **kwargs)
 
     wrapper: Any = update_wrapper(call, function)
@@ -68,7 +74,7 @@ def _core_parameter(function: str, core_names: dict[str, str], key: str) -> str:
     )
 
 
-def _without_name(function: str, args: Any, limit: int) -> Any:
+def _drop_name(function: str, args: Any, limit: int) -> Any:
     if len(args) == limit + 1 and (args[-1] is None or isinstance(args[-1], str)):
         return args[:-1]
     raise ArgumentTypeError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from toolkit import dtypes
-from toolkit.compat.tensorflow.keras.older.image_iterators import SUBSETS, Iterator
+from toolkit.compat.tensorflow.keras.legacy.image_iterators import SUBSETS, Iterator
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.settings import floatx, standardize_data_format
@@ -65,9 +65,9 @@ class FileIterator(Iterator):
         size, channels = self.target_size, (_CHANNELS[color_mode],)
         self.image_shape = (*size, *channels) if last else (*channels, *size)
         self.subset = subset
-        self.split = self._bounds(subset)
+        self.split = self._subset_bounds(subset)
 
-    def _bounds(self, subset: str | None) -> tuple[float, float] | None:
+    def _subset_bounds(self, subset: str | None) -> tuple[float, float] | None:
         """Return the bounds of a subset as fractions of the files; validation files are
         first."""
         if subset is None:
@@ -97,7 +97,7 @@ class FileIterator(Iterator):
         """Return the weight of each file, or None."""
         return self._weights
 
-    def _image(self, path: str) -> Array:
+    def _read_image(self, path: str) -> Array:
         """Read and transform the image in a file."""
         image = load_img(
             path,
@@ -106,14 +106,14 @@ class FileIterator(Iterator):
             interpolation=self.interpolation,
             keep_aspect_ratio=self.keep_aspect_ratio,
         )
-        return self._transformed(img_to_array(image, self.data_format))
+        return self._transform(img_to_array(image, self.data_format))
 
     def _get_batches_of_transformed_samples(self, index_array: Array) -> Any:
         dtype = dtypes.numpy_dtype(self.dtype)
         batch = np.zeros((len(index_array), *self.image_shape), dtype)
         paths = self.filepaths
         for i, row in enumerate(index_array):
-            batch[i] = self._image(paths[row])
+            batch[i] = self._read_image(paths[row])
         self._save(batch, index_array, 10_000_000)
         if self.class_mode is None:
             return batch
@@ -211,10 +211,10 @@ class DirectoryIterator(FileIterator):
         if class_mode not in _MODES:
             raise unknown_choice("DirectoryIterator: class_mode", class_mode, _MODES)
         self.directory, self.class_mode = directory, class_mode
-        names = list(classes) if classes else _folders(directory)
+        names = list(classes) if classes else _list_folders(directory)
         self.num_classes = len(names)
         self.class_indices = {name: index for index, name in enumerate(names)}
-        groups = [self._files(name, follow_links) for name in names]
+        groups = [self._list_images(name, follow_links) for name in names]
         numbers = [[index] * len(group) for index, group in enumerate(groups)]
         self._set_files(sum(groups, []), directory)
         self.classes = np.array(sum(numbers, []), "int32")
@@ -223,7 +223,7 @@ class DirectoryIterator(FileIterator):
         )
         super().__init__(self.samples, batch_size, shuffle, seed)
 
-    def _files(self, name: str, follow_links: bool) -> list[str]:
+    def _list_images(self, name: str, follow_links: bool) -> list[str]:
         """Return the images of a class, relative to the directory."""
         folder = os.path.join(self.directory, name)
         walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda at: at[0])
@@ -233,15 +233,15 @@ class DirectoryIterator(FileIterator):
             for file in sorted(files)
             if file.lower().endswith(self.white_list_formats)
         ]
-        return part_of(paths, self.split)
+        return select_subset(paths, self.split)
 
 
-def _folders(directory: Any) -> list[str]:
+def _list_folders(directory: Any) -> list[str]:
     """Return the names of the subfolders, sorted."""
     return sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
 
 
-def part_of(rows: list[Any], bounds: tuple[float, float] | None) -> list[Any]:
+def select_subset(rows: list[Any], bounds: tuple[float, float] | None) -> list[Any]:
     """Return the rows between two fractions of all rows."""
     if bounds is None:
         return rows

@@ -14,7 +14,7 @@ import numpy as np
 
 import toolkit.random.draws
 from toolkit.backends.devices import check_device
-from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, checked_spec
+from toolkit.compat.tensorflow.v1.cluster.frames import FrameError, validate_spec
 from toolkit.control_flow import branches, loops
 from toolkit.errors import ToolkitError, UnsupportedError
 from toolkit.ir import PRIMITIVES, Constant, Graph, Kind, Node, Primitive, Spec, Value
@@ -62,14 +62,16 @@ class Encoder:
         name = node.op.name
         is_known = PRIMITIVES.get(name) is node.op
         if not is_known or node.op.kind is Kind.COLLECTIVE:
-            raise self._refused(node, f"{name!r} is no primitive that a task knows")
+            raise self._unsupported_error(
+                node, f"{name!r} is no primitive that a task knows"
+            )
         inputs = [self._read(x) for x in node.inputs]
         attrs = {
             key: self._attribute(node, key, value) for key, value in node.attrs.items()
         }
         return [name, inputs, attrs, [self.id(y) for y in node.outputs], node.device]
 
-    def _refused(self, node: Node, reason: str) -> UnsupportedError:
+    def _unsupported_error(self, node: Node, reason: str) -> UnsupportedError:
         owner = self.names.get(node, node.op.name)
         return UnsupportedError(f"operation {owner!r} cannot run on a task: {reason}")
 
@@ -104,7 +106,7 @@ class Encoder:
             return {"spec": [value.dtype, list(value.shape)]}
         if isinstance(value, Graph):
             return {"graph": self.graph(value)}
-        raise self._refused(
+        raise self._unsupported_error(
             node, f"its {key} is a {type(value).__name__}, which cannot be sent"
         )
 
@@ -151,7 +153,7 @@ class Decoder:
     def _graph(self, data: Any) -> Graph:
         inputs = []
         for number, *spec in data["inputs"]:
-            dtype, shape = checked_spec(spec)
+            dtype, shape = validate_spec(spec)
             inputs.append(self._define(number, Spec(shape, dtype)))
         nodes = [self._node(*fields) for fields in data["nodes"]]
         outputs = [self._read(y) for y in data["outputs"]]
@@ -180,8 +182,8 @@ class Decoder:
         attributes = {str(key): self._attribute(value) for key, value in attrs.items()}
         if op.scalar is not None and not _fits(op.scalar, len(values), attributes):
             raise FrameError(f"{name}: {len(values)} inputs are not what it takes")
-        found = op.spec(*(x.spec for x in values), **attributes)
-        specs = found if isinstance(found, tuple) else (found,)
+        result_specs = op.spec(*(x.spec for x in values), **attributes)
+        specs = result_specs if isinstance(result_specs, tuple) else (result_specs,)
         if len(outputs) != len(specs):
             raise FrameError(f"{name}: expected {len(specs)} results")
         values_out = [self._define(*pair) for pair in zip(outputs, specs, strict=True)]
@@ -222,7 +224,7 @@ def _fits(rule: Any, count: int, attrs: Mapping[str, Any]) -> bool:
 
 
 def _made_spec(decoder: Decoder, data: Any) -> Spec:
-    dtype, shape = checked_spec(data)
+    dtype, shape = validate_spec(data)
     return Spec(shape, dtype)
 
 
