@@ -168,7 +168,9 @@ def test_many_terms(always, turned, shape):
     with rules.inside(processor=replace(Processor.host(), cache_bytes=1 << 17)):
         lowered = lowered_of(function, a, b, full)
         multiply, combine = lowered.calls
-        assert multiply.code.emit.__name__ == "emit_split_k_product" and multiply.rows > 1
+        assert (
+            multiply.code.emit.__name__ == "emit_split_k_product" and multiply.rows > 1
+        )
         for chunk in (0, 1):
             found.append(np.empty((rows, columns), "float32"))
             run_lowered(lowered, (a, b, full), found[-1:], chunk)

@@ -97,16 +97,16 @@ class Tiles:
             instruction: the name of the multiplication.
         """
         sums = len(rows) * len(columns)
-        of_columns = range(TILE_COUNT - len(columns), TILE_COUNT)
-        of_rows = range(sums, of_columns[0])
-        for tile, address in zip(of_columns, columns, strict=True):
+        column_tiles = range(TILE_COUNT - len(columns), TILE_COUNT)
+        row_tiles = range(sums, column_tiles[0])
+        for tile, address in zip(column_tiles, columns, strict=True):
             self._move("tileloadd64", tile, address, column)
         for i, address in enumerate(rows):
-            of_row = of_rows[i % len(of_rows)]
-            self._move("tileloadd64", of_row, address, row)
-            for j, of_column in enumerate(of_columns):
+            row_tile = row_tiles[i % len(row_tiles)]
+            self._move("tileloadd64", row_tile, address, row)
+            for j, column_tile in enumerate(column_tiles):
                 tile = i * len(columns) + j
-                factors = f"i8 {of_row}, i8 {of_column}"
+                factors = f"i8 {row_tile}, i8 {column_tile}"
                 self._call(instruction, f"i8 {tile}, {factors}")
 
     def sum_up(
@@ -125,9 +125,9 @@ class Tiles:
             row, column: the bytes from one row of a block to the next.
         """
         with self.b.loop(0, run.length) as block:
-            of_rows = [address + block * run.rows for address in rows]
-            of_columns = [address + block * run.columns for address in columns]
-            self.multiply(of_rows, row, of_columns, column)
+            row_addresses = [address + block * run.rows for address in rows]
+            column_addresses = [address + block * run.columns for address in columns]
+            self.multiply(row_addresses, row, column_addresses, column)
 
     def _move(self, name: str, tile: int, address: Pointer, stride: Number) -> None:
         self._call(name, f"i8 {tile}, ptr {address}, i64 {stride}")

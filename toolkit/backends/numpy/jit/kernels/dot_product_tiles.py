@@ -44,9 +44,11 @@ def create_tiles(b: Kernel) -> Tiles:
     return Tiles(b) if current().has_tiles else DotProductTiles(b)
 
 
-def block_flops(of_float32: float) -> float:
+def block_flops(float32_flops: float) -> float:
     """Return the FLOP/s of a core in bfloat16, given the FLOP/s in float32."""
-    return _TILE_FLOP_PER_SECOND if current().has_tiles else _DOT_SPEEDUP * of_float32
+    return (
+        _TILE_FLOP_PER_SECOND if current().has_tiles else _DOT_SPEEDUP * float32_flops
+    )
 
 
 class DotProductTiles(Tiles):
@@ -122,12 +124,12 @@ def _define_function(name: str, blocks: int) -> set[str]:
     starts = range(0, TILE_ROW_BYTES, 4 * processor.lanes)
     # Sums occupy half of the registers.
     lines = processor.registers // 2 // (blocks * len(starts))
-    of_rows, of_sums = b.pointer_parameter("rows"), b.pointer_parameter("sums")
+    row_base, sum_base = b.pointer_parameter("rows"), b.pointer_parameter("sums")
     columns = [b.pointer_parameter(x) for x in ("first", "second")[:blocks]]
     row, column = b.parameter("row"), b.parameter("column")
     run = Run(*(b.parameter(x) for x in ("length", "next_row", "next_column")))
     with b.loop(0, BLOCK_LINES, lines) as first:
-        low = of_sums + first * TILE_ROW_BYTES
+        low = sum_base + first * TILE_ROW_BYTES
         addresses = [
             low + (block * BLOCK_BYTES + line * TILE_ROW_BYTES + start)
             for line in range(lines)
@@ -137,7 +139,7 @@ def _define_function(name: str, blocks: int) -> set[str]:
         initial = [b.load(address, 0, "float32", None) for address in addresses]
         with b.accumulate(0, run.length, 1, initial) as iteration:
             block = iteration.index
-            line = of_rows + first * row + block * run.rows
+            line = row_base + first * row + block * run.rows
             words = [line + i * row for i in range(lines)]
             ys = [
                 address + block * run.columns + start
@@ -167,8 +169,8 @@ def _add_block(
             at = address + word * _WORD_BYTES
             x = b.splat(b.let(f"load i32, ptr {at}, align 2", "int32"))
             for j, y in enumerate(ys):
-                before = iteration.values[i * len(ys) + j]
-                results.append(_add_dot_products(b, before, x, y))
+                previous = iteration.values[i * len(ys) + j]
+                results.append(_add_dot_products(b, previous, x, y))
         iteration.next(results)
     return iteration.values
 

@@ -28,8 +28,8 @@ def valid_index(
 ) -> Iterator[Index]:
     """Yield the wrapped index at a position. The body runs only if it is in range."""
     raw_index = b.integer_at(indices + position, dtype)
-    negative, moved = raw_index < 0, raw_index + limit
-    wrapped = b.index(f"select i1 {negative}, i64 {moved}, i64 {raw_index}")
+    negative, from_end = raw_index < 0, raw_index + limit
+    wrapped = b.index(f"select i1 {negative}, i64 {from_end}, i64 {raw_index}")
     with b.when(b.compare("uge", wrapped, limit)):
         b.note_bad_index(error, raw_index, limit)
     with b.when(b.compare("ult", wrapped, limit)):

@@ -60,9 +60,9 @@ def emit_gather(dtype: str, index_dtype: str) -> Kernel:
         with b.loop(low, high) as position:
             # No hardware prefetcher follows indices. A prefetch of a bad index is
             # harmless.
-            later = b.least(position + _PREFETCH_INDICES, count - 1)
-            due = b.integer_at(indices + later, index_dtype)
-            _prefetch_row(b, x + (outer * limit + due) * run, run, dtype)
+            prefetch_position = b.least(position + _PREFETCH_INDICES, count - 1)
+            prefetch_index = b.integer_at(indices + prefetch_position, index_dtype)
+            _prefetch_row(b, x + (outer * limit + prefetch_index) * run, run, dtype)
             with valid_index(b, indices, position, index_dtype, limit, error) as index:
                 source = x + (outer * limit + index) * run
                 b.copy(source, out + (start + position) * run, run, dtype)
@@ -211,8 +211,8 @@ def lower_scatter(
     lowered = _lower_call(
         code, operands, numbers, rows, by_rows, node, "scatter", outputs
     )
-    copied = 0 if x.is_replaced else 2 * x.spec.nbytes
-    nbytes = copied + 2 * updates.spec.nbytes
+    copied_bytes = 0 if x.is_replaced else 2 * x.spec.nbytes
+    nbytes = copied_bytes + 2 * updates.spec.nbytes
     tasks = min(TASKS, max(1, nbytes // _TASK_BYTES))
     call = replace(lowered.calls[0], grain=max(1, -(-rows // tasks)), nbytes=nbytes)
     return Lowered((call,))
@@ -224,8 +224,8 @@ def _along_axis(
     """Return (index count, extent of x, elements after the axis), and the rows."""
     x, indices = inputs[0].spec.shape, inputs[1].spec.shape
     axis = node.attrs["axis"]
-    same = x[:axis] == indices[:axis] and x[axis + 1 :] == indices[axis + 1 :]
-    if not same or not _all_contiguous(inputs):
+    has_same_shape = x[:axis] == indices[:axis] and x[axis + 1 :] == indices[axis + 1 :]
+    if not has_same_shape or not _all_contiguous(inputs):
         return None
     return (indices[axis], x[axis], prod(x[axis + 1 :])), prod(x[:axis])
 

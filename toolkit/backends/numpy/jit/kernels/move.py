@@ -41,12 +41,12 @@ def lower_copy(
 ) -> Lowered | None:
     """Lower a copy of a view to a contiguous array."""
     source = inputs[0]
-    short = _copy_short_rows(source)
-    if short:
-        return Lowered((short,))
+    short_copy = _copy_short_rows(source)
+    if short_copy:
+        return Lowered((short_copy,))
     if source.spec.dtype not in MEMORY_TYPES:
-        moved = MOVED[dtypes.itemsize(source.spec.dtype)]
-        source = Operand(source.spec.with_dtype(moved), source.strides)
+        moved_dtype = MOVED[dtypes.itemsize(source.spec.dtype)]
+        source = Operand(source.spec.with_dtype(moved_dtype), source.strides)
     spec = source.spec
     x, y = GraphValue(spec), GraphValue(spec)
     copy = Node(PRIMITIVES["stop_gradient"], (x,), {}, (y,))
@@ -201,8 +201,8 @@ def emit_pad(
             b.copy(source, middle, inner[axis] * inner_size, dtype)
         else:
             with b.loop(0, inner[axis]) as i:
-                begin = source + i * inner_size
-                write(axis + 1, begin, middle + i * outer_size)
+                inner_source = source + i * inner_size
+                write(axis + 1, inner_source, middle + i * outer_size)
         fill(middle + inner[axis] * outer_size, high * outer_size)
 
     with b.loop(b.low, b.high) as row:
@@ -223,17 +223,19 @@ def lower_pad(
     if not inputs[0].is_contiguous or not spec.ndim:
         return None
     element = np.array(node.attrs["value"]).astype(dtypes.numpy_dtype(spec.dtype))
-    moved = MOVED[dtypes.itemsize(spec.dtype)]
+    moved_dtype = MOVED[dtypes.itemsize(spec.dtype)]
     operands: tuple[Reference, ...] = (("in", 0), ("out", 0))
     if spec.size and result.shape[-1] <= MAX_ROW and not any(map(any, widths[:-1])):
         low, high = widths[-1]
         edge = RowPadding(low, high, int.from_bytes(element.tobytes(), "little"))
         segment, rows = RowSegment(("in", 0), spec.shape[-1]), prod(spec.shape[:-1])
         by_rows = set(operands) if spec.ndim > 1 else set()
-        return Lowered((interleave_call(moved, [segment], rows, rows, by_rows, edge),))
+        return Lowered(
+            (interleave_call(moved_dtype, [segment], rows, rows, by_rows, edge),)
+        )
     rows = result.shape[0] if result.size else 0
     call = Call(
-        Code(emit_pad, moved, spec.shape[1:], widths, element.tobytes().hex()),
+        Code(emit_pad, moved_dtype, spec.shape[1:], widths, element.tobytes().hex()),
         operands,
         (spec.shape[0],),
         rows,
@@ -327,7 +329,7 @@ def lower_dynamic_update_slice(
     dtype = MOVED[dtypes.itemsize(x.spec.dtype)]
     run = x.spec.shape[-1]
     rows = x.spec.size // run if run else 0
-    copied = Call(
+    copy_call = Call(
         Code(emit_copy_unless_alias, dtype),
         (("in", 0), ("out", 0)),
         (run,),
@@ -337,5 +339,5 @@ def lower_dynamic_update_slice(
     )
     start_references: list[Reference] = [("in", 2 + k) for k in range(len(starts))]
     operands: tuple[Reference, ...] = (("out", 0), ("in", 1), *start_references)
-    boxed = _copy_box(x, update, starts, operands, True)
-    return Lowered((copied, boxed))
+    box_call = _copy_box(x, update, starts, operands, True)
+    return Lowered((copy_call, box_call))

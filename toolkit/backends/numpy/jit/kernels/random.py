@@ -61,8 +61,8 @@ def _round_keys(b: Kernel, key: Pointer) -> list[tuple[Index, Index]]:
 
 def _product(b: Kernel, factor: int, word: Number) -> tuple[Index, Index]:
     """Return the high and the low half of a product of 64-bit words."""
-    wide = b.index(f"zext i64 {word} to i128")
-    product = b.index(f"mul i128 {wide}, {factor}")
+    word_128 = b.index(f"zext i64 {word} to i128")
+    product = b.index(f"mul i128 {word_128}, {factor}")
     shifted = b.index(f"lshr i128 {product}, 64")
     high = b.index(f"trunc i128 {shifted} to i64")
     return high, b.index(f"trunc i128 {product} to i64")
@@ -70,14 +70,14 @@ def _product(b: Kernel, factor: int, word: Number) -> tuple[Index, Index]:
 
 def _uniform(b: Kernel, words: Sequence[Number], dtype: str) -> Value:
     """Return the words as numbers in [0, 1), from their upper bits."""
-    elements, integer, drop, scale = _FORMS[dtype]
+    elements, integer, dropped_bits, scale = _FORMS[dtype]
     block = Value("poison", "int64", len(words))
     for k, word in enumerate(words):
         text = f"insertelement {block.type} {block}, i64 {word}, i64 {k}"
         block = b.let(text, "int64", len(words))
     target = f"<{elements} x {TYPES[integer]}>"
     bits = b.let(f"bitcast {block.type} {block} to {target}", integer, elements)
-    shifted = b.binary("lshr", bits, b.constant(drop, bits))
+    shifted = b.binary("lshr", bits, b.constant(dropped_bits, bits))
     number = b.convert("uitofp", shifted, dtype)
     return b.binary("fmul", number, b.constant(scale, number))
 

@@ -39,8 +39,8 @@ def _precedes(s: LLVMScalars, a: Value, b: Value) -> Value:
     if not dtypes.is_float(a.dtype):
         return is_less
     last: Value = s.logical_and(s.isnan(b), s.logical_not(s.isnan(a)))
-    either: Value = s.logical_or(is_less, last)
-    return either
+    precedes: Value = s.logical_or(is_less, last)
+    return precedes
 
 
 def emit_searchsorted(dtype: str, side: str) -> Kernel:
@@ -73,8 +73,8 @@ def emit_searchsorted(dtype: str, side: str) -> Kernel:
             step = b.int32(b.int64(half))
             one = b.filled(1, "int32")
             probe = b.binary("sub", b.binary("add", start, step), one)
-            moved = b.binary("mul", count_passed(probe, value), step)
-            iteration.next([b.binary("add", start, moved), remaining - half])
+            advance = b.binary("mul", count_passed(probe, value), step)
+            iteration.next([b.binary("add", start, advance), remaining - half])
         start = iteration.values[0]
         b.store(b.binary("add", start, count_passed(start, value)), out, index, mask)
     return b
@@ -136,8 +136,8 @@ class _Sort(Kernel):
                 with self.accumulate(low, high, self.lanes, rank) as iteration:
                     at = iteration.index
                     mask = self.first_lanes(high - at) if low is full else None
-                    before = self.count_before(keys, at, mask, key, i)
-                    iteration.next([iteration.index_of(0) + before])
+                    preceding = self.count_before(keys, at, mask, key, i)
+                    iteration.next([iteration.index_of(0) + preceding])
                 rank = iteration.values
             position = iteration.index_of(0) * self.columns + first
             self.put_scalar(self.to_int32(i), self.out + position)
@@ -149,8 +149,8 @@ class _Sort(Kernel):
         candidates = self.load(keys, at, self.kind, mask)
         is_less = self.binary("icmp ult", candidates, key, "bool")
         is_equal = self.binary("icmp eq", candidates, key, "bool")
-        in_front = self.first_lanes(i - at)
-        is_before = self.binary("or", is_less, self.binary("and", is_equal, in_front))
+        is_earlier = self.first_lanes(i - at)
+        is_before = self.binary("or", is_less, self.binary("and", is_equal, is_earlier))
         if mask is not None:
             is_before = self.binary("and", is_before, mask)
         bits = f"i{self.lanes}"
@@ -182,12 +182,12 @@ class _Sort(Kernel):
             return Value(x.text, self.kind)
         if not dtypes.is_float(x.dtype):
             return self.binary("xor", x, self.constant(-(1 << (self.bits - 1)), x))
-        clean = self.s.add(x, self.constant(0.0, x))  # -0.0 equals 0.0
-        raw = self.convert("bitcast", clean, self.kind)
-        sign = self.binary("ashr", raw, self.constant(self.bits - 1, raw))
-        top = self.constant(-(1 << (self.bits - 1)), raw)
-        key = self.binary("xor", raw, self.binary("or", sign, top))
-        return self.select(self.s.isnan(x), self.constant(-1, raw), key)
+        positive_zero = self.s.add(x, self.constant(0.0, x))  # -0.0 equals 0.0
+        bits = self.convert("bitcast", positive_zero, self.kind)
+        sign = self.binary("ashr", bits, self.constant(self.bits - 1, bits))
+        top = self.constant(-(1 << (self.bits - 1)), bits)
+        key = self.binary("xor", bits, self.binary("or", sign, top))
+        return self.select(self.s.isnan(x), self.constant(-1, bits), key)
 
     def to_int32(self, number: Index) -> Value:
         """Return an index as 32 bits."""
@@ -198,10 +198,10 @@ class _Sort(Kernel):
     ) -> tuple[Value, Pointer]:
         """Return a key, and the address of its digit's count."""
         key = self.scalar(self.at(keys, i, self.kind), self.kind)
-        wide = key.text
+        key_64 = key.text
         if self.bits < 64:
-            wide = self.index(f"zext {key.type} {key} to i64").text
-        shifted = self.index(f"lshr i64 {wide}, {shift}")
+            key_64 = self.index(f"zext {key.type} {key} to i64").text
+        shifted = self.index(f"lshr i64 {key_64}, {shift}")
         return key, self.counts + (shifted & (_BUCKETS - 1))
 
     def sort_by_digit(self, side: Index, shift: Number) -> Index:
@@ -214,22 +214,25 @@ class _Sort(Kernel):
             previous = self.scalar(address, "int32")
             self.put_scalar(self.binary("add", previous, Value("1", "int32")), address)
         _, address = self.locate_digit(keys, 0, shift)
-        moves = self.compare("ne", self.integer_at(address, "int32"), self.extent)
-        with self.when(moves):
-            none: Value = self.index("add i64 0, 0")
-            with self.accumulate(0, _BUCKETS, 1, [none]) as iteration:
-                address, before = self.counts + iteration.index, iteration.index_of(0)
+        needs_move = self.compare("ne", self.integer_at(address, "int32"), self.extent)
+        with self.when(needs_move):
+            zero: Value = self.index("add i64 0, 0")
+            with self.accumulate(0, _BUCKETS, 1, [zero]) as iteration:
+                address, running_count = (
+                    self.counts + iteration.index,
+                    iteration.index_of(0),
+                )
                 count = self.integer_at(address, "int32")
-                self.put_scalar(self.to_int32(before), address)
-                iteration.next([before + count])
+                self.put_scalar(self.to_int32(running_count), address)
+                iteration.next([running_count + count])
             self._move(keys, indices, self.buffer_pair(1 - side), shift)
-        return self.index(f"zext i1 {moves} to i64")
+        return self.index(f"zext i1 {needs_move} to i64")
 
     def _move(
         self,
         keys: Pointer,
         indices: Pointer,
-        to: tuple[Pointer, Pointer],
+        target: tuple[Pointer, Pointer],
         shift: Number,
     ) -> None:
         """Move each key to its bucket. Keys of the same digit keep their order."""
@@ -237,9 +240,9 @@ class _Sort(Kernel):
             key, count = self.locate_digit(keys, i, shift)
             at = self.integer_at(count, "int32")
             self.put_scalar(self.to_int32(at + 1), count)
-            self.put_scalar(key, self.at(to[0], at, self.kind))
+            self.put_scalar(key, self.at(target[0], at, self.kind))
             index = self.scalar(self.at(indices, i, "int32"), "int32")
-            self.put_scalar(index, self.at(to[1], at, "int32"))
+            self.put_scalar(index, self.at(target[1], at, "int32"))
 
 
 def emit_argsort(dtype: str, is_short: bool) -> Kernel:

@@ -79,8 +79,8 @@ class _Block:
         b, end = self.b, self.function.end
         if not (self.plan.causal and self.masks.has_extras):
             return end
-        hidden = self.masks.are_all_masked(self.peaks)
-        return b.choose(hidden, self.w.n["sources"], end)
+        is_masked = self.masks.are_all_masked(self.peaks)
+        return b.choose(is_masked, self.w.n["sources"], end)
 
     def _keys(self, start: Number, count: Number) -> None:
         w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
@@ -127,11 +127,16 @@ class _Block:
         """Compute the weights, and the gradients of the logits."""
         w = self.w
         self.masks.prepare(start, count)
-        free = self.function.unmasked_keys(self.b, start, count)
-        w.each_key(0, free, [], lambda key, _: self._key_gradients(start, key, False))
+        unmasked = self.function.unmasked_keys(self.b, start, count)
+        w.each_key(
+            0, unmasked, [], lambda key, _: self._key_gradients(start, key, False)
+        )
         if self.plan.causal:
             w.each_key(
-                free, count, [], lambda key, _: self._key_gradients(start, key, True)
+                unmasked,
+                count,
+                [],
+                lambda key, _: self._key_gradients(start, key, True),
             )
 
     def _key_gradients(self, start: Number, key: Number, causal: bool) -> list[Value]:

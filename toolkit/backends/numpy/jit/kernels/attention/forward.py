@@ -65,10 +65,10 @@ class _Block:
             iteration.next(self._keys(iteration.index, iteration.values))
         peaks, totals = iteration.values[:VECTORS], iteration.values[VECTORS:]
         if plan.causal and self.masks.has_extras:
-            hidden = self._needs_masked_keys(peaks)
-            with b.when(hidden):
+            needs_rest = self._needs_masked_keys(peaks)
+            with b.when(needs_rest):
                 self.function.call_again(b, w.n["sources"])
-            with b.when(b.opposite(hidden)):
+            with b.when(b.opposite(needs_rest)):
                 self._apply_epilogue(peaks, totals)
         else:
             self._apply_epilogue(peaks, totals)
@@ -86,14 +86,14 @@ class _Block:
 
     def _needs_masked_keys(self, peaks: list[Value]) -> Value:
         """Return whether skipped keys matter because all earlier keys are masked."""
-        short = self.function.end < self.w.n["sources"]
-        hidden = self.masks.are_all_masked(peaks)
-        return self.b.let(f"and i1 {short}, {hidden}", "bool")
+        is_short = self.function.end < self.w.n["sources"]
+        is_masked = self.masks.are_all_masked(peaks)
+        return self.b.let(f"and i1 {is_short}, {is_masked}", "bool")
 
     def _keys(self, start: Number, values: list[Value]) -> list[Value]:
         """Process a block of keys. The values are maxima and sums of weights."""
         w, b, plan, bases = self.w, self.b, self.plan, self.function.bases
-        before, totals = values[:VECTORS], values[VECTORS:]
+        old_peaks, totals = values[:VECTORS], values[VECTORS:]
         count = b.least(self.function.end - start, plan.keys)
         key_step, value_step = w.row_stride("key"), w.row_stride("value")
         keys, item = bases["key"] + start * key_step, w.itemsize
@@ -105,8 +105,8 @@ class _Block:
             plan.features,
             (key_step, item, w.line, w.line),
         )
-        peaks = self._peaks(start, count, before)
-        shifts = [b.binary("fsub", x, y) for x, y in zip(before, peaks, strict=True)]
+        peaks = self._peaks(start, count, old_peaks)
+        shifts = [b.binary("fsub", x, y) for x, y in zip(old_peaks, peaks, strict=True)]
         factors = [w.exponential(x) for x in shifts]
         earlier = b.least(start, 1)
         with b.loop(0, earlier * plan.value_features) as feature:
@@ -132,7 +132,7 @@ class _Block:
         """Apply bias and masks to the logits, and return their maxima."""
         w, limits = self.w, self.masks
         limits.prepare(start, count)
-        free = self.function.unmasked_keys(self.b, start, count)
+        unmasked = self.function.unmasked_keys(self.b, start, count)
 
         def apply_masks(key: Number, maxima: list[Value], causal: bool) -> list[Value]:
             logits = w.load_line(self.logits, key)
@@ -141,11 +141,13 @@ class _Block:
             return [w.maximum(x, y) for x, y in zip(logits, maxima, strict=True)]
 
         if limits.has_extras:
-            peaks = w.each_key(0, free, peaks, partial(apply_masks, causal=False))
+            peaks = w.each_key(0, unmasked, peaks, partial(apply_masks, causal=False))
         else:
-            peaks = self._unmasked_peaks(free, peaks)
+            peaks = self._unmasked_peaks(unmasked, peaks)
         if self.plan.causal:
-            peaks = w.each_key(free, count, peaks, partial(apply_masks, causal=True))
+            peaks = w.each_key(
+                unmasked, count, peaks, partial(apply_masks, causal=True)
+            )
         return peaks
 
     def _unmasked_peaks(self, count: Number, peaks: list[Value]) -> list[Value]:

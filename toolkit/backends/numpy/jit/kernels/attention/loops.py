@@ -138,8 +138,8 @@ class _HeadLoops:
                 self._fill(name, rows[name], None)
             elif name in self.packed_rows:
                 self._fill(name, rows[name], addresses[name])
-        with b.loop(0, n["group"]) as member:
-            head = key_head * n["group"] + member
+        with b.loop(0, n["group"]) as query_head:
+            head = key_head * n["group"] + query_head
             bases = [
                 rows.get(name) or w.head_address(name, batch, head)
                 for name in self.function.bases
@@ -168,13 +168,13 @@ class _HeadLoops:
         w, b, lanes = self.w, self.b, self.plan.lanes
         features = self.plan.features_of(name)
         with b.loop(0, w.n["sources"]) as row:
-            to = target + row * target_step
+            row_target = target + row * target_step
             for first in range(0, features, lanes):
                 mask = constant_mask(min(lanes, features - first), lanes)
                 value, offset = w.zero, first * w.itemsize
                 if source is not None:
                     value = w.load_vector(source + row * step + offset, mask)
-                w.store_vector(value, to + offset, mask)
+                w.store_vector(value, row_target + offset, mask)
 
     def _key_end(self, first: Number) -> Number:
         sources = self.w.n["sources"]

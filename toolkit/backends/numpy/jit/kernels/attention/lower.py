@@ -153,8 +153,8 @@ class _Lowering:
             return False
         if not (self.sources and self.features and self.value_features):
             return False
-        wide = [name for name in ("query", "key", "value", "g") if name in self.arrays]
-        return not any(self._is_strided(name, 3) for name in wide)
+        names = [name for name in ("query", "key", "value", "g") if name in self.arrays]
+        return not any(self._is_strided(name, 3) for name in names)
 
     def _is_strided(self, name: str, axis: int) -> bool:
         array = self.arrays[name]

@@ -146,7 +146,7 @@ class LogitMasks:
         conditions = [
             b.binary("fcmp ole", x, self._number(MASKED_LOGIT), "bool") for x in peaks
         ]
-        either = conditions[0]
+        any_masked = conditions[0]
         for condition in conditions[1:]:
-            either = b.binary("or", either, condition)
-        return b.across_lanes("or", either)
+            any_masked = b.binary("or", any_masked, condition)
+        return b.across_lanes("or", any_masked)

@@ -80,24 +80,24 @@ class _Query:
     def _block(self, start: Number) -> Value:
         """Return the logits of a vector of keys. Extra lanes have no effect."""
         w, b = self.w, self.b
-        exist = b.first_lanes(self.sources - start)
-        allowed = self._allowed_mask(start, exist)
+        exists = b.first_lanes(self.sources - start)
+        allowed = self._allowed_mask(start, exists)
         masked = b.constant(MASKED_LOGIT, w.zero)
         if allowed is None:
             self._dots(start)
         else:
             w.store_vector(masked, self._logit_address(start))
-            with b.when(self._any_lane(b.binary("and", allowed, exist))):
+            with b.when(self._any_lane(b.binary("and", allowed, exists))):
                 self._dots(start)
         logits = w.load_vector(self._logit_address(start))
         for extra in self.plan.extras:
             if extra.name == "bias":
-                bias = self._extra(extra, start, exist)
+                bias = self._extra(extra, start, exists)
                 logits = b.binary("fadd", logits, bias)
         if allowed is not None:
             logits = b.select(allowed, logits, masked)
         lowest = b.constant(INITIAL_MAXIMUM[self.plan.dtype], w.zero)
-        logits = b.select(exist, logits, lowest)
+        logits = b.select(exists, logits, lowest)
         w.store_vector(logits, self._logit_address(start))
         return logits
 
@@ -118,24 +118,28 @@ class _Query:
                 dot = self._reduce_lanes(total, self._sum)
                 b.put_scalar(dot, self._logit_address(start + first + i))
 
-    def _allowed_mask(self, start: Number, exist: Mask) -> Mask:
+    def _allowed_mask(self, start: Number, exists: Mask) -> Mask:
         """Return the mask of the allowed keys of a vector. None allows all."""
         b, allowed = self.b, None
         for extra in self.plan.extras:
             if extra.name == "mask":
-                allowed = self._extra(extra, start, exist)
+                allowed = self._extra(extra, start, exists)
         if self.plan.causal:
-            earlier = b.first_lanes(self.target + 1 - start)
-            allowed = earlier if allowed is None else b.binary("and", allowed, earlier)
+            causal_mask = b.first_lanes(self.target + 1 - start)
+            allowed = (
+                causal_mask
+                if allowed is None
+                else b.binary("and", allowed, causal_mask)
+            )
         return allowed
 
-    def _extra(self, extra: Extra, start: Number, exist: Mask) -> Value:
+    def _extra(self, extra: Extra, start: Number, exists: Mask) -> Value:
         """Return a vector of the bias or the mask."""
         b, step = self.b, self.w.steps[extra.name]
         address = self.bases[extra.name] + start * step
         if extra.layout == "next":
-            return b.load(address, 0, extra.dtype, exist)
-        return b.gather(address, step, 0, extra.dtype, exist)
+            return b.load(address, 0, extra.dtype, exists)
+        return b.gather(address, step, 0, extra.dtype, exists)
 
     # --- the mean ---------------------------------------------------------------------
 
@@ -145,9 +149,9 @@ class _Query:
         vectors = -(-count // b.lanes)
         with b.accumulate(0, self.sources, b.lanes, [w.zero] * vectors) as blocks:
             weights = w.load_vector(self._logit_address(blocks.index))
-            weighs = b.binary("fcmp une", weights, w.zero, "bool")
+            is_nonzero = b.binary("fcmp une", weights, w.zero, "bool")
             remaining = b.least(self.sources - blocks.index, b.lanes)
-            end = b.choose(self._any_lane(weighs), remaining, 0)
+            end = b.choose(self._any_lane(is_nonzero), remaining, 0)
             with b.accumulate(0, end, _ROWS, blocks.values) as rows:
                 first = blocks.index + rows.index
                 sums = rows.values

@@ -348,9 +348,9 @@ class AttentionWriter(MatrixWriter):
     def exponential(self, x: Value) -> Value:
         """Return e**x for x <= 0."""
         limit = self.b.constant(_MIN_EXPONENT[self.dtype], x)
-        small = self.b.binary("fcmp olt", x, limit, "bool")
+        is_small = self.b.binary("fcmp olt", x, limit, "bool")
         zero = self.b.constant(0.0, x)
-        return self.b.select(small, zero, exp_of_moderate(Vector(self.b, x)).value)
+        return self.b.select(is_small, zero, exp_of_moderate(Vector(self.b, x)).value)
 
     def maximum(self, a: Value, b: Value) -> Value:
         """Return the maximum, or b if either is NaN."""

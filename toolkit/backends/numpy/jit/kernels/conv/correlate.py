@@ -192,7 +192,7 @@ class _Correlation(ConvolutionWriter):
             low, high = (end * axis.count // strips for end in ends)
         with b.loop(low, high) as position:
             base = position * axis.stride + axis.offset
-            moved = replace(
+            next_state = replace(
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
@@ -201,7 +201,7 @@ class _Correlation(ConvolutionWriter):
                     (axis, *self._visible_taps(axis, base)),
                 ),
             )
-            yield from self._positions(axes[1:], moved, 1)
+            yield from self._positions(axes[1:], next_state, 1)
 
     def _output(self, state: _LoopState, axis: Axis, position: Number) -> Number:
         """Return the index of an output pixel along one more axis."""
@@ -243,7 +243,7 @@ class _Correlation(ConvolutionWriter):
         pixel = Tile(0, 1, 1, (Segment(0, 1, 0, 1),))
         with self.b.loop(tile.start, tile.start + tile.size) as position:
             base = position * axis.stride + axis.offset
-            moved = replace(
+            next_state = replace(
                 state,
                 x=state.x + base * axis.pitch,
                 element=self._output(state, axis, position),
@@ -252,7 +252,7 @@ class _Correlation(ConvolutionWriter):
                     (axis, *self._visible_taps(axis, base)),
                 ),
             )
-            self._tile(pixel, single, moved)
+            self._tile(pixel, single, next_state)
 
     def _tile(self, tile: Tile, axis: Axis, state: _LoopState) -> None:
         """Sum a tile over all taps, and apply the epilogue."""
@@ -313,13 +313,13 @@ class _Correlation(ConvolutionWriter):
             outer, low, high = state.visible_taps[depth]
             w = state.w + outer.first * size
             with self.b.accumulate(low, high, 1, sums) as iteration:
-                moved = replace(
+                next_state = replace(
                     state,
                     x=state.x + iteration.index * (outer.gap * outer.pitch),
                     w=w + iteration.index * (outer.every * size),
                 )
                 iteration.next(
-                    self._taps(tile, axis, moved, iteration.values, depth + 1)
+                    self._taps(tile, axis, next_state, iteration.values, depth + 1)
                 )
             return iteration.values
         w = state.w + axis.first * size

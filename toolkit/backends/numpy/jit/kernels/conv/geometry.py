@@ -43,8 +43,8 @@ class Window:
     @property
     def is_trivial(self) -> bool:
         """Return whether each window is one pixel, and each pixel a window."""
-        same = self.extent == self.out
-        return same and (self.size, self.stride, self.low) == (1, 1, 0)
+        is_same_extent = self.extent == self.out
+        return is_same_extent and (self.size, self.stride, self.low) == (1, 1, 0)
 
 
 @record
@@ -132,9 +132,9 @@ def blocks(
     if outer or not w.is_trivial:
         return windows
     sizes = [w.extent // n for n in range(2, max_blocks + 1) if w.extent % n == 0]
-    large = [n for n in sizes if n >= min_pixels]
-    even = [n for n in large if w.extent // n % 2 == 0]
-    size = min(even or large, default=w.extent)
+    large_sizes = [n for n in sizes if n >= min_pixels]
+    even = [n for n in large_sizes if w.extent // n % 2 == 0]
+    size = min(even or large_sizes, default=w.extent)
     if size == w.extent:
         return windows
     count, pitch, step = w.extent // size, w.pitch * size, w.step * size

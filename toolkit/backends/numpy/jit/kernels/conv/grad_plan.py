@@ -69,8 +69,10 @@ class KernelGradPlan:
         """Return the taps of a tile: several if it has few channels, else one."""
         taps = self.axes[-1].taps
         fitting = min(taps, self.rows // max(1, self.channels.depth))
-        short = (n for n in range(fitting, 1, -1) if self._size(n) <= _MAX_UNROLLED)
-        return next(short, 1)
+        short_counts = (
+            n for n in range(fitting, 1, -1) if self._size(n) <= _MAX_UNROLLED
+        )
+        return next(short_counts, 1)
 
     def _size(self, taps: int) -> int:
         """Return the approximate unrolled multiply-adds for tiles of some taps.

@@ -95,17 +95,17 @@ class InputLoader(ConvolutionWriter):
         """Return the inputs of several groups, broadcast to their outputs."""
         at, lanes = self.channels, self.b.lanes
         span = max(self.span, lanes)
-        wide = self._load_wide(
+        inputs = self._load_wide(
             address, -(-lane_counts // at.group_outputs) * at.depth, span
         )
         sources = [
             lane // at.group_outputs * at.depth + channel for lane in range(lanes)
         ]
         if sources == list(range(span)):
-            return wide
+            return inputs
         indices = ", ".join(f"i32 {source}" for source in sources)
         return self.b.let(
-            f"shufflevector {wide.type} {wide.text}, {wide.type} poison, "
+            f"shufflevector {inputs.type} {inputs.text}, {inputs.type} poison, "
             f"<{lanes} x i32> <{indices}>",
             self.dtype,
             lanes,

@@ -129,16 +129,16 @@ class _KernelGrad(ConvolutionWriter):
             yield from self._tap_tiles(state, axis)
             return
         with self.b.each(axis.taps) as tap:
-            moved = self._at_tap(state, depth, tap)
+            next_state = self._at_tap(state, depth, tap)
             if is_last:
-                yield moved
+                yield next_state
             else:
-                yield from self._taps(moved)
+                yield from self._taps(next_state)
 
     def _at_tap(self, state: _LoopState, depth: int, tap: Number) -> _LoopState:
         """Return the state at one tap of an axis."""
         axis = self.plan.axes[depth]
-        below = prod(later.taps for later in self.plan.axes[depth + 1 :])
+        below = prod(inner_axis.taps for inner_axis in self.plan.axes[depth + 1 :])
         weights = below * self.plan.channels.depth * self.plan.width
         base = tap * axis.gap + axis.offset
         return replace(
@@ -164,10 +164,10 @@ class _KernelGrad(ConvolutionWriter):
         channels, first = self.plan.channels.depth, 0
         groups = split_evenly(axis.taps, self.plan.taps_of_tile)
         for size in (size for size, count in groups for _ in range(count)):
-            moved = self._at_tap(state, len(state.ranges), first)
+            next_state = self._at_tap(state, len(state.ranges), first)
             rows = [(t, c) for t in range(size) for c in range(channels)]
             edges = position_ranges(axis, first, size, channels)
-            yield replace(moved, rows=tuple(rows), position_ranges=edges)
+            yield replace(next_state, rows=tuple(rows), position_ranges=edges)
             first += size
 
     def _rows(self, state: _LoopState) -> Iterator[_LoopState]:
@@ -289,8 +289,8 @@ class _KernelGrad(ConvolutionWriter):
             with self.b.accumulate(0, state.images, 1, sums) as iteration:
                 x = state.x + iteration.index * self.image
                 g = state.g + iteration.index * self.gradient
-                moved = replace(state, x=x, g=g)
-                iteration.next(self._positions(moved, 0, iteration.values))
+                next_state = replace(state, x=x, g=g)
+                iteration.next(self._positions(next_state, 0, iteration.values))
             sums = iteration.values
         for value, (w, _), bits in zip(sums, destinations, masks, strict=True):
             self.b.store(value, w, 0, bits)
@@ -306,8 +306,8 @@ class _KernelGrad(ConvolutionWriter):
         low, high = self._clip_to_strip(state, depth, low, high)
         with self.b.accumulate(low, high, 1, sums) as iteration:
             x = state.x + iteration.index * (axis.stride * axis.pitch)
-            moved = replace(state, x=x, g=state.g + iteration.index * pitch)
-            iteration.next(self._positions(moved, depth + 1, iteration.values))
+            next_state = replace(state, x=x, g=state.g + iteration.index * pitch)
+            iteration.next(self._positions(next_state, depth + 1, iteration.values))
         return iteration.values
 
     def _last_axis(self, state: _LoopState, sums: list[Value]) -> list[Value]:
@@ -373,8 +373,10 @@ class _KernelGrad(ConvolutionWriter):
         g = state.g + first * pitch
         for u in range(unroll):
             xu = x + u * (axis.stride * axis.pitch)
-            moved = replace(state, x=xu, g=g + u * pitch)
-            sums = self._step(moved, state.rows[positions.first : positions.last], sums)
+            next_state = replace(state, x=xu, g=g + u * pitch)
+            sums = self._step(
+                next_state, state.rows[positions.first : positions.last], sums
+            )
         return sums
 
     def _clip_to_strip(
@@ -394,8 +396,8 @@ class _KernelGrad(ConvolutionWriter):
         b, lane_counts, results = self.b, state.panel.lane_counts(self.b.lanes), []
         factors = self._dots if self.plan.channels.is_dot_product else self._products
         for row, pairs in enumerate(factors(state, rows, lane_counts)):
-            before = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
-            for pair, value in zip(pairs, before, strict=True):
+            previous = sums[row * len(lane_counts) : (row + 1) * len(lane_counts)]
+            for pair, value in zip(pairs, previous, strict=True):
                 results.append(b.intrinsic("fma", *pair, value))
         return results
 

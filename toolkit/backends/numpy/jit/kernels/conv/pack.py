@@ -117,11 +117,11 @@ class _Pack(ConvolutionWriter):
             if is_strided
             else None
         )
-        everything = self.b.first_lanes(b.lanes, "int64")
+        full_mask = self.b.first_lanes(b.lanes, "int64")
         with b.loop(b.low, b.high) as channel, b.loop(0, vectors) as j:
             x = weights + channel * at["input"] + j * at["vector"]
             taps = [
-                self._load(x + t * at["tap"], lanes, everything) for t in range(TAPS**2)
+                self._load(x + t * at["tap"], lanes, full_mask) for t in range(TAPS**2)
             ]
             self._points(taps, outputs, packed, at, (channel, j))
 
@@ -151,15 +151,15 @@ class _Pack(ConvolutionWriter):
         b, points, (channel, j) = self.b, outputs + TAPS - 1, position
         line = transforms(b, outputs).weights
         vectors = at["width"] // b.lanes
-        within = j % at["vectors"]
-        first = j - within
+        panel_vector = j % at["vectors"]
+        first = j - panel_vector
         size = b.least(at["vectors"], vectors - first)
         row = size * b.lanes
         point = row * at["depth"]
         # Points within panels, rows of all inputs within points.
         w = packed + first * at["depth"] * (points**2 * b.lanes)
         w = w + channel * row
-        w = w + within * b.lanes
+        w = w + panel_vector * b.lanes
         columns = [taps[t::TAPS] for t in range(TAPS)]
         for i, values in enumerate(columns_first(columns, line)):
             for k, value in enumerate(line(values)):
@@ -185,12 +185,12 @@ class _Pack(ConvolutionWriter):
             tap = row % at["taps"]
             x = weights + block * at["block"] + tap * at["tap"]
             x = x + j * at["vector"]
-            within = j % at["vectors"]
-            first = j - within
+            panel_vector = j % at["vectors"]
+            first = j - panel_vector
             size = b.least(at["vectors"], vectors - first)
             pitch = size * b.lanes
-            before = block * vectors + first
-            w = packed + before * volume + within * b.lanes
+            preceding_vectors = block * vectors + first
+            w = packed + preceding_vectors * volume + panel_vector * b.lanes
             w = w + tap * at["depth"] * pitch
             column = j * b.lanes
             mask = self.b.first_lanes(at["width"] - column, "int64")
@@ -202,13 +202,15 @@ class _Pack(ConvolutionWriter):
     def _lane_offsets(self, output: Number, group: Number, group_outputs: int) -> Value:
         """Return the element offsets of a vector's outputs from its first one."""
         b = self.b
-        within = integers((lane % group_outputs for lane in range(b.lanes)), "int64")
+        lane_in_group = integers(
+            (lane % group_outputs for lane in range(b.lanes)), "int64"
+        )
         groups = integers((lane // group_outputs for lane in range(b.lanes)), "int64")
         output_steps = b.splat(self.b.int64(output))
         group_steps = b.splat(self.b.int64(group))
         return b.binary(
             "add",
-            b.binary("mul", within, output_steps),
+            b.binary("mul", lane_in_group, output_steps),
             b.binary("mul", groups, group_steps),
         )
 

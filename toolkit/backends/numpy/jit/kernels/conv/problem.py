@@ -89,12 +89,12 @@ def anchor_operands(body: Graph, inputs: Sequence[Operand]) -> tuple[int, int] |
 
 def tap_stride(w: Operand) -> int | None:
     """Return the stride of the weights' taps in elements, or None if it varies."""
-    stride, reach = None, 1
+    stride, outer_extent = None, 1
     axes = zip(w.spec.shape[:-2], element_strides(w)[:-2], strict=True)
     for extent, step in reversed([axis for axis in axes if axis[0] != 1]):
         if stride is None:
             stride = step
-        elif step != stride * reach:
+        elif step != stride * outer_extent:
             return None
-        reach *= extent
+        outer_extent *= extent
     return stride or 0

@@ -62,8 +62,8 @@ class TapSums(ConvolutionWriter):
         self.row, self.vector = vectors * lanes, lanes
         if channels.is_dot_product:
             self.row, self.vector = lanes, self.depth * lanes
-        dense = self.depth * channels.pitch, self.depth * self.row
-        self.is_dense: bool = (self.tap, self.every) == dense
+        dense_strides = self.depth * channels.pitch, self.depth * self.row
+        self.is_dense: bool = (self.tap, self.every) == dense_strides
 
     def add(
         self, segment: Segment, x: Pointer, w: Pointer, sums: list[Value]
@@ -136,7 +136,7 @@ class TapSums(ConvolutionWriter):
         results = []
         for row in range(len(sums) // vectors):
             inputs = self.loader.load(x + row * self.pixel, channel, self.lane_counts)
-            before = sums[row * vectors : (row + 1) * vectors]
-            for pair in zip(inputs, weights, before, strict=True):
+            previous = sums[row * vectors : (row + 1) * vectors]
+            for pair in zip(inputs, weights, previous, strict=True):
                 results.append(b.intrinsic("fma", *pair))
         return results

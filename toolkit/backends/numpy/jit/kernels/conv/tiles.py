@@ -101,14 +101,14 @@ def best_vectors(width: int, lanes: int, rows: Sequence[int], available: int) ->
     def cost(vectors: int) -> tuple[float, int]:
         panel_list, total = split_panels(width, vectors, lanes), 0.0
         for panel in panel_list:
-            row_limit, far = (
+            row_limit, load_cycles = (
                 max_rows(panel.vectors, available),
                 panel.vectors * _L2_LOAD_CYCLES,
             )
             for size, count in (
                 group for extent in rows for group in split_evenly(extent, row_limit)
             ):
-                steps = max(step_cycles(size, panel.vectors), far)
+                steps = max(step_cycles(size, panel.vectors), load_cycles)
                 total += panel.count * count * steps
         return total, len(panel_list)
 

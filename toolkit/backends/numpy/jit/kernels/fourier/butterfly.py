@@ -74,8 +74,8 @@ class Butterflies:
             else:
                 result = Complex(
                     *(
-                        self._fma(scale, component, before)
-                        for component, before in zip(number, result, strict=True)
+                        self._fma(scale, component, previous)
+                        for component, previous in zip(number, result, strict=True)
                     )
                 )
         assert result is not None

@@ -231,12 +231,12 @@ class Stages:
         stride = 1
         for number, radix in enumerate(self.radices):
             is_last = number + 1 == len(self.radices)
-            to = target if is_last else self.buffers[number % 2]
+            stage_target = target if is_last else self.buffers[number % 2]
             if number or self.vectors:
-                self._stage(radix, stride, source, to)
+                self._stage(radix, stride, source, stage_target)
             else:
-                self._first_row_stage(radix, source, to)
-            source = to
+                self._first_row_stage(radix, source, stage_target)
+            source = stage_target
             stride *= radix
 
     def _stage(

@@ -194,8 +194,8 @@ def _depthwise_numbers(
     (top, _), (left, _) = ((0, 0),) * len(row) + tuple(anchor.attrs["padding"])
     band = min(max(-(-rows * batch // TASKS), _MIN_BAND_ROWS), rows)
     line = (columns - 1) * plan.strides[1] + plan.size[1]
-    copied = (band - 1) * plan.strides[0] + plan.size[0]
-    memory = align_up(copied_bytes(line, copied, channels))
+    copied_rows = (band - 1) * plan.strides[0] + plan.size[0]
+    memory = align_up(copied_bytes(line, copied_rows, channels))
     return DepthwiseNumbers(
         *(channels, height, width, rows, columns, top, left),
         *(band, -(-rows // band), line, memory),

@@ -149,9 +149,9 @@ class _FewRows:
         """Apply the epilogue to the sums."""
         b, n = self.b, self.n
         for row in range(self.plan.rows):
-            of_row = self.epilogue.of_row(row)
+            row_operands = self.epilogue.of_row(row)
             for column, mask in b.run(first, end):
                 element = column + row * n.columns
                 value = b.load(self.sums, element, "int32", mask)
-                loaded = {**self.epilogue.columns(column, mask), **of_row}
+                loaded = {**self.epilogue.columns(column, mask), **row_operands}
                 self.epilogue.apply(value, element, column, mask, loaded)

@@ -216,7 +216,7 @@ class Lowering:
         products = self.rows * self.depth * self.columns
         packed = [] if plan.a is not None else [of_rows]
         row = self.depth if plan.a is not None else self.count * WORD_BYTES
-        moved = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))
+        nbytes = sum(v.spec.nbytes for v in (*body.inputs, *body.outputs))
         return Call(
             Code(emit_integer_product, plan, BodyStructure(body)),
             (*operands_of(body), *packed, ("work", 0)),
@@ -226,7 +226,7 @@ class Lowering:
             blocks * self.panels,
             partition(blocks * self.panels, products // TASK_PRODUCTS),
             flops=2 * products,
-            nbytes=moved,
+            nbytes=nbytes,
         )
 
 
@@ -248,8 +248,8 @@ class _TiledLowering(Lowering):
 
     def _multiply(self, of_rows: Reference, panel: int) -> Call:
         body, a = self.body, self.plan.a
-        near = current().cache_bytes // 2 // panel
-        group = max(1, min(near, PANELS))
+        panels_in_cache = current().cache_bytes // 2 // panel
+        group = max(1, min(panels_in_cache, PANELS))
         groups, tiles = -(-self.panels // group), self.packed_rows // SPAN
         part_rows = -(-tiles // min(-(-TASKS // groups), tiles)) * SPAN
         units = groups * -(-self.rows // part_rows)

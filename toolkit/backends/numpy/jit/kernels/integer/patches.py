@@ -174,12 +174,14 @@ class _Patches:
             size = inner_axis.size * size
         with b.loop(0, axis.size) as tap:
             coordinate = tap * axis.gap + starts[0]
-            to = target + tap * size * self.size
+            tap_target = target + tap * size * self.size
             is_inside = b.is_inside(coordinate, axis.extent)
             with b.when(is_inside):
-                self._taps(inner, starts[1:], x + coordinate * axis.pitch, to, run)
+                self._taps(
+                    inner, starts[1:], x + coordinate * axis.pitch, tap_target, run
+                )
             with b.when(b.opposite(is_inside)):
-                self._clear(to, size)
+                self._clear(tap_target, size)
 
     def _run(self, start: Number, x: Pointer, target: Pointer) -> None:
         """Pack the taps of the innermost axis: padding, pixels, padding."""

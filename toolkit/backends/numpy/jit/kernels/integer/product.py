@@ -213,14 +213,14 @@ class _Product:
     ) -> None:
         """Apply the epilogue to some columns of all rows, as one vector of each row."""
         b, n = self.b, self.n
-        of_column = self.epilogue.columns(column, mask)
+        column_operands = self.epilogue.columns(column, mask)
         with b.loop(0, block.rows) as i:
             row = i + block.row
-            of_row = self.epilogue.of_row(row)
+            row_operands = self.epilogue.of_row(row)
             address = self.sums + i * (block.vectors * self.vector_bytes)
             value = b.load(address + first * self.vector_bytes, 0, "int32", None)
             element = row * n.columns + column
-            loaded = {**of_column, **of_row}
+            loaded = {**column_operands, **row_operands}
             self.epilogue.apply(value, element, column, mask, loaded)
 
 

@@ -62,8 +62,8 @@ class Words:
         word = b.filled(0, "int32")
         low = b.filled((1 << self.bits) - 1, "int32")
         for i, x in enumerate(terms):
-            by = b.filled(i * self.bits, "int32")
-            word = b.binary("or", word, b.binary("shl", b.binary("and", x, low), by))
+            shift = b.filled(i * self.bits, "int32")
+            word = b.binary("or", word, b.binary("shl", b.binary("and", x, low), shift))
         return word
 
     def multiply_add(self, b: Kernel, sums: Value, x: Value, y: Value) -> Value:

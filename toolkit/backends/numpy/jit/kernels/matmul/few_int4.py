@@ -89,15 +89,15 @@ def emit_runs() -> Kernel:
     """
     b = Kernel(1)
     blocks, target, depth = b.next_address(), b.next_address(), b.next_entry()
-    none = Value(literal(float("nan"), "float32"), "float32")
-    with b.accumulate(0, depth, 1, [none, b.int64(0)]) as loop:
+    no_block = Value(literal(float("nan"), "float32"), "float32")
+    with b.accumulate(0, depth, 1, [no_block, b.int64(0)]) as loop:
         stored = b.scalar(b.at(blocks, loop.index, "float32"), "float32")
         is_other = b.binary("fcmp une", stored, loop.values[0], "bool")
         count = loop.index_of(1)
         with b.when(is_other):
             _store_index(b, target, count + 1, loop.index)
-        after = count + b.index(f"zext i1 {is_other} to i64")
-        loop.next([stored, b.int64(after)])
+        new_count = count + b.index(f"zext i1 {is_other} to i64")
+        loop.next([stored, b.int64(new_count)])
     _store_index(b, target, 0, loop.index_of(1))
     _store_index(b, target, loop.index_of(1) + 1, depth)
     return b
@@ -208,11 +208,11 @@ class _FewInt4:
             address = b.at(self.a, term + row * self.n.depth, "float32")
             x = b.scalar(address, "float32")
             row_sums.append(b.binary("fadd", values[rows * count + row], x))
-            wide = b.splat(x)
+            x_vector = b.splat(x)
             sums = values[row * count : (row + 1) * count]
             products += [
-                b.intrinsic("fma", wide, number, before)
-                for number, before in zip(numbers, sums, strict=True)
+                b.intrinsic("fma", x_vector, number, previous)
+                for number, previous in zip(numbers, sums, strict=True)
             ]
         return [*products, *row_sums]
 
@@ -241,13 +241,13 @@ class _FewInt4:
                     first = 2 * (row * pairs + pair)
                     even, odd = values[first : first + 2]
                     total = b.shuffled(even, odd, lane_order)
-                    of_row = b.splat(values[2 * pairs * rows + row])
-                    offset_term = b.binary("fmul", origin, of_row)
+                    row_sum = b.splat(values[2 * pairs * rows + row])
+                    offset_term = b.binary("fmul", origin, row_sum)
                     shifted = b.binary("fsub", total, offset_term)
-                    where = (2 * row * pairs + number) * b.lanes
-                    before = b.load(self.totals, where, "float32", None)
-                    after = b.intrinsic("fma", scale, shifted, before)
-                    b.store(after, self.totals, where, None)
+                    total_index = (2 * row * pairs + number) * b.lanes
+                    old_total = b.load(self.totals, total_index, "float32", None)
+                    new_total = b.intrinsic("fma", scale, shifted, old_total)
+                    b.store(new_total, self.totals, total_index, None)
 
     def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros with the same bias as the numbers: 8 if they are signed."""
@@ -260,12 +260,12 @@ class _FewInt4:
     ) -> None:
         """Apply the epilogue to the totals of a row."""
         b = self.b
-        of_row = self.epilogue.of_row(row)
+        row_operands = self.epilogue.of_row(row)
         for number in range(2 * pairs):
             mask = self._masks(number, column_count)
             at = column + number * b.lanes
-            where = (2 * row * pairs + number) * b.lanes
-            value = b.load(self.totals, where, "float32", None)
-            loaded = {**self.epilogue.columns(at, mask), **of_row}
+            total_index = (2 * row * pairs + number) * b.lanes
+            value = b.load(self.totals, total_index, "float32", None)
+            loaded = {**self.epilogue.columns(at, mask), **row_operands}
             element = at + row * self.n.columns
             self.epilogue.apply(value, element, at, mask, loaded)

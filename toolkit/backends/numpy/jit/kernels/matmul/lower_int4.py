@@ -101,7 +101,7 @@ def _lower_few_int4(
     )
     listed: Reference = ("work", 0)
     size = runs_bytes(depth)
-    runs = Call(
+    list_runs = Call(
         Code(emit_runs),
         (("in", factors[3]), listed),
         (depth,),
@@ -120,4 +120,4 @@ def _lower_few_int4(
         nbytes=packed.nbytes,
         problem=index_problem("take", 0),
     )
-    return Lowered((runs, multiply), align_up(size))
+    return Lowered((list_runs, multiply), align_up(size))

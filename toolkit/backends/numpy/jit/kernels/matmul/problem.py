@@ -126,8 +126,10 @@ class Problem:
         """Return the memory traffic of all products, each matrix once."""
         a = self.rows * self.depth * prod(x.extent for x in self.batch if x.a)
         b = self.columns * self.depth * prod(x.extent for x in self.batch if x.b)
-        of_a, of_b = self.items
-        return of_a * a + of_b * b + self.itemsize * self.products * self.size
+        a_itemsize, b_itemsize = self.items
+        return (
+            a_itemsize * a + b_itemsize * b + self.itemsize * self.products * self.size
+        )
 
     @property
     def invariant_step(self) -> int:
@@ -139,9 +141,9 @@ class Problem:
     @property
     def packed_step(self) -> int:
         """Return the most terms of a step if tiles of the left operand are packed."""
-        near = _LARGE_L1_BYTES if current().registers >= 32 else _L1_BYTES
+        cache_bytes = _LARGE_L1_BYTES if current().registers >= 32 else _L1_BYTES
         lines = pad_extent(max_rows(), self.lanes) + 2 * self.lanes
-        return min(_MAX_PACKED_STEP_TERMS, near // (lines * self.itemsize))
+        return min(_MAX_PACKED_STEP_TERMS, cache_bytes // (lines * self.itemsize))
 
     def step(self, depth: int, limit: int = _MAX_STEP_TERMS) -> int:
         """Return the terms of a step for `depth` terms in steps of at most `limit`."""

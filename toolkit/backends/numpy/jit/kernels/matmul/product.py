@@ -274,8 +274,8 @@ class _Product(MatrixWriter):
         n, element = self.n, row * self.n.columns + block.element
         if not self.plan.has_tiles:
             return _Tile(block.a + row * n.a_row, n.a_row, n.a_term, rows, element)
-        number, before = self.b.split(row, self.tiling.rows)
-        a = block.a + number * n.a_row + before * self.itemsize
+        number, row_in_tile = self.b.split(row, self.tiling.rows)
+        a = block.a + number * n.a_row + row_in_tile * self.itemsize
         return _Tile(a, self.itemsize, n.a_term, rows, element)
 
     def _height(self, remaining: Index) -> Number:

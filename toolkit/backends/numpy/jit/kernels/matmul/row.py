@@ -153,8 +153,8 @@ class _Row(MatrixWriter):
         """
         b, n = self.b, self.n
         note = self.right_address + (b.slot + 1) * n.panel + -ALIGNMENT
-        before = b.let(f"atomicrmw xor ptr {note}, i32 1 monotonic", "int32")
-        return b.let(f"icmp ne i32 {before}, 0", "bool")
+        parity = b.let(f"atomicrmw xor ptr {note}, i32 1 monotonic", "int32")
+        return b.let(f"icmp ne i32 {parity}, 0", "bool")
 
     def _columns(self, first: Number, end: Number, y: Pointer) -> None:
         """Sum all terms of some widths of columns, then apply the epilogue."""
@@ -235,6 +235,6 @@ class _Row(MatrixWriter):
         for column, mask in b.run(self.low, self.high):
             total = b.load(self.sums, column, self.dtype, mask)
             with b.accumulate(0, earlier, 1, [total]) as iteration:
-                before = b.load(result, column, self.dtype, mask)
-                iteration.next([self.add(iteration.values[0], before)])
+                previous = b.load(result, column, self.dtype, mask)
+                iteration.next([self.add(iteration.values[0], previous)])
             b.store(iteration.values[0], result, column, mask)

@@ -101,24 +101,30 @@ def choose(p: Problem) -> Strategy:
         packs_once = p.is_shared and is_narrow(t) and not is_quick
         grain = p.products if is_quick else partition(p.products)
         return replace(base, pack_b=ONCE if packs_once else pack_b, grain=grain)
-    runs = (
+    has_row_units = (
         not p.unpack_source
         and p.rows > FLAT_ROWS
         and p.a_term == p.itemsize
         and not p.is_across
     )
     is_near = depth * p.columns * p.itemsize <= _IN_PLACE_BYTES
-    shares = p.is_frozen or is_near or not is_narrow(t)
-    shares = shares or partition(p.rows) >= _TALL_TASK_TILES * t.rows
-    if not p.batch and is_small and runs and (shares or is_quick):
+    can_share_panels = p.is_frozen or is_near or not is_narrow(t)
+    can_share_panels = (
+        can_share_panels or partition(p.rows) >= _TALL_TASK_TILES * t.rows
+    )
+    if not p.batch and is_small and has_row_units and (can_share_panels or is_quick):
         # A panel that is packed for all runs is read in memory order at no cost.
-        pack_once = pack_b or p.is_frozen or (_set_conflict_cost(p, t) and shares)
+        pack_once = (
+            pack_b or p.is_frozen or (_set_conflict_cost(p, t) and can_share_panels)
+        )
         grain = p.rows if is_quick else partition(p.rows)
         # Tiles much flatter than the largest read the panels too often.
         grain *= -(-2 * t.rows // (3 * grain))
         return replace(base, unit=ROW, pack_b=ONCE if pack_once else "", grain=grain)
-    crowded = _set_conflict_cost(p, t)
-    division = min(_divisions(p, base), key=lambda part: _cost(p, t, part, crowded))
+    conflict_cost = _set_conflict_cost(p, t)
+    division = min(
+        _divisions(p, base), key=lambda candidate: _cost(p, t, candidate, conflict_cost)
+    )
     fields = division._asdict()
     del fields["blocks"]
     return replace(base, unit=BLOCK, **fields)
@@ -194,9 +200,9 @@ def _all_divisions(p: Problem, base: Strategy, max_blocks: int) -> Iterator[_Div
                 )
                 is_once = is_once and not p.unpack_source
                 packing = ONCE if is_once else EACH
-                ways = (packing,) if base.pack_b else ("", packing)
+                b_packings = (packing,) if base.pack_b else ("", packing)
                 packings = _packings_of_a(p, base.tiling, panels)
-                for pack_a, pack_b in product(packings, ways):
+                for pack_a, pack_b in product(packings, b_packings):
                     # An earlier call packs full tiles, except for the last one.
                     row_unit = base.tiling.rows if pack_a == ONCE else step
                     rows = -(-p.rows // row_blocks // row_unit) * row_unit
@@ -262,16 +268,18 @@ def _step_terms(
     # A cached packing has the same step as an operand that is read in place: a single
     # sum of very many terms has larger errors.
     is_near = pack_b and not p.is_frozen
-    reach = depth * (panels * width if is_near else max(p.b_term, panels * width))
-    if p.is_across or (reach <= RESIDENT_BYTES and not is_long):
+    working_set = depth * (panels * width if is_near else max(p.b_term, panels * width))
+    if p.is_across or (working_set <= RESIDENT_BYTES and not is_long):
         return depth
     return p.step(depth)
 
 
-def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> float:
+def _cost(
+    p: Problem, tiling: Tiling, strategy: _Division, conflict_cost: float
+) -> float:
     """Return the cost of a strategy beyond the arithmetic, as a fraction of that."""
     rows, panels = min(strategy.rows, p.rows), strategy.panels
-    is_turned = p.b_line != p.itemsize
+    is_transposed = p.b_line != p.itemsize
     is_large = p.depth * max(p.b_term, p.columns * p.itemsize) > RESIDENT_BYTES
     if _has_row_conflicts(p, tiling):
         cost = _ROW_PACKING_COST / panels if strategy.pack_a else _ROW_CONFLICT_COST
@@ -282,7 +290,7 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
     else:
         cost = 0.12 + 0.6 / panels if p.a_term >= _FAR_TERM_BYTES else 0.0
     if strategy.pack_b == EACH:
-        cost += (24 if is_turned else 22) / rows + 0.3 / panels
+        cost += (24 if is_transposed else 22) / rows + 0.3 / panels
     elif strategy.pack_b == ONCE:
         cost += 4 / rows + 0.15 / panels
         # Packed data leave the L2 cache before they are read.
@@ -290,7 +298,7 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
         cost += 0 if p.is_frozen else (60 if is_large else 40) / readers
         cost += 0.03 if strategy.step < strategy.depth else 0
     else:
-        cost += 14 / rows + 0.3 / panels + crowded
+        cost += 14 / rows + 0.3 / panels + conflict_cost
         # From memory, every term of a panel stalls: the prefetcher does not follow
         # them.
         if p.depth * p.columns * p.itemsize > 2 * RESIDENT_BYTES:
@@ -300,6 +308,8 @@ def _cost(p: Problem, tiling: Tiling, strategy: _Division, crowded: float) -> fl
     # Threads are idle while others compute the last blocks.
     cost += 0.25 * (-strategy.blocks % 4) / strategy.blocks
     if strategy.depth < p.depth:
-        near = 30 if p.is_frozen else 19
-        cost += (90 if p.size * p.itemsize > RESIDENT_BYTES else near) / strategy.depth
+        slot_cost = 30 if p.is_frozen else 19
+        cost += (
+            90 if p.size * p.itemsize > RESIDENT_BYTES else slot_cost
+        ) / strategy.depth
     return cost

@@ -296,8 +296,8 @@ class _Sums:
             for k in range(terms):
                 a_place, b_place = a_offset + k * term, b_offset + k * b_term
                 sums = self._term(a_place, b_place, sums)
-            moved = [a_offset + terms * term, b_offset + terms * b_term]
-            iteration.next([*moved, *sums])
+            next_offsets = [a_offset + terms * term, b_offset + terms * b_term]
+            iteration.next([*next_offsets, *sums])
         return iteration.values
 
     def _term(

@@ -67,7 +67,7 @@ class _Term(NamedTuple):
 
     source: Pointer
     target: Pointer
-    to: Panels
+    destination: Panels
 
 
 def load_block_number(
@@ -133,23 +133,23 @@ class Unpacker:
         """Return the bytes of a term of a panel."""
         return 4 * self.width
 
-    def write(self, to: Panels) -> None:
+    def write(self, panels: Panels) -> None:
         """Unpack the panels, row by row of the matrix."""
-        b, (first, last) = self.b, to.panels
-        none = Value(literal(float("nan"), "float32"), "float32")
-        with b.accumulate(0, to.depth, 1, [none]) as loop:
-            k = to.first + loop.index
+        b, (first, last) = self.b, panels.panels
+        no_block = Value(literal(float("nan"), "float32"), "float32")
+        with b.accumulate(0, panels.depth, 1, [no_block]) as loop:
+            k = panels.first + loop.index
             stored = b.scalar(b.at(self.block, k, "float32"), "float32")
             with b.when(b.binary("fcmp une", stored, loop.values[0], "bool")):
-                self._read_block(stored, to)
+                self._read_block(stored, panels)
             source = self.packed + k * self.line
-            target = to.target + loop.index * self.term_bytes
+            target = panels.target + loop.index * self.term_bytes
             self._prefetch_row(source, first, last)
-            term = _Term(source, target, to)
-            with b.loop(first, b.least(last, to.full)) as panel:
+            term = _Term(source, target, panels)
+            with b.loop(first, b.least(last, panels.full)) as panel:
                 for j in range(self.vectors):
                     self._write(term, panel, j)
-            with b.loop(b.most(first, to.full), last) as panel:
+            with b.loop(b.most(first, panels.full), last) as panel:
                 self._write_tail(term, panel)
             loop.next([stored])
 
@@ -177,37 +177,37 @@ class Unpacker:
         remaining = self.columns - panel * self.width
         return self.b.first_of_vectors(remaining, self.vectors)
 
-    def _read_block(self, stored: Value, to: Panels) -> None:
+    def _read_block(self, stored: Value, panels: Panels) -> None:
         """Load scales and zeros of a block. An invalid number is clamped."""
-        b, (first, last) = self.b, to.panels
-        safe = load_block_number(b, stored, self.blocks, self.error)
+        b, (first, last) = self.b, panels.panels
+        block = load_block_number(b, stored, self.blocks, self.error)
         with b.loop(first, last) as panel:
             for j, mask in enumerate(self._masks(panel)):
                 column = panel * self.width + j * b.lanes
-                index = safe * self.columns + column
-                where = (panel - first) * self.width + j * b.lanes
+                index = block * self.columns + column
+                lane_index = (panel - first) * self.width + j * b.lanes
                 scale = b.load(self.scale, index, "float32", mask)
-                b.store(scale, self.scales, where, None)
-                b.store(self._origin(index, mask), self.origins, where, None)
+                b.store(scale, self.scales, lane_index, None)
+                b.store(self._origin(index, mask), self.origins, lane_index, None)
 
     def _origin(self, index: Number, mask: Mask) -> Value:
         """Return zeros plus the same bias as `_numbers`."""
         zeros = load_zeros(self.b, self.zero, index, mask, self.is_signed)
-        large = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
-        return self.b.binary("fadd", zeros, large)
+        bias = self.b.filled(2.0**23 + (8 if self.is_signed else 0), "float32")
+        return self.b.binary("fadd", zeros, bias)
 
     def _write(
         self, term: _Term, panel: Number, number: int, mask: Mask = None
     ) -> None:
         """Unpack a vector of a term of a panel."""
         b, step = self.b, number * self.b.lanes
-        before = panel - term.to.panels[0]
+        panel_index = panel - term.destination.panels[0]
         numbers = self._numbers(term.source, panel * self.width + step, mask)
-        index = before * self.width + step
+        index = panel_index * self.width + step
         origin = b.load(self.origins, index, "float32", None)
         scale = b.load(self.scales, index, "float32", None)
         value = b.binary("fmul", b.binary("fsub", numbers, origin), scale)
-        b.store(value, term.target + before * term.to.size, step, None)
+        b.store(value, term.target + panel_index * term.destination.size, step, None)
 
     def _numbers(self, source: Pointer, column: Number, mask: Mask) -> Value:
         """Return the numbers plus 2 ** 23, and plus 8 if they are signed."""
@@ -221,10 +221,10 @@ class Unpacker:
             pairs = b.gather_at(byte, halves, "i8", "int8", mask)
             words = b.convert("zext", pairs, "int32")
             steps = [4 * (i % 2) for i in range(lanes)]
-        moved = b.binary("lshr", words, integers(steps, "int32"))
-        number = b.binary("and", moved, b.filled(15, "int32"))
-        large = _FLOAT_2_POW_23_BITS + (8 if self.is_signed else 0)
-        merged = b.binary("xor", number, b.filled(large, "int32"))
+        shifted = b.binary("lshr", words, integers(steps, "int32"))
+        number = b.binary("and", shifted, b.filled(15, "int32"))
+        bias_bits = _FLOAT_2_POW_23_BITS + (8 if self.is_signed else 0)
+        merged = b.binary("xor", number, b.filled(bias_bits, "int32"))
         return b.convert("bitcast", merged, "float32")
 
     def _words(self, byte: Pointer) -> Value:

@@ -216,10 +216,10 @@ class _Correlation:
         outer, *inner = axes
         count = b.least(outer.count - first, grid.part_size)
         step, *steps = grid.steps
-        reach = 1 + sum(
+        inner_positions = 1 + sum(
             (axis.count - 1) * n for axis, n in zip(inner, steps, strict=True)
         )
-        return (count - 1) * step + reach
+        return (count - 1) * step + inner_positions
 
     def _multiply(
         self,
@@ -232,8 +232,8 @@ class _Correlation:
         plan = self.plan
         pitch = plan.pixels.pitch
         self.tiles.clear(4)
-        for (of_pixels, of_weights), run in runs:
-            row, column = x + of_pixels, weights + of_weights
+        for (pixel_offset, weight_offset), run in runs:
+            row, column = x + pixel_offset, weights + weight_offset
             self.tiles.sum_up(
                 run,
                 [row, row + BLOCK_LINES * pitch],

@@ -126,17 +126,19 @@ def grid_of(sweeps: Sequence[Axes], part_size: int, is_shared: bool = False) -> 
     sides = []
     for axes in zip(*sweeps, strict=True):
         stride = axes[0].stride
-        met = {axis.offset + axis.gap * t for axis in axes for t in range(axis.taps)}
-        cells, rests = zip(
-            *(divmod(offset, stride) for offset in met or {0}), strict=True
+        input_offsets = {
+            axis.offset + axis.gap * t for axis in axes for t in range(axis.taps)
+        }
+        cells, residues = zip(
+            *(divmod(offset, stride) for offset in input_offsets or {0}), strict=True
         )
         sides.append(
             Side(
                 extent=axes[0].extent,
                 pitch=axes[0].pitch,
                 stride=stride,
-                phase=min(rests),
-                phases=max(rests) - min(rests) + 1,
+                phase=min(residues),
+                phases=max(residues) - min(residues) + 1,
                 low=min(cells),
                 count=max(axis.count for axis in axes),
                 span=max(cells) - min(cells),
@@ -191,12 +193,14 @@ def lines(b: Kernel, grid: Grid, image: Pointer, first: Number) -> Iterator[Line
             is_inside = b.is_inside(coordinate, side.extent)
             exists = is_inside if exists is None else b.binary("and", exists, is_inside)
             source = source + coordinate * side.pitch
-        begin = last.low if outer else first + last.low
-        source = source + (begin * last.stride + residues[-1]) * last.pitch
+        first_cell = last.low if outer else first + last.low
+        source = source + (first_cell * last.stride + residues[-1]) * last.pitch
         # The range of cells whose input exists.
-        low = b.least(b.most(0 - begin, 0), cells[-1])
-        room = last.extent - residues[-1] + (last.stride - 1)
-        high = b.most(b.least(room // last.stride - begin, cells[-1]), low)
+        low = b.least(b.most(0 - first_cell, 0), cells[-1])
+        inputs_in_phase = last.extent - residues[-1] + (last.stride - 1)
+        high = b.most(
+            b.least(inputs_in_phase // last.stride - first_cell, cells[-1]), low
+        )
         if exists is not None:
             low, high = (b.choose(exists, end, cells[-1]) for end in (low, high))
         yield Line(phase, line, source, last.stride * last.pitch, (low, high))

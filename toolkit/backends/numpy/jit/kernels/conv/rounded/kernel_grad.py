@@ -140,8 +140,8 @@ def emit_rounded_grad(plan: RoundedGradPlan) -> Kernel:
         pack_planes(b, plan.planes, images + image * image_pitch, first, planes)
         source = gradients + image * gradient_pitch
         pack_pairs(b, plan.pairs, source, first, pairs)
-        of_inputs, of_outputs = plan.blocks
-        with b.loop(0, of_outputs) as column, b.loop(0, of_inputs) as row:
+        input_blocks, output_blocks = plan.blocks
+        with b.loop(0, output_blocks) as column, b.loop(0, input_blocks) as row:
             at.block(row, column, planes, pairs, sums)
     at.tiles.release()
     return b
@@ -161,12 +161,12 @@ def emit_rounded_blocks(plan: RoundedGradPlan, by_rows: bool) -> Kernel:
     planes, pairs, sums = (b.next_address() for _ in range(3))
     count = b.next_entry()
     at = _KernelGrad(b, plan)
-    of_inputs, of_outputs = plan.blocks
+    input_blocks, output_blocks = plan.blocks
     at.tiles.configure()
     with b.loop(b.low, b.high) as unit:
-        column, row = b.split(unit, of_inputs)
+        column, row = b.split(unit, input_blocks)
         if by_rows:
-            row, column = b.split(unit, of_outputs)
+            row, column = b.split(unit, output_blocks)
         at.block(row, column, planes, pairs, sums, count)
     at.tiles.release()
     return b
@@ -230,9 +230,9 @@ class _KernelGrad:
         x = planes + row * (SPAN * plan.planes.pitch)
         g = pairs + column * (SPAN * _ITEM)
         start = sums + (row * (SPAN * plan.row) + column * (SPAN * _ITEM))
-        together = _TAPS if current().has_tiles else 1
-        for first in range(0, len(self.taps), together):
-            taps = self.taps[first : first + together]
+        taps_per_tile = _TAPS if current().has_tiles else 1
+        for first in range(0, len(self.taps), taps_per_tile):
+            taps = self.taps[first : first + taps_per_tile]
             # Several taps share a tile of gradients. A single tap uses two tiles.
             tiles = 2 if len(taps) == 1 else 1
             with b.loop(0, 2, tiles) as half:

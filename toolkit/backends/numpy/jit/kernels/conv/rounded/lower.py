@@ -188,8 +188,8 @@ class _Lowering:
             pixels, self.sweeps, self.sizes, self.is_input_grad, width, 1
         )
         # The weights of a group stay in the cache for all positions.
-        near = current().cache_bytes // 2 // (2 * plan.strip_bytes)
-        return replace(plan, group=max(1, min(near, PANELS, plan.panels)))
+        panels_in_cache = current().cache_bytes // 2 // (2 * plan.strip_bytes)
+        return replace(plan, group=max(1, min(panels_in_cache, PANELS, plan.panels)))
 
     def is_faster(self, speedup: float) -> bool:
         """Return whether it is faster than float32 with a given gain."""

@@ -129,12 +129,16 @@ class _Lowering:
             plan: of whole images.
             by_rows: whether the outer loop is over blocks of inputs, not of gradients.
         """
-        of_inputs, of_outputs = plan.blocks
-        times, swept = of_outputs, plan.planes.nbytes
+        input_blocks, output_blocks = plan.blocks
+        times, sweep_bytes = output_blocks, plan.planes.nbytes
         if by_rows:
-            times, swept = of_inputs, plan.pairs.nbytes
-        swept *= self.count
-        return 0 if swept < current().cache_bytes * 3 // 4 else (times - 1) * swept
+            times, sweep_bytes = input_blocks, plan.pairs.nbytes
+        sweep_bytes *= self.count
+        return (
+            0
+            if sweep_bytes < current().cache_bytes * 3 // 4
+            else (times - 1) * sweep_bytes
+        )
 
     def _plan_of(self, part_size: int) -> RoundedGradPlan:
         if len(self.axes) == 1:
@@ -227,10 +231,10 @@ class _Lowering:
         return 1 if is_part else 0
 
     def _pack(
-        self, code: Code, reference: Reference, operand: Operand, to: Any
+        self, code: Code, reference: Reference, operand: Operand, layout: Any
     ) -> Reference:
         """Append the call that packs all images, and return their destination."""
-        packed = self.steps.allocate(self.count * to.nbytes)
+        packed = self.steps.allocate(self.count * layout.nbytes)
         call = Call(
             code,
             (reference, packed),

@@ -77,9 +77,9 @@ def pack_pixels(
         _clear(b, address, (high * pitch, cells * pitch))
 
 
-def _clear(b: Kernel, address: Pointer, within: Range) -> None:
+def _clear(b: Kernel, address: Pointer, byte_range: Range) -> None:
     zero = b.filled(0, "int32")
-    with b.loop(*within, TILE_ROW_BYTES) as i:
+    with b.loop(*byte_range, TILE_ROW_BYTES) as i:
         b.store(zero, address + i, 0, None)
 
 

@@ -49,8 +49,8 @@ class Planes:
         """Return the bytes of a plane, with zeros for the last block of positions."""
         grid = self.grid
         inner = zip(grid.sides[1:], grid.steps[1:], strict=True)
-        reach = sum(side.span * step for side, step in inner)
-        return avoid_shared_sets((grid.size + reach + BLOCK_TERMS) * _ITEM)
+        tap_cells = sum(side.span * step for side, step in inner)
+        return avoid_shared_sets((grid.size + tap_cells + BLOCK_TERMS) * _ITEM)
 
     @property
     def nbytes(self) -> int:

@@ -237,12 +237,12 @@ class _WinogradGrad(PatchWriter):
             with b.loop(b.low, b.high) as row:
                 self._block(row)
             return
-        begin = b.slot * self.grain
-        end = b.least(begin + self.grain, self.count)
-        with b.when(self.b.compare("eq", begin, b.low)):
+        first_image = b.slot * self.grain
+        last_image = b.least(first_image + self.grain, self.count)
+        with b.when(self.b.compare("eq", first_image, b.low)):
             self.clear(self.sums, POINTS**2 * plan.sums)
         self._tiles(self.inputs, self.gradients, b.low, b.high)
-        with b.when(self.b.compare("eq", end, b.high)):
+        with b.when(self.b.compare("eq", last_image, b.high)):
             self._taps(self.result + b.slot * plan.direct.pitch)
 
     def _block(self, row: Number) -> None:
@@ -347,8 +347,8 @@ class _WinogradGrad(PatchWriter):
         for row in range(self.plan.rows):
             scalar = b.splat(self.b.scalar(x + row, self.dtype))
             for vector, gradient in enumerate(gradients):
-                before = sums[row * panel.vectors + vector]
-                results.append(b.intrinsic("fma", scalar, gradient, before))
+                previous = sums[row * panel.vectors + vector]
+                results.append(b.intrinsic("fma", scalar, gradient, previous))
         return results
 
     # --- results ----------------------------------------------------------------------

@@ -105,9 +105,9 @@ class Grid:
 
 def can_be_tiled(axes: Sequence[Axis]) -> bool:
     """Return whether there are two axes, of three taps without gaps."""
-    plain = (TAPS, 1, 1, 1)
+    dense_taps = (TAPS, 1, 1, 1)
     taps = {(axis.taps, axis.stride, axis.gap, axis.every) for axis in axes}
-    return len(axes) == 2 and taps == {plain}
+    return len(axes) == 2 and taps == {dense_taps}
 
 
 class PatchWriter(ConvolutionWriter):
@@ -181,9 +181,9 @@ class PatchWriter(ConvolutionWriter):
 
     def _column_mask(self, column: Number, side: Side) -> Value:
         """Return a mask, of all lanes or none: whether a column is in the image."""
-        where = self.b.int32(self.b.int64(column))
-        limit = self.b.constant(side.extent, where)
-        return self.b.binary("icmp ult", where, limit, "bool")
+        columns = self.b.int32(self.b.int64(column))
+        limit = self.b.constant(side.extent, columns)
+        return self.b.binary("icmp ult", columns, limit, "bool")
 
     def store_column(self, j: Number, values: Sequence[Value]) -> None:
         """Store a transformed column of a tile."""

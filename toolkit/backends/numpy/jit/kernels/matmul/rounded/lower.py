@@ -120,8 +120,8 @@ def lower_rounded(p: Problem, body: Graph) -> Lowered | None:
 def _split_k_slots(p: Problem) -> int:
     """Return the slots of a product of many terms, or 0 if `split_k` does not apply."""
     cache, sums = current().cache_bytes, p.size * p.itemsize
-    of_a, of_b = p.items
-    factors = (p.rows * of_a + p.columns * of_b) * p.depth
+    a_itemsize, b_itemsize = p.items
+    factors = (p.rows * a_itemsize + p.columns * b_itemsize) * p.depth
     # Sums, and a part of the operands, stay in the cache. The whole operands do not.
     if p.is_frozen or 4 * sums > cache or 2 * factors < cache:
         return 0
@@ -172,8 +172,8 @@ def _is_faster(p: Problem) -> bool:
     if any(read.packing == STRIDED for read in _operand_formats(p)):
         return False
     rows, columns = (-(-n // SPAN) * SPAN for n in (p.rows, p.columns))
-    of_a, of_b = p.items
-    packed = p.rows * of_a + (0 if p.is_frozen else p.columns * of_b)
+    a_itemsize, b_itemsize = p.items
+    packed = p.rows * a_itemsize + (0 if p.is_frozen else p.columns * b_itemsize)
     seconds = 2 * rows * columns * p.depth / block_flops(_FLOP_PER_SECOND)
     seconds += packed * p.depth / _BYTES_PER_SECOND
     return seconds < p.flops / _FLOP_PER_SECOND
@@ -181,9 +181,9 @@ def _is_faster(p: Problem) -> bool:
 
 def _operand_formats(p: Problem) -> tuple[OperandFormat, OperandFormat]:
     """Return the format of both operands."""
-    of_a, of_b = p.items
-    a = packing_of(p.a_row, p.a_term, of_a)
-    b = packing_of(p.b_line, p.b_term, of_b)
+    a_itemsize, b_itemsize = p.items
+    a = packing_of(p.a_row, p.a_term, a_itemsize)
+    b = packing_of(p.b_line, p.b_term, b_itemsize)
     return OperandFormat(a, p.a_dtype), OperandFormat(b, p.b_dtype)
 
 
@@ -200,11 +200,11 @@ class _Lowering:
     def lower(self) -> Lowered:
         """Return all calls, in order."""
         p = self.p
-        of_a, of_b = _operand_formats(p)
+        a_format, b_format = _operand_formats(p)
         b: Reference = ("work", 0)
         a: Reference = ("work", self._bytes(self.panels))
-        factor_b = Factor(*of_b, p.columns, p.depth, p.b_line, p.b_term)
-        factor_a = Factor(*of_a, p.rows, p.depth, p.a_row, p.a_term)
+        factor_b = Factor(*b_format, p.columns, p.depth, p.b_line, p.b_term)
+        factor_a = Factor(*a_format, p.rows, p.depth, p.a_row, p.a_term)
         calls = (
             pack_call(factor_b, True, ("in", p.b), b),
             pack_call(factor_a, False, ("in", p.a), a),
@@ -218,8 +218,10 @@ class _Lowering:
     def _multiply(self, a: Reference, b: Reference) -> Call:
         p, body = self.p, self.body
         # The strips of a group stay in the cache for all rows of a part.
-        near = current().cache_bytes // 2 // (SPAN * self.blocks * BLOCK_TERMS * 2)
-        panels = max(1, min(near, PANELS))
+        panels_in_cache = (
+            current().cache_bytes // 2 // (SPAN * self.blocks * BLOCK_TERMS * 2)
+        )
+        panels = max(1, min(panels_in_cache, PANELS))
         groups = -(-self.panels // panels)
         tiles = -(-self.tiles // min(-(-TASKS // groups), self.tiles))
         rows = groups * -(-self.tiles // tiles)

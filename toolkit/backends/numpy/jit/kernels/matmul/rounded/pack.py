@@ -65,11 +65,11 @@ def emit_strips(packing: str, is_second: bool, dtype: str) -> Kernel:
         group_index, chunk = b.split(unit, n.chunks)
         group, factor = b.split(group_index, n.factors)
         strips = b.ceil_div(n.lines, BLOCK_LINES)
-        of_lines = b.part(group, n.group, strips)
-        of_terms = b.part(chunk, n.chunk, n.blocks)
+        line_range = b.part(group, n.group, strips)
+        term_range = b.part(chunk, n.chunk, n.blocks)
         # The inner loop follows the contiguous axis.
         outer, inner = (
-            (of_terms, of_lines) if packing == LINES else (of_lines, of_terms)
+            (term_range, line_range) if packing == LINES else (line_range, term_range)
         )
         with b.loop(*outer) as i, b.loop(*inner) as j:
             block, strip = (i, j) if packing == LINES else (j, i)

@@ -105,9 +105,9 @@ class TiledProduct:
         b, n = self.b, self.n
         first, end = columns
         with b.loop(0, b.least(n.rows - row, SPAN)) as i:
-            of_row = self.epilogue.of_row(row + i)
+            row_operands = self.epilogue.of_row(row + i)
             for j, mask in b.run(first, end):
                 address = self.sums + i * SUMS_BYTES + (j - first) * 4
                 value = b.load(address, 0, self.dtype, mask)
-                loaded = {**self.epilogue.columns(j, mask), **of_row}
+                loaded = {**self.epilogue.columns(j, mask), **row_operands}
                 self.epilogue.apply(value, (row + i) * n.columns + j, j, mask, loaded)

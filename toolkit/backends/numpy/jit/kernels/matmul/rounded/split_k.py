@@ -63,7 +63,7 @@ class OperandFormat(NamedTuple):
     dtype: str
 
 
-def emit_split_k_product(of_a: OperandFormat, of_b: OperandFormat) -> Kernel:
+def emit_split_k_product(a_format: OperandFormat, b_format: OperandFormat) -> Kernel:
     """Emit the function that sums the products of the terms of slots.
 
     The table holds the addresses of both operands, of the sums of all slots, and of
@@ -75,7 +75,7 @@ def emit_split_k_product(of_a: OperandFormat, of_b: OperandFormat) -> Kernel:
     b = Kernel(BLOCK_LINES)
     addresses = [b.next_address() for _ in range(4)]
     n = SplitKNumbers(*(b.next_entry() for _ in SplitKNumbers._fields))
-    _SplitKProduct(b, addresses, n).write(of_a, of_b)
+    _SplitKProduct(b, addresses, n).write(a_format, b_format)
     return b
 
 
@@ -87,11 +87,11 @@ class _SplitKProduct:
         self.a, self.right_address, self.sums, self.scratch = addresses
         self.tiles: Tiles = create_tiles(b)
 
-    def write(self, of_a: OperandFormat, of_b: OperandFormat) -> None:
+    def write(self, a_format: OperandFormat, b_format: OperandFormat) -> None:
         """Emit the loop over parts of the terms of each slot."""
         b, n = self.b, self.n
-        first_factor = BlockFormat(*of_a, False, n.a_row, n.a_term)
-        second_factor = BlockFormat(*of_b, True, n.b_line, n.b_term)
+        first_factor = BlockFormat(*a_format, False, n.a_row, n.a_term)
+        second_factor = BlockFormat(*b_format, True, n.b_line, n.b_term)
         self.tiles.configure()
         with b.loop(b.low, b.high) as slot:
             sums = self.sums + slot * (n.rows * n.columns * 4)
@@ -142,7 +142,11 @@ class _SplitKProduct:
                 tiles.load_sums(addresses, stride)
             first = rows + row // BLOCK_LINES * _STRIP_BYTES
             second = columns + column // BLOCK_LINES * _STRIP_BYTES
-            of_rows, of_columns = ([x, x + _STRIP_BYTES] for x in (first, second))
+            row_addresses, column_addresses = (
+                [x, x + _STRIP_BYTES] for x in (first, second)
+            )
             run = Run(PART, BLOCK_BYTES, BLOCK_BYTES)
-            tiles.sum_up(run, of_rows, TILE_ROW_BYTES, of_columns, TILE_ROW_BYTES)
+            tiles.sum_up(
+                run, row_addresses, TILE_ROW_BYTES, column_addresses, TILE_ROW_BYTES
+            )
             tiles.store_sums(addresses, stride)
