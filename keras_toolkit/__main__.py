@@ -26,7 +26,7 @@ _START_LINE = (
 
 
 def start_file() -> Path:
-    """Return the file in which this environment's Python reads what it runs first."""
+    """Return the file of the start code of this environment's Python."""
     return Path(sysconfig.get_path("purelib")) / "keras_toolkit_start.pth"
 
 

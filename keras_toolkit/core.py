@@ -25,8 +25,8 @@ from toolkit.ops.symbolic import infer
 SUPPORTS_SPARSE_TENSORS = False
 SUPPORTS_RAGGED_TENSORS = False
 SUPPORTS_COMPLEX_DTYPES = True
-# Keras calls its callbacks from another thread if this is True. That pays where a step
-# runs on an accelerator; on the CPU the threads wait for each other.
+# Keras calls its callbacks from another thread if this is True. That pays if a step
+# runs on an accelerator. On the CPU both threads need the same cores.
 IS_THREAD_SAFE = any(name.startswith("gpu") for name in toolkit.config.list_devices())
 
 Tensor = toolkit.Tensor
@@ -110,10 +110,10 @@ def convert_to_tensor(
         ragged: must not be True.
 
     Raises:
-        ValueError: if a sparse or ragged tensor is asked for.
+        ValueError: if the caller requests a sparse or ragged tensor.
     """
-    for name, wanted in (("sparse", sparse), ("ragged", ragged)):
-        if wanted:
+    for name, is_requested in (("sparse", sparse), ("ragged", ragged)):
+        if is_requested:
             raise ValueError(f"`{name}=True` is not supported with toolkit backend")
     if dtype is not None:
         dtype = standardize_dtype(dtype)
@@ -181,7 +181,7 @@ def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 
 def _spec_of_zeros(fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return the specs of what `fn` computes from zeros, of two sizes."""
+    """Return the specs of the results of `fn` for zeros of two sizes."""
 
     def run(extent: int) -> Any:
         def zeros(leaf: Any) -> Any:

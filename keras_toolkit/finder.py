@@ -1,4 +1,4 @@
-"""Make Keras find this backend: Keras 3.12 to 3.15 refuse names that they do not know.
+"""Make Keras find this backend: Keras 3.12 to 3.15 refuse the names of new backends.
 
 An import finder adds a branch for the name "toolkit" to the modules of Keras that
 choose by the name of the backend. The files of Keras on disk do not change.
@@ -121,7 +121,7 @@ def activate() -> None:
 
 
 def add_finder() -> None:
-    """Add the import finder, unless it is there."""
+    """Add the import finder once."""
     if not any(isinstance(finder, KerasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, KerasFinder())
 

@@ -1,4 +1,4 @@
-"""Text generation by models that compile for the backends that they know by name."""
+"""Text generation with models that compile only for backends in their list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches for libraries on Keras that refuse backends that they do not know by name.
+"""Branches for libraries on Keras that list the backends that they accept.
 
 BayesFlow computes derivatives with the functions of the backend. Its branch for
 TensorFlow uses a GradientTape, as toolkit does.

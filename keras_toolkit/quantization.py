@@ -61,8 +61,8 @@ def column_extents(layer: Any) -> tuple[int, ...] | None:
         return None
     if not hasattr(layer, "equation"):
         return (layer._orig_output_dim,)
-    inputs, _, rest = layer.equation.replace(" ", "").partition(",")
-    kernel, _, output = rest.partition("->")
+    inputs, _, right = layer.equation.replace(" ", "").partition(",")
+    kernel, _, output = right.partition("->")
     inputs, output = inputs.replace("...", "."), output.replace("...", ".")
     reduced = "".join(axis for axis in kernel if axis in inputs and axis not in output)
     columns = kernel.removeprefix(reduced)

@@ -35,10 +35,10 @@ def rnn(
             states unchanged.
         constants: tensors that each step receives after the states.
         unroll: whether to repeat the step in the graph instead of looping.
-        input_length: the number of steps; it has no effect, the inputs tell it.
+        input_length: the number of steps; ignored: the inputs have it.
         time_major: whether the axes are (steps, batch, ...).
-        zero_output_for_mask: whether the output of a masked step is 0, or that of the
-            step before.
+        zero_output_for_mask: whether the output of a masked step is 0, or the output of
+            the step before.
         return_all_outputs: whether to return the outputs of all steps, or the last one.
 
     Returns:
@@ -132,8 +132,8 @@ def lstm(
         (last output, outputs, [h, c]).
 
     Raises:
-        NotImplementedError: with a mask. Keras then calls `rnn`, which knows the output
-            of a masked step.
+        NotImplementedError: with a mask. Keras then calls `rnn`, which computes the
+            output of a masked step.
     """
     _refuse_mask(mask)
 
@@ -175,8 +175,8 @@ def gru(
         (last output, outputs, [h]).
 
     Raises:
-        NotImplementedError: with a mask. Keras then calls `rnn`, which knows the output
-            of a masked step.
+        NotImplementedError: with a mask. Keras then calls `rnn`, which computes the
+            output of a masked step.
     """
     _refuse_mask(mask)
     biases = ops.unstack(bias) if bias is not None and reset_after else (bias, None)
@@ -196,8 +196,8 @@ def gru(
         return h, [h]
 
     def _gates(x: Any, product: Any) -> Any:
-        both = recurrent_activation(x[..., : 2 * units] + product)
-        return both[..., :units], both[..., units:]
+        gates = recurrent_activation(x[..., : 2 * units] + product)
+        return gates[..., :units], gates[..., units:]
 
     return rnn(
         step,

@@ -65,7 +65,7 @@ class CompiledSteps:
         """
         if self._is_eager:
             return run_steps(self.step, self.join, batches)
-        if len(batches) > 1 and not _are_alike(batches):
+        if len(batches) > 1 and not _have_equal_specs(batches):
             return _join(self.join, [self([batch]) for batch in batches])
         leaves, structure = _flatten(batches)
         key = len(batches), structure
@@ -113,12 +113,12 @@ class CompiledSteps:
         return tree.map_structure(lambda y: ops.reshape(y, (-1, *y.shape[2:])), results)
 
     def __deepcopy__(self, memo: Any) -> CompiledSteps:
-        """Copies begin without programs, which hold the Variables of the original."""
+        """Copy the function without its programs, which hold its Variables."""
         return CompiledSteps(deepcopy(self.step, memo), self.join, self.jit_compile)
 
 
-def _are_alike(batches: Sequence[Any]) -> bool:
-    """Tell whether all batches have the same structure, shapes and dtypes."""
+def _have_equal_specs(batches: Sequence[Any]) -> bool:
+    """Return whether all batches have the same structure, shapes and dtypes."""
     return len({str(tree.map_structure(_spec, batch)) for batch in batches}) == 1
 
 
@@ -154,4 +154,4 @@ def _to_tensor(leaf: Any) -> Any:
 def _join(join: str, results: list[Any]) -> Any:
     if join == "last" or len(results) == 1:
         return results[-1]
-    return tree.map_structure(lambda *parts: ops.concatenate(parts), *results)
+    return tree.map_structure(lambda *arrays: ops.concatenate(arrays), *results)

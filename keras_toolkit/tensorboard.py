@@ -1,1 +1,1 @@
-"""Traces for the callback TensorBoard: Keras asks TensorFlow and JAX alone for them."""
+"""Traces for the callback TensorBoard, which only TensorFlow and JAX write."""

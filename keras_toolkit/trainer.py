@@ -36,7 +36,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         self._eval_epoch_iterator: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Compile the generation of text of models such as those of KerasHub."""
+        """Compile the text generation of models, such as the models of KerasHub."""
         super().__init_subclass__(**kwargs)
         if "make_generate_function" in vars(cls):
             cls.make_generate_function = compile_generation(cls.make_generate_function)
@@ -334,7 +334,7 @@ class ToolkitTrainer(base_trainer.Trainer):
         callbacks.on_predict_end()
         if not outputs:
             raise ValueError("predict: expected at least one batch; the data is empty")
-        return tree.map_structure(lambda *parts: np.concatenate(parts), *outputs)
+        return tree.map_structure(lambda *arrays: np.concatenate(arrays), *outputs)
 
     def train_on_batch(
         self,
@@ -407,7 +407,7 @@ def _has_batch_hooks(callbacks: Any, phase: str) -> bool:
 
 
 def _refuse_jobs() -> None:
-    """Raise in a job of several processes: each would train a model of its own."""
+    """Raise in a job of several processes: each would train a separate model."""
     if comm.world().size > 1:
         raise NotImplementedError(
             "fit: the toolkit backend trains models of Keras in one process; this job "
