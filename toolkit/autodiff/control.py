@@ -34,32 +34,32 @@ def _once_per_graph(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @wraps(function)
     def wrapper(graph: Graph, *args: Any, **kwargs: Any) -> Result:
-        known = results.setdefault(graph, {})
+        cache = results.setdefault(graph, {})
         key = args, tuple(kwargs.items())
-        if key not in known:
-            known[key] = function(graph, *args, **kwargs)
-        return known[key]
+        if key not in cache:
+            cache[key] = function(graph, *args, **kwargs)
+        return cache[key]
 
     return wrapper
 
 
 @_once_per_graph
-def joint_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
+def joint_graph(graph: Graph, needs_gradient: tuple[bool, ...]) -> Graph:
     """(inputs, output gradients) -> (outputs, gradients of the wanted inputs)."""
     with Trace("gradient") as trace:
         inputs = [trace.placeholder(v.spec) for v in graph.inputs]
         gs = [trace.placeholder(v.spec) for v in graph.outputs]
-        sources = [x for x, want in zip(inputs, wanted, strict=True) if want]
+        sources = [x for x, want in zip(inputs, needs_gradient, strict=True) if want]
         with GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             outputs = [trace.localize(y) for y in inline(graph, inputs)]
-        found = tape.gradient(outputs, sources, gs, unconnected_gradients="zero")
-    return trace.finish([*outputs, *found])
+        gradients = tape.gradient(outputs, sources, gs, unconnected_gradients="zero")
+    return trace.finish([*outputs, *gradients])
 
 
-def gradient_graph(graph: Graph, wanted: tuple[bool, ...]) -> Graph:
+def gradient_graph(graph: Graph, needs_gradient: tuple[bool, ...]) -> Graph:
     """(inputs, output gradients) -> gradients of the wanted inputs."""
-    joint = joint_graph(graph, wanted)
+    joint = joint_graph(graph, needs_gradient)
     return joint.replace(outputs=joint.outputs[len(graph.outputs) :])
 
 
@@ -103,7 +103,7 @@ class Backward:
         ]
         fixed = [consts[i] for i in self.consts]
         count = len(carry) + len(sums)
-        found = bind_scan(
+        results = bind_scan(
             self.body,
             [*carry, *sums, *xs, *fixed],
             count,
@@ -112,16 +112,16 @@ class Backward:
             not self.reverse,
         )
         result: list[Any] = [None] * len(inputs)
-        for i, g in zip(floats, found, strict=False):
+        for i, g in zip(floats, results, strict=False):
             result[i] = g
-        for i, g in zip(self.summed, found[len(carry) : count], strict=True):
+        for i, g in zip(self.summed, results[len(carry) : count], strict=True):
             result[n + m + i] = g
-        rest = iter(found[count:])
+        remaining = iter(results[count:])
         for i in range(m):
             if self.wanted[n + i]:
-                result[n + i] = next(rest)
+                result[n + i] = next(remaining)
         for i in self.products:
-            result[n + m + i] = _product_over_steps(next(rest), next(rest))
+            result[n + m + i] = _product_over_steps(next(remaining), next(remaining))
         return result
 
 
@@ -165,22 +165,30 @@ class _JointGraph:
         node = self.producers.get(value)
         if node is None or node.op.name != "matmul" or value.spec.ndim != 2:
             return None
-        left = self.producers.get(node.inputs[0])
-        if left is None or left.op.name != "transpose" or node.inputs[1].spec.ndim != 2:
+        transposed = self.producers.get(node.inputs[0])
+        if (
+            transposed is None
+            or transposed.op.name != "transpose"
+            or node.inputs[1].spec.ndim != 2
+        ):
             return None
-        return left.inputs[0], node.inputs[1]
+        return transposed.inputs[0], node.inputs[1]
 
     def backward(
         self, values: Sequence[Any]
     ) -> tuple[list[Node], list[Any], set[Value]]:
         """Return the computation of `values`: nodes, residuals, and the inputs read."""
         nodes, needed = self._required_nodes(values, self._is_known)
-        kept = cheapest_residuals(needed, self._recompute_operands, self._storage_cost)
-        residuals = [value for value in kept if value not in self.given - self.carry]
-        there = self.given.union(residuals)
-        again, ends = self._required_nodes(needed, lambda value: value in there)
+        stored = cheapest_residuals(
+            needed, self._recompute_operands, self._storage_cost
+        )
+        residuals = [value for value in stored if value not in self.given - self.carry]
+        available = self.given.union(residuals)
+        recomputed, ends = self._required_nodes(
+            needed, lambda value: value in available
+        )
         read = ends.keys() & self.given - self.carry
-        nodes |= again
+        nodes |= recomputed
         ordered = [node for node in self.joint.nodes if node in nodes]
         return ordered, residuals, read
 
@@ -227,7 +235,7 @@ class _JointGraph:
 @_once_per_graph
 def linearize(
     body: Graph,
-    wanted: tuple[bool, ...],
+    needs_gradient: tuple[bool, ...],
     carry: int,
     xs: int,
     length: int,
@@ -239,21 +247,21 @@ def linearize(
         The forward body, with residuals after its own outputs, and the recipe of the
         backward scan.
     """
-    joint = joint_graph(body, wanted)
+    joint = joint_graph(body, needs_gradient)
     target = Target(backend())
     for step in (prune, simplify, share, prune):
         joint = step(joint, target)
     first, count, n_in = carry + xs, len(body.outputs), len(body.inputs)
     inputs, gs = joint.inputs[:n_in], joint.inputs[n_in:]
-    sources = [i for i, want in enumerate(wanted) if want]
-    found = dict(zip(sources, joint.outputs[count:], strict=True))
+    sources = [i for i, want in enumerate(needs_gradient) if want]
+    gradients = dict(zip(sources, joint.outputs[count:], strict=True))
     cut = _JointGraph(joint, inputs, joint.outputs[carry:count], carry, xs)
     weights = [i for i in sources if i >= first]
-    factors = {i: pair for i in weights if (pair := cut.factors(found[i]))}
+    factors = {i: pair for i in weights if (pair := cut.factors(gradients[i]))}
     summed = [i for i in weights if i not in factors]
     pairs = [value for pair in factors.values() for value in pair]
-    stepwise = [found[i] for i in sources if i < first]
-    totals = [found[i] for i in summed]
+    stepwise = [gradients[i] for i in sources if i < first]
+    totals = [gradients[i] for i in summed]
     nodes, residuals, read = cut.backward([*stepwise, *totals, *pairs])
     sums = [Value(value.spec) for value in totals]
     adds = [_add(a, b) for a, b in zip(sums, totals, strict=True)]
@@ -270,9 +278,9 @@ def linearize(
         ),
         (*nodes, *adds),
         (
-            *(found[i] for i in sources if i < carry),
+            *(gradients[i] for i in sources if i < carry),
             *(node.outputs[0] for node in adds),
-            *(found[i] for i in sources if carry <= i < first),
+            *(gradients[i] for i in sources if carry <= i < first),
             *pairs,
         ),
     )
@@ -284,7 +292,7 @@ def linearize(
         xs=xs,
         length=length,
         reverse=reverse,
-        wanted=wanted,
+        wanted=needs_gradient,
         outputs=count,
         inputs=tuple(used_xs),
         consts=tuple(used_consts),

@@ -98,15 +98,15 @@ class _Application:
 
     def _gradients_at(self, g: Any, tensors: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """Return the gradients at other tensors, in a trace that contains them."""
-        rest = iter(tensors)
-        inputs = [next(rest) if isinstance(x, Tensor) else x for x in self.inputs]
+        remaining = iter(tensors)
+        inputs = [next(remaining) if isinstance(x, Tensor) else x for x in self.inputs]
         with StatelessScope():  # its assignments have already run
             _, grad = self.function(*inputs, **self.kwargs)
         return self._check_gradients(grad(*as_tuple(g)))
 
-    def _check_gradients(self, found: Any) -> tuple[Any, ...]:
+    def _check_gradients(self, gradients: Any) -> tuple[Any, ...]:
         """Return the gradients of a gradient function, one for each input tensor."""
-        flat = list(found) if isinstance(found, (tuple, list)) else [found]
+        flat = list(gradients) if isinstance(gradients, (tuple, list)) else [gradients]
         inputs, tensors = self.inputs, self.tensors
         if len(flat) == len(inputs) != len(tensors):
             pairs = zip(flat, inputs, strict=True)

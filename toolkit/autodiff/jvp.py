@@ -69,5 +69,7 @@ def jvp(
         total: Any = ops.zeros(())
         for i, g in zip(moved, gradients, strict=True):
             total = total + ops.sum(g * directions[i])
-    found: list[Tensor] = outer.gradient(total, weights, unconnected_gradients="zero")
-    return outputs, tree.pack_sequence_as(outputs, found), *more
+    derivatives: list[Tensor] = outer.gradient(
+        total, weights, unconnected_gradients="zero"
+    )
+    return outputs, tree.pack_sequence_as(outputs, derivatives), *more

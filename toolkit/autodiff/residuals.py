@@ -51,11 +51,11 @@ def cheapest_residuals(
         for source in sources or ():
             network.add_edge(("out", source), ("in", value))
             stack.append(source)
-    behind = network.sink_side_of_cut()
+    sink_side = network.sink_side_of_cut()
     return [
         value
         for value in values
-        if ("in", value) not in behind and ("out", value) in behind
+        if ("in", value) not in sink_side and ("out", value) in sink_side
     ]
 
 
@@ -65,9 +65,9 @@ class _Network:
     def __init__(self) -> None:
         self.room: defaultdict[Vertex, dict[Vertex, float]] = defaultdict(dict)
 
-    def add_edge(self, a: Vertex, b: Vertex, most: float = float("inf")) -> None:
+    def add_edge(self, a: Vertex, b: Vertex, capacity: float = float("inf")) -> None:
         """Add an edge with this capacity from a to b."""
-        self.room[a][b] = most
+        self.room[a][b] = capacity
         self.room[b].setdefault(a, 0)
 
     def sink_side_of_cut(self) -> set[Vertex]:
@@ -86,10 +86,10 @@ class _Network:
     def _augmenting_path(self) -> list[tuple[Vertex, Vertex]]:
         """Return the shortest augmenting path, or an empty list."""
         following = self._next_vertices()
-        way, place = [], _SOURCE
-        while place in following and place != _SINK:
-            way.append((place, following[place]))
-            place = following[place]
+        way, vertex = [], _SOURCE
+        while vertex in following and vertex != _SINK:
+            way.append((vertex, following[vertex]))
+            vertex = following[vertex]
         return way
 
     def _next_vertices(self) -> dict[Vertex, Vertex]:

@@ -107,9 +107,9 @@ class GradientTape:
 
     def wants(self, variable: Variable) -> bool:
         """Return whether a read of `variable` is watched."""
-        known = variable in self._variables
-        wanted = self.watch_accessed_variables and variable.trainable
-        return (known or wanted) and variable.dtype in dtypes.INEXACT
+        is_watched = variable in self._variables
+        is_watchable = self.watch_accessed_variables and variable.trainable
+        return (is_watched or is_watchable) and variable.dtype in dtypes.INEXACT
 
     def record(self, op: Primitive, inputs: Any, attrs: Any, outputs: Any) -> None:
         """Record an application; `bind` calls this."""
@@ -193,8 +193,10 @@ class GradientTape:
         targets = tree.flatten(target)
         weights = [None] * len(targets)
         if output_gradients is not None:
-            several = tree.is_nested(target)
-            weights = tree.flatten(output_gradients) if several else [output_gradients]
+            is_nested = tree.is_nested(target)
+            weights = (
+                tree.flatten(output_gradients) if is_nested else [output_gradients]
+            )
         if len(weights) != len(targets):
             raise GradientError(
                 f"GradientTape.gradient: expected {len(targets)} output gradients, one "
@@ -237,12 +239,12 @@ class GradientTape:
 
     def _pull_back(self, node: Node, gs: list[Any]) -> list[Any]:
         """Return the gradients of a node's inputs from the gradients of its outputs."""
-        wanted = [x in self._watched for x in node.inputs]
+        needs_gradient = [x in self._watched for x in node.inputs]
         outer = scopes.names
         origin = node.outputs[0].origin
         scopes.names = (*origin, *[_GRADIENT][: origin[-1:] != (_GRADIENT,)])
         try:
-            return pull_back(node, gs, wanted)
+            return pull_back(node, gs, needs_gradient)
         finally:
             scopes.names = outer
 
@@ -314,7 +316,7 @@ class GradientTape:
         return tree.pack_sequence_as(sources, columns)
 
 
-def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
+def pull_back(node: Node, gs: list[Any], needs_gradient: list[bool]) -> list[Any]:
     """Apply a node's vjp; return None where no gradient flows or none is wanted."""
     op = node.op
     if op.kind is Kind.CONTROL:  # it can skip outputs without a gradient
@@ -324,19 +326,21 @@ def pull_back(node: Node, gs: list[Any], wanted: list[bool]) -> list[Any]:
     else:
         g, y = fill_gradients(gs, node.outputs), node.outputs
     if op.vjp is None:
-        found = _body_vjp(node, g, wanted)
+        gradients = _body_vjp(node, g, needs_gradient)
     elif isinstance(op.vjp, tuple):
-        found = [
+        gradients = [
             rule(g, y, *node.inputs, **node.attrs) if want else None
-            for rule, want in zip(op.vjp, wanted, strict=True)
+            for rule, want in zip(op.vjp, needs_gradient, strict=True)
         ]
     else:
-        found = op.vjp(g, y, *node.inputs, **node.attrs)
-        found = list(found) if isinstance(found, (tuple, list)) else [found]
+        gradients = op.vjp(g, y, *node.inputs, **node.attrs)
+        gradients = (
+            list(gradients) if isinstance(gradients, (tuple, list)) else [gradients]
+        )
     if op.kind is Kind.ELEMENTWISE:
-        pairs = zip(found, node.inputs, strict=True)
+        pairs = zip(gradients, node.inputs, strict=True)
         return [d if d is None else sum_to(d, x.shape) for d, x in pairs]
-    return found
+    return gradients
 
 
 def fill_gradients(gs: Any, outputs: Any) -> tuple[Any, ...]:
@@ -345,11 +349,11 @@ def fill_gradients(gs: Any, outputs: Any) -> tuple[Any, ...]:
     return tuple(ops.zeros_like(y) if g is None else g for g, y in pairs)
 
 
-def _body_vjp(node: Node, g: Any, wanted: list[bool]) -> list[Any]:
+def _body_vjp(node: Node, g: Any, needs_gradient: list[bool]) -> list[Any]:
     """Differentiate the body of a composite without a vjp."""
     with GradientTape() as tape:
         inputs = [alias(x) for x in node.inputs]
-        tape.watch([x for x, want in zip(inputs, wanted, strict=True) if want])
+        tape.watch([x for x, want in zip(inputs, needs_gradient, strict=True) if want])
         outputs = node.op.body(*inputs, **node.attrs)
     floats = [(y, d) for y, d in zip(as_tuple(outputs), as_tuple(g), strict=True)]
     return tape.gradient([y for y, _ in floats], inputs, [d for _, d in floats])
@@ -362,12 +366,14 @@ def alias(x: Tensor) -> Tensor:
 
 def _warn_of_integers(target: Any, sources: list[Any]) -> None:
     """Warn if all targets or all sources are integers, which have no gradients."""
-    for what, given in (("target", tree.flatten(target)), ("source", sources)):
-        found = [getattr(x, "dtype", None) for x in given]
-        if found and all(map(dtypes.is_integer, filter(None, found))):
+    for label, tensors in (("target", tree.flatten(target)), ("source", sources)):
+        dtypes_of_tensors = [getattr(x, "dtype", None) for x in tensors]
+        if dtypes_of_tensors and all(
+            map(dtypes.is_integer, filter(None, dtypes_of_tensors))
+        ):
             warn(
                 "GradientTape.gradient: only floating tensors have gradients; received "
-                f"a {what} of {found[0]}, which gives None"
+                f"a {label} of {dtypes_of_tensors[0]}, which gives None"
             )
             return
 
@@ -378,5 +384,5 @@ def as_tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _accumulate(gradients: dict[Tensor, Any], x: Tensor, g: Tensor) -> None:
-    known = gradients.get(x)
-    gradients[x] = g if known is None else add_slices(known, g)
+    total = gradients.get(x)
+    gradients[x] = g if total is None else add_slices(total, g)

@@ -125,10 +125,10 @@ class BoundProgram:
 
     def _bind_code(self, segment: Segment) -> None:
         """Give generated code the addresses of its operands."""
-        places = self.program.places_of(segment)
+        locations = self.program.places_of(segment)
         address = self.backend.address(self.arena)
-        runner = segment.code.bind(places.at(address), self.objects)
-        self.prepared.bind(segment, places)
+        runner = segment.code.bind(locations.at(address), self.objects)
+        self.prepared.bind(segment, locations)
         self.last = len(self.steps)
         self.steps.append(runner.run)
         self.timed.append(partial(_code_events, runner, len(self.parts)))
@@ -217,18 +217,18 @@ class BoundProgram:
             attrs["work"] = self.backend.view(
                 self.arena, work.offset, (work.nbytes,), "uint8"
             )
-        several = len(outs) > 1 or isinstance(kernel, ControlKernel)
+        has_several = len(outs) > 1 or isinstance(kernel, ControlKernel)
         if self.fixed.issuperset(ins) and self.fixed.issuperset(outs):
             arrays = [self.slots[slot] for slot in ins]
             results = tuple(self.slots[slot] for slot in outs)
-            out = results if several else results[0]
+            out = results if has_several else results[0]
             if node.op.kind is Kind.COLLECTIVE:  # it prepares its work for these arrays
                 self.steps.append(kernel.on(*arrays, out=out, **attrs))
             else:
                 self.steps.append(partial(kernel, *arrays, out=out, **attrs))
         else:
             call = partial(kernel, **attrs) if attrs else kernel
-            self.steps.append(_step(call, self.slots, ins, outs, several))
+            self.steps.append(_step(call, self.slots, ins, outs, has_several))
 
     def close(self) -> None:
         """Release all memory, even if a traceback still references this object."""
@@ -267,15 +267,15 @@ class BoundProgram:
         """Return the given arrays, and a new array for each `None`."""
         results = list(outs)
         missing = [i for i, y in enumerate(results) if y is None]
-        made = self.backend.allocate_results([self.specs[i] for i in missing])
-        for i, y in zip(missing, made, strict=True):
+        allocated = self.backend.allocate_results([self.specs[i] for i in missing])
+        for i, y in zip(missing, allocated, strict=True):
             results[i] = y
         return results
 
     def update(
         self,
         inputs: Sequence[Array],
-        kept: Sequence[Array],
+        updated: Sequence[Array],
         settle: Step | None = None,
     ) -> list[Array]:
         """Run a program whose last step overwrites persistent arrays.
@@ -291,29 +291,31 @@ class BoundProgram:
         """
         given = list(map(self.backend.as_row_major, inputs))
         variables = len(self.graph.inputs) - len(given)
-        fetched = self.specs[: len(self.specs) - (len(kept) - variables)]
-        made = self.backend.allocate_results(fetched)
+        fetched = self.specs[: len(self.specs) - (len(updated) - variables)]
+        outputs = self.backend.allocate_results(fetched)
         first = len(self.graph.inputs)
         handle = self.backend.handle
-        ids: list[Any] = list(map(handle, kept))
+        ids: list[Any] = list(map(handle, updated))
         if ids != self.kept:
             self.objects[len(given) : first] = ids[:variables]
-            self.objects[first + len(made) : first + len(self.specs)] = ids[variables:]
+            self.objects[first + len(outputs) : first + len(self.specs)] = ids[
+                variables:
+            ]
             self.kept = ids
         self.objects[: len(given)] = list(map(handle, given))
-        self.objects[first : first + len(made)] = list(map(handle, made))
-        self._settle([*given, *kept[:variables]])
+        self.objects[first : first + len(outputs)] = list(map(handle, outputs))
+        self._settle([*given, *updated[:variables]])
         steps = self.steps
         if settle is not None:
             steps = [*steps[: self.last], settle, *steps[self.last :]]
         if self.program.whole is not None:  # no kernel reads the slots
             for step in steps:
                 step()
-            return made
-        arrays = [*given, *kept[:variables], *made, *kept[variables:]]
+            return outputs
+        arrays = [*given, *updated[:variables], *outputs, *updated[variables:]]
         self.slots[: len(arrays)] = arrays
         self._run_steps(steps)
-        return made
+        return outputs
 
     def _settle(self, inputs: Sequence[Array]) -> None:
         """Recompute the values that depend on frozen inputs, if the inputs changed."""
@@ -376,11 +378,11 @@ def _code_events(runner: Any, first: int) -> list[Event]:
     return [
         Event(
             first + number,
-            start + tick * (begun - lowest),
+            start + tick * (started - lowest),
             start + tick * (ended - lowest),
             thread,
         )
-        for number, begun, ended, thread in rows
+        for number, started, ended, thread in rows
     ]
 
 
@@ -392,9 +394,9 @@ def _view_step(view: Any, slots: list[Array], source: int, target: int) -> Step:
 
 
 def _step(
-    call: Any, slots: list[Array], ins: list[int], outs: list[int], several: bool
+    call: Any, slots: list[Array], ins: list[int], outs: list[int], has_several: bool
 ) -> Step:
-    if several:
+    if has_several:
 
         def step() -> None:
             call(*[slots[i] for i in ins], out=tuple([slots[o] for o in outs]))

@@ -79,8 +79,8 @@ class Cond(ControlKernel):
         """Generate code for the choice, if both branches are generated code."""
         if not backend.can_jump:
             return None
-        parts = (self.attrs[name] for name in ("true", "false"))
-        branches = [self.executable(part, inputs[1:]).program for part in parts]
+        graphs = (self.attrs[name] for name in ("true", "false"))
+        branches = [self.executable(graph, inputs[1:]).program for graph in graphs]
         if any(branch.code is None for branch in branches):
             return None
         return backend.lower_branch(branches, inputs, outputs)
@@ -107,24 +107,26 @@ class _Loop(ControlKernel):
         """
         producers = body.producers()
         writers = [producers.get(y) for y in body.outputs[: self.attrs["carry"]]]
-        found = [
+        in_place = [
             i
             for i, (x, node) in enumerate(zip(body.inputs, writers, strict=False))
             if node is not None
             and node.op.name in _UPDATE_PRIMITIVES
             and node.inputs[0] is x
         ]
-        found = found if backend.can_jump else []
+        in_place = in_place if backend.can_jump else []
         while True:
-            program = self.executable(body, inputs, [(i, i) for i in found]).program
+            program = self.executable(body, inputs, [(i, i) for i in in_place]).program
             producers, outputs = program.graph.producers(), program.graph.outputs
-            there = [
-                i for i in found if producers[outputs[i]].op.name in _UPDATE_PRIMITIVES
+            confirmed = [
+                i
+                for i in in_place
+                if producers[outputs[i]].op.name in _UPDATE_PRIMITIVES
             ]
-            there = there if program.in_place else []
-            if there == found:
-                return program, found
-            found = there
+            confirmed = confirmed if program.in_place else []
+            if confirmed == in_place:
+                return program, in_place
+            in_place = confirmed
 
     def buffers(self, work: Array | None) -> tuple[list[Array], list[Array]]:
         backend = self.programs["body"].backend
@@ -175,7 +177,7 @@ class Scan(_Loop):
 
         The carried values alternate between two sets of buffers.
         """
-        n, m, turns = self.attrs["carry"], self.attrs["xs"], self.attrs["length"]
+        n, m, iterations = self.attrs["carry"], self.attrs["xs"], self.attrs["length"]
         # The first iteration reads these; each later one reads the results of the
         # iteration before it.
         if not all(x.is_contiguous for x in inputs[:n]):
@@ -187,21 +189,21 @@ class Scan(_Loop):
         ]
         same = inputs[n + m :]
         changing = {("in", i) for i, x in enumerate(same, n + m) if not x.is_frozen}
-        if turns >= _MANY_ITERATIONS and backend.can_jump:
+        if iterations >= _MANY_ITERATIONS and backend.can_jump:
             same = [replace(x, is_frozen=True) for x in same]
         at_step = [*inputs[:n], *at_turn, *same]
-        body, begun = self.lowered_body(backend, self.attrs["body"], at_step)
+        body, updated = self.lowered_body(backend, self.attrs["body"], at_step)
         carried = [
-            0 if i in begun else align_up(spec.nbytes)
+            0 if i in updated else align_up(spec.nbytes)
             for i, spec in enumerate(self.carried)
         ]
-        if turns == 0 or body.code is None:
+        if iterations == 0 or body.code is None:
             return None
         starts = list(accumulate(carried, initial=0))
         set_bytes = starts[-1]
         moves = [
             LoopOperand(("out", i))
-            if i in begun
+            if i in updated
             else LoopOperand(
                 ("work", starts[i]), phase=1, delta=set_bytes, first=("in", i)
             )
@@ -210,23 +212,23 @@ class Scan(_Loop):
 
         def along(kind: str, number: int, stride: int) -> LoopOperand:
             if self.attrs["reverse"]:
-                return LoopOperand((kind, number), (turns - 1) * stride, -stride)
+                return LoopOperand((kind, number), (iterations - 1) * stride, -stride)
             return LoopOperand((kind, number), 0, stride)
 
         moves += [along("in", i, inputs[i].strides[0]) for i in range(n, n + m)]
         moves += [LoopOperand(("in", i)) for i in range(n + m, len(inputs))]
         moves += [
             LoopOperand(("out", i))
-            if i in begun
+            if i in updated
             else LoopOperand(("work", starts[i]), delta=set_bytes, last=("out", i))
             for i in range(n)
         ]
         moves += [
             along("out", i, outputs[i].strides[0]) for i in range(n, len(outputs))
         ]
-        copies = [(i, self.carried[i]) for i in begun]
+        copies = [(i, self.carried[i]) for i in updated]
         return backend.lower_loop(
-            body, ("work", 2 * set_bytes), moves, turns, copies, changing
+            body, ("work", 2 * set_bytes), moves, iterations, copies, changing
         )
 
 
@@ -256,20 +258,20 @@ class While(_Loop):
             return None
         inputs = [*_mark_varying(inputs[:n]), *inputs[n:]]
         condition = self.executable(self.attrs["condition"], inputs).program
-        body, begun = self.lowered_body(backend, self._body_and_condition(), inputs)
+        body, updated = self.lowered_body(backend, self._body_and_condition(), inputs)
         if condition.code is None or body.code is None:
             return None
         limit = self.attrs["maximum_iterations"]
-        return backend.lower_while(condition, body, inputs, outputs, limit, begun)
+        return backend.lower_while(condition, body, inputs, outputs, limit, updated)
 
     def _body_and_condition(self) -> Graph:
         """Return a graph of the new carried values and the condition on them."""
         body, condition = self.attrs["body"], self.attrs["condition"]
         with Trace("while_loop") as trace:
-            given = [trace.placeholder(x.spec) for x in body.inputs]
-            made = inline(body, given)
-            answer = inline(condition, [*made, *given[self.attrs["carry"] :]])
-        return trace.finish([*made, *answer])
+            placeholders = [trace.placeholder(x.spec) for x in body.inputs]
+            outputs = inline(body, placeholders)
+            answer = inline(condition, [*outputs, *placeholders[self.attrs["carry"] :]])
+        return trace.finish([*outputs, *answer])
 
 
 # Host kernels of collectives: filled by `toolkit.compiler.sharding.collectives`.

@@ -29,13 +29,13 @@ def evaluate(
         ArgumentError: a fetch needs inputs that are not fed.
         ShapeError: a fed array has another shape than its value.
     """
-    part = graph.slice(list(feeds), fetches)
-    missing = [value for value in part.inputs if value not in feeds]
+    subgraph = graph.slice(list(feeds), fetches)
+    missing = [value for value in subgraph.inputs if value not in feeds]
     if missing:
         specs = ", ".join(repr(value.spec) for value in missing)
         raise ArgumentError(f"evaluate: the fetches also need inputs {specs}")
     arrays = []
-    for value in part.inputs:
+    for value in subgraph.inputs:
         array = backend().asarray(feeds[value], value.spec.dtype)
         if array.shape != value.spec.shape:
             raise ShapeError(
@@ -43,5 +43,5 @@ def evaluate(
                 f"received shape {array.shape}"
             )
         arrays.append(array)
-    run = Executable(compile_program(part, Target(backend())))
+    run = Executable(compile_program(subgraph, Target(backend())))
     return [Tensor(array) for array in run(arrays)]

@@ -49,22 +49,22 @@ class Executable:
         """Run like a call, for callers that have already silenced warnings."""
         return self._on_memory(BoundProgram.run, inputs, outs)
 
-    def update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
+    def update(self, inputs: Sequence[Array], updated: Sequence[Array]) -> list[Array]:
         """Run in place, if the program supports it: see `BoundProgram.update`."""
         if self._is_code:
-            return self._update(inputs, kept)
+            return self._update(inputs, updated)
         with self.backend.errstate():
-            return self._update(inputs, kept)
+            return self._update(inputs, updated)
 
-    def _update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
-        return self._on_memory(BoundProgram.update, inputs, kept)
+    def _update(self, inputs: Sequence[Array], updated: Sequence[Array]) -> list[Array]:
+        return self._on_memory(BoundProgram.update, inputs, updated)
 
     def _on_memory(
         self, call: Callable[..., list[Array]], *arguments: Any
     ) -> list[Array]:
         bound = self._borrow()
         try:
-            found = call(bound, *arguments)
+            results = call(bound, *arguments)
         # the bound programs in the pool may hold the memory that the next call needs
         except MemoryError:
             bound.close()
@@ -73,7 +73,7 @@ class Executable:
             self._idle.append(bound)
             raise
         self._idle.append(bound)
-        return found
+        return results
 
     def _release(self) -> None:
         """Release the memory of completed calls."""

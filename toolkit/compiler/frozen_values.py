@@ -22,27 +22,27 @@ def is_worth_caching(result: Value, inputs: Sequence[Any]) -> bool:
         result: result of a node.
         inputs: its inputs, or operands for them.
     """
-    given = sum(x.spec.nbytes for x in inputs)
-    return bool(result.spec.nbytes <= max(given, SMALL_NBYTES))
+    input_nbytes = sum(x.spec.nbytes for x in inputs)
+    return bool(result.spec.nbytes <= max(input_nbytes, SMALL_NBYTES))
 
 
 def constant_subexpressions(graph: Graph, target: Target) -> set[Value]:
     """Return the frozen inputs, and the values that lowering can compute once."""
     if target.is_body or not target.backend.can_specialize:
         return set()
-    found = {graph.inputs[number] for number in target.frozen}
-    if not found:
-        return found
+    constants = {graph.inputs[number] for number in target.frozen}
+    if not constants:
+        return constants
     returned = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node.op.kind is Kind.VIEW and node.outputs[0] in returned:
             returned.update(node.inputs)
     for node in graph.nodes:
-        y, *others = node.outputs
-        if others or y in returned or node.op.kind not in _SINGLE_CALLS:
+        y, *other_outputs = node.outputs
+        if other_outputs or y in returned or node.op.kind not in _SINGLE_CALLS:
             continue
         changing = [x for x in node.inputs if x.constant is None]
-        is_known = bool(changing) and all(x in found for x in changing)
+        is_known = bool(changing) and all(x in constants for x in changing)
         if is_known and is_worth_caching(y, node.inputs):
-            found.add(y)
-    return found
+            constants.add(y)
+    return constants

@@ -79,9 +79,9 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
     if not target.updates or not _is_in_place(program, target, moments):
         return program
     first = len(graph.inputs)
-    kept = {first + output for output, _ in target.updates}
-    kept |= {number for _, number in target.updates if number is not None}
-    return replace(program, in_place=True, kept=frozenset(kept))
+    updated = {first + output for output, _ in target.updates}
+    updated |= {number for _, number in target.updates if number is not None}
+    return replace(program, in_place=True, kept=frozenset(updated))
 
 
 @record
@@ -131,8 +131,8 @@ class _Lowering:
         with stage("lowering", len(graph.nodes)) as lowering:
             for node in graph.nodes:
                 unit = self._unit(node)
-                parts = [node] if unit.lowered is not None else _split_anchor(node)
-                units += map(self._unit, parts) if len(parts) > 1 else [unit]
+                members = [node] if unit.lowered is not None else _split_anchor(node)
+                units += map(self._unit, members) if len(members) > 1 else [unit]
                 lowering.done += 1
         return units
 
@@ -191,18 +191,18 @@ class _Lowering:
         if lowered is None or not frozen:
             return lowered
         result = self._cacheable_nbytes(node, inputs)
-        found = self.backend.specialize(lowered, frozen, result)
-        kept: Sequence[int] = getattr(found, "kept_sizes", ())
-        if result and kept and not found.calls:
+        specialized = self.backend.specialize(lowered, frozen, result)
+        cached: Sequence[int] = getattr(specialized, "kept_sizes", ())
+        if result and cached and not specialized.calls:
             self.cached_values.add(node.outputs[0])
             self.frozen.add(node.outputs[0])
-        return found
+        return specialized
 
     def _cacheable_nbytes(self, node: Node, inputs: Sequence[Operand]) -> int:
         """Return the bytes of a result if it is to be cached, else 0."""
-        (result, *others), body = node.outputs, self.target.is_body
+        (result, *other_outputs), body = node.outputs, self.target.is_body
         is_known = all(x.is_frozen for x in inputs)
-        if others or body or not is_known or result in self.returned:
+        if other_outputs or body or not is_known or result in self.returned:
             return 0
         return result.spec.nbytes if is_worth_caching(result, inputs) else 0
 
@@ -231,14 +231,14 @@ def _split_anchor(node: Node) -> list[Node]:
     if node.op is not fused_p:
         return [node]
     body = node.attrs["body"]
-    anchor, *rest = body.nodes
-    if anchor.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW) or not rest:
+    anchor, *epilogue = body.nodes
+    if anchor.op.kind in (Kind.ELEMENTWISE, Kind.REDUCE, Kind.VIEW) or not epilogue:
         return [node]
-    made = {y for member in rest for y in member.outputs}
-    reads = dict.fromkeys(x for member in rest for x in member.inputs)
-    inputs = [x for x in reads if x not in made and not is_literal(x)]
-    outputs = [y for y in body.outputs if y in made]
-    return [anchor, fused_node(Graph(tuple(inputs), tuple(rest), tuple(outputs)))]
+    results = {y for member in epilogue for y in member.outputs}
+    reads = dict.fromkeys(x for member in epilogue for x in member.inputs)
+    inputs = [x for x in reads if x not in results and not is_literal(x)]
+    outputs = [y for y in body.outputs if y in results]
+    return [anchor, fused_node(Graph(tuple(inputs), tuple(epilogue), tuple(outputs)))]
 
 
 def _segments(
@@ -248,21 +248,21 @@ def _segments(
     segments: list[Segment] = []
     moments, now = [Moment(0, 0, 0)] * len(units), 0
     starts = _collective_starts(units, layouts)
-    begun: dict[int, int] = {}  # the steps in which collectives are started
+    started: dict[int, int] = {}  # the steps in which collectives are started
     for members, is_code in _lowered_runs(units, layouts, starts):
         code, steps, beginning = None, {}, starts.get(members[0], [])
-        begun.update(dict.fromkeys(beginning, now))
+        started.update(dict.fromkeys(beginning, now))
         if is_code:
-            shares = Shares([_memory_operands(i, units[i], layouts) for i in members])
+            operands = Shares([_memory_operands(i, units[i], layouts) for i in members])
             lowered = [units[i].lowered for i in members]
             late = sum(i < barrier for i in members)
-            code = backend.assemble(lowered, shares, late)
+            code = backend.assemble(lowered, operands, late)
             steps = code.moments
         segments.append(Segment(members, now, code, beginning))
         for i, member in enumerate(members):
             moments[member] = Moment(*(now + step for step in steps.get(i, (0, 0, 0))))
-            if member in begun:
-                moments[member] = Moment(begun[member], begun[member], now)
+            if member in started:
+                moments[member] = Moment(started[member], started[member], now)
         now += 1 + max((moment.last for moment in steps.values()), default=0)
     return segments, moments
 
@@ -275,8 +275,8 @@ def _collective_starts(
     A collective starts when its operands are computed and all earlier collectives have
     started: their order is the same on all ranks.
     """
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    made: dict[Value, int] = {}  # the index of the node that computes each value
+    starts: defaultdict[int, list[int]] = defaultdict(list)
+    computed_at: dict[Value, int] = {}  # the index of the node that computes each value
     earliest = 0
     for i, unit in enumerate(units):
         inputs, outputs = unit.node.inputs, unit.node.outputs
@@ -284,17 +284,17 @@ def _collective_starts(
         if unit.node.op.kind is Kind.COLLECTIVE:
             # the last operand is a token of the collective before it
             *operands, _ = inputs
-            ready = max((made.get(x, -1) + 1 for x in operands), default=0)
+            ready = max((computed_at.get(x, -1) + 1 for x in operands), default=0)
             earliest = max(earliest, ready)
             if unit.kernel.background is None:
                 earliest = i + 1
             else:
-                found[earliest].append(i)
+                starts[earliest].append(i)
         elif outputs[0] in layouts.views:
             # A view of program memory is available when its source is.
-            after = made.get(inputs[0], i)
-        made.update(dict.fromkeys(outputs, after))
-    return dict(found)
+            after = computed_at.get(inputs[0], i)
+        computed_at.update(dict.fromkeys(outputs, after))
+    return dict(starts)
 
 
 def _lowered_runs(
@@ -350,8 +350,8 @@ def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) ->
     ensures this for nodes that read and write the same value.
     """
     last = program.last
-    alone = target.backend.is_accelerator and program.whole is None
-    if last is None or last.code is None or alone:
+    is_separate = target.backend.is_accelerator and program.whole is None
+    if last is None or last.code is None or is_separate:
         return False
     graph, members = program.graph, set(last.members)
     writers = {y: i for i, node in enumerate(graph.nodes) for y in node.outputs}

@@ -183,8 +183,8 @@ def _donor(
         if buffer is None or x.spec != spec or buffer.death != (last, index):
             continue
         # Another output of the node may already use it.
-        given = any(plan.buffers.get(y) is buffer for y in node.outputs)
-        if given or not is_elementwise(node, x):
+        is_reused = any(plan.buffers.get(y) is buffer for y in node.outputs)
+        if is_reused or not is_elementwise(node, x):
             continue
         if readers[x, last] == {(index, x)}:
             return buffer

@@ -95,7 +95,7 @@ def compile_parts(
 ) -> MixedProgram:
     """Compile a program for each part of a graph that one backend computes."""
     placed = place(graph, Target(backend))
-    whole, parts = split(placed, backend.key)
+    graph_without_transfers, parts = split(placed, backend.key)
     programs = [
         compile_program(
             part,
@@ -103,11 +103,11 @@ def compile_parts(
         )
         for key, part in parts
     ]
-    made = [
+    compiled = [
         ProgramPart(program, part.inputs, part.outputs)
         for program, (_, part) in zip(programs, parts, strict=True)
     ]
-    return MixedProgram(graph, whole, backend, made, name)
+    return MixedProgram(graph, graph_without_transfers, backend, compiled, name)
 
 
 class MixedExecutable:
@@ -159,10 +159,10 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
             for x in inputs
             if x.constant is None
         )
-        now = max(steps, default=0)
+        step = max(steps, default=0)
         for y in node.outputs:
-            stage[y], where[y] = now, key
-        groups[now, key].append(node.with_inputs(inputs))
+            stage[y], where[y] = step, key
+        groups[step, key].append(node.with_inputs(inputs))
     graph = graph.replace(outputs=[names.get(y, y) for y in graph.outputs])
     order = sorted(groups)
     return graph, [
@@ -175,9 +175,9 @@ def _extract_part(
 ) -> Graph:
     """Return a group of nodes as a graph, with its external inputs and its results."""
     nodes = groups[which]
-    made = {y for node in nodes for y in node.outputs}
+    results = {y for node in nodes for y in node.outputs}
     read = dict.fromkeys(x for node in nodes for x in node.inputs)
-    inputs = [x for x in read if x not in made and x.constant is None]
+    inputs = [x for x in read if x not in results and x.constant is None]
     elsewhere = {
         x for key in order if key != which for n in groups[key] for x in n.inputs
     }

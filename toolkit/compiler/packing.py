@@ -31,13 +31,13 @@ def pack_lowest(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
     size, offsets = 0, []
     for count, (first, last, extent) in enumerate(rectangles):
         starts, ends, begins, finishes = rows[:, :count]
-        beside = (begins <= last) & (finishes >= first)
-        offset = _lowest_gap(starts[beside], ends[beside], extent)
+        overlaps = (begins <= last) & (finishes >= first)
+        offset = _lowest_gap(starts[overlaps], ends[overlaps], extent)
         offsets.append(offset)
         size = max(size, offset + extent)
-        place = int(np.searchsorted(starts, offset, "right"))
-        rows[:, place + 1 : count + 1] = rows[:, place:count].copy()
-        rows[:, place] = offset, offset + extent, first, last
+        index = int(np.searchsorted(starts, offset, "right"))
+        rows[:, index + 1 : count + 1] = rows[:, index:count].copy()
+        rows[:, index] = offset, offset + extent, first, last
     return size, offsets
 
 
@@ -45,11 +45,11 @@ def _lowest_gap(starts: np.ndarray, ends: np.ndarray, extent: int) -> int:
     """Return the lowest offset with room between sorted ranges."""
     if not len(starts):
         return 0
-    taken = np.maximum.accumulate(ends)
-    below = np.concatenate([[0], taken[:-1]])
+    occupied = np.maximum.accumulate(ends)
+    below = np.concatenate([[0], occupied[:-1]])
     fits = starts - below >= extent
     number = int(fits.argmax())
-    return int(below[number] if fits[number] else taken[-1])
+    return int(below[number] if fits[number] else occupied[-1])
 
 
 def pack_by_time(rectangles: Sequence[Rectangle]) -> tuple[int, list[int]]:
@@ -103,9 +103,9 @@ class _Gaps:
         """Free a range of bytes; merge it with adjacent gaps."""
         end = start + extent
         if end in self._end_of:
-            behind = self._end_of[end]
-            self._drop(end, behind)
-            end = behind
+            following = self._end_of[end]
+            self._drop(end, following)
+            end = following
         if start in self._start_of:
             before = self._start_of[start]
             self._drop(before, start)

@@ -39,12 +39,12 @@ from toolkit.ir import Graph, Node
 
 def simplifying_passes(target: Target) -> tuple[Pass, ...]:
     """Return the passes that simplify a graph; they run on sub-graphs first."""
-    own = target.backend.passes
+    backend_passes = target.backend.passes
     return (
         select_branches,
-        *own.after_trace,
+        *backend_passes.after_trace,
         decompose,
-        *own.after_expansion,
+        *backend_passes.after_expansion,
         prune,
         simplify,
         fold,
@@ -63,20 +63,20 @@ def simplifying_passes(target: Target) -> tuple[Pass, ...]:
 
 def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     """Return all passes between trace and lowering, in named stages."""
-    own = target.backend.passes
+    backend_passes = target.backend.passes
     generated = target.generate
     return (
         ("simplifying", (place, optimize, copy_aliased_outputs, copy_carried_views)),
         (
             "fusing",
-            (*own.before_fusion, expand_unfused, fuse) if generated else (),
+            (*backend_passes.before_fusion, expand_unfused, fuse) if generated else (),
         ),
         (
             "ordering",
             (
                 schedule,
                 schedule_for_collectives,
-                *(own.after_scheduling if generated else ()),
+                *(backend_passes.after_scheduling if generated else ()),
             ),
         ),
         ("updating", (copy_unsafe_updates, sink_updates)),
@@ -128,9 +128,9 @@ def _with_small_subgraphs(node: Node, target: Target) -> Node:
     if not node.subgraphs:
         return node
     # The indices of frozen inputs refer to the outer graph.
-    inside = replace(target, frozen=())
+    inner_target = replace(target, frozen=())
     attrs = {
-        name: optimize(value, inside) if isinstance(value, Graph) else value
+        name: optimize(value, inner_target) if isinstance(value, Graph) else value
         for name, value in node.attrs.items()
     }
     return Node(node.op, node.inputs, attrs, node.outputs, node.device)

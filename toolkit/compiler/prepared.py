@@ -29,7 +29,7 @@ class Prepared:
     def is_of(self, sources: Sequence[Array]) -> bool:
         """Return whether it was computed from these arrays."""
         pairs = zip(self._sources, sources, strict=True)
-        return all(known() is source for known, source in pairs)
+        return all(reference() is source for reference, source in pairs)
 
 
 _lock = Lock()
@@ -48,10 +48,10 @@ def prepare(
     """
     key = recipe, tuple(map(id, sources))
     with _lock:
-        found = _cache.get(key)
-        if found is None or not found.is_of(sources):
-            found = _cache[key] = Prepared(make(), sources)
-        return found
+        cached = _cache.get(key)
+        if cached is None or not cached.is_of(sources):
+            cached = _cache[key] = Prepared(make(), sources)
+        return cached
 
 
 class PreparedOperands:
@@ -72,14 +72,14 @@ class PreparedOperands:
         # The frozen inputs that they depend on, by number.
         self._known: list[tuple[int, Callable[[], Any]]] = []
 
-    def bind(self, segment: Segment, places: OperandLocations) -> None:
+    def bind(self, segment: Segment, locations: OperandLocations) -> None:
         """Record the addresses of the operands of a segment."""
         for preparation in self._preparations:
             if preparation.node in segment.members:
                 index = segment.members.index(preparation.node)
                 bind = segment.code.bind_prepared
                 self._bind[preparation.number] = partial(
-                    bind, index, preparation.call, places, self._objects
+                    bind, index, preparation.call, locations, self._objects
                 )
 
     def settle(self, inputs: Sequence[Array]) -> None:
@@ -88,27 +88,27 @@ class PreparedOperands:
         Args:
             inputs: inputs of the graph; frozen inputs are represented by their handles.
         """
-        for number, known in self._known:
-            if known() is not inputs[number]:
+        for number, reference in self._known:
+            if reference() is not inputs[number]:
                 break
         else:
             if self._held:
                 return
         self._known = []
-        held: dict[int, Prepared] = {}
-        given: dict[int, Array] = {}
+        settled: dict[int, Prepared] = {}
+        arrays: dict[int, Array] = {}
         for preparation in self._preparations:
             sources = []
             for i in preparation.sources:  # inputs, or values computed from them
-                if i not in held:
-                    given[i] = inputs[i]
-                sources.append(held[i].array if i in held else inputs[i])
+                if i not in settled:
+                    arrays[i] = inputs[i]
+                sources.append(settled[i].array if i in settled else inputs[i])
             make = partial(self._make, preparation)
-            found = prepare(preparation.recipe, sources, make)
-            held[preparation.number] = found
-            self._objects[preparation.number] = self._backend.handle(found.array)
-        self._held = held
-        self._known = [(i, ref(array)) for i, array in given.items()]
+            value = prepare(preparation.recipe, sources, make)
+            settled[preparation.number] = value
+            self._objects[preparation.number] = self._backend.handle(value.array)
+        self._held = settled
+        self._known = [(i, ref(array)) for i, array in arrays.items()]
 
     def array(self, number: int) -> Array:
         """Return the bytes of the last computed operand with this number."""

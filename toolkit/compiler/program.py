@@ -114,9 +114,9 @@ class Program:
     @cached_property
     def whole(self) -> Segment | None:
         """Return the segment of generated code, if it is the whole program."""
-        found = self._computing
-        is_code = len(found) == 1 and found[0].code is not None
-        return found[0] if is_code else None
+        segments = self._computing
+        is_code = len(segments) == 1 and segments[0].code is not None
+        return segments[0] if is_code else None
 
     @property
     def code(self) -> Any:
@@ -137,22 +137,22 @@ class Program:
     @cached_property
     def preparations(self) -> list[Preparation]:
         """Return the values that are cached until a frozen input changes."""
-        found = []
+        result = []
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
-            given = [node.inputs[number] for _, number in call.given]
-            places = [self._location(x, self.backend.address) for x in given]
-            found.append(
+            sources = [node.inputs[number] for _, number in call.given]
+            locations = [self._location(x, self.backend.address) for x in sources]
+            result.append(
                 Preparation(
                     self._prepared[index, k],
                     self.lowered[index].kept_sizes[k],
-                    [x.array for x in places if x.array is not None],
-                    (call.recipe, tuple(place.offset for place in places)),
+                    [x.array for x in locations if x.array is not None],
+                    (call.recipe, tuple(location.offset for location in locations)),
                     index,
                     call,
                 )
             )
-        return found
+        return result
 
     @cached_property
     def _prepared(self) -> dict[tuple[int, int], int]:

@@ -52,8 +52,8 @@ def trace_body(name: str, function: Callable[..., Any], *args: Any) -> tuple[Bod
 
 def pack(structure: Any, values: Sequence[Any]) -> Any:
     """Pack values into the structure that a body returned; None stays None."""
-    rest = iter(values)
-    return tree.map_structure(lambda x: x if x is None else next(rest), structure)
+    remaining = iter(values)
+    return tree.map_structure(lambda x: x if x is None else next(remaining), structure)
 
 
 def written_by(bodies: Sequence[Body]) -> list[Variable]:
@@ -64,8 +64,8 @@ def written_by(bodies: Sequence[Body]) -> list[Variable]:
 def sources_of(bodies: Sequence[Body], but: Sequence[Any] = ()) -> list[Any]:
     """Return the outer values that the bodies read, each once, without `but`."""
     left_out = set(but)
-    found = (source for body in bodies for source in body.trace.captures)
-    return [source for source in dict.fromkeys(found) if source not in left_out]
+    sources = (source for body in bodies for source in body.trace.captures)
+    return [source for source in dict.fromkeys(sources) if source not in left_out]
 
 
 def outer_values(sources: Sequence[Any]) -> list[Tensor]:

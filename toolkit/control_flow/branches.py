@@ -33,12 +33,14 @@ def _cond_vjp(
     g: Any, y: Any, predicate: Tensor, *inputs: Tensor, **graphs: Graph
 ) -> Any:
     """Return the gradient of the branch that was taken, as another cond."""
-    wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
-    backward = {name: gradient_graph(graph, wanted) for name, graph in graphs.items()}
+    needs_gradient = tuple(dtypes.is_float(x.dtype) for x in inputs)
+    backward = {
+        name: gradient_graph(graph, needs_gradient) for name, graph in graphs.items()
+    }
     gradients = iter(
         bind(cond_p, predicate, *inputs, *fill_gradients(g, y), **backward)
     )
-    return [None, *(next(gradients) if want else None for want in wanted)]
+    return [None, *(next(gradients) if want else None for want in needs_gradient)]
 
 
 cond_p: Primitive = primitive(
@@ -96,12 +98,12 @@ def join_branches(predicate: Tensor, yes: Body, no: Body) -> Sequence[Tensor]:
     if not graphs[0].outputs:
         return ()
     predicate = ops.reshape(predicate, ())
-    found = bind(
+    outputs = bind(
         cond_p, predicate, *outer_values(sources), true=graphs[0], false=graphs[1]
     )
     count = len(yes.outputs)
-    assign_all(zip(written, found[count:], strict=True))
-    return found[:count]
+    assign_all(zip(written, outputs[count:], strict=True))
+    return outputs[:count]
 
 
 @operation
@@ -112,7 +114,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     def choose(low: int) -> Any:
         if low == len(branches) - 1:
             return branches[low](*operands)
-        here = ops.equal(index, low)
-        return cond(here, lambda: branches[low](*operands), lambda: choose(low + 1))
+        is_selected = ops.equal(index, low)
+        return cond(
+            is_selected, lambda: branches[low](*operands), lambda: choose(low + 1)
+        )
 
     return choose(0)

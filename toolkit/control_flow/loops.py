@@ -84,8 +84,8 @@ def _scan_vjp(
     if backward is None or read:
         # A gradient of a gradient: the residuals have a gradient too. Run forward
         # again, and store the residuals of the larger body.
-        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
-        body, backward = linearize(body, wanted, **attrs)
+        needs_gradient = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        body, backward = linearize(body, needs_gradient, **attrs)
         y = bind(scan_p, *inputs, body=body, backward=backward, **attrs)
     gs = fill_gradients(g[: backward.outputs], y[: backward.outputs])
     return backward.apply(gs, y, inputs, _bind_scan)
@@ -114,21 +114,21 @@ def _bind_scan(
     label: the named primitive to apply instead, if no tape needs the gradient.
     """
     twins = twins_of_carry(body, carry)
-    once = sorted(set(twins))
-    if length and len(once) < carry:
-        inner = [*(body.inputs[i] for i in once), *body.inputs[carry:]]
-        results = [*(body.outputs[i] for i in once), *body.outputs[carry:]]
+    unique = sorted(set(twins))
+    if length and len(unique) < carry:
+        inner = [*(body.inputs[i] for i in unique), *body.inputs[carry:]]
+        results = [*(body.outputs[i] for i in unique), *body.outputs[carry:]]
         body = Graph(tuple(inner), body.nodes, tuple(results))
-        inputs = [*(inputs[i] for i in once), *inputs[carry:]]
-        found = _bind_scan(body, inputs, len(once), xs, length, reverse, label)
-        return (*(found[once.index(i)] for i in twins), *found[len(once) :])
+        inputs = [*(inputs[i] for i in unique), *inputs[carry:]]
+        found = _bind_scan(body, inputs, len(unique), xs, length, reverse, label)
+        return (*(found[unique.index(i)] for i in twins), *found[len(unique) :])
     kept = 0
     backward = None
     attrs = {"carry": carry, "xs": xs, "length": length, "reverse": reverse}
     if any(tape.watches(inputs) for tape in state.tapes):
-        wanted = tuple(dtypes.is_float(x.dtype) for x in inputs)
+        needs_gradient = tuple(dtypes.is_float(x.dtype) for x in inputs)
         kept = len(body.outputs)
-        body, backward = linearize(body, wanted, **attrs)
+        body, backward = linearize(body, needs_gradient, **attrs)
     elif label is not None:
         named: Any = {"body": body, "backward": None, **attrs, "facts": label[1]}
         return tuple(bind(label[0], *inputs, **named))
@@ -164,8 +164,8 @@ def while_loop(
     values = tree.map_structure(convert, (loop_vars,) if single else tuple(loop_vars))
 
     def step(*args: Any) -> Any:
-        found = body(*args)
-        return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        results = body(*args)
+        return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
     if maximum_iterations is not None and not is_int(maximum_iterations):
         limit = convert(maximum_iterations)
@@ -186,8 +186,8 @@ def while_loop(
         if maximum_iterations is not None and state.tapes:
             values = _bounded_while(cond, step, values, maximum_iterations)
         else:
-            parts = condition, stand_ins, *trace_body("while_loop", step, *values)
-            values = _traced_while(*parts, values, maximum_iterations)
+            bodies = condition, stand_ins, *trace_body("while_loop", step, *values)
+            values = _traced_while(*bodies, values, maximum_iterations)
     return _like_loop_vars(values, loop_vars)
 
 
@@ -209,9 +209,9 @@ def _while_below(limit: Tensor, cond: Any, step: Any, values: Any) -> Any:
 
 
 def _checked_step(step: Callable[..., Any], values: Any) -> Any:
-    found = tree.map_structure(convert, step(*values))
-    check_carry("while_loop", tree.flatten(values), tree.flatten(found))
-    return found
+    results = tree.map_structure(convert, step(*values))
+    check_carry("while_loop", tree.flatten(values), tree.flatten(results))
+    return results
 
 
 def _bounded_while(cond_fn: Any, step: Any, values: Any, limit: int) -> Any:
@@ -397,10 +397,10 @@ def _traced_scan(
     inputs = [*carry, *outer_values(written), *x_leaves, *outer_values(sources)]
     carried = n + len(written)
     sizes = (carried, len(x_leaves), length)
-    found = _bind_scan(graph, inputs, *sizes, reverse, label)
-    assign_all(zip(written, found[n:carried], strict=True))
+    outputs = _bind_scan(graph, inputs, *sizes, reverse, label)
+    assign_all(zip(written, outputs[n:carried], strict=True))
     new_carry, y_structure = body.structure
-    return pack(new_carry, found[:n]), pack(y_structure, found[carried:])
+    return pack(new_carry, outputs[:n]), pack(y_structure, outputs[carried:])
 
 
 def _element(x: Tensor) -> Tensor:

@@ -41,14 +41,14 @@ def vectorize(
 
     @wraps(pyfunc)
     def vectorized(*args: Any) -> Any:
-        places = [i for i in range(len(args)) if i not in left_out]
-        cores = [0] * len(places) if ranks is None else ranks
-        if len(cores) != len(places):
+        indices = [i for i in range(len(args)) if i not in left_out]
+        cores = [0] * len(indices) if ranks is None else ranks
+        if len(cores) != len(indices):
             raise ArgumentError(
                 f"vectorize: expected {len(cores)} arguments, as signature "
-                f"{signature!r} says; received {len(places)}"
+                f"{signature!r} says; received {len(indices)}"
             )
-        xs = [convert(args[i]) for i in places]
+        xs = [convert(args[i]) for i in indices]
         splits = [x.ndim - rank for x, rank in zip(xs, cores, strict=True)]
         pairs = list(zip(xs, splits, strict=True))
         batch = broadcast_shapes("vectorize", *(x.shape[:n] for x, n in pairs))
@@ -61,12 +61,12 @@ def vectorize(
         ]
 
         def apply(elements: Any) -> Any:
-            given = dict(zip(places, elements, strict=True))
-            return pyfunc(*(given.get(i, args[i]) for i in range(len(args))))
+            by_index = dict(zip(indices, elements, strict=True))
+            return pyfunc(*(by_index.get(i, args[i]) for i in range(len(args))))
 
-        found = vectorized_map(apply, tuple(rows))
+        results = vectorized_map(apply, tuple(rows))
         return tree.map_structure(
-            lambda y: ops.reshape(y, (*batch, *y.shape[1:])), found
+            lambda y: ops.reshape(y, (*batch, *y.shape[1:])), results
         )
 
     return vectorized

@@ -167,14 +167,14 @@ def _common_dtype(leaves: list[Any]) -> str:
     common = dtypes.result_type(*map(weak_type, leaves))
     if dtypes.is_integer(common):
         limits = np.iinfo(dtypes.numpy_dtype(common))
-        most: Any = limits.min, limits.max
+        limit_values: Any = limits.min, limits.max
     elif common == "float16":
-        most = -_LEAST_LARGE, _LEAST_LARGE
+        limit_values = -_LEAST_LARGE, _LEAST_LARGE
     else:
         return common
 
     def kind(x: Any) -> Any:
-        fits = type(x) not in (int, float) or most[0] <= x <= most[1]
+        fits = type(x) not in (int, float) or limit_values[0] <= x <= limit_values[1]
         return weak_type(x) if fits else convert(x).dtype
 
     return dtypes.result_type(*map(kind, leaves))
@@ -221,14 +221,14 @@ def operands(*xs: Any) -> tuple[tuple[Tensor, ...], str]:
             break
     else:
         return xs, first._dtype
-    known = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
-    kinds = [x._dtype if type(x) is Tensor else weak_type(x) for x in known]
+    values = tuple([x if isinstance(x, _SCALARS) else convert(x) for x in xs])
+    kinds = [x._dtype if type(x) is Tensor else weak_type(x) for x in values]
     if kinds.count(kinds[0]) == len(kinds) and type(kinds[0]) is str:
-        return known, kinds[0]  # type: ignore[return-value]
+        return values, kinds[0]  # type: ignore[return-value]
     dtype = dtypes.result_type(*kinds)
     if kinds.count(dtype) == len(kinds):
-        return known, dtype  # type: ignore[return-value]
-    return tuple([convert(x, dtype) for x in known]), dtype
+        return values, dtype  # type: ignore[return-value]
+    return tuple([convert(x, dtype) for x in values]), dtype
 
 
 def weak_type(x: Any) -> Any:

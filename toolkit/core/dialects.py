@@ -38,5 +38,5 @@ class Dialect(NamedTuple):
 
 def dialect_of(values: Iterable[Any]) -> Dialect | None:
     """Return the dialect of the first value that has one."""
-    found = (getattr(x, "dialect", None) for x in values)
-    return next((dialect for dialect in found if dialect is not None), None)
+    dialects = (getattr(x, "dialect", None) for x in values)
+    return next((dialect for dialect in dialects if dialect is not None), None)

@@ -39,13 +39,13 @@ class Locks:
         self._give = [lock.release for lock in self.locks]
 
     def __enter__(self) -> None:
-        taken = 0
+        acquired = 0
         try:
             for take in self._take:
                 take()
-                taken += 1
+                acquired += 1
         except BaseException:  # interrupted while the step of another thread runs
-            for give in self._give[:taken]:
+            for give in self._give[:acquired]:
                 give()
             raise
 

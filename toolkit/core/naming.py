@@ -85,8 +85,8 @@ class name_scope:
 
     def __enter__(self) -> name_scope:
         names, caller = self._outer = scopes.names, scopes.caller
-        again = self.caller is not None and caller == self.caller
-        if not (self.deduplicate and again and names[-1:] == (self.name,)):
+        is_repeated = self.caller is not None and caller == self.caller
+        if not (self.deduplicate and is_repeated and names[-1:] == (self.name,)):
             if self.override_parent is not None:
                 names = tuple(filter(None, self.override_parent.split("/")))
             scopes.names = (*names, self.name)

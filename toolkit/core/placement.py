@@ -43,6 +43,6 @@ def change_placement(variable: Any, placement: Placement | None, whole: Any) -> 
     """Change the placement of a Variable whose whole value is given."""
     with variable.lock:
         variable._placement = placement
-        part = whole if placement is None else placement.part(whole)
-        variable._tensor = variable._held(part)
+        shard = whole if placement is None else placement.part(whole)
+        variable._tensor = variable._held(shard)
         variable._shared, variable._spare = True, None

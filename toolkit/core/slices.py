@@ -81,8 +81,8 @@ def sum_of_slices(
 
 def slices_of(tensor: Any) -> tuple[IndexedSlices, ...]:
     """Return the slices whose sum a tensor is, or none if it stores none."""
-    found: tuple[IndexedSlices, ...] = getattr(tensor, "_slices", ())
-    return found
+    slices: tuple[IndexedSlices, ...] = getattr(tensor, "_slices", ())
+    return slices
 
 
 def add_slices(a: Tensor, b: Tensor) -> Tensor:
@@ -98,6 +98,6 @@ def scale_slices(tensor: Tensor, scale: Callable[[Tensor], Tensor]) -> Tensor:
     slices = slices_of(tensor)
     if not slices:
         return scale(tensor)
-    parts = tuple(IndexedSlices(s.indices, scale(s.values)) for s in slices)
-    spec = tensor.spec.with_dtype(parts[0].values.dtype)
-    return sum_of_slices(spec, parts, lambda: scale(tensor))
+    scaled = tuple(IndexedSlices(s.indices, scale(s.values)) for s in slices)
+    spec = tensor.spec.with_dtype(scaled[0].values.dtype)
+    return sum_of_slices(spec, scaled, lambda: scale(tensor))

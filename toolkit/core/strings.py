@@ -154,10 +154,10 @@ def apply_to_strings(function: Callable[..., Any], args: Any, kwargs: Any) -> An
     The operation moves the indices of the strings, and the strings are gathered by
     them.
     """
-    given = tree.flatten((args, kwargs))
-    if function.__name__ not in MOVE_OPERATIONS or not any(map(is_string, given)):
+    leaves = tree.flatten((args, kwargs))
+    if function.__name__ not in MOVE_OPERATIONS or not any(map(is_string, leaves)):
         return None
-    kind = next((type(x) for x in given if isinstance(x, StringTensor)), StringTensor)
+    kind = next((type(x) for x in leaves if isinstance(x, StringTensor)), StringTensor)
     return apply_by_index(function, args, kwargs, kind)
 
 
@@ -187,12 +187,12 @@ def apply_by_index(
     strings[:] = pool
 
     def found(place: Any) -> Any:
-        known = place.known()
-        if known is None:
+        indices = place.known()
+        if indices is None:
             raise DTypeError(
                 f"{function.__name__}: strings cannot follow positions that are not "
                 "known inside a traced function"
             )
-        return kind(strings[known])
+        return kind(strings[indices])
 
     return tree.map_structure(found, function(*args, **kwargs))

@@ -165,14 +165,14 @@ class Tensor(Operators, Value):
         Raises:
             TraceError: inside a trace, if the value depends on inputs of the trace.
         """
-        found = self.known()
-        if found is None:
+        data = self.known()
+        if data is None:
             raise TraceError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
                 "inside a traced function; return it from the function, or use ops "
                 "such as `where` and `cond` instead of Python's own control flow"
             )
-        return found if found.ndim else found[()]
+        return data if data.ndim else data[()]
 
     def known(self) -> Array | None:
         """Return the data in host memory if they are already known, else None.
@@ -182,8 +182,8 @@ class Tensor(Operators, Value):
         """
         array = self._array
         if array is None and state.trace is not None:
-            found = state.trace.value_of(self)
-            array = None if found is None else found._array
+            value = state.trace.value_of(self)
+            array = None if value is None else value._array
         return array if array is None else to_host(array)
 
     def __array__(
@@ -278,13 +278,13 @@ def fetch(values: Sequence[Any]) -> PendingCopy:
     Returns:
         A pending copy, with an array for each tensor and other values unchanged.
     """
-    found = list(values)
+    results = list(values)
     places: dict[Any, list[int]] = {}
     for i, x in enumerate(values):
         if isinstance(x, Tensor):
             places.setdefault(owner_of(x._array), []).append(i)
     for i in places.pop(None, ()):
-        found[i] = values[i].numpy()
+        results[i] = values[i].numpy()
     coming = [
         (numbers, owner.fetch([values[i]._array for i in numbers]))
         for owner, numbers in places.items()
@@ -293,9 +293,9 @@ def fetch(values: Sequence[Any]) -> PendingCopy:
     def get() -> list[Any]:
         for numbers, fetched in coming:
             for i, array in zip(numbers, fetched.get(), strict=True):
-                found[i] = array
+                results[i] = array
         coming.clear()
-        return found
+        return results
 
     return PendingCopy(get, lambda: all(fetched.is_done for _, fetched in coming))
 
@@ -383,24 +383,24 @@ def run_placed(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> 
     first operand outside the host, or else on the default device.
     """
     owners = (owner_of(x._array) for x in inputs)
-    owner = next((found for found in owners if found is not None), None)
-    chosen = backend() if state.device is not None or owner is None else owner
-    if primitive.body is not None and not chosen.supports(primitive.name):
+    owner = next((candidate for candidate in owners if candidate is not None), None)
+    target = backend() if state.device is not None or owner is None else owner
+    if primitive.body is not None and not target.supports(primitive.name):
         with no_tapes():
             return primitive.body(*inputs, **attrs)
     if any(x._array is None for x in inputs):
         raise leaked(primitive.name, next(x for x in inputs if x._array is None))
-    arrays = [chosen.asarray(_array_for(chosen, x._array)) for x in inputs]
+    arrays = [target.asarray(_array_for(target, x._array)) for x in inputs]
     try:
-        with chosen.errstate():
-            return _wrap_result(chosen.kernels[primitive.name](*arrays, **attrs))
+        with target.errstate():
+            return _wrap_result(target.kernels[primitive.name](*arrays, **attrs))
     except (TypeError, ValueError, AttributeError) as error:
         raise _explain_error(primitive, inputs, attrs, error) from error
 
 
-def _array_for(chosen: Backend, array: Array) -> Array:
+def _array_for(target: Backend, array: Array) -> Array:
     """Return an array that a backend can read: its own, or a host array."""
-    return array if chosen.owns(array) else to_host(array)
+    return array if target.owns(array) else to_host(array)
 
 
 def run_on_host(primitive: Primitive, inputs: tuple[Tensor, ...], attrs: Any) -> Any:

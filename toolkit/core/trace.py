@@ -126,13 +126,13 @@ class Trace(Overlay):
         spend_time(_SECONDS_OF_NODE, "a graph of so many operations")
         inputs = [self.localize(x) for x in inputs]
         specs = op.spec(*[x.spec for x in inputs], **attrs)
-        several = type(specs) is tuple
-        outputs = [self._stand_in(s) for s in (specs if several else (specs,))]
+        has_several = type(specs) is tuple
+        outputs = [self._stand_in(s) for s in (specs if has_several else (specs,))]
         if scopes.names:
             for y in outputs:
                 y._origin = scopes.names
         self.nodes.append(Node(op, inputs, attrs, outputs, state.device))
-        return tuple(outputs) if several else outputs[0]
+        return tuple(outputs) if has_several else outputs[0]
 
     def localize(self, x: Tensor) -> Tensor:
         """Return `x` in this graph: itself, or a placeholder for an outer value."""
@@ -168,32 +168,32 @@ class Trace(Overlay):
             with no_trace():
                 for node in nodes:
                     inputs = tuple([self.folded.get(v, v) for v in node.inputs])
-                    found = run_on_host(node.op, inputs, node.attrs)
-                    found = found if type(found) is tuple else (found,)
-                    self.folded.update(zip(node.outputs, found, strict=True))
+                    result = run_on_host(node.op, inputs, node.attrs)
+                    result = result if type(result) is tuple else (result,)
+                    self.folded.update(zip(node.outputs, result, strict=True))
         return self.folded[x]
 
     def _nodes_for(self, x: Tensor) -> list[Node] | None:
         """Return the nodes that `x` depends on; None if it needs unknown inputs."""
-        wanted, nodes = {x}, []
+        needed, nodes = {x}, []
         for node in reversed(self.nodes):
-            if not wanted:
+            if not needed:
                 break
             outputs = set(node.outputs)
-            if wanted.isdisjoint(outputs):
+            if needed.isdisjoint(outputs):
                 continue
             if node.subgraphs:
                 return None
             nodes.append(node)
-            wanted -= outputs
-            wanted |= {v for v in node.inputs if v._array is None}
-            wanted -= self.folded.keys()
-        for source, local in self.captures.items() if wanted else ():
-            if local in wanted and isinstance(source, Tensor):
+            needed -= outputs
+            needed |= {v for v in node.inputs if v._array is None}
+            needed -= self.folded.keys()
+        for source, local in self.captures.items() if needed else ():
+            if local in needed and isinstance(source, Tensor):
                 value = source if source._array is not None else self.value_of(source)
                 if value is not None:
                     self.folded[local] = value
-        return nodes[::-1] if wanted <= self.folded.keys() else None
+        return nodes[::-1] if needed <= self.folded.keys() else None
 
     def read(self, variable: Variable) -> Tensor:
         if variable not in self.writes:
@@ -323,8 +323,8 @@ def inline(graph: Graph, inputs: Iterable[Tensor]) -> list[Tensor]:
 
     for node in graph.nodes:
         outputs = bind(node.op, *map(value, node.inputs), **node.attrs)
-        several = outputs if isinstance(outputs, tuple) else (outputs,)
-        values.update(zip(node.outputs, several, strict=True))
+        results = outputs if isinstance(outputs, tuple) else (outputs,)
+        values.update(zip(node.outputs, results, strict=True))
     return [value(x) for x in graph.outputs]
 
 

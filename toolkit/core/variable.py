@@ -98,8 +98,8 @@ class Variable(Operators):
         with no_trace():
             self._tensor = _initial_value(initializer, shape, dtype, self.path)
         if self._tensor._array is None and state.trace is not None:
-            known = state.trace.value_of(self._tensor)
-            self._tensor = self._tensor if known is None else known
+            value = state.trace.value_of(self._tensor)
+            self._tensor = self._tensor if value is None else value
         if self._tensor._array is None:
             raise TraceError(
                 f"variable {self.path!r}: its first value must exist outside the "
@@ -125,9 +125,9 @@ class Variable(Operators):
         if placement is self._placement is None:
             return
         with self.lock, no_trace():
-            whole = self._eager_value()._array
+            full = self._eager_value()._array
             self._placement = placement
-            self._tensor = _to_contiguous(self._wrap_value(self._local_part(whole)))
+            self._tensor = _to_contiguous(self._wrap_value(self._local_part(full)))
             self._shared, self._spare = True, None
 
     def place_like(self, other: Variable | None) -> None:
@@ -247,9 +247,9 @@ class Variable(Operators):
                 home = self._pinned_backend()
                 # it is copied, so the buffer has no other reference
                 if home is not None:
-                    found = home.to_numpy(self._tensor._array)
+                    copy = home.to_numpy(self._tensor._array)
                     dtype = dtypes.numpy_dtype(self.dtype)
-                    array = found.astype(dtype, copy=False)
+                    array = copy.astype(dtype, copy=False)
                     return array if array.ndim else array[()]
         return self.value.numpy().copy()
 
@@ -300,9 +300,9 @@ class Variable(Operators):
     def settle(self) -> None:
         """Move the value to the memory of the current backend."""
         with self.lock:
-            chosen = backend()
-            if not chosen.owns(self._tensor._array):
-                self._tensor = self._wrap_value(chosen.copy_array(self._tensor._array))
+            target = backend()
+            if not target.owns(self._tensor._array):
+                self._tensor = self._wrap_value(target.copy_array(self._tensor._array))
                 self._shared, self._spare = False, None
 
     def spare_buffer(self) -> Any:

@@ -19,24 +19,24 @@ def on_first_use(
             namespace starts with a dot.
         modules: submodules that are also imported on first use.
     """
-    places = {name: module for module, names in homes.items() for name in names}
-    own = {name: f"{namespace}.{name}" for name in modules}
+    module_of = {name: module for module, names in homes.items() for name in names}
+    submodules = {name: f"{namespace}.{name}" for name in modules}
 
     def find(name: str) -> Any:
-        if name in own:
-            return import_module(own[name])
-        if name not in places:
+        if name in submodules:
+            return import_module(submodules[name])
+        if name not in module_of:
             raise AttributeError(
                 f"module {namespace!r} has no attribute {name!r}",
                 name=name,  # with these, Python suggests a similar name
                 obj=sys.modules[namespace],
             )
-        value = getattr(import_module(places[name], namespace), name)
+        value = getattr(import_module(module_of[name], namespace), name)
         vars(sys.modules[namespace])[name] = value
         return value
 
     def listed() -> list[str]:
-        found = {*vars(sys.modules[namespace]), *places, *own}
-        return sorted(found - {on_first_use.__name__})
+        names = {*vars(sys.modules[namespace]), *module_of, *submodules}
+        return sorted(names - {on_first_use.__name__})
 
     return find, listed

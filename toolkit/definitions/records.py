@@ -91,40 +91,43 @@ def _define(cls: Any, eq: bool) -> Any:
 
 def _constructor(cls: Any) -> Callable[..., None]:
     """Return an `__init__` that assigns each argument to the field of its name."""
-    given = _arguments(cls)
-    known: dict[str, Any] = {f"{_OWN}set": object.__setattr__, f"{_OWN}made": _MADE}
-    positional = [_parameter(f, known) for f in given if not f.kw_only]
-    named = [_parameter(f, known) for f in given if f.kw_only]
-    this = "self" if all(f.name != "self" for f in given) else f"{_OWN}self"
-    lines = [f"{_OWN}set({this}, {f.name!r}, {_value(f)})" for f in given]
+    arguments = _arguments(cls)
+    globals_of_init: dict[str, Any] = {
+        f"{_OWN}set": object.__setattr__,
+        f"{_OWN}made": _MADE,
+    }
+    positional = [_parameter(f, globals_of_init) for f in arguments if not f.kw_only]
+    named = [_parameter(f, globals_of_init) for f in arguments if f.kw_only]
+    this = "self" if all(f.name != "self" for f in arguments) else f"{_OWN}self"
+    lines = [f"{_OWN}set({this}, {f.name!r}, {_value(f)})" for f in arguments]
     if hasattr(cls, "__post_init__"):
         lines.append(f"{this}.__post_init__()")
     parameters = [this, *positional, *(["*", *named] if named else [])]
     body = "\n  ".join(lines or ["pass"])
     text = (
-        f"def {_OWN}make({', '.join(known)}):\n"
+        f"def {_OWN}make({', '.join(globals_of_init)}):\n"
         f" def __init__({', '.join(parameters)}):\n  {body}\n"
         " return __init__"
     )
     # The globals are those of the class's module, in which its annotations are defined.
     scope = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    made: dict[str, Any] = {}
-    exec(text, scope, made)
-    constructor: Any = made[f"{_OWN}make"](**known)
+    namespace: dict[str, Any] = {}
+    exec(text, scope, namespace)
+    constructor: Any = namespace[f"{_OWN}make"](**globals_of_init)
     constructor.__qualname__ = f"{cls.__qualname__}.__init__"
     constructor.__module__ = cls.__module__
-    constructor.__annotations__ = {f.name: f.type for f in given} | {"return": None}
-    found: Callable[..., None] = constructor
-    return found
+    constructor.__annotations__ = {f.name: f.type for f in arguments} | {"return": None}
+    init: Callable[..., None] = constructor
+    return init
 
 
 def _arguments(cls: Any) -> Sequence[Field[Any]]:
     """Return the fields of a class, if these are exactly the arguments."""
-    found, optional = fields(cls), ""
+    all_fields, optional = fields(cls), ""
     for f in cls.__dataclass_fields__.values():
         if "InitVar" in str(f.type):
             raise TypeError(f"{cls.__name__}.{f.name}: records have no InitVar")
-    for f in found:
+    for f in all_fields:
         if not f.init or f.name.startswith(_OWN):
             raise TypeError(
                 f"{cls.__name__}.{f.name}: expected a field that is an argument, "
@@ -138,17 +141,17 @@ def _arguments(cls: Any) -> Sequence[Field[Any]]:
                 )
         elif not f.kw_only:
             optional = f.name
-    return found
+    return all_fields
 
 
-def _parameter(f: Field[Any], known: dict[str, Any]) -> str:
+def _parameter(f: Field[Any], globals_of_init: dict[str, Any]) -> str:
     """Return the source of a field as a parameter; add what it reads to `known`."""
     if f.default_factory is not MISSING:
-        known[f"{_OWN}factory_{f.name}"] = f.default_factory
+        globals_of_init[f"{_OWN}factory_{f.name}"] = f.default_factory
         return f"{f.name}={_OWN}made"
     if f.default is MISSING:
         return f.name
-    known[f"{_OWN}default_{f.name}"] = f.default
+    globals_of_init[f"{_OWN}default_{f.name}"] = f.default
     return f"{f.name}={_OWN}default_{f.name}"
 
 

@@ -109,11 +109,11 @@ class ConcreteFunction:
         """
         leaves = tree.flatten((args, kwargs))
         tensors = [convert(x) for x in leaves if isinstance(x, DATA)]
-        wanted = [x.spec for x in self.graph.inputs]
-        wanted = wanted[: len(wanted) - len(self.variables)]
-        if [x.spec for x in tensors] != wanted:
+        expected = [x.spec for x in self.graph.inputs]
+        expected = expected[: len(expected) - len(self.variables)]
+        if [x.spec for x in tensors] != expected:
             raise ShapeError(
-                f"{self.name}: this trace takes {wanted}; "
+                f"{self.name}: this trace takes {expected}; "
                 f"received {[x.spec for x in tensors]}"
             )
         if state.trace is None:
@@ -145,10 +145,12 @@ class ConcreteFunction:
             inputs = [x._array for x in tensors]
             if self.starts_only:
                 with self.locks:
-                    found = self.executable([*inputs, *map(_array_of, self.variables)])
+                    results_of_call = self.executable(
+                        [*inputs, *map(_array_of, self.variables)]
+                    )
             else:
-                found = self._read(inputs)
-            results = [Tensor(array) for array in found]
+                results_of_call = self._read(inputs)
+            results = [Tensor(array) for array in results_of_call]
         return self._pack(results)
 
     def on_arrays(self, arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
@@ -169,12 +171,12 @@ class ConcreteFunction:
     def _read(self, inputs: Sequence[Any]) -> list[Any]:
         """Run a trace that writes no Variable, in memory of this machine."""
         values = self._values()
-        found: list[Any]
+        results: list[Any]
         if self._is_whole:
-            found = self.executable.update(inputs, values)
+            results = self.executable.update(inputs, values)
         else:
-            found = self.executable([*inputs, *values])
-        return found
+            results = self.executable([*inputs, *values])
+        return results
 
     def _is_settled(self) -> bool:
         """Return whether all Variables are known to be on the compute device."""
@@ -216,9 +218,9 @@ class ConcreteFunction:
             spares = [v.spare_buffer() for v in self.written]
             inputs = [*(x._array for x in tensors), *arrays]
             outs = [*[None] * self.fetched, *spares]
-            found = self.executable(inputs, outs)
-            commit_all(self.written, found[self.fetched :])
-            return [Tensor(array) for array in found[: self.fetched]]
+            results = self.executable(inputs, outs)
+            commit_all(self.written, results[self.fetched :])
+            return [Tensor(array) for array in results[: self.fetched]]
 
     def _call_in_place(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Run in place on the Variables' buffers: machine code cannot be interrupted.
@@ -230,9 +232,9 @@ class ConcreteFunction:
             if any(map(_is_shared, self.written)):
                 for variable in self.written:
                     variable.exclusive_buffer()
-            kept = [*map(_array_of, self.variables), *map(_array_of, self.written)]
-            found = self.executable.update([x._array for x in tensors], kept)
-        return list(map(Tensor, found, self.specs))
+            updated = [*map(_array_of, self.variables), *map(_array_of, self.written)]
+            results = self.executable.update([x._array for x in tensors], updated)
+        return list(map(Tensor, results, self.specs))
 
     def hides_watched(self) -> bool:
         """Return whether a tape watches a constant of the graph."""
@@ -274,10 +276,10 @@ class ConcreteFunction:
     def _pack(self, results: list[Tensor]) -> Any:
         if len(results) == len(self.static):
             return self._fill(results)
-        found = iter(results)
+        remaining = iter(results)
         leaves = [
-            next(found) if wanted else leaf
-            for wanted, leaf in zip(self.is_tensor, self.static, strict=True)
+            next(remaining) if is_tensor else leaf
+            for is_tensor, leaf in zip(self.is_tensor, self.static, strict=True)
         ]
         return self._fill(leaves)
 

@@ -153,13 +153,13 @@ class Function:
                 return self.python_function(*args, **kwargs)
             return concrete.call(tensors)
         try:
-            given = tuple([(x._array.shape, x._array.dtype) for x in args])
+            signature = tuple([(x._array.shape, x._array.dtype) for x in args])
         except AttributeError:  # a tensor without data
             self._find(args, kwargs)
             raise
         if self.spreading is not None:  # arrays may be shards of batches
-            given = tuple([x.spec for x in args])
-        quick = state.device, placement(), given
+            signature = tuple([x.spec for x in args])
+        quick = state.device, placement(), signature
         found = self._quick.get(quick)
         if found is None:
             found = self._quick[quick] = self._find(args, kwargs)[0]
@@ -174,18 +174,18 @@ class Function:
         elif kwargs or len(args) < self._argument_count:
             args, kwargs = self._bound(args, kwargs)
         leaves = tree.flatten((args, kwargs))
-        tensors, parts = [], []
+        tensors, static = [], []
         for leaf in leaves:
             if self._is_dynamic(leaf):
                 tensor = convert(leaf)
                 if tensor._array is None:
                     raise leaked(self.name, tensor)
                 tensors.append(tensor)
-                parts.append(tensor.spec)
+                static.append(tensor.spec)
             else:
-                parts.append(_static_key(leaf))
-        place = state.device, placement()
-        key = tree.signature((args, kwargs)), tuple(parts), place
+                static.append(_static_key(leaf))
+        location = state.device, placement()
+        key = tree.signature((args, kwargs)), tuple(static), location
         concrete = self._concrete.get(key)
         if concrete is None:
             with self._tracing:
@@ -296,8 +296,8 @@ class Function:
         """Run the Python code in a trace, and return the trace and the outputs."""
         with stage("tracing"), Trace(self.name, creates_variables=creates) as trace:
             stand_ins = [
-                trace.placeholder(part) if isinstance(part, Spec) else leaf
-                for leaf, part in zip(leaves, key[1], strict=True)
+                trace.placeholder(static) if isinstance(static, Spec) else leaf
+                for leaf, static in zip(leaves, key[1], strict=True)
             ]
             local_args, local_kwargs = tree.pack_sequence_as((args, kwargs), stand_ins)
             outputs = self.traced_function(*local_args, **local_kwargs)
@@ -315,13 +315,13 @@ class Function:
 
     def _watch_retraces(self, key: Any) -> None:
         """Warn once when retraces accumulate, with the argument that changed last."""
-        structure, parts, _ = key
-        general = structure, tuple(map(_without_leading, parts))
+        structure, leaves, _ = key
+        general = structure, tuple(map(_without_leading, leaves))
         if len(self._retraces) == RETRACES and general not in self._retraces:
             last = max(self._concrete, key=self._last_call, default=(structure, ()))[1]
             changes = [
                 f"argument {i} from {old!r} to {new!r}"
-                for i, (old, new) in enumerate(zip(last, parts, strict=False))
+                for i, (old, new) in enumerate(zip(last, leaves, strict=False))
                 if old != new
             ]
             warn(
@@ -373,14 +373,14 @@ def _static_key(leaf: Any) -> Any:
     return type(leaf), id(leaf)
 
 
-def _without_leading(part: Any) -> Any:
-    return Spec((-1, *part.shape[1:]), part.dtype) if isinstance(part, Spec) else part
+def _without_leading(leaf: Any) -> Any:
+    return Spec((-1, *leaf.shape[1:]), leaf.dtype) if isinstance(leaf, Spec) else leaf
 
 
-def _fits(found: Spec, wanted: Any) -> bool:
-    if found.ndim != len(wanted.shape) or found.dtype != dtypes.standardize(
-        wanted.dtype
+def _fits(spec: Spec, expected: Any) -> bool:
+    if spec.ndim != len(expected.shape) or spec.dtype != dtypes.standardize(
+        expected.dtype
     ):
         return False
-    extents = zip(found.shape, wanted.shape, strict=True)
+    extents = zip(spec.shape, expected.shape, strict=True)
     return all(n is None or m == n for m, n in extents)

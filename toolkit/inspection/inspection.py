@@ -108,16 +108,16 @@ class Inspection:
     @property
     def side_by_side(self) -> dict[int, list[int]]:
         """Return the moments with several parallel kernels, and their numbers."""
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        by_moment: defaultdict[int, list[int]] = defaultdict(list)
         for number, kernel in enumerate(self.kernels):
             for moment in kernel.moments:
-                found[moment].append(number)
-        return {moment: n for moment, n in sorted(found.items()) if len(n) > 1}
+                by_moment[moment].append(number)
+        return {moment: n for moment, n in sorted(by_moment.items()) if len(n) > 1}
 
     def source(self, kernel: int) -> str:
         """Return the LLVM IR of a kernel by its number; "" for NumPy kernels."""
-        parts = (self._bound.parts[i] for i in self._parts[kernel])
-        codes = (code.text() for part in parts for code in part.codes)
+        timed_parts = (self._bound.parts[i] for i in self._parts[kernel])
+        codes = (code.text() for timed_part in timed_parts for code in timed_part.codes)
         return "\n\n".join(dict.fromkeys(codes))
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
@@ -133,8 +133,8 @@ class Inspection:
         runs = [spans(self._events(), _part) for _ in range(repeats)]
         peaks = self.program.backend.peak_rates()
         self.kernels = [
-            _timed(kernel, _median(parts, runs), peaks)
-            for kernel, parts in zip(self.kernels, self._parts, strict=True)
+            _timed(kernel, _median(numbers, runs), peaks)
+            for kernel, numbers in zip(self.kernels, self._parts, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
 
@@ -171,9 +171,9 @@ class Inspection:
         self._events()  # warm up the caches
         runs = sorted((self._events() for _ in range(repeats)), key=_busy)
         run, parts = runs[repeats // 2], self._bound.parts
-        found = measured_stages(run, parts, kernel_of)
-        rest = time_between(run, parts)
-        return [model(found, rest, count) for count in cores]
+        stages = measured_stages(run, parts, kernel_of)
+        idle = time_between(run, parts)
+        return [model(stages, idle, count) for count in cores]
 
     def plot(
         self,
@@ -278,10 +278,10 @@ class Inspection:
             f"peak {self.peak_bytes:,} bytes; live at the worst point "
             f"{self.live_bytes:,} bytes"
         )
-        if kept := self.program.preparations:
+        if cached := self.program.preparations:
             parts.append(
-                f"kept until a weight changes: {sum(x.nbytes for x in kept):,} bytes "
-                f"that {len(kept)} kernels read"
+                f"kept until a weight changes: {sum(x.nbytes for x in cached):,} bytes "
+                f"that {len(cached)} kernels read"
             )
         return "\n".join(parts)
 
@@ -289,11 +289,11 @@ class Inspection:
 
     def _pass_rows(self) -> list[str]:
         """Return the changes of each pass; the last row shows the fusion of nodes."""
-        (first, before), *rest = self.passes
+        (first, before), *remaining = self.passes
         kinds = Counter(node.op.kind.value for node in before.nodes)
         counts = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
         rows, idle = [_pass_row(first, before, f"({counts})")], []
-        for name, graph in rest:
+        for name, graph in remaining:
             if str(graph) == str(before):
                 idle.append(name)
             else:
@@ -301,9 +301,11 @@ class Inspection:
             before = graph
         loops = [n.attrs["body"] for n in self.graph.nodes if n.op.name == "fused"]
         if loops:
-            inside = sum(len(body.nodes) for body in loops)
+            body_nodes = sum(len(body.nodes) for body in loops)
             count = "1 loop" if len(loops) == 1 else f"{len(loops)} loops"
-            rows.append(_pass_row("fuse", self.graph, f"{inside} of them in {count}"))
+            rows.append(
+                _pass_row("fuse", self.graph, f"{body_nodes} of them in {count}")
+            )
         return [*rows, f"  nothing to do for {', '.join(dict.fromkeys(idle))}"]
 
     def _kernel_rows(self) -> list[str]:
@@ -356,8 +358,8 @@ def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> li
         is_float = dtypes.is_float(x.spec.dtype)
         values = random.random(shape) if is_float else np.zeros(shape)
         inputs.append(values.astype(dtype))
-    given = [*inputs, *(np.asarray(variable) for variable in variables)]
-    return [backend.copy_array(backend.asarray(x)) for x in given]
+    inputs_of_program = [*inputs, *(np.asarray(variable) for variable in variables)]
+    return [backend.copy_array(backend.asarray(x)) for x in inputs_of_program]
 
 
 def outputs_for(program: Program) -> list[Any]:
@@ -366,16 +368,16 @@ def outputs_for(program: Program) -> list[Any]:
     return [program.backend.empty(spec.shape, spec.dtype) for spec in specs]
 
 
-def _pass_row(name: str, graph: Graph, what: str) -> str:
+def _pass_row(name: str, graph: Graph, label: str) -> str:
     count = len(graph.nodes)
-    return f"  {name:10} {count:5} {'node ' if count == 1 else 'nodes'}  {what}"
+    return f"  {name:10} {count:5} {'node ' if count == 1 else 'nodes'}  {label}"
 
 
 def _difference(before: Graph, after: Graph) -> str:
     """Return the primitives that a pass removed from the graph, and added to it."""
     old, new = (Counter(node.op.name for node in g.nodes) for g in (before, after))
-    gone, come = _listed(old - new), _listed(new - old)
-    texts = [f"without {gone}"] * bool(gone) + [f"with {come}"] * bool(come)
+    removed, come = _listed(old - new), _listed(new - old)
+    texts = [f"without {removed}"] * bool(removed) + [f"with {come}"] * bool(come)
     return "; ".join(texts) or "other operands"
 
 
@@ -388,14 +390,14 @@ def _joined(parts: Sequence[TimedPart]) -> list[list[int]]:
     groups: list[tuple[set[Node], list[int]]] = []
     for number, part in enumerate(parts):
         nodes, numbers = set(part.nodes), [number]
-        apart = []
+        separate = []
         for group in groups:
             if nodes.isdisjoint(group[0]):
-                apart.append(group)
+                separate.append(group)
             else:
                 nodes |= group[0]
                 numbers = [*group[1], *numbers]
-        groups = [*apart, (nodes, numbers)]
+        groups = [*separate, (nodes, numbers)]
     return sorted(sorted(numbers) for _, numbers in groups)
 
 

@@ -73,9 +73,9 @@ class PartInspection(Inspection):
     @property
     def device(self) -> str:
         """Return the device, or several logical devices of one memory."""
-        own = self.program.backend.device_name
-        found = {node.device or own for node in self.program.source.nodes}
-        return ", ".join(sorted(found))
+        default = self.program.backend.device_name
+        devices = {node.device or default for node in self.program.source.nodes}
+        return ", ".join(sorted(devices))
 
     @cached_property
     def _arrays(self) -> tuple[list[Any], list[Any]]:
@@ -107,14 +107,14 @@ class MixedInspection(Inspection):
     @property
     def kernels(self) -> list[Kernel]:  # type: ignore[override]
         """Return the kernels of all parts, with consecutive moments."""
-        found, start = [], 0
+        result, start = [], 0
         for part in self.parts:
             moments = [m for kernel in part.kernels for m in kernel.moments]
             for kernel in part.kernels:
                 later = tuple(start + moment for moment in kernel.moments)
-                found.append(replace(kernel, moments=later))
+                result.append(replace(kernel, moments=later))
             start += max(moments, default=-1) + 1
-        return found
+        return result
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
@@ -169,26 +169,26 @@ class MixedInspection(Inspection):
     def _values(self) -> Arrays:
         """Return every value between parts, after a run on random data."""
         graph = self.program.graph
-        given = made_up(graph, self.program.backend, self._variables)
-        values: Arrays = dict(zip(graph.inputs, given, strict=True))
+        inputs = made_up(graph, self.program.backend, self._variables)
+        values: Arrays = dict(zip(graph.inputs, inputs, strict=True))
         for part in self.program.parts:
-            found = Executable(part.program)([values[x] for x in part.inputs])
-            values.update(zip(part.outputs, found, strict=True))
+            outputs = Executable(part.program)([values[x] for x in part.inputs])
+            values.update(zip(part.outputs, outputs, strict=True))
         return values
 
     def _transfers(self) -> Iterator[Transfer]:
         """Yield transfers in the order of the parts, then transfers of results."""
         graph, home = self.program.graph, self.program.backend
         inputs = enumerate(graph.inputs)
-        made = {x: (home, graph.names.get(x, f"input {i}")) for i, x in inputs}
+        producers = {x: (home, graph.names.get(x, f"input {i}")) for i, x in inputs}
         for part in self.program.parts:
             for node in part.program.source.nodes:
                 for y in node.outputs:
-                    made[y] = part.program.backend, node.op.name
+                    producers[y] = part.program.backend, node.op.name
         takers = [(part.program.backend, part.inputs) for part in self.program.parts]
-        for backend, taken in [*takers, (home, graph.outputs)]:
-            for x in taken:
-                owner, name = made.get(x, (backend, ""))
+        for backend, values in [*takers, (home, graph.outputs)]:
+            for x in values:
+                owner, name = producers.get(x, (backend, ""))
                 if owner is not backend:
                     devices = owner.device_name, backend.device_name
                     yield Transfer(f"{name}: {x.spec}", x.spec.nbytes, *devices)

@@ -56,17 +56,17 @@ def measured_stages(
     events: Iterable[Event], parts: Sequence[TimedPart], kernel_of: dict[int, int]
 ) -> list[Stage]:
     """Return the stages of a run, in the order of their moments."""
-    found: defaultdict[int, list[Event]] = defaultdict(list)
+    by_moment: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         if event.thread >= 0:  # otherwise it ran in parallel with all of them
-            found[parts[event.part].moment].append(event)
+            by_moment[parts[event.part].moment].append(event)
     return [
         Stage(
             tuple(event.end - event.start for event in ran),
             tuple(kernel_of[event.part] for event in ran),
             len(ran) > 1 and all(parts[event.part].is_shared for event in ran),
         )
-        for _, ran in sorted(found.items())
+        for _, ran in sorted(by_moment.items())
     ]
 
 
@@ -75,8 +75,8 @@ def time_between(events: Sequence[Event], parts: Sequence[TimedPart]) -> float:
     ran = [event for event in events if event.thread >= 0]
     if not ran:
         return 0.0
-    whole = max(event.end for event in ran) - min(event.start for event in ran)
-    return max(0.0, whole - sum(spans(ran, lambda x: parts[x.part].moment).values()))
+    total = max(event.end for event in ran) - min(event.start for event in ran)
+    return max(0.0, total - sum(spans(ran, lambda x: parts[x.part].moment).values()))
 
 
 def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
@@ -84,17 +84,17 @@ def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:
     starts: dict[int, float] = {}
     ends: dict[int, float] = {}
     for event in events:
-        found = key(event)
-        starts[found] = min(event.start, starts.get(found, event.start))
-        ends[found] = max(event.end, ends.get(found, event.end))
-    return Counter({found: ends[found] - starts[found] for found in ends})
+        group = key(event)
+        starts[group] = min(event.start, starts.get(group, event.start))
+        ends[group] = max(event.end, ends.get(group, event.end))
+    return Counter({group: ends[group] - starts[group] for group in ends})
 
 
-def model(found: Sequence[Stage], rest: float, cores: int) -> Scaling:
+def model(stages: Sequence[Stage], idle: float, cores: int) -> Scaling:
     """Predict the time of stages and of the time between them on a number of cores."""
     waiting: defaultdict[int, float] = defaultdict(float)
-    seconds, work = rest, rest
-    for stage in found:
+    seconds, work = idle, idle
+    for stage in stages:
         span, tasks = stage.seconds(cores), sum(stage.tasks)
         seconds, work = seconds + span, work + tasks
         # Stages of several kernels: the lost time is divided like the work.

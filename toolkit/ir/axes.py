@@ -60,9 +60,9 @@ def axes_of(
         attrs: attributes of the operation.
     """
     text = rule if isinstance(rule, str) else rule(*inputs, **attrs)
-    given, made = (part.split(",") for part in text.split("->"))
-    own = len(made[0].removeprefix("..."))
-    lead = outputs[0].shape[: outputs[0].ndim - own]
+    operand_parts, result_parts = (side.split(",") for side in text.split("->"))
+    named_axes = len(result_parts[0].removeprefix("..."))
+    lead = outputs[0].shape[: outputs[0].ndim - named_axes]
     return Axes(
         *(
             [
@@ -70,17 +70,22 @@ def axes_of(
                 for text, spec in zip_longest(texts, specs, fillvalue=texts[-1])
                 if isinstance(spec, Spec)
             ]
-            for texts, specs in ((given, inputs), (made, outputs))
+            for texts, specs in ((operand_parts, inputs), (result_parts, outputs))
         )
     )
 
 
 def _letters_of(text: str, shape: Sequence[int], lead: Sequence[int]) -> list[Letter]:
-    own = text.removeprefix("...")
-    found: list[Letter] = [None if letter == WHOLE else letter for letter in own]
-    if own == text:
-        return found
+    named_axes = text.removeprefix("...")
+    axis_letters: list[Letter] = [
+        None if letter == WHOLE else letter for letter in named_axes
+    ]
+    if named_axes == text:
+        return axis_letters
     # Leading axes are numbered from the right; a broadcast axis has no number.
-    count = len(shape) - len(own)
+    count = len(shape) - len(named_axes)
     numbers = range(-count, 0)
-    return [*(i if shape[count + i] == lead[i] else None for i in numbers), *found]
+    return [
+        *(i if shape[count + i] == lead[i] else None for i in numbers),
+        *axis_letters,
+    ]

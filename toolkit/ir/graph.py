@@ -38,8 +38,8 @@ class Node:
         values = list(self.outputs)
         for graph in self.subgraphs:  # for a fused node: the last of its nodes
             values += [y for node in reversed(graph.nodes) for y in node.outputs]
-        found = (y.origin for y in values)
-        return "/".join(next(filter(None, found), ()))
+        origins = (y.origin for y in values)
+        return "/".join(next(filter(None, origins), ()))
 
     def with_inputs(self, inputs: Sequence[Any]) -> Node:
         """Return the same application on other inputs, with the same outputs."""
@@ -80,12 +80,12 @@ class Graph:
     def pruned(self) -> Graph:
         """Return the graph without the nodes that no output depends on."""
         needed = set(self.outputs)
-        kept = []
+        live_nodes = []
         for node in reversed(self.nodes):
             if any(value in needed for value in node.outputs):
-                kept.append(node)
+                live_nodes.append(node)
                 needed.update(node.inputs)
-        return self.replace(reversed(kept))
+        return self.replace(reversed(live_nodes))
 
     def producers(self) -> dict[Value, Node]:
         """Return the node that defines each value."""
@@ -135,8 +135,8 @@ class Graph:
         defined = set(self.inputs)
         for node in self.nodes:
             for value in node.inputs:
-                known = value in defined or value.constant is not None
-                assert known, f"{node.op}: reads a value that nothing defines"
+                is_defined = value in defined or value.constant is not None
+                assert is_defined, f"{node.op}: reads a value that nothing defines"
             assert len(node.inputs) == 0 or node.op is not None
             expected = node.op.spec(*(v.spec for v in node.inputs), **node.attrs)
             specs = expected if isinstance(expected, tuple) else (expected,)
@@ -146,8 +146,8 @@ class Graph:
                 assert value not in defined, f"{node.op}: defines a value again"
                 defined.add(value)
         for value in self.outputs:
-            known = value in defined or value.constant is not None
-            assert known, "an output is never defined"
+            is_defined = value in defined or value.constant is not None
+            assert is_defined, "an output is never defined"
 
     def __str__(self) -> str:
         return format_graph(self)

@@ -82,7 +82,7 @@ def primitive(name: str, kind: Kind, spec: Rule, **rules: Any) -> Primitive:
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is declared twice")
     if "scalar" in rules:
-        found = summarize_rule(rules["scalar"], ("",) * arity(rules["scalar"]))
-        rules = {"cost": max(1, found.cost), "domain": found.domain} | rules
+        summary = summarize_rule(rules["scalar"], ("",) * arity(rules["scalar"]))
+        rules = {"cost": max(1, summary.cost), "domain": summary.domain} | rules
     PRIMITIVES[name] = record = Primitive(name, kind, spec, **rules)
     return record

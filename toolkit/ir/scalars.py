@@ -184,8 +184,8 @@ class _RuleRecorder:
         self.words.append((word.name, dtype))
         self.cost += word.cost
         if names[0].text == "x0":
-            (low, high), (least, most) = self.domain, word.domain
-            self.domain = max(low, least), min(high, most)
+            (low, high), (lower, upper) = self.domain, word.domain
+            self.domain = max(low, lower), min(high, upper)
         if word.name in ("cast", "saturate"):
             dtype = arguments[1]
         return RuleValue(f"v{len(self.lines)}", "bool" if word.is_truth else dtype)
@@ -215,5 +215,5 @@ def summarize_rule(
     result = rule(listener, *names, **dict(attrs))
     text = "\n".join([*listener.lines, repr(result)])
     words = tuple(listener.words)
-    alone = len(words) == 1 and f"{words[0][0]}{tuple(names)!r}" in listener.lines
-    return RuleSummary(text, words, listener.cost, listener.domain, alone)
+    is_single = len(words) == 1 and f"{words[0][0]}{tuple(names)!r}" in listener.lines
+    return RuleSummary(text, words, listener.cost, listener.domain, is_single)

@@ -40,20 +40,24 @@ def draws(made: Made) -> bool:
     """
     if not made.functions:
         return False
-    states = [_State(*each) for each in _generators(made.functions)]
-    own = global_state()
+    states = [
+        _State(*getter_and_setter) for getter_and_setter in _generators(made.functions)
+    ]
+    outer_state = global_state()
     with StatelessScope() as scope, suppress(Exception):
         made.make()
     has_drawn = [state.restore() for state in states]
-    set_global_state(own)
+    set_global_state(outer_state)
     return any(has_drawn) or bool(scope.writes)
 
 
 class _State:
     """Saved state of a generator."""
 
-    def __init__(self, get: Callable[[], Any], put: Callable[[Any], object]) -> None:
-        self._get, self._put = get, put
+    def __init__(
+        self, get: Callable[[], Any], set_state: Callable[[Any], object]
+    ) -> None:
+        self._get, self._put = get, set_state
         self._state = get()
 
     def restore(self) -> bool:
@@ -70,13 +74,13 @@ def _generators(
     """Yield the getter and the setter of each generator's state."""
     yield random.getstate, random.setstate
     yield lambda: np.random.get_state(legacy=False), np.random.set_state
-    for found in {id(x): x for f in functions for x in _named_by(f)}.values():
-        if isinstance(found, random.Random):
-            yield found.getstate, found.setstate
-        elif isinstance(found, np.random.RandomState):
-            yield found.get_state, found.set_state
-        elif isinstance(found, np.random.Generator):
-            bits = found.bit_generator
+    for generator in {id(x): x for f in functions for x in _named_by(f)}.values():
+        if isinstance(generator, random.Random):
+            yield generator.getstate, generator.setstate
+        elif isinstance(generator, np.random.RandomState):
+            yield generator.get_state, generator.set_state
+        elif isinstance(generator, np.random.Generator):
+            bits = generator.bit_generator
             yield partial(getattr, bits, "state"), partial(setattr, bits, "state")
 
 

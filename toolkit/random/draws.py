@@ -41,8 +41,8 @@ def checked_dtype(op: str, dtype: Any) -> str:
 
 def uniform_of(key: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
     """Return uniform numbers on [0, 1), in float64 for float64 and else in float32."""
-    drawn = "float64" if dtype == "float64" else "float32"
-    return bind(random_uniform_p, key, shape=shape, dtype=drawn)
+    wide_dtype = "float64" if dtype == "float64" else "float32"
+    return bind(random_uniform_p, key, shape=shape, dtype=wide_dtype)
 
 
 def _unit(seed: Any, shape: tuple[int, ...], dtype: str) -> Tensor:

@@ -40,9 +40,9 @@ def elastic_transform(
     """
     check_mode("elastic_transform", interpolation, fill_mode)
     size = int(6 * sigma) | 1
-    outside = fill_mode, fill_value
+    padding = fill_mode, fill_value
     return stretched(
-        images, alpha, sigma, size, interpolation, outside, seed, data_format
+        images, alpha, sigma, size, interpolation, padding, seed, data_format
     )
 
 
@@ -52,7 +52,7 @@ def stretched(
     sigma: Any,
     size: int,
     interpolation: str,
-    outside: tuple[str, float],
+    padding: tuple[str, float],
     seed: Any,
     data_format: str | None,
 ) -> Tensor:
@@ -69,4 +69,4 @@ def stretched(
     weights = bell(size, sigma, dtype)
     fields = blurred(noise, weights, weights) * ops.cast(alpha * sigma, dtype)
     down, right = ops.unstack(fields, axis=-1)
-    return restore(displaced(x, down, right, interpolation, *outside))
+    return restore(displaced(x, down, right, interpolation, *padding))

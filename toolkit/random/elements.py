@@ -75,8 +75,8 @@ class ElementScope(Overlay):
             return super().read(variable)
         if variable not in self.writes:
             with state.inside(overlay=self.parent):
-                found = self._elements.state_of(variable, self._number)
-            self.writes[variable] = found
+                value = self._elements.state_of(variable, self._number)
+            self.writes[variable] = value
         return self.writes[variable]
 
     def write(self, variable: Variable, tensor: Tensor) -> None:

@@ -76,8 +76,8 @@ def binomial(
 
     def step(key: Tensor, trials: Tensor, successes: Tensor) -> Any:
         # The number of trials up to the next success has a geometric distribution.
-        key, own = _two_keys(key)
-        u = 1 - uniform_of(own, shape, "float64")
+        key, step_key = _two_keys(key)
+        u = 1 - uniform_of(step_key, shape, "float64")
         trials = trials + ops.floor(ops.log(u) / log_failure) + 1
         return key, trials, successes + ops.cast(trials <= n, "float64")
 
@@ -145,16 +145,16 @@ def _many_events(key: Tensor, rates: Tensor) -> Tensor:
         return ops.any(y < 0)
 
     def step(key: Tensor, y: Tensor) -> Any:
-        key, own = _two_keys(key)
-        draws = uniform_of(own, (2, *rates.shape), "float64")
+        key, step_key = _two_keys(key)
+        draws = uniform_of(step_key, (2, *rates.shape), "float64")
         u, v = draws[0] - 0.5, 1 - draws[1]
         edge = ops.maximum(0.5 - ops.abs(u), 1e-15)
         k = ops.floor((2 * a / edge + b) * u + rates + 0.43)
         bound = ops.maximum(k, 0.0) * log_rates - rates - ops.lgamma(k + 1)
         fits = ops.log(v) + scale - ops.log(a / (edge * edge) + b) <= bound
         fits = fits & ops.logical_or(edge >= 0.013, v <= edge)
-        taken = ops.logical_or((edge >= 0.07) & (v <= certain), fits)
-        return key, ops.where(taken & (k >= 0) & (y < 0), k, y)
+        accepted = ops.logical_or((edge >= 0.07) & (v <= certain), fits)
+        return key, ops.where(accepted & (k >= 0) & (y < 0), k, y)
 
     return ops.while_loop(is_open, step, (key, ops.full_like(rates, -1.0)))[1]
 
@@ -170,8 +170,8 @@ def _halved(key: Tensor, n: Tensor, p: Tensor) -> tuple[Tensor, ...]:
         return ops.any(n > _FEW)
 
     def step(key: Tensor, n: Tensor, p: Tensor, certain: Tensor) -> Any:
-        key, own = _two_keys(key)
-        first, second = _two_keys(own)
+        key, step_key = _two_keys(key)
+        first, second = _two_keys(step_key)
         m = ops.floor(n / 2) + 1
         low = _gamma(first, n.shape, m, "float64")
         middle = low / (low + _gamma(second, n.shape, n + 1 - m, "float64"))
@@ -211,13 +211,13 @@ def _gamma(key: Tensor, shape: tuple[int, ...], alpha: Any, dtype: str) -> Tenso
         return ops.any(y < 0)
 
     def step(key: Tensor, y: Tensor) -> Any:
-        key, own = _two_keys(key)
-        draws = uniform_of(own, (2, *shape), dtype)
+        key, step_key = _two_keys(key)
+        draws = uniform_of(step_key, (2, *shape), dtype)
         x = ops.sqrt(2.0) * ops.erfinv(2 * draws[0] - 1)
         v = (1 + c * x) ** 3
         bound = 0.5 * x * x + d - d * v + d * ops.log(ops.maximum(v, 1e-30))
-        taken = (v > 0) & (ops.log1p(-draws[1]) < bound) & (y < 0)
-        return key, ops.where(taken, d * v, y)
+        accepted = (v > 0) & (ops.log1p(-draws[1]) < bound) & (y < 0)
+        return key, ops.where(accepted, d * v, y)
 
     _, y = ops.while_loop(go_on, step, (key, ops.full(shape, -1.0, dtype)))
     # For alpha < 1: the variable for alpha + 1, times a power of a uniform variable.

@@ -82,8 +82,8 @@ _global_generator: SeedGenerator | None = None
 
 def global_state() -> list[int] | None:
     """Return the state of the generator for `seed=None`, if it exists."""
-    found = _global_generator
-    return None if found is None else found.state.numpy().tolist()
+    generator = _global_generator
+    return None if generator is None else generator.state.numpy().tolist()
 
 
 def set_global_state(state: list[int] | None) -> None:

@@ -44,20 +44,20 @@ def get(
     if identifier is None:
         return None
     if isinstance(identifier, dict):
-        found = deserialize_keras_object(
+        result = deserialize_keras_object(
             identifier, custom_objects, module_objects=module_objects
         )
     elif isinstance(identifier, str):
-        found = get_registered_object(identifier, custom_objects, module_objects)
-        if found is None:
+        result = get_registered_object(identifier, custom_objects, module_objects)
+        if result is None:
             raise unknown_choice(what, identifier, module_objects)
     else:
-        found = identifier
-    if inspect.isclass(found):
-        found = found()
-    if not callable(found) and not hasattr(found, "get_config"):
+        result = identifier
+    if inspect.isclass(result):
+        result = result()
+    if not callable(result) and not hasattr(result, "get_config"):
         raise ArgumentError(
             f"{what}: expected a name, a config, an object or a function; "
             f"received {identifier!r}"
         )
-    return found
+    return result

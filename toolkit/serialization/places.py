@@ -59,14 +59,14 @@ def _exported(namespace: str, name: str) -> Any:
         return None
     try:
         module = import_module(f"toolkit.{namespace}")
-        found = getattr(module, name, None)
+        value = getattr(module, name, None)
     except (ImportError, AttributeError):
         return None
-    if not getattr(found, "__module__", "").startswith("toolkit."):
+    if not getattr(value, "__module__", "").startswith("toolkit."):
         return None
-    if inspect.isclass(found):
-        return found if namespace in _CLASSES else None
-    return found if namespace in _FUNCTIONS and callable(found) else None
+    if inspect.isclass(value):
+        return value if namespace in _CLASSES else None
+    return value if namespace in _FUNCTIONS and callable(value) else None
 
 
 # Libraries of layers and models for Keras that do not register all of their classes.
@@ -79,20 +79,20 @@ def public_place(obj: Any) -> tuple[str, str] | None:
     path = str(obj.__module__).removeprefix("toolkit.")
     name = _EXPORTED_AS.get(obj.__name__, obj.__name__)
     for namespace in sorted(allowed, key=len, reverse=True):
-        inside = path == namespace or path.startswith(f"{namespace}.")
-        if inside and _exported(namespace, name) is obj:
+        is_inside = path == namespace or path.startswith(f"{namespace}.")
+        if is_inside and _exported(namespace, name) is obj:
             return namespace, name
     return None
 
 
 def place_of(cls: Any) -> dict[str, Any]:
     """Return the members of a config that identify its class."""
-    place = public_place(cls)
+    public = public_place(cls)
     module, name, registered = cls.__module__, cls.__name__, None
-    if place is not None:
-        name = place[1]
-        module = _KERAS_MODULES.get(name) or f"keras.{place[0]}"
-    if place is None or module.startswith("keras.src"):
+    if public is not None:
+        name = public[1]
+        module = _KERAS_MODULES.get(name) or f"keras.{public[0]}"
+    if public is None or module.startswith("keras.src"):
         registered = get_registered_name(cls)
     return {
         "module": None if module == "__main__" else module,
@@ -110,31 +110,31 @@ def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> A
     """
     registered = config.get("registered_name")
     asked = name if is_function or not isinstance(registered, str) else registered
-    for each in dict.fromkeys((asked or name, name)):
-        found = get_registered_object(each, custom)
-        if found is not None:
-            return found
+    for candidate in dict.fromkeys((asked or name, name)):
+        match = get_registered_object(candidate, custom)
+        if match is not None:
+            return match
     module = config.get("module") or "keras"
     if not isinstance(module, str):
         raise ArgumentTypeError(
             f"deserialize_keras_object: module must be a string; received {module!r}"
         )
     for namespace in _namespaces(module, is_function):
-        found = _exported(namespace, name)
-        if found is not None:
+        match = _exported(namespace, name)
+        if match is not None:
             if registered and registered not in (name, config["class_name"]):
                 raise ArgumentError(
                     f"deserialize_keras_object: {name!r} resolved to a Keras built-in, "
                     f"which has no registered_name; received {registered!r}"
                 )
-            return found
-    found = (
+            return match
+    match = (
         _registered_without_package(name, custom)
         if is_function
         else _of_library(module, name)
     )
-    if found is not None:
-        return found
+    if match is not None:
+        return match
     kind = "function" if is_function else "class"
     raise ArgumentTypeError(
         f"deserialize_keras_object: could not locate {kind} {name!r} of module "
@@ -151,11 +151,11 @@ def _of_library(module: str, name: str) -> Any:
     """
     if module.split(".")[0] not in _LIBRARIES:
         return None
-    found = getattr(sys.modules.get(module), name, None)
-    if not inspect.isclass(found) or not hasattr(found, "from_config"):
+    cls = getattr(sys.modules.get(module), name, None)
+    if not inspect.isclass(cls) or not hasattr(cls, "from_config"):
         return None
-    is_ours = any(base.__module__.startswith("toolkit.") for base in found.__mro__)
-    return found if is_ours else None
+    is_ours = any(base.__module__.startswith("toolkit.") for base in cls.__mro__)
+    return cls if is_ours else None
 
 
 def _namespaces(module: str, is_function: bool) -> Iterator[str]:

@@ -68,13 +68,13 @@ def _deserialize(config: Any, custom_objects: Any, **kwargs: Any) -> Any:
             f"deserialize_keras_object: unknown arguments {sorted(kwargs)}"
         )
     if isinstance(config, str):
-        found = get_registered_object(config, custom_objects)
-        if found is None and module_objects and config in module_objects:
-            found = module_objects[config]
+        match = get_registered_object(config, custom_objects)
+        if match is None and module_objects and config in module_objects:
+            match = module_objects[config]
             # the name of a class means an instance with default arguments
-            if inspect.isclass(found):
-                return _instance(found, {"config": {}}, custom_objects)
-        return config if found is None else found
+            if inspect.isclass(match):
+                return _instance(match, {"config": {}}, custom_objects)
+        return config if match is None else match
     if isinstance(config, (list, tuple)):
         return type(config)([_deserialize(x, custom_objects) for x in config])
     if not isinstance(config, dict):
@@ -93,12 +93,12 @@ def deserialize_argument(value: Any) -> Any:
     may equal the name of a registered class.
     """
     if isinstance(value, (list, tuple)):
-        return type(value)([deserialize_argument(each) for each in value])
+        return type(value)([deserialize_argument(item) for item in value])
     if not isinstance(value, dict):
         return value
     if "class_name" in value and "config" in value:
         return deserialize_keras_object(value)
-    return {key: deserialize_argument(each) for key, each in value.items()}
+    return {key: deserialize_argument(item) for key, item in value.items()}
 
 
 def _deserialize_dict(
@@ -123,9 +123,9 @@ def _deserialize_dict(
             f"deserialize_keras_object: Expected 'config' to be a dict for {name!r}; "
             f"received {inner!r}"
         )
-    found = shared_object(config)
-    if found is not None:
-        return found
+    shared = shared_object(config)
+    if shared is not None:
+        return shared
     cls = None
     if config.get("module") is None and module_objects is not None:
         # The format before Keras 3, which custom objects may override.
@@ -170,14 +170,14 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
                 f"deserialize_keras_object: the config {inner!r:.300} does not fit "
                 f"{cls.__name__} ({type(error).__name__}: {error})"
             ) from error
-        parts = config.get("quantized_parts")
-        parts = parts if hasattr(instance, "quantize_parts") else None
-        if parts:
-            instance.quantize_parts(parts)  # before they have weights
+        quantized = config.get("quantized_parts")
+        quantized = quantized if hasattr(instance, "quantize_parts") else None
+        if quantized:
+            instance.quantize_parts(quantized)  # before they have weights
         if config.get("build_config") and not getattr(instance, "built", False):
             instance.build_from_config(config["build_config"])
-        if parts:
-            instance.quantize_parts(parts)  # the parts that `build` created
+        if quantized:
+            instance.quantize_parts(quantized)  # the parts that `build` created
         if config.get("compile_config") and hasattr(instance, "compile_from_config"):
             instance.compile_from_config(config["compile_config"])
     return instance
@@ -248,8 +248,8 @@ def _array(config: dict[str, Any]) -> np.ndarray[Any, Any]:
 
 
 def _slice(config: dict[str, Any]) -> slice:
-    parts = (config[part] for part in ("start", "stop", "step"))
-    return slice(*(deserialize_keras_object(part) for part in parts))
+    bounds = (config[bound] for bound in ("start", "stop", "step"))
+    return slice(*(deserialize_keras_object(bound) for bound in bounds))
 
 
 _SPECIAL = {

@@ -43,8 +43,8 @@ def record_arguments(cls: type, args: Any, kwargs: Any) -> dict[str, Any] | None
         elif parameter.kind is parameter.VAR_KEYWORD:
             arguments.update(arguments.pop(name))
         elif parameter.kind is parameter.VAR_POSITIONAL:
-            if rest := arguments.pop(name):
-                inherited = _names_in_base(cls, rest)
+            if extra := arguments.pop(name):
+                inherited = _names_in_base(cls, extra)
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             return None
     if inherited is None:
@@ -61,10 +61,10 @@ def _names_in_base(cls: type, args: Any) -> dict[str, Any] | None:
         return None  # the names could not be passed to the constructor
     parameters = list(constructor_signature(owners[1]).parameters.values())[1:]
     named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
+    variadic = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
     if len(args) <= len(named):
         return dict(zip(named, args, strict=False))
-    if not rest:
+    if not variadic:
         return None
     deeper = _names_in_base(owners[1], args[len(named) :])
     return None if deeper is None else deeper | dict(zip(named, args, strict=False))

@@ -45,13 +45,13 @@ def register_keras_serializable(
     """
 
     def decorate(obj: T) -> T:
-        own = name or obj.__name__  # type: ignore[attr-defined]
+        registered_name = name or obj.__name__  # type: ignore[attr-defined]
         if inspect.isclass(obj) and not hasattr(obj, "get_config"):
             raise ArgumentError(
                 "Cannot register a class that does not have a get_config() method: "
-                f"{own}"
+                f"{registered_name}"
             )
-        full = f"{package}>{own}"
+        full = f"{package}>{registered_name}"
         _registered[full] = obj
         _registered_names[obj] = full
         return obj

@@ -66,9 +66,9 @@ def _serialize_object(obj: Any) -> dict[str, Any]:
     config["config"] = {k: serialize_keras_object(v) for k, v in inner.items()}
     for key in ("build_config", "compile_config", "quantized_parts"):
         method = getattr(obj, f"get_{key}", None)
-        part = method() if method else None
-        if part is not None:
-            config[key] = serialize_keras_object(part)
+        state = method() if method else None
+        if state is not None:
+            config[key] = serialize_keras_object(state)
     note_config(obj, config)
     return config
 
@@ -86,11 +86,11 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
             "this one must pass the lambda again. Prefer a named, registered function"
         )
         return _tagged("__lambda__", value=None)
-    place = public_place(obj)
+    public = public_place(obj)
     return {
         "module": "builtins",
         "class_name": "function",
-        "config": get_registered_name(obj) if place is None else place[1],
+        "config": get_registered_name(obj) if public is None else public[1],
         "registered_name": "function",
     }
 
@@ -118,8 +118,8 @@ def _serialize_special(obj: Any) -> Any:
         # The escapes preserve bytes that are not valid text.
         return _tagged("__bytes__", value=obj.decode("utf-8", "surrogateescape"))
     if isinstance(obj, slice):
-        parts = {part: getattr(obj, part) for part in ("start", "stop", "step")}
-        return _tagged("__slice__", **serialize_keras_object(parts))
+        bounds = {bound: getattr(obj, bound) for bound in ("start", "stop", "step")}
+        return _tagged("__slice__", **serialize_keras_object(bounds))
     return _tagged("__ellipsis__") if obj is Ellipsis else None
 
 

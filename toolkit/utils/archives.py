@@ -58,10 +58,10 @@ def _extract(archive: Path, folder: Path, formats: Sequence[str]) -> None:
 def _extract_tar(path: Path, folder: Path) -> None:
     """Extract a tar archive that contains only files and folders."""
     with _opened_tar(path) as archive:
-        left = budget_of(path)
+        budget = budget_of(path)
         for member in archive:
-            left -= _MEMBER + member.size
-            if left < 0:
+            budget -= _MEMBER + member.size
+            if budget < 0:
                 raise too_much(f"get_file: unpacking {path}", budget_of(path))
             if not (member.isfile() or member.isdir()):
                 raise _unsafe_member(path, member.name, "is neither file nor folder")
@@ -95,10 +95,10 @@ def _is_tar(path: Path) -> bool:
 def _extract_zip(path: Path, folder: Path) -> None:
     """Extract a zip archive; a link in it would become a plain file."""
     with zipfile.ZipFile(path) as archive:
-        left = budget_of(path)
+        budget = budget_of(path)
         for info in archive.infolist():
-            left -= _MEMBER + info.file_size
-            if left < 0:
+            budget -= _MEMBER + info.file_size
+            if budget < 0:
                 raise too_much(f"get_file: unpacking {path}", budget_of(path))
             _check_inside(path, folder, info.filename)
         archive.extractall(folder)
@@ -108,9 +108,9 @@ def _extract_zip(path: Path, folder: Path) -> None:
 def _check_inside(archive: Path, folder: Path, name: str) -> None:
     """Raise if the path of a member is outside the folder."""
     root = Path(os.path.realpath(folder))
-    inside = Path(os.path.realpath(root / name))
-    parts = name.replace("\\", "/").split("/")
-    if ".." in parts or not inside.is_relative_to(root):
+    target = Path(os.path.realpath(root / name))
+    components = name.replace("\\", "/").split("/")
+    if ".." in components or not target.is_relative_to(root):
         raise _unsafe_member(archive, name, "has a path that leaves the archive")
 
 

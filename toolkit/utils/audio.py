@@ -72,19 +72,21 @@ def wav_samples(file: Any, size: int, name: str) -> tuple[Array, int]:
     return (samples / 2.0**31).astype("float32"), rate
 
 
-def resample(sound: Array, rate: int, wanted: int) -> Array:
+def resample(sound: Array, rate: int, target_rate: int) -> Array:
     """Resample a sound (samples, channels) to another number of samples per second.
 
     Its spectrum is truncated or padded with zeros, as if the sound were periodic.
     """
-    count = round(len(sound) * wanted / rate)
+    count = round(len(sound) * target_rate / rate)
     if count > max(_LONGEST, 64 * len(sound)):
         raise MalformedDataError(
             f"a sound of {len(sound):,} samples, {rate} in a second, would have "
-            f"{count:,}, {wanted} in a second: refused"
+            f"{count:,}, {target_rate} in a second: refused"
         )
     spectrum = np.fft.rfft(sound, axis=0)[: count // 2 + 1]
-    return (np.fft.irfft(spectrum, count, axis=0) * (wanted / rate)).astype("float32")
+    return (np.fft.irfft(spectrum, count, axis=0) * (target_rate / rate)).astype(
+        "float32"
+    )
 
 
 def _padded(sounds: list[Array], length: int | None) -> Array:

@@ -170,8 +170,8 @@ def _overlap(first: Any, second: Any) -> Any:
     return ops.maximum(right - left, 0) * ops.maximum(bottom - top, 0)
 
 
-def _area(parts: Any) -> Any:
-    left, top, right, bottom = parts
+def _area(corners: Any) -> Any:
+    left, top, right, bottom = corners
     return (right - left) * (bottom - top)
 
 
@@ -338,8 +338,8 @@ def decode_deltas_to_boxes(
     if isinstance(anchors, dict) and isinstance(boxes_delta, dict):
         options = (anchor_format, box_format, encoded_format, variance, image_shape)
         return {
-            level: decode_deltas_to_boxes(own, boxes_delta[level], *options)
-            for level, own in anchors.items()
+            level: decode_deltas_to_boxes(level_anchors, boxes_delta[level], *options)
+            for level, level_anchors in anchors.items()
         }
     factors = _variance("decode_deltas_to_boxes", variance, encoded_format)
     size = _size(image_shape)

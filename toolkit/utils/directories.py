@@ -78,14 +78,14 @@ def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[st
 
 def _classes(caller: str, directory: str, class_names: Any) -> list[str]:
     """Return the names of the class folders."""
-    found = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
-    found = [name for name in found if not name.startswith(".")]
+    dirs = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+    dirs = [name for name in dirs if not name.startswith(".")]
     if class_names is None:
-        return found
-    if not set(class_names) <= set(found):
+        return dirs
+    if not set(class_names) <= set(dirs):
         raise ArgumentError(
             f"{caller}: the `class_names` passed did not match the names of the "
-            f"subdirectories: expected {found} or some of these; received {class_names}"
+            f"subdirectories: expected {dirs} or some of these; received {class_names}"
         )
     return list(class_names)
 
@@ -130,10 +130,10 @@ def _indexed(
     return paths, np.array(labels, "int32"), [str(n) for n in sorted(set(labels))]
 
 
-def common_arguments(given: dict[str, Any]) -> dict[str, Any]:
+def common_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that every kind of folder accepts."""
-    names = set(signature(from_directory).parameters) & set(given)
-    return {name: given[name] for name in names}
+    names = set(signature(from_directory).parameters) & set(arguments)
+    return {name: arguments[name] for name in names}
 
 
 def _say(verbose: bool, text: str) -> None:
@@ -147,18 +147,18 @@ def _split(paths: Any, labels: Any, split: Any, subset: Any, verbose: bool) -> A
         return [("", paths, labels)]
     count = int(split * len(paths))
     border = len(paths) - count
-    parts = {"training": slice(border), "validation": slice(border, None)}
+    slices = {"training": slice(border), "validation": slice(border, None)}
     sizes = {"training": border, "validation": count}
-    wanted = parts if subset == "both" else (subset,)
-    for name in wanted:
+    subsets = slices if subset == "both" else (subset,)
+    for name in subsets:
         _say(verbose, f"Using {sizes[name]} files for {name}.")
     return [
         (
             f"{name} ",
-            paths[parts[name]],
-            None if labels is None else labels[parts[name]],
+            paths[slices[name]],
+            None if labels is None else labels[slices[name]],
         )
-        for name in wanted
+        for name in subsets
     ]
 
 
@@ -206,17 +206,21 @@ def from_directory(
         labels = None if labels is None else labels[order]
     shown = tensor_of if format == "tf" else None
     sets = []
-    for part, own, numbers in _split(paths, labels, validation_split, subset, verbose):
-        if not own:
+    for subset_name, subset_paths, numbers in _split(
+        paths, labels, validation_split, subset, verbose
+    ):
+        if not subset_paths:
             raise ArgumentError(
-                f"{caller}: No {part}{what} found in {directory!r}; they end in "
+                f"{caller}: No {subset_name}{what} found in {directory!r}; they end in "
                 f"{', '.join(formats)}"
             )
-        make = _maker(read, own, numbers, label_mode, names)
-        mixed = shuffle and part != "validation "
-        found = compute_batches(len(own), make, batch_size, mixed, seed, shown)
-        found.class_names, found.file_paths = names, own  # type: ignore[attr-defined]
-        sets.append(found)
+        make = _maker(read, subset_paths, numbers, label_mode, names)
+        mixed = shuffle and subset_name != "validation "
+        dataset = compute_batches(
+            len(subset_paths), make, batch_size, mixed, seed, shown
+        )
+        dataset.class_names, dataset.file_paths = names, subset_paths  # type: ignore[attr-defined]
+        sets.append(dataset)
     return sets if subset == "both" else sets[0]
 
 

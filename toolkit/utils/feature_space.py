@@ -153,8 +153,8 @@ class FeatureSpace(FeatureMakers, layers.Layer):
                 f"type {type(wrong[0]).__name__}"
             )
         for name in names:
-            parts = [host_array(self, batch[name]) for batch in batches]
-            column = np.concatenate([np.atleast_1d(part) for part in parts])
+            arrays = [host_array(self, batch[name]) for batch in batches]
+            column = np.concatenate([np.atleast_1d(array) for array in arrays])
             self.preprocessors[name].adapt(_as_column(column))
         self._is_adapted = True
         self.get_encoded_features()
@@ -201,15 +201,15 @@ class FeatureSpace(FeatureMakers, layers.Layer):
                 f"FeatureSpace: expected the features {sorted(self.features)}; "
                 f"received {sorted(data)}"
             )
-        found = {name: self._prepared(name, x) for name, x in data.items()}
+        prepared = {name: self._prepared(name, x) for name, x in data.items()}
         crossed = {
             cross.name: self.crossers[cross.name](
-                [found[name] for name in cross.feature_names]
+                [prepared[name] for name in cross.feature_names]
             )
             for cross in self.crosses
         }
-        names = [*sorted(found), *sorted(crossed)]
-        encoded = {name: {**found, **crossed}[name] for name in names}
+        names = [*sorted(prepared), *sorted(crossed)]
+        encoded = {name: {**prepared, **crossed}[name] for name in names}
         for name, encoder in self.one_hot_encoders.items():
             encoded[name] = encoder(encoded[name])
         if self.output_mode == "dict":
@@ -290,8 +290,8 @@ def _is_adaptable(layer: Any) -> bool:
     if isinstance(layer, layers.Discretization):
         return layer.num_bins is not None
     lookup = getattr(layer, "_lookup_layer", layer)
-    given = getattr(lookup, "_has_input_vocabulary", False)
-    return hasattr(layer, "adapt") and not given
+    has_vocabulary = getattr(lookup, "_has_input_vocabulary", False)
+    return hasattr(layer, "adapt") and not has_vocabulary
 
 
 def _size(name: str, layer: Any) -> int:

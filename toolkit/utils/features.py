@@ -81,11 +81,11 @@ class Feature:
         }
 
 
-def check_mode(what: str, mode: str, choices: tuple[str, ...]) -> None:
+def check_mode(label: str, mode: str, choices: tuple[str, ...]) -> None:
     """Raise unless an output mode is one of these."""
     if mode not in choices:
         raise ArgumentError(
-            f"{what}: invalid value for argument `output_mode`: expected one of "
+            f"{label}: invalid value for argument `output_mode`: expected one of "
             f"{choices}; received {mode!r}"
         )
 

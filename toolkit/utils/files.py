@@ -91,8 +91,8 @@ def get_file(
     formats = _archive_formats(archive_format, untar) if extract or untar else ()
     folder = Path(cache_dir or settings.home()).expanduser() / cache_subdir
     target, unpacked = _cache_paths(folder, fname, origin, bool(formats))
-    wanted = unpacked or target
-    if force_download or not (_is_valid(target, check) and wanted.exists()):
+    expected_path = unpacked or target
+    if force_download or not (_is_valid(target, check) and expected_path.exists()):
         name = Path(cache_subdir, target.name)
         may_reuse = not (cache_dir or force_download or _is_valid(target, check))
         reused = _in_keras_cache(name, check) if may_reuse else None
@@ -100,7 +100,7 @@ def get_file(
             return str(reused)
         origin = reused.absolute().as_uri() if reused is not None else origin
         _fill_cache(target, unpacked, origin, check, formats, force_download)
-    return str(wanted)
+    return str(expected_path)
 
 
 def _in_keras_cache(name: Path, check: tuple[str, str] | None) -> Path | None:
@@ -310,9 +310,9 @@ class _WebRedirects(HTTPRedirectHandler):
 
 def _opened(origin: str) -> Any:
     """Open an address; a local file must be a plain file."""
-    parts = urlsplit(origin)
-    if parts.scheme == "file":
-        check_plain(url2pathname(parts.path), DatasetError, MissingDataError)
+    url = urlsplit(origin)
+    if url.scheme == "file":
+        check_plain(url2pathname(url.path), DatasetError, MissingDataError)
     return build_opener(_WebRedirects).open(origin, timeout=_TIMEOUT)
 
 
@@ -333,8 +333,8 @@ def _fetch_error(
 ) -> DatasetError:
     """Return the error for a failed download: what to fetch, and the path for it."""
     expected = f" ({check[0]} {check[1]})" if check else ""
-    found = " (the file that is there now has another hash)" if target.exists() else ""
+    hint = " (the file that is there now has another hash)" if target.exists() else ""
     return DatasetError(
         f"get_file: could not download {origin}: {reason}. On a machine without a "
-        f"network, fetch that file{expected} elsewhere and put it at {target}{found}"
+        f"network, fetch that file{expected} elsewhere and put it at {target}{hint}"
     )

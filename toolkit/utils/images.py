@@ -82,12 +82,12 @@ def load_img(
     width, height = size = target_size[1], target_size[0]
     if not keep_aspect_ratio:
         return image.resize(size, method)
-    kept = (
+    crop_size = (
         min(image.size[0], image.size[1] * width // height),
         min(image.size[1], image.size[0] * height // width),
     )
-    left, top = ((n - k) // 2 for n, k in zip(image.size, kept, strict=True))
-    window = (left, top, left + kept[0], top + kept[1])
+    left, top = ((n - k) // 2 for n, k in zip(image.size, crop_size, strict=True))
+    window = (left, top, left + crop_size[0], top + crop_size[1])
     return image.resize(size, method, box=window)
 
 

@@ -93,8 +93,8 @@ def deserialize_keras_object(
         config = _deserialize_values(identifier["config"], *names)
         return _build(cls, config, custom_objects)
     if isinstance(identifier, str):
-        found = _find(identifier, custom_objects, module_objects, printable_module_name)
-        return found() if inspect.isclass(found) else found
+        match = _find(identifier, custom_objects, module_objects, printable_module_name)
+        return match() if inspect.isclass(match) else match
     if inspect.isfunction(identifier):
         return identifier
     raise ArgumentError(
@@ -125,16 +125,16 @@ def _build(cls: Any, config: Any, custom_objects: Mapping[str, Any] | None) -> A
         if not hasattr(cls, "from_config"):
             return cls(**config)
         if "custom_objects" in inspect.signature(cls.from_config).parameters:
-            known = {**get_custom_objects(), **(custom_objects or {})}
-            return cls.from_config(config, custom_objects=known)
+            custom = {**get_custom_objects(), **(custom_objects or {})}
+            return cls.from_config(config, custom_objects=custom)
         return cls.from_config(config)
 
 
 def _find(name: str, custom: Any, module: Any, kind: str) -> Any:
-    found = get_registered_object(name, custom, module)
-    if found is None:
+    match = get_registered_object(name, custom, module)
+    if match is None:
         raise ArgumentError(
             f"deserialize_keras_object: Unknown {kind}: {name!r}; pass it in "
             "custom_objects or register it with register_keras_serializable"
         )
-    return found
+    return match

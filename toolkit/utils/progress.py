@@ -99,8 +99,8 @@ class Progbar:
             self._draw(current, now, pace, finalize)
             self._drawn = now
         elif self.verbose == 2 and finalize and self.target:
-            parts = [self._count(current), f"{now - self._start:.0f}s", pace]
-            print_message(" - ".join([*parts, *self._shown()]))
+            fields = [self._count(current), f"{now - self._start:.0f}s", pace]
+            print_message(" - ".join([*fields, *self._shown()]))
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
         """Show that `n` more steps are complete."""
@@ -140,20 +140,20 @@ class Progbar:
     def _draw(self, current: int, now: float, pace: str, finalize: bool) -> None:
         if self.target:
             count = self._count(current)
-            done = min(int(self.width * current / self.target), self.width)
+            filled = min(int(self.width * current / self.target), self.width)
         else:
-            count, done = f"{current:7d}/Unknown", 0
+            count, filled = f"{current:7d}/Unknown", 0
         seconds = f"{now - self._start:.0f}s"
         if self.target and not finalize:
             seconds = _clock(self._seconds * (self.target - current))
-        rest = " - ".join([f" {pace}", *self._shown()])
+        suffix = " - ".join([f" {pace}", *self._shown()])
         bar = "━" * self.width if self.target else ""
-        length = len(f"{count} {bar} {seconds}{rest}")
+        length = len(f"{count} {bar} {seconds}{suffix}")
         colors = is_interactive() and is_interactive_logging_enabled() and _has_colors()
-        text = f"{count} {bar[:done]}{' ' * len(bar[done:])} {seconds}{rest}"
+        text = f"{count} {bar[:filled]}{' ' * len(bar[filled:])} {seconds}{suffix}"
         if colors:
-            painted = f"{_DONE}{bar[:done]}{_TO_DO}{bar[done:]}{_PLAIN}"
-            text = f"{_BOLD}{count}{_PLAIN} {painted} {_BOLD}{seconds}{_PLAIN}{rest}"
+            painted = f"{_DONE}{bar[:filled]}{_TO_DO}{bar[filled:]}{_PLAIN}"
+            text = f"{_BOLD}{count}{_PLAIN} {painted} {_BOLD}{seconds}{_PLAIN}{suffix}"
         padding = " " * (self._length - length)
         self._length = length
         end = "\n" if finalize else ""

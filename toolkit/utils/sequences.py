@@ -73,10 +73,14 @@ def pad_sequences(
     result: NDArray[Any] = np.full(shape, value, dtype=dtype)
     for row, sequence in zip(result, sequences, strict=True):
         drop = max(len(sequence) - maxlen, 0)
-        kept = sequence[drop:] if truncating == "pre" else sequence[:maxlen]
-        if len(kept):
-            place = slice(-len(kept), None) if padding == "pre" else slice(len(kept))
-            row[place] = np.asarray(kept, dtype=dtype)
+        truncated = sequence[drop:] if truncating == "pre" else sequence[:maxlen]
+        if len(truncated):
+            target = (
+                slice(-len(truncated), None)
+                if padding == "pre"
+                else slice(len(truncated))
+            )
+            row[target] = np.asarray(truncated, dtype=dtype)
     return result
 
 
@@ -164,11 +168,11 @@ def _check_windows(
         ("sampling_rate", rate, 1, "higher than 0"),
         ("sequence_stride", stride, 1, "higher than 0"),
     )
-    for name, value, least, bound in rows:
-        if value is None or least <= value < steps:
+    for name, value, minimum, bound in rows:
+        if value is None or minimum <= value < steps:
             continue
-        wanted = bound if value < least else "lower than the length of the data"
+        expected = bound if value < minimum else "lower than the length of the data"
         raise ArgumentError(
-            f"timeseries_dataset_from_array: `{name}` must be {wanted}. Received: "
+            f"timeseries_dataset_from_array: `{name}` must be {expected}. Received: "
             f"{name}={value}, for data of length {steps}"
         )

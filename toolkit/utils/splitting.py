@@ -98,7 +98,8 @@ def split_dataset(
     if shuffle:
         random.Random(seed).shuffle(numbers)
     first, last = (
-        Samples(get, part, shown) for part in (numbers[:left], numbers[-right:])
+        Samples(get, subset_numbers, shown)
+        for subset_numbers in (numbers[:left], numbers[-right:])
     )
     if batch_size is None:
         return first, last

@@ -32,8 +32,8 @@ def check_own(folder: Path) -> None:
         return
     if not is_folder(folder):
         raise DatasetError(f"get_file: {folder} is there already, and no folder")
-    found = _files(folder)
-    foreign = [_others(found, known) for known in [{}, *_known(folder)]]
+    files = _files(folder)
+    foreign = [_others(files, record) for record in [{}, *_known(folder)]]
     if all(foreign):
         raise DatasetError(
             f"get_file: {folder} is there already, with files that get_file did not "
@@ -67,21 +67,21 @@ def _swap(stage: Stage, folder: Path) -> None:
         raise
 
 
-def _others(found: Files, known: Files) -> list[str]:
+def _others(files: Files, record: Files) -> list[str]:
     """Return the files that are not in the record."""
-    return sorted(name for name, facts in found.items() if known.get(name) != facts)
+    return sorted(name for name, facts in files.items() if record.get(name) != facts)
 
 
 def _files(folder: Path) -> Files:
     """Return all non-folders in a folder, with size and modification time."""
-    found: Files = {}
-    for place, folders, names in os.walk(folder, onerror=fail):
-        links = take_links(place, folders)
-        for path in (Path(place, name) for name in (*names, *links)):
+    files: Files = {}
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        links = take_links(parent, folders)
+        for path in (Path(parent, name) for name in (*names, *links)):
             status = path.lstat()
             name = path.relative_to(folder).as_posix()
-            found[name] = [status.st_mode, status.st_size, status.st_mtime_ns]
-    return found
+            files[name] = [status.st_mode, status.st_size, status.st_mtime_ns]
+    return files
 
 
 def _list(folder: Path) -> Path:
@@ -91,8 +91,8 @@ def _list(folder: Path) -> Path:
 def _known(folder: Path) -> list[Files]:
     """Return the record of unpacked files; during a swap, also the old files."""
     try:
-        found: Any = json.loads(_list(folder).read_text("utf-8"))
-        return [dict(files) for files in found]
+        entries: Any = json.loads(_list(folder).read_text("utf-8"))
+        return [dict(files) for files in entries]
     except (OSError, ValueError, TypeError, RecursionError):
         return []
 

@@ -92,8 +92,8 @@ def draw_bounding_boxes(
                [0, 0, 0, 0, 0, 0]], dtype=uint8)
     """
     channels_first = is_channels_first("draw_bounding_boxes", data_format)
-    drawn = _as_bytes(batch_of_images("draw_bounding_boxes", images, channels_first))
-    boxes = _corners(bounding_boxes, bounding_box_format, *drawn.shape[1:3])
+    canvas = _as_bytes(batch_of_images("draw_bounding_boxes", images, channels_first))
+    boxes = _corners(bounding_boxes, bounding_box_format, *canvas.shape[1:3])
     labels = np.asarray(bounding_boxes["labels"]).astype("int32")
     confidences = bounding_boxes.get("confidences")
     names = class_mapping or {}
@@ -103,14 +103,14 @@ def draw_bounding_boxes(
         if label == -1:
             continue
         x1, y1, x2, y2 = (int(number) for number in boxes[image, box])
-        _frame(drawn[image], x1, y1, x2, y2, line_thickness, color)
+        _frame(canvas[image], x1, y1, x2, y2, line_thickness, color)
         if label in names:
             text = names[label]
             if confidences is not None:
                 text = f"{text} | {float(np.asarray(confidences)[image, box]):.2f}"
             x, y = _foot(x1, y1, size, text_thickness)
-            draw_text(drawn[image], text, x, y, size, text_thickness, color)
-    return np.moveaxis(drawn, -1, 1) if channels_first else drawn
+            draw_text(canvas[image], text, x, y, size, text_thickness, color)
+    return np.moveaxis(canvas, -1, 1) if channels_first else canvas
 
 
 def _corners(bounding_boxes: Any, source: str, height: int, width: int) -> Any:
@@ -188,7 +188,7 @@ def draw_segmentation_masks(
     """
     name = "draw_segmentation_masks"
     channels_first = is_channels_first(name, data_format)
-    drawn = _as_bytes(batch_of_images(name, images, channels_first))
+    canvas = _as_bytes(batch_of_images(name, images, channels_first))
     masks = np.asarray(segmentation_masks)
     if masks.dtype.kind not in "iu":
         raise DTypeError(
@@ -196,9 +196,9 @@ def draw_segmentation_masks(
         )
     if masks.ndim == 4:
         masks = np.squeeze(masks, 1 if channels_first else -1)
-    if masks.shape != drawn.shape[:3]:
+    if masks.shape != canvas.shape[:3]:
         raise ShapeError(
-            f"{name}: `segmentation_masks` must be {drawn.shape[:3]} like the images; "
+            f"{name}: `segmentation_masks` must be {canvas.shape[:3]} like the images; "
             f"received shape {np.shape(segmentation_masks)}"
         )
     if not 0 <= alpha <= 1:
@@ -209,7 +209,7 @@ def draw_segmentation_masks(
     share = alpha if blend else 1.0
     for index, color in color_mapping.items():
         if index != ignore_index:
-            chosen = masks == index
-            mixed = drawn[chosen] * (1 - share) + np.asarray(color) * share
-            drawn[chosen] = np.clip(np.round(mixed, 6), 0, 255).astype("uint8")
-    return np.moveaxis(drawn, -1, 1) if channels_first else drawn
+            selected = masks == index
+            mixed = canvas[selected] * (1 - share) + np.asarray(color) * share
+            canvas[selected] = np.clip(np.round(mixed, 6), 0, 255).astype("uint8")
+    return np.moveaxis(canvas, -1, 1) if channels_first else canvas

@@ -123,12 +123,12 @@ def _grid(count: int, rows: int | None, cols: int | None) -> tuple[int, int]:
 
 
 def _title(index: int, labels: dict[str, Any], names: dict[int, str]) -> str:
-    parts = [
+    lines = [
         f"{kind}: {names.get(int(y[index]), 'Unknown')}"
         for kind, y in labels.items()
         if index < len(y)
     ]
-    return "  ".join(parts)
+    return "  ".join(lines)
 
 
 def plot_bounding_box_gallery(
@@ -183,15 +183,15 @@ def plot_bounding_box_gallery(
     _matplotlib(name)
     if legend and legend_handles:
         raise ArgumentError(f"{name}: only pass `legend` or `legend_handles`")
-    drawn = _prepared(name, images, value_range, data_format)
+    canvas = _prepared(name, images, value_range, data_format)
     kinds = (
         ("Ground Truth", y_true, true_color, ground_truth_mapping),
         ("Prediction", y_pred, pred_color, prediction_mapping),
     )
     for _, boxes, color, names in kinds:
         if boxes is not None:
-            drawn = draw_bounding_boxes(
-                drawn,
+            canvas = draw_bounding_boxes(
+                canvas,
                 boxes,
                 bounding_box_format,
                 names or class_mapping,
@@ -209,7 +209,7 @@ def plot_bounding_box_gallery(
             for kind, _, color, _ in kinds
         ]
     plot_image_gallery(
-        drawn,
+        canvas,
         rows=rows,
         cols=cols,
         legend_handles=legend_handles,
@@ -257,11 +257,11 @@ def plot_segmentation_mask_gallery(
             masks = np.asarray(masks).astype("int32")
             if masks.ndim == 4 and is_channels_first(name, data_format):
                 masks = np.moveaxis(masks, 1, -1)
-            drawn = draw_segmentation_masks(
+            overlays = draw_segmentation_masks(
                 *(plain, masks, num_classes, color_mapping, alpha, blend, ignore_index),
                 data_format="channels_last",
             )
-            columns.append(drawn)
+            columns.append(overlays)
     gallery = np.stack(columns, 1).reshape(-1, *plain.shape[1:])
     kwargs = {"rows": len(plain), "cols": len(columns), **kwargs}
     plot_image_gallery(gallery, data_format="channels_last", **kwargs)

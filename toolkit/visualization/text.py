@@ -33,10 +33,10 @@ _STEPS = ((0, 1), (1, 0), (1, 1), (1, -1))
 @cache
 def _strokes(sign: str) -> list[tuple[int, int, int, int]]:
     """Return the lines (row, column, row step, column step) between dots of a glyph."""
-    place = ord(sign) - 32
-    if not 0 <= place < len(_DOTS) // 5:
-        place = ord("?") - 32
-    columns = _DOTS[5 * place : 5 * place + 5]
+    index = ord(sign) - 32
+    if not 0 <= index < len(_DOTS) // 5:
+        index = ord("?") - 32
+    columns = _DOTS[5 * index : 5 * index + 5]
     dots = {(r, c) for c in range(5) for r in range(7) if columns[c] >> r & 1}
     lines = []
     for row, column in dots:
@@ -58,12 +58,12 @@ def draw_text(
         size: the distance between dots, in pixels; a letter is 6 dots high.
         width: width of the strokes, in pixels.
     """
-    for place, sign in enumerate(text):
-        left = x + place * 6 * size
+    for index, sign in enumerate(text):
+        x_start = x + index * 6 * size
         for row, column, down, right in _strokes(sign):
             for step in range(size if down or right else 1):
                 top = y + (row - 6) * size + down * step
-                side = left + column * size + right * step
+                side = x_start + column * size + right * step
                 fill(image, side, top, side + width, top + width, color)
 
 

@@ -35,9 +35,9 @@ MAXIMUM_FAILURES = 64
 def fuse(graph: Graph, target: Target) -> Graph:
     """Fuse nodes into fused nodes, as large as the backend permits."""
     backend = target.backend
-    once = constant_subexpressions(graph, target)
+    cached = constant_subexpressions(graph, target)
     return join_nodes(
-        graph, backend.can_fuse, backend.anchors, backend.library_calls, once
+        graph, backend.can_fuse, backend.anchors, backend.library_calls, cached
     )
 
 
@@ -46,7 +46,7 @@ def join_nodes(
     fusable: Callable[[Node], bool],
     anchors: Collection[str] = (),
     calls: LibraryCallLimits | None = None,
-    once: Collection[Value] = (),
+    cached: Collection[Value] = (),
 ) -> Graph:
     """Fuse nodes into fused nodes that are as large as possible.
 
@@ -58,24 +58,24 @@ def join_nodes(
         once: values that are computed once if the nodes that lead to them are fused
             only with such nodes, and have one result.
     """
-    fusion = _Fusion(graph, fusable, anchors, calls, once)
+    fusion = _Fusion(graph, fusable, anchors, calls, cached)
     fusion.join_with_producers()
     fusion.join_readers_of_one_value()
     fusion.join_scalars()
-    parts = [group.nodes for group in fusion.groups.in_order()]
-    is_body = [any(n in fusion.able for n in part) for part in parts]
-    parts = recompute(graph, parts, is_body, fusion.fits)
+    groups = [group.nodes for group in fusion.groups.in_order()]
+    is_body = [any(n in fusion.able for n in group) for group in groups]
+    groups = recompute(graph, groups, is_body, fusion.fits)
     readers: defaultdict[Value, set[int]] = defaultdict(set)
-    for number, part in enumerate(parts):
+    for number, part in enumerate(groups):
         for value in (x for node in part for x in node.inputs):
             readers[value].add(number)
     for value in graph.outputs:
-        readers[value].add(len(parts))
+        readers[value].add(len(groups))
     nodes: list[Node] = []
-    for number, part in enumerate(parts):
-        made = {y for node in part for y in node.outputs}
-        outside = {value for value in made if readers[value] - {number}}
-        nodes += _Body(part, outside).nodes if is_body[number] else part
+    for number, part in enumerate(groups):
+        results = {y for node in part for y in node.outputs}
+        read_outside = {value for value in results if readers[value] - {number}}
+        nodes += _Body(part, read_outside).nodes if is_body[number] else part
     return graph.replace(nodes)
 
 
@@ -88,11 +88,11 @@ class _Fusion:
         fusable: Callable[[Node], bool],
         anchors: Collection[str],
         calls: LibraryCallLimits | None,
-        once: Collection[Value],
+        cached: Collection[Value],
     ) -> None:
         self.graph = graph
         self.library_calls = calls
-        self.once = {n for n in graph.nodes if n.outputs[0] in once}
+        self.once = {n for n in graph.nodes if n.outputs[0] in cached}
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {n for n in graph.nodes if fusable(n) and _fits_alone(n)}
@@ -201,10 +201,10 @@ class _Fusion:
             return True
         if not all(is_once):
             return 0 < self._size(a) == self._size(b)
-        inside = {*a.nodes, *b.nodes}
+        members = {*a.nodes, *b.nodes}
         read = [
-            any(reader not in inside for reader in self.readers[node.outputs[0]])
-            for node in inside
+            any(reader not in members for reader in self.readers[node.outputs[0]])
+            for node in members
         ]
         return sum(read) == 1
 
@@ -219,13 +219,13 @@ class _Fusion:
         if self.library_calls is None:
             return True
         nodes = _anchor_first(nodes)
-        inside = set(nodes)
+        members = set(nodes)
         passed_on = [y for node in nodes[:-1] for y in node.outputs]
         if any(y in self.outputs for y in passed_on):
             return False
         readers = (reader for y in passed_on for reader in self.readers[y])
         return all(
-            reader in inside for reader in readers
+            reader in members for reader in readers
         ) and self.library_calls.can_take_epilogue(nodes)
 
     def _is_contiguous(self, value: Any) -> bool:
@@ -260,21 +260,21 @@ class _Body:
 
     def _used_members(self, members: list[Node]) -> list[Node]:
         """Return the members that are used: copies can leave a member unused."""
-        needed, kept = set(self.read_outside), []
+        needed, used = set(self.read_outside), []
         for node in reversed(members):
             if any(y in needed for y in node.outputs):
                 needed.update(node.inputs)
-                kept.append(node)
-        return kept[::-1]
+                used.append(node)
+        return used[::-1]
 
     def _views(self, members: list[Node]) -> list[Node]:
         """Return the reshapes of results that nodes outside read."""
-        found: list[Node] = []
+        views: list[Node] = []
         for node in reversed(members):
             if _is_reshape(node) and node.outputs[0] in self.read_outside:
                 self.read_outside.add(node.inputs[0])
-                found.insert(0, node)
-        return found
+                views.insert(0, node)
+        return views
 
     def _fused(self, members: list[Node]) -> Node:
         read_inside = {x for node in members for x in node.inputs}
@@ -286,12 +286,12 @@ class _Body:
                     continue
                 node = self._inner_reshape(node)
             body.append(node.with_inputs([self.inner.get(x, x) for x in node.inputs]))
-        made = {y for node in body for y in node.outputs}
+        results = {y for node in body for y in node.outputs}
         inputs = dict.fromkeys(
             x
             for node in body
             for x in node.inputs
-            if x not in made and not is_literal(x)
+            if x not in results and not is_literal(x)
         )
         outputs = [
             y

@@ -48,8 +48,8 @@ class Groups:
 
     def add(self, node: Node) -> Group:
         """Create a group of one node."""
-        found = [self.producers.get(x) for x in node.inputs]
-        sources = dict.fromkeys(n for n in found if n is not None)
+        producers = [self.producers.get(x) for x in node.inputs]
+        sources = dict.fromkeys(n for n in producers if n is not None)
         levels = (self._group_of[n].level for n in sources)
         group = Group(node, sources, 1 + max(levels, default=-1))
         for source in sources:
@@ -88,7 +88,7 @@ class Groups:
         steps.
         """
         first, last = (a, b) if a.level <= b.level else (b, a)
-        visited, seen = 0, {first}
+        visited, reached = 0, {first}
         waiting = [(0, 0, first)]
         while waiting:
             group = heappop(waiting)[2]
@@ -97,8 +97,8 @@ class Groups:
                 leads_there = reader is last and group is not first
                 if leads_there or visited > MAXIMUM_VISITED_GROUPS:
                     return False
-                if reader.level < last.level and reader not in seen:
-                    seen.add(reader)
+                if reader.level < last.level and reader not in reached:
+                    reached.add(reader)
                     heappush(waiting, (-reader.level, self._place(reader), reader))
         return True
 
@@ -130,11 +130,11 @@ class Groups:
         top = max(a.level, b.level)
         visited, levels = 0, {a: top, b: top}
         waiting = [(-1, 0, a), (-1, 1, b)]
-        found: list[tuple[Group, int]] = []
+        raised: list[tuple[Group, int]] = []
         while waiting:
             group = heappop(waiting)[2]
             level = levels[group]
-            found.append((group, level))
+            raised.append((group, level))
             for reader in self._readers_of(group):
                 visited += 1
                 if visited > MAXIMUM_VISITED_GROUPS:
@@ -144,7 +144,7 @@ class Groups:
                 if reader not in levels:
                     heappush(waiting, (reader.level, self._place(reader), reader))
                 levels[reader] = max(level + 1, levels.get(reader, 0))
-        return found
+        return raised
 
     def in_order(self) -> list[Group]:
         """Return the groups in topological order."""

@@ -33,7 +33,7 @@ def is_expensive(node: Node) -> bool:
 
 def recompute(
     graph: Graph,
-    parts: Sequence[NodeGroup],
+    groups: Sequence[NodeGroup],
     is_body: Sequence[bool],
     fits: Callable[[NodeGroup], bool],
 ) -> list[NodeGroup]:
@@ -48,11 +48,11 @@ def recompute(
     Returns:
         The groups, with copies of nodes before the nodes that read them.
     """
-    found = _GroupReaders(graph, parts, is_body, fits)
-    for number, part in enumerate(found.nodes):
-        if found.is_body[number]:
-            _Recomputation(found, number, part).apply()
-    return found.nodes
+    readers = _GroupReaders(graph, groups, is_body, fits)
+    for number, group in enumerate(readers.nodes):
+        if readers.is_body[number]:
+            _Recomputation(readers, number, group).apply()
+    return readers.nodes
 
 
 class _GroupReaders:
@@ -61,11 +61,11 @@ class _GroupReaders:
     def __init__(
         self,
         graph: Graph,
-        parts: Sequence[NodeGroup],
+        groups: Sequence[NodeGroup],
         is_body: Sequence[bool],
         fits: Callable[[NodeGroup], bool],
     ) -> None:
-        self.nodes = [list(part) for part in parts]
+        self.nodes = [list(group) for group in groups]
         self.is_body = is_body
         self.fits = fits
         self.outputs = set(graph.outputs)
@@ -73,8 +73,8 @@ class _GroupReaders:
         self.readers: defaultdict[Value, set[int]] = defaultdict(set)
         # values that must be in memory, whatever their readers do
         self.in_memory = set(self.outputs)
-        for number, part in enumerate(parts):
-            for node in part:
+        for number, group in enumerate(groups):
+            for node in group:
                 for x in node.inputs:
                     self.readers[x].add(number)
                     if not is_body[number] or node.op.kind is Kind.CONTRACT:
@@ -94,11 +94,11 @@ class _GroupReaders:
         self, number: int, copies: NodeGroup, values: dict[Value, Value]
     ) -> None:
         """Add copies to a group and make it read their results."""
-        part = [
+        nodes = [
             node.with_inputs([values.get(x, x) for x in node.inputs])
             for node in self.nodes[number]
         ]
-        self.nodes[number] = [*copies, *part]
+        self.nodes[number] = [*copies, *nodes]
         for value in values:
             self.readers[value].discard(number)
         for node in self.nodes[number]:
@@ -109,8 +109,8 @@ class _GroupReaders:
 class _Recomputation:
     """Values of one group that its readers can recompute at lower cost."""
 
-    def __init__(self, parts: _GroupReaders, number: int, nodes: NodeGroup) -> None:
-        self.parts = parts
+    def __init__(self, readers: _GroupReaders, number: int, nodes: NodeGroup) -> None:
+        self.parts = readers
         self.number = number
         self.makers = {y: node for node in nodes for y in node.outputs}
         self.order = {node: i for i, node in enumerate(nodes)}
@@ -136,28 +136,28 @@ class _Recomputation:
             )
             self._drop_rejected()
         for reader, values in self._by_reader(self.candidates).items():
-            copies, made = self._copies(values)
-            self.parts.replace(reader, copies, made)
+            copies, replacements = self._copies(values)
+            self.parts.replace(reader, copies, replacements)
 
     def _by_reader(self, values: Iterable[Any]) -> dict[int, list[Any]]:
         """Return the values that each other group reads."""
-        found: defaultdict[int, list[Any]] = defaultdict(list)
+        by_reader: defaultdict[int, list[Any]] = defaultdict(list)
         for value in values:
             for reader in self.parts.other_readers(value, self.number):
-                found[reader].append(value)
-        return found
+                by_reader[reader].append(value)
+        return by_reader
 
     def _closure(self, values: Iterable[Value]) -> tuple[NodeGroup, list[Value]]:
         """Return the nodes that compute values from memory, and their operands."""
         nodes: set[Node] = set()
         leaves: dict[Value, None] = {}
         stack = list(values)
-        wanted = set(stack)
+        needed = set(stack)
         size = max((value.spec.size for value in stack), default=0)
         while stack:
             value = stack.pop()
             node = self.makers.get(value)
-            if value in wanted or self._is_inner(value, node, size):
+            if value in needed or self._is_inner(value, node, size):
                 assert node is not None
                 if node not in nodes:
                     nodes.add(node)
@@ -190,8 +190,8 @@ class _Recomputation:
                     MAXIMUM_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies
                 )
                 ends = set(copies)
-                part = [n for n in self.parts.nodes[reader] if n not in ends]
-                if cost > MAXIMUM_COST or not self.parts.fits([*copies, *part]):
+                nodes = [n for n in self.parts.nodes[reader] if n not in ends]
+                if cost > MAXIMUM_COST or not self.parts.fits([*copies, *nodes]):
                     for value in values:
                         del self.candidates[value]
                     refused = True
@@ -201,8 +201,8 @@ class _Recomputation:
         """Return whether recomputation of values costs less than their storage."""
         values = list(values)
         cost, stored = 0, set()
-        for reader, wanted in self._by_reader(values).items():
-            _, leaves = self._closure(wanted)
+        for reader, needed in self._by_reader(values).items():
+            _, leaves = self._closure(needed)
             for leaf in leaves:
                 size = leaf.spec.nbytes
                 if reader not in self.parts.readers[leaf]:
@@ -221,19 +221,19 @@ class _Recomputation:
         return bool(cost < spared)
 
     def _saves_alone(self, value: Any) -> bool:
-        kept, self.candidates = self.candidates, {value: None}
+        saved, self.candidates = self.candidates, {value: None}
         saves = self._saves([value])
-        self.candidates = kept
+        self.candidates = saved
         return saves
 
     def _copies(self, values: Sequence[Value]) -> tuple[NodeGroup, dict[Value, Value]]:
         """Return copies of the nodes of values, and a map from old to new values."""
         nodes, _ = self._closure(values)
-        made: dict[Value, Value] = {}
+        replacements: dict[Value, Value] = {}
         copies = []
         for node in nodes:
-            inputs = [made.get(x, x) for x in node.inputs]
+            inputs = [replacements.get(x, x) for x in node.inputs]
             outputs = [Value(y.spec) for y in node.outputs]
-            made.update(zip(node.outputs, outputs, strict=True))
+            replacements.update(zip(node.outputs, outputs, strict=True))
             copies.append(Node(node.op, inputs, node.attrs, outputs))
-        return copies, made
+        return copies, replacements

@@ -24,7 +24,7 @@ def select_branches(graph: Graph, target: Target) -> Graph:
 
 
 def _loops(node: Node) -> bool:
-    members = (inner for part in node.subgraphs for inner in part.walk())
+    members = (inner for subgraph in node.subgraphs for inner in subgraph.walk())
     return any(inner.op.name == "while_loop" for inner in members)
 
 
@@ -35,8 +35,10 @@ def _select_nodes(node: Node) -> list[Node]:
         predicate, *inputs = stand_ins
         branches = [inline(node.attrs[name], inputs) for name in ("true", "false")]
         where = PRIMITIVES["where"]
-        found = [bind(where, predicate, a, b) for a, b in zip(*branches, strict=True)]
-    traced = trace.finish(found)
+        selected = [
+            bind(where, predicate, a, b) for a, b in zip(*branches, strict=True)
+        ]
+    traced = trace.finish(selected)
     names = dict(zip(traced.inputs, node.inputs, strict=True))
     names |= zip(traced.outputs, node.outputs, strict=True)
     return [

@@ -25,13 +25,13 @@ class _Sum:
 
     def parts(self) -> list[Node]:
         """Return every part that is not empty, in order."""
-        found, stack = [], [self]
+        parts_in_order, stack = [], [self]
         while stack:
             current = stack.pop()
             stack += reversed(current.terms)
             if current.part is not None and current.part.inputs[0].spec.size:
-                found.append(current.part)
-        return found
+                parts_in_order.append(current.part)
+        return parts_in_order
 
 
 def join_pads(graph: Graph, target: Target) -> Graph:
@@ -46,12 +46,12 @@ def join_pads(graph: Graph, target: Target) -> Graph:
     inner: set[Value] = set()  # terms of another sum
     for node in graph.nodes:
         if node.op.name == "pad":
-            found = _pad_as_sum(node)
+            pad_sum = _pad_as_sum(node)
         else:
-            found = _merge_sums(node, sums, uses) if node.op.name == "add" else None
-            inner.update(node.inputs if found else ())
-        if found is not None:
-            sums[node.outputs[0]] = found
+            pad_sum = _merge_sums(node, sums, uses) if node.op.name == "add" else None
+            inner.update(node.inputs if pad_sum else ())
+        if pad_sum is not None:
+            sums[node.outputs[0]] = pad_sum
     nodes: list[Node] = []
     for node in graph.nodes:
         total = sums.get(node.outputs[0])
@@ -84,21 +84,21 @@ def _merge_sums(
     return None if is_read else _Sum(terms[0].axis, terms)
 
 
-def _sum_nodes(total: Node, found: _Sum) -> list[Node]:
+def _sum_nodes(total: Node, pad_sum: _Sum) -> list[Node]:
     """Return the nodes of a sum: concatenations of parts that do not overlap, added."""
-    axis, writer = found.axis, _Writer(total.device)
-    places: dict[_Range, list[Value]] = {}
-    for part in found.parts():
-        (x,), (start, _) = part.inputs, part.attrs["widths"][axis]
-        places.setdefault((start, start + x.spec.shape[axis]), []).append(x)
-    rows = _rows(sorted(places))
-    if len(rows) == sum(map(len, places.values())):
+    axis, writer = pad_sum.axis, _Writer(total.device)
+    ranges: dict[_Range, list[Value]] = {}
+    for term in pad_sum.parts():
+        (x,), (start, _) = term.inputs, term.attrs["widths"][axis]
+        ranges.setdefault((start, start + x.spec.shape[axis]), []).append(x)
+    rows = _rows(sorted(ranges))
+    if len(rows) == sum(map(len, ranges.values())):
         return [total]
-    sums = {place: writer.add_values(values) for place, values in places.items()}
+    sums = {bounds: writer.add_values(values) for bounds, values in ranges.items()}
     extent = total.outputs[0].spec.shape[axis]
     writer.add_values(
         [
-            writer.row([(place, sums[place]) for place in row], axis, extent)
+            writer.row([(bounds, sums[bounds]) for bounds in row], axis, extent)
             for row in rows
         ]
     )
@@ -109,16 +109,16 @@ def _sum_nodes(total: Node, found: _Sum) -> list[Node]:
 _Range = tuple[int, int]  # start and end of a part
 
 
-def _rows(places: Sequence[_Range]) -> list[list[_Range]]:
+def _rows(ranges: Sequence[_Range]) -> list[list[_Range]]:
     """Group sorted ranges into rows without overlap."""
     rows: list[list[_Range]] = []
-    for place in places:
+    for bounds in ranges:
         for row in rows:
-            if row[-1][1] <= place[0]:
-                row.append(place)
+            if row[-1][1] <= bounds[0]:
+                row.append(bounds)
                 break
         else:
-            rows.append([place])
+            rows.append([bounds])
     return rows
 
 
@@ -134,12 +134,12 @@ class _Writer:
         return reduce(lambda x, y: self._node("add", (x, y)), values)
 
     def row(
-        self, parts: Sequence[tuple[_Range, Value]], axis: int, extent: int
+        self, items: Sequence[tuple[_Range, Value]], axis: int, extent: int
     ) -> Value:
         """Return the concatenation of disjoint parts, with zeros around them."""
-        starts = [start for (start, _), _ in parts[1:]]
-        pieces, low = [], parts[0][0][0]
-        for ((_, end), x), following in zip(parts, [*starts, extent], strict=True):
+        starts = [start for (start, _), _ in items[1:]]
+        pieces, low = [], items[0][0][0]
+        for ((_, end), x), following in zip(items, [*starts, extent], strict=True):
             widths = [(0, 0)] * x.spec.ndim
             widths[axis] = low, following - end
             attrs = {"widths": tuple(widths), "value": 0}

@@ -46,8 +46,8 @@ def place(graph: Graph, target: Target) -> Graph:
         return copies[value, device]
 
     for node in graph.nodes:
-        places = (where[x] for x in node.inputs if x in where)
-        device = node.device or next(places, default)
+        devices = (where[x] for x in node.inputs if x in where)
+        device = node.device or next(devices, default)
         inputs = [on(x, device) for x in node.inputs]
         nodes.append(Node(node.op, inputs, node.attrs, node.outputs, device))
         where.update(dict.fromkeys(node.outputs, device))

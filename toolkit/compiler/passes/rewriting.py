@@ -79,14 +79,14 @@ def copy_aliased_outputs(graph: Graph, target: Target) -> Graph:
     These are inputs, constants, views, and values that are returned twice.
     """
     producers, layouts = graph.producers(), Layouts(graph, target.inputs)
-    nodes, outputs, seen = list(graph.nodes), [], set()
+    nodes, outputs, visited = list(graph.nodes), [], set()
     for value in graph.outputs:
         shared = value not in producers or value in layouts.views
-        if shared or value in seen:
+        if shared or value in visited:
             copy = Value(value.spec)
             nodes.append(Node(PRIMITIVES["stop_gradient"], (value,), {}, (copy,)))
             value = copy
-        seen.add(value)
+        visited.add(value)
         outputs.append(value)
     return graph.replace(nodes, outputs)
 

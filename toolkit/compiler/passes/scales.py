@@ -85,14 +85,14 @@ class _Folding:
         """Return the graph, including steps that nothing reads any more."""
         for node in self.graph.nodes:
             self.device = node.device
-            found = self._scaled_form(node)
+            scaled = self._scaled_form(node)
             if node.op.name == "quantize":
                 self.nodes.append(self._fold_quantize(node))
-            elif found is None:
+            elif scaled is None:
                 self.nodes.append(node)
             else:
-                self.known[node.outputs[0]] = found
-                self._write(node, found)
+                self.known[node.outputs[0]] = scaled
+                self._write(node, scaled)
         return self.graph.replace(self.nodes)
 
     def _scaled_form(self, node: Node) -> _Scaled | None:
@@ -134,10 +134,12 @@ class _Folding:
 
     def _is_per_channel(self, other: Any, x: Value) -> bool:
         """Return whether a value has one number per channel, or one number."""
-        spec, whole = other.spec, x.spec
-        if spec.dtype != whole.dtype or spec.ndim > whole.ndim:
+        spec, full_spec = other.spec, x.spec
+        if spec.dtype != full_spec.dtype or spec.ndim > full_spec.ndim:
             return False
-        return bool(spec.size == 1 or spec.size == spec.shape[-1] == whole.shape[-1])
+        return bool(
+            spec.size == 1 or spec.size == spec.shape[-1] == full_spec.shape[-1]
+        )
 
     def _next(self, name: str, before: _Scaled, other: Any) -> _Scaled | None:
         if name in _LIMITS:
@@ -160,18 +162,18 @@ class _Folding:
         steps = before.steps + 1
         return replace(before, factor=factor, term=term, steps=steps)
 
-    def _write(self, node: Node, found: _Scaled) -> None:
+    def _write(self, node: Node, scaled: _Scaled) -> None:
         """Write the node itself, or fewer steps with the same result."""
-        scales_weights = self._scales_weights(found)
-        has_factor = found.factor is not None and not scales_weights
-        needed = (found.term is not None) + has_factor
-        if found.limits or found.steps <= (2 if found.is_integer else needed):
+        scales_weights = self._scales_weights(scaled)
+        has_factor = scaled.factor is not None and not scales_weights
+        needed = (scaled.term is not None) + has_factor
+        if scaled.limits or scaled.steps <= (2 if scaled.is_integer else needed):
             self.nodes.append(node)
             return
-        self._affine(self._with_scaled_weights(found) if scales_weights else found)
+        self._affine(self._with_scaled_weights(scaled) if scales_weights else scaled)
         last = self.nodes.pop()
-        made = Node(last.op, last.inputs, last.attrs, node.outputs, node.device)
-        self.nodes.append(made)
+        replacement = Node(last.op, last.inputs, last.attrs, node.outputs, node.device)
+        self.nodes.append(replacement)
 
     # --- nodes ------------------------------------------------------------------------
 
@@ -184,51 +186,51 @@ class _Folding:
         self.nodes.append(Node(PRIMITIVES[name], (a, b), {}, (y,), self.device))
         return y
 
-    def _scales_weights(self, found: _Scaled) -> bool:
+    def _scales_weights(self, scaled: _Scaled) -> bool:
         """Return whether to scale the weights once, if they are fewer than the sums."""
-        if found.is_integer or found.factor is None:
+        if scaled.is_integer or scaled.factor is None:
             return False
-        conv = self.producers[found.sums]
+        conv = self.producers[scaled.sums]
         weights = conv.inputs[1]
         is_few = weights.spec.nbytes <= SMALL_NBYTES and self._is_settled(weights)
-        is_alike = weights.spec.dtype == found.factor.spec.dtype
+        is_alike = weights.spec.dtype == scaled.factor.spec.dtype
         # The weights of the transposed convolution have the input channels last.
         # Rounded factors stay as they are: a second rounding is not exact.
         is_exact = conv.op.name == "conv" and not conv.attrs.get("factors")
         return is_few and is_alike and is_exact
 
-    def _with_scaled_weights(self, found: _Scaled) -> _Scaled:
+    def _with_scaled_weights(self, original: _Scaled) -> _Scaled:
         """Return the sums with the factor merged into the weights, and no factor."""
-        conv = self.producers[found.sums]
+        conv = self.producers[original.sums]
         images, weights = conv.inputs
-        scaled = self._combine("multiply", weights, found.factor)
-        y = Value(found.sums.spec)
-        made = Node(conv.op, (images, scaled), conv.attrs, (y,), conv.device)
-        self.nodes.append(made)
-        return replace(found, sums=y, factor=None)
+        scaled = self._combine("multiply", weights, original.factor)
+        y = Value(original.sums.spec)
+        replacement = Node(conv.op, (images, scaled), conv.attrs, (y,), conv.device)
+        self.nodes.append(replacement)
+        return replace(original, sums=y, factor=None)
 
-    def _affine(self, found: _Scaled) -> Any:
-        y: Any = found.sums
-        if found.factor is not None:
-            y = self._combine("multiply", y, found.factor)
-        return y if found.term is None else self._combine("add", y, found.term)
+    def _affine(self, scaled: _Scaled) -> Any:
+        y: Any = scaled.sums
+        if scaled.factor is not None:
+            y = self._combine("multiply", y, scaled.factor)
+        return y if scaled.term is None else self._combine("add", y, scaled.term)
 
     def _fold_quantize(self, node: Node) -> Node:
         """Return a `quantize` node with its scale merged into the steps before it."""
         (x, scale), attrs = node.inputs, node.attrs
-        found = self.known.get(x)
-        if found is None or not found.is_integer:
+        scaled = self.known.get(x)
+        if scaled is None or not scaled.is_integer:
             return node
-        if scale.spec.size != 1 or not self._has_no_other_reader(x, found):
+        if scale.spec.size != 1 or not self._has_no_other_reader(x, scaled):
             return node
         shift = _number(attrs["offset"], x) if attrs["offset"] else None
-        factor = self._combine("multiply", found.factor, scale)
-        term = found.term
+        factor = self._combine("multiply", scaled.factor, scale)
+        term = scaled.term
         if term is not None:
             term = self._combine("multiply", term, scale)
         term = self._shift(term, shift)
-        y = self._affine(replace(found, factor=factor, term=term))
-        for name, bound in found.limits:
+        y = self._affine(replace(scaled, factor=factor, term=term))
+        for name, bound in scaled.limits:
             if name == "maximum" and shift is None and not bound.constant.any():
                 continue  # rounding clips to the same limits
             bound = self._combine("multiply", bound, scale)
@@ -240,9 +242,9 @@ class _Folding:
     def _shift(self, x: Any, shift: Any) -> Any:
         return x if shift is None else self._combine("add", x, shift)
 
-    def _has_no_other_reader(self, x: Value, found: _Scaled) -> bool:
+    def _has_no_other_reader(self, x: Value, scaled: _Scaled) -> bool:
         """Return whether nothing else reads a value or its unclipped form."""
-        for _ in range(len(found.limits) + 1):
+        for _ in range(len(scaled.limits) + 1):
             if self.readers[x] != 1:
                 return False
             node = self.producers[x]

@@ -37,25 +37,27 @@ def tidy_scans(graph: Graph, target: Target) -> Graph:
 def _duplicate_results(node: Node) -> dict[Value, Value]:
     """Return the redundant stacked results, each with an equal value."""
     n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
-    known = dict(zip(body.inputs[n : n + m], node.inputs[n : n + m], strict=True))
-    found = {}
+    stacked_inputs = dict(
+        zip(body.inputs[n : n + m], node.inputs[n : n + m], strict=True)
+    )
+    duplicates = {}
     for inner, outer in zip(body.outputs[n:], node.outputs[n:], strict=True):
-        if inner in known:
-            found[outer] = known[inner]
+        if inner in stacked_inputs:
+            duplicates[outer] = stacked_inputs[inner]
         else:
-            known[inner] = outer
-    return found
+            stacked_inputs[inner] = outer
+    return duplicates
 
 
 def _without_unused(node: Node, used: set[Value]) -> Node:
     """Return the scan without the stacked results that nothing reads."""
     n, body = node.attrs["carry"], node.attrs["body"]
-    kept = [k for k, y in enumerate(node.outputs) if k < n or y in used]
-    if len(kept) == len(node.outputs):
+    used_indices = [k for k, y in enumerate(node.outputs) if k < n or y in used]
+    if len(used_indices) == len(node.outputs):
         return node
-    inner: Sequence[Any] = [body.outputs[k] for k in kept]
+    inner: Sequence[Any] = [body.outputs[k] for k in used_indices]
     attrs = {**node.attrs, "body": body.replace(outputs=inner)}
-    outputs = [node.outputs[k] for k in kept]
+    outputs = [node.outputs[k] for k in used_indices]
     return Node(node.op, node.inputs, attrs, outputs, node.device)
 
 
@@ -116,12 +118,14 @@ class _Hoisting:
         for node in self.body.nodes:
             self._assign_node(node)
         used = set(self.body.outputs)
-        inside = _leading_to(used, self.inside)
-        given = [value for value in self.moved if value in used]
-        if not given:
+        body_nodes = _leading_to(used, self.inside)
+        hoisted = [value for value in self.moved if value in used]
+        if not hoisted:
             return [self.scan]
-        body = Graph((*self.body.inputs, *given), tuple(inside), self.body.outputs)
-        inputs = [*self.scan.inputs, *(self.outer[value] for value in given)]
+        body = Graph(
+            (*self.body.inputs, *hoisted), tuple(body_nodes), self.body.outputs
+        )
+        inputs = [*self.scan.inputs, *(self.outer[value] for value in hoisted)]
         attrs = {**self.scan.attrs, "body": body}
         before = _leading_to(set(inputs), self.before)
         scan = self.scan
@@ -156,9 +160,9 @@ class _Hoisting:
 
 def _leading_to(used: set[Value], nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes that compute these values; add their operands to the set."""
-    found = []
+    nodes_in_order = []
     for node in reversed(nodes):
         if any(y in used for y in node.outputs):
             used.update(node.inputs)
-            found.append(node)
-    return found[::-1]
+            nodes_in_order.append(node)
+    return nodes_in_order[::-1]

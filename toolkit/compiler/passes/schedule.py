@@ -31,7 +31,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
             waiting[node] += 1
         uses.update(set(node.inputs))
 
-    done: set[Node] = set()
+    emitted: set[Node] = set()
     order: list[Node] = []
 
     def frees_memory(node: Node) -> bool:
@@ -41,14 +41,14 @@ def schedule(graph: Graph, target: Target) -> Graph:
         freed: int = sum(
             x.spec.nbytes for x in set(node.inputs) if uses[x] == 1 and x in producers
         )
-        taken: int = sum(y.spec.nbytes for y in node.outputs)
-        return 0 < taken <= freed
+        allocated: int = sum(y.spec.nbytes for y in node.outputs)
+        return 0 < allocated <= freed
 
     def emit(node: Node) -> None:
         ready = [node]
         while ready:
             current = ready.pop()
-            done.add(current)
+            emitted.add(current)
             order.append(current)
             for value in set(current.inputs):
                 uses[value] -= 1
@@ -59,7 +59,7 @@ def schedule(graph: Graph, target: Target) -> Graph:
                     ready.append(reader)
 
     for node in graph.nodes:
-        if node not in done:
+        if node not in emitted:
             emit(node)
     return graph.replace(order)
 
@@ -70,28 +70,28 @@ def schedule_for_collectives(graph: Graph, target: Target) -> Graph:
     Each collective then starts as early as possible, in an order that is the same on
     all ranks.
     """
-    beside = [
+    parallel = [
         node
         for node in graph.nodes
         if node.op.kind is Kind.COLLECTIVE and collective_kernel(node).background
     ]
     producers = graph.producers()
     position = {node: i for i, node in enumerate(graph.nodes)}
-    done: set[Node] = set()
+    emitted: set[Node] = set()
     order: list[Node] = []
-    for collective in beside:
+    for collective in parallel:
         # The last input is a token of the collective before it, which need not be
         # complete.
-        found: set[Node] = set()
-        wanted = list(collective.inputs[:-1])
-        while wanted:
-            node = producers.get(wanted.pop())
-            if node is not None and node not in done and node not in found:
-                found.add(node)
-                wanted += node.inputs
-        order += sorted(found, key=position.__getitem__)
-        done |= found
-    return graph.replace([*order, *(n for n in graph.nodes if n not in done)])
+        needed: set[Node] = set()
+        stack = list(collective.inputs[:-1])
+        while stack:
+            node = producers.get(stack.pop())
+            if node is not None and node not in emitted and node not in needed:
+                needed.add(node)
+                stack += node.inputs
+        order += sorted(needed, key=position.__getitem__)
+        emitted |= needed
+    return graph.replace([*order, *(n for n in graph.nodes if n not in emitted)])
 
 
 def sink_updates(graph: Graph, target: Target) -> Graph:
@@ -149,8 +149,8 @@ def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:
         settled = writer not in early
         if settled and number is not None:
             old = graph.inputs[number]
-            alone = readers[old] <= {(writer, old)}
-            settled = alone and (
+            is_only_reader = readers[old] <= {(writer, old)}
+            settled = is_only_reader and (
                 is_elementwise(writer, old) or _is_slice_update(writer, old, checked)
             )
         if not settled:
@@ -171,8 +171,8 @@ def _is_slice_update(writer: Node, old: Value, checked: Container[Rows]) -> bool
     Such a node may write in place and leave all other elements unchanged. A slice start
     outside the array is clamped, so the box is always inside.
     """
-    x, *others = writer.inputs
-    if x is not old or any(other is old for other in others):
+    x, *other_inputs = writer.inputs
+    if x is not old or any(other is old for other in other_inputs):
         return False
     if writer.op.name == "dynamic_update_slice":
         return True
@@ -194,14 +194,14 @@ def _rows_of(node: Node) -> Rows:
 
 def _before_collectives(graph: Graph) -> set[Node]:
     """Return the nodes that a collective depends on."""
-    found: set[Node] = set()
+    ancestors: set[Node] = set()
     needed: set[Value] = set()
     for node in reversed(graph.nodes):
         is_needed = any(y in needed for y in node.outputs)
         if is_needed or node.op.kind is Kind.COLLECTIVE:
-            found.add(node)
+            ancestors.add(node)
             needed.update(node.inputs)
-    return found
+    return ancestors
 
 
 def _late_readers(
@@ -213,11 +213,11 @@ def _late_readers(
     """
     readers: defaultdict[Value, set[tuple[Node, Value]]] = defaultdict(set)
     sources: dict[Value, Value] = {}  # the source of each view
-    made: set[Value] = set()
+    late_values: set[Value] = set()
     for node in graph.nodes:
-        is_late = node in late or any(x in made for x in node.inputs)
+        is_late = node in late or any(x in late_values for x in node.inputs)
         if is_late:
-            made.update(node.outputs)
+            late_values.update(node.outputs)
         for x in node.inputs:
             source = sources.get(x, x)
             if node.op.kind is Kind.VIEW:

@@ -35,8 +35,8 @@ def fold(graph: Graph, target: Target) -> Graph:
         except OutOfRangeError:  # the node may be in a branch that is never taken
             nodes.append(node)
             continue
-        several = outputs if isinstance(outputs, tuple) else (outputs,)
-        for old, new in zip(node.outputs, several, strict=True):
+        results = outputs if isinstance(outputs, tuple) else (outputs,)
+        for old, new in zip(node.outputs, results, strict=True):
             if any(x.is_open for x in node.inputs):
                 new._is_open = True
             substitute.replace(old, new)
@@ -55,16 +55,16 @@ def _is_foldable(node: Node) -> bool:
         return False
     if node.op.kind is Kind.VIEW:
         return True
-    given: int = sum(x.spec.nbytes for x in node.inputs)
+    input_nbytes: int = sum(x.spec.nbytes for x in node.inputs)
     result: int = sum(y.spec.nbytes for y in node.outputs)
-    return result <= max(FOLD_BYTES, given)
+    return result <= max(FOLD_BYTES, input_nbytes)
 
 
 def share(graph: Graph, target: Target) -> Graph:
     """Merge common subexpressions, and equal small constants."""
     substitute = Substitution()
     constants: dict[Any, Any] = {}
-    seen: dict[Any, Node] = {}
+    unique: dict[Any, Node] = {}
     nodes = []
 
     def unify(value: Any) -> Any:
@@ -81,7 +81,7 @@ def share(graph: Graph, target: Target) -> Graph:
         # A value that is rounded when it is stored differs from one that is not.
         is_narrow = tuple(y.is_narrow for y in node.outputs)
         key = (node.op, node.inputs, _key(node.attrs), is_narrow)
-        twin = seen.setdefault(key, node)
+        twin = unique.setdefault(key, node)
         if twin is node:
             nodes.append(node)
             continue
@@ -107,11 +107,11 @@ def simplify(graph: Graph, target: Target) -> Graph:
         rule = _RULES.get(node.op.name)
         producers.update(_splat_source(x) for x in node.inputs if _is_splat(x))
         node = _read_through_broadcasts(node, producers)
-        found = rule(node, producers) if rule else None
-        if isinstance(found, Node):
-            node = found
-        elif found is not None:
-            substitute.replace(node.outputs[0], found)
+        replacement = rule(node, producers) if rule else None
+        if isinstance(replacement, Node):
+            node = replacement
+        elif replacement is not None:
+            substitute.replace(node.outputs[0], replacement)
             continue
         nodes.append(node)
         producers.update((value, node) for value in node.outputs)
@@ -120,10 +120,10 @@ def simplify(graph: Graph, target: Target) -> Graph:
 
 def expand_unfused(graph: Graph, target: Target) -> Graph:
     """Expand the composites that the backend could fuse but did not."""
-    parts = target.backend.passes.product_parts
-    if not any(node.op.name in parts for node in graph.nodes):
+    expandable = target.backend.passes.product_parts
+    if not any(node.op.name in expandable for node in graph.nodes):
         return graph
-    graph = expand(graph, lambda node: node.op.name in parts)
+    graph = expand(graph, lambda node: node.op.name in expandable)
     return share(fold(simplify(graph, target), target), target).pruned()
 
 
@@ -232,8 +232,8 @@ def _sum_pool_rule(node: Node, producers: dict[Value, Node]) -> Any:
     if {*attrs["window"]} != {1} or any(map(any, attrs["padding"])):
         return None
     step = (1, *attrs["strides"], 1)
-    whole = {"start": (0,) * x.ndim, "stop": x.shape, "step": step}
-    return Node(PRIMITIVES["slice"], node.inputs, whole, node.outputs, node.device)
+    bounds = {"start": (0,) * x.ndim, "stop": x.shape, "step": step}
+    return Node(PRIMITIVES["slice"], node.inputs, bounds, node.outputs, node.device)
 
 
 def _where_rule(node: Node, producers: dict[Value, Node]) -> Any:

@@ -59,13 +59,13 @@ class _Walk:
         for node in self.ready:
             if node.op is all_reduce_p:
                 sums.setdefault(node.attrs["axis"].name, []).append(node)
-        rest = [node for node in self.ready if node.op is not all_reduce_p]
-        found = [
+        remaining = [node for node in self.ready if node.op is not all_reduce_p]
+        merged = [
             _merge_sums(b) for same in sums.values() for b in _buckets(same)
-        ] + rest
-        if any(overlaps(node.attrs["axis"].group) for node in found):
-            found.sort(key=_ready)
-        for node in found:
+        ] + remaining
+        if any(overlaps(node.attrs["axis"].group) for node in merged):
+            merged.sort(key=_ready)
+        for node in merged:
             *inputs, _ = node.inputs
             self.nodes.append(node.with_inputs([*inputs, self.token]))
             self.token = node.outputs[-1]
@@ -91,20 +91,20 @@ def _buckets(sums: list[Node]) -> list[list[Node]]:
     axis = sums[0].attrs["axis"]
     if axis.even or not overlaps(axis.group):
         return [sums]
-    room, most = bucket_bytes(axis.group)
-    found: list[list[Node]] = [[]]
-    held = 0
+    room, limit = bucket_bytes(axis.group)
+    buckets: list[list[Node]] = [[]]
+    nbytes = 0
     for node in sorted(sums, key=_ready):
-        if held >= room:
-            found.append([])
-            held, room = 0, most
-        found[-1].append(node)
-        held += sum(spec.nbytes for spec in node.attrs["specs"])
+        if nbytes >= room:
+            buckets.append([])
+            nbytes, room = 0, limit
+        buckets[-1].append(node)
+        nbytes += sum(spec.nbytes for spec in node.attrs["specs"])
     # an extra message costs more than it saves
-    if len(found) > 1 and held < room // _SMALL_FRACTION:
-        *found, last = found
-        found[-1] += last
-    return found
+    if len(buckets) > 1 and nbytes < room // _SMALL_FRACTION:
+        *buckets, last = buckets
+        buckets[-1] += last
+    return buckets
 
 
 def _merge_sums(sums: list[Node]) -> Node:

@@ -81,8 +81,8 @@ def _all_reduce(
     The pieces of each sum are the first inputs. `ready` is the index, in the order of
     the whole graph, of the operation that computes the last piece.
     """
-    given = iter(inputs)
-    pieces = [[next(given) for _ in pieces_of(axis, t.units)] for t in terms]
+    remaining = iter(inputs)
+    pieces = [[next(remaining) for _ in pieces_of(axis, t.units)] for t in terms]
     kinds = {
         kind: [i for i, term in enumerate(terms) if term == kind]
         for kind in dict.fromkeys(terms)
@@ -101,7 +101,7 @@ def _all_reduce(
             )
         ]
 
-    if all(x.flags.c_contiguous for mine in pieces for x in mine):
+    if all(x.flags.c_contiguous for local_pieces in pieces for x in local_pieces):
         return partial(_run_all, prepared())
     return lambda: _run_all(prepared())  # copies of the current content
 
@@ -163,8 +163,8 @@ def gather(x: Array, out: Array, axis: MeshAxis, split: Split) -> None:
     start = 0
     for rank in ranks if outer > 1 else ():
         rows, size = axis.rows(units, rank), counts[rank] * outer * inner
-        part = joined[start : start + size].reshape(outer, counts[rank], inner)
-        result[:, rows.start : rows.stop] = part
+        shard = joined[start : start + size].reshape(outer, counts[rank], inner)
+        result[:, rows.start : rows.stop] = shard
         start += size
 
 
@@ -192,13 +192,13 @@ class CollectiveKernel:
 
     def on(self, *arrays: Array, **options: Any) -> Run:
         """Return the function for persistent arrays; the first call prepares it."""
-        found: list[Run] = []
+        runs: list[Run] = []
 
         def run() -> None:
             with comm.named(self._label):
-                if not found:
-                    found.append(self._prepare(*arrays, **options))
-                found[0]()
+                if not runs:
+                    runs.append(self._prepare(*arrays, **options))
+                runs[0]()
 
         return run
 

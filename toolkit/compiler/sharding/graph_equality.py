@@ -24,11 +24,11 @@ def graphs_equal_up_to_batch(graphs: Mapping[int, Graph]) -> bool:
     Args:
         graphs: graphs by number of rows, 1 or more.
     """
-    most = max(graphs)
+    largest = max(graphs)
     return all(
-        _Comparison(rows, most).are_equal(graph, graphs[most])
+        _Comparison(rows, largest).are_equal(graph, graphs[largest])
         for rows, graph in graphs.items()
-        if rows != most
+        if rows != largest
     )
 
 
@@ -69,9 +69,10 @@ class _Comparison:
         """Return whether a node is a no-op if there is only one row."""
         if node.op.name != "broadcast_to":
             return False
-        given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
-        return len(given) == len(made) and all(
-            n == m or (n, m) == self.rows for n, m in zip(given, made, strict=True)
+        shape, target_shape = node.inputs[0].spec.shape, node.outputs[0].spec.shape
+        return len(shape) == len(target_shape) and all(
+            n == m or (n, m) == self.rows
+            for n, m in zip(shape, target_shape, strict=True)
         )
 
     def _is_same_node(self, a: Node | None, b: Node | None) -> bool:

@@ -93,24 +93,26 @@ class MeshAxis:
             spec: spec of the whole value, or an array.
         """
         rows = self.rows(split.units(spec))
-        part = slice(rows.start * split.minor, rows.stop * split.minor)
-        return (*(slice(None),) * split.axis, part)
+        bounds = slice(rows.start * split.minor, rows.stop * split.minor)
+        return (*(slice(None),) * split.axis, bounds)
 
 
 def reshaped(
-    split: Split, given: tuple[int, ...], made: tuple[int, ...]
+    split: Split, shape: tuple[int, ...], new_shape: tuple[int, ...]
 ) -> Split | None:
     """Return the sharding after a reshape, or None if no axis holds the units."""
-    units = given[split.axis] // (split.major * split.minor)
-    major = prod(given[: split.axis]) * split.major
+    units = shape[split.axis] // (split.major * split.minor)
+    major = prod(shape[: split.axis]) * split.major
     before = 1
-    for axis, extent in enumerate(made):
+    for axis, extent in enumerate(new_shape):
         if before * extent > major or (before * extent == major and units == 1):
-            found = Split(axis, major // before, 0)
-            rest = extent // (found.major * units) if found.major else 0
-            fits = before * found.major == major
-            if fits and found.major * units * rest == extent:
-                return found._replace(minor=rest)
+            split_after = Split(axis, major // before, 0)
+            remainder = (
+                extent // (split_after.major * units) if split_after.major else 0
+            )
+            fits = before * split_after.major == major
+            if fits and split_after.major * units * remainder == extent:
+                return split_after._replace(minor=remainder)
             return None
         before *= extent
     return None

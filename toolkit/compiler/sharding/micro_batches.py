@@ -120,67 +120,67 @@ def micro_batches(
     first = next(n for n, layout in enumerate(layouts) if layout is not None)
     rows = graph.inputs[first].spec.shape[0]
     axis = _axis(0, max(1, min(count, rows)))
-    spread = propagate(graph, axis, layouts)
-    graph = share(spread.graph, target)
-    spread = propagate(graph, axis, layouts)
-    wholes = _batch_values(spread, graph.inputs[:batch])
+    sharded = propagate(graph, axis, layouts)
+    graph = share(sharded.graph, target)
+    sharded = propagate(graph, axis, layouts)
+    wholes = _batch_values(sharded, graph.inputs[:batch])
     data = graph.slice(graph.inputs[:batch], wholes)
-    graph, taken = _with_inputs(graph, wholes)
-    layouts = [*layouts, *[None] * len(taken)]
-    spread = _hoist_once_nodes(propagate(graph, axis, layouts), stays_whole)
+    graph, new_inputs = _with_inputs(graph, wholes)
+    layouts = [*layouts, *[None] * len(new_inputs)]
+    sharded = _hoist_once_nodes(propagate(graph, axis, layouts), stays_whole)
     graphs = {}
     for number in range(axis.leaves):
-        own = _axis(number, axis.leaves)
-        extent = len(own.rows(rows))
+        local_axis = _axis(number, axis.leaves)
+        extent = len(local_axis.rows(rows))
         if extent not in graphs:
-            graphs[extent] = _graph_of(spread, own, layouts)
+            graphs[extent] = _graph_of(sharded, local_axis, layouts)
     return MicroBatches(axis, rows, data, graphs, layouts)
 
 
 def _axis(number: int, count: int) -> MeshAxis:
     # The axis uses only these attributes of a group.
-    place: Any = MicroBatch(number, count)
-    return MeshAxis("micro_batch", place, count, even=False)
+    group: Any = MicroBatch(number, count)
+    return MeshAxis("micro_batch", group, count, even=False)
 
 
-def _batch_values(spread: ShardedGraph, batch: Sequence[Value]) -> list[Value]:
+def _batch_values(sharded: ShardedGraph, batch: Sequence[Value]) -> list[Value]:
     """Return the whole values that depend on the batch only, as the sum of weights.
 
     They are computed before the first micro-batch, so that micro-batches need not wait.
     """
-    known = set(batch)
-    found: dict[Value, None] = {}
-    for choice in spread.choices:
+    batch_values = set(batch)
+    needed: dict[Value, None] = {}
+    for choice in sharded.choices:
         node = choice.node
         for x, layout in zip(node.inputs, choice.inputs, strict=True):
-            split = x.constant is None and spread.layouts.get(x) is not None
-            if x in known and split and layout is None:
-                found[x] = None
-        if all(x in known or x.constant is not None for x in node.inputs):
-            known.update(node.outputs if node.inputs else ())
-    return list(found)
+            split = x.constant is None and sharded.layouts.get(x) is not None
+            if x in batch_values and split and layout is None:
+                needed[x] = None
+        if all(x in batch_values or x.constant is not None for x in node.inputs):
+            batch_values.update(node.outputs if node.inputs else ())
+    return list(needed)
 
 
 def _with_inputs(graph: Graph, values: Sequence[Value]) -> tuple[Graph, list[Value]]:
     """Return the graph with computed values as inputs, and these new inputs."""
-    instead = {value: Value(value.spec) for value in values}
+    replacements = {value: Value(value.spec) for value in values}
     nodes = [
-        node.with_inputs([instead.get(x, x) for x in node.inputs])
+        node.with_inputs([replacements.get(x, x) for x in node.inputs])
         for node in graph.nodes
     ]
-    outputs = tuple(instead.get(y, y) for y in graph.outputs)
-    taken = list(instead.values())
-    inputs = (*graph.inputs, *taken)
-    return Graph(inputs, tuple(nodes), outputs, graph.names).pruned(), taken
+    outputs = tuple(replacements.get(y, y) for y in graph.outputs)
+    new_inputs = list(replacements.values())
+    inputs = (*graph.inputs, *new_inputs)
+    return Graph(inputs, tuple(nodes), outputs, graph.names).pruned(), new_inputs
 
 
 def _hoist_once_nodes(
-    spread: ShardedGraph, stays_whole: Callable[[Node], str | None]
+    sharded: ShardedGraph, stays_whole: Callable[[Node], str | None]
 ) -> ShardedGraph:
     """Compute nodes that need all micro-batches once, for the whole batch."""
-    layouts, choices = dict(spread.layouts), []
+    layouts, choices = dict(sharded.layouts), []
     late: set[Value] = set()
-    for choice in spread.choices:
+    for choice in sharded.choices:
         node, cut = choice.node, any(choice.inputs) or any(choice.outputs)
         if any(x in late for x in node.inputs) or any(
             layouts.get(x) is not None and layout is None
@@ -195,22 +195,22 @@ def _hoist_once_nodes(
                 choice = Choice(node, [None] * len(node.inputs), _none(node.outputs))
                 layouts.update(dict.fromkeys(node.outputs))
         choices.append(choice)
-    return replace(spread, choices=choices, layouts=layouts)
+    return replace(sharded, choices=choices, layouts=layouts)
 
 
 def _none(values: Sequence[Value]) -> list[Layout]:
     return [None] * len(values)
 
 
-def _graph_of(spread: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+def _graph_of(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
     """Return the graph of one micro-batch, with its edges."""
-    local = _OfMicroBatch(axis, spread)
-    pairs = zip(spread.graph.inputs, inputs, strict=True)
-    given = [local.define(x, layout) for x, layout in pairs]
-    for choice in spread.choices:
+    local = _OfMicroBatch(axis, sharded)
+    pairs = zip(sharded.graph.inputs, inputs, strict=True)
+    local_inputs = [local.define(x, layout) for x, layout in pairs]
+    for choice in sharded.choices:
         local.add(choice)
-    outputs = [local.read(y, None) for y in spread.graph.outputs]
-    return Graph(tuple(given), tuple(local.nodes), tuple(outputs))
+    outputs = [local.read(y, None) for y in sharded.graph.outputs]
+    return Graph(tuple(local_inputs), tuple(local.nodes), tuple(outputs))
 
 
 class _OfMicroBatch(Local):
@@ -220,8 +220,8 @@ class _OfMicroBatch(Local):
         outer, self.origin = self.origin, value.origin or self.origin
         try:
             if isinstance(layout, Split):
-                whole = value if value.constant is not None else self.read(value, None)
-                return self._edge(cut_p, whole, self.spec(value.spec, layout), layout)
+                full = value if value.constant is not None else self.read(value, None)
+                return self._edge(cut_p, full, self.spec(value.spec, layout), layout)
             have = self.spread.layouts.get(value)
             if isinstance(have, Split):
                 return self._edge(join_p, self.read(value, have), value.spec, have)
@@ -250,8 +250,8 @@ class _OfMicroBatch(Local):
 def _is_zero(value: Value, nodes: Sequence[Node]) -> bool:
     """Return whether a value is known to be all zeros."""
     while value.constant is None:
-        made = (node for node in nodes if node.outputs[0] is value)
-        node = next(made, None)
+        producers = (node for node in nodes if node.outputs[0] is value)
+        node = next(producers, None)
         if node is None or node.op.kind is not Kind.VIEW:
             return False
         value = node.inputs[0]

@@ -31,7 +31,7 @@ _COMBINE_BOOLS = {"max": "logical_or", "min": "logical_and"}
 Terms = dict[int, Value]
 
 
-def partition(spread: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
+def partition(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -> Graph:
     """Return the graph that this rank runs.
 
     Args:
@@ -42,29 +42,29 @@ def partition(spread: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) ->
     Returns:
         A graph with the same number of inputs and outputs, with local shapes.
     """
-    local = Local(axis, spread)
-    given = [
+    local = Local(axis, sharded)
+    local_inputs = [
         local.define(x, layout)
-        for x, layout in zip(spread.graph.inputs, inputs, strict=True)
+        for x, layout in zip(sharded.graph.inputs, inputs, strict=True)
     ]
-    for choice in spread.choices:
+    for choice in sharded.choices:
         local.add(choice)
-    pairs = zip(spread.graph.outputs, spread.wanted, strict=True)
+    pairs = zip(sharded.graph.outputs, sharded.wanted, strict=True)
     outputs = [local.read(y, layout) for y, layout in pairs]
     names = {
-        new: spread.graph.names[old]
-        for old, new in zip(spread.graph.inputs, given, strict=True)
-        if old in spread.graph.names
+        new: sharded.graph.names[old]
+        for old, new in zip(sharded.graph.inputs, local_inputs, strict=True)
+        if old in sharded.graph.names
     }
-    return Graph(tuple(given), tuple(local.nodes), tuple(outputs), names)
+    return Graph(tuple(local_inputs), tuple(local.nodes), tuple(outputs), names)
 
 
 class Local:
     """Builder of the graph of a rank, with the local value of each global value."""
 
-    def __init__(self, axis: MeshAxis, spread: ShardedGraph) -> None:
+    def __init__(self, axis: MeshAxis, sharded: ShardedGraph) -> None:
         self.axis = axis
-        self.spread = spread
+        self.spread = sharded
         self.nodes: list[Node] = []
         self.values: dict[tuple[Value, Layout], Value] = {}
         self.terms: dict[Value, Terms] = {}
@@ -141,28 +141,30 @@ class Local:
         (first,) = set(choice.outputs)
         assert isinstance(first, Partial)
         owned = self.axis.present(first.units)
-        mine = [
+        local_leaves = [
             leaf
             for leaf in owned.owned(self.axis.group.rank, self.axis.group.size)
             if leaf in owned.present
         ]
         terms: list[Terms] = [{} for _ in node.outputs]
-        for leaf in mine:
-            parts = [
+        for leaf in local_leaves:
+            operands = [
                 self._leaf(x, layout, first.units, leaf)
                 for x, layout in zip(inputs, choice.inputs, strict=True)
             ]
             if node.op.once is not None:
                 is_first = leaf == owned.present[0]
-                parts[node.op.once] = self._once(choice, inputs, is_first)
+                operands[node.op.once] = self._once(choice, inputs, is_first)
             outputs = [self.new(y.spec) for y in node.outputs]
-            attrs = self._attrs(choice, parts, [y.spec for y in outputs])
-            self.nodes.append(Node(node.op, parts, attrs, outputs, node.device))
-            for found, y in zip(terms, outputs, strict=True):
-                found[leaf] = y
+            attrs = self._attrs(choice, operands, [y.spec for y in outputs])
+            self.nodes.append(Node(node.op, operands, attrs, outputs, node.device))
+            for term, y in zip(terms, outputs, strict=True):
+                term[leaf] = y
         self.terms.update(zip(node.outputs, terms, strict=True))
-        once = [] if node.op.once is None else [inputs[node.op.once]]
-        self.sources.update(dict.fromkeys(node.outputs, once if mine else inputs))
+        initial = [] if node.op.once is None else [inputs[node.op.once]]
+        self.sources.update(
+            dict.fromkeys(node.outputs, initial if local_leaves else inputs)
+        )
 
     def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
         """Return the operand for the first leaf; zeros for all later leaves."""
@@ -177,13 +179,13 @@ class Local:
     def _add_to_terms(self, choice: Choice) -> None:
         """Add a node whose terms are computed from the terms of its operands."""
         node, (y,) = choice.node, choice.node.outputs
-        given = [self.terms[x] for x in node.inputs]
-        found: Terms = {}
-        for leaf in given[0]:
-            found[leaf] = self.new(y.spec)
-            inputs = [terms[leaf] for terms in given]
-            self.nodes.append(Node(node.op, inputs, node.attrs, (found[leaf],)))
-        self.terms[y] = found
+        operand_terms = [self.terms[x] for x in node.inputs]
+        result_terms: Terms = {}
+        for leaf in operand_terms[0]:
+            result_terms[leaf] = self.new(y.spec)
+            inputs = [terms[leaf] for terms in operand_terms]
+            self.nodes.append(Node(node.op, inputs, node.attrs, (result_terms[leaf],)))
+        self.terms[y] = result_terms
         self.sources[y] = [s for x in node.inputs for s in self.sources[x]]
 
     def _attrs(
@@ -207,8 +209,8 @@ class Local:
             pairs = zip(attrs["stop"], choice.node.inputs[0].spec.shape, strict=True)
             local = inputs[0].spec.shape
             attrs["stop"] = tuple(
-                local[i] if local[i] != whole else stop
-                for i, (stop, whole) in enumerate(pairs)
+                local[i] if local[i] != full else stop
+                for i, (stop, full) in enumerate(pairs)
             )
         return attrs
 
@@ -236,9 +238,9 @@ class Local:
             if isinstance(layout, Split) and value in self.partials and have == layout:
                 return self._scattered(value, layout)
             if isinstance(layout, Split):
-                whole = value if value.constant is not None else self.read(value, None)
+                full = value if value.constant is not None else self.read(value, None)
                 rows = self.axis.rows(layout.units(value.spec))
-                return self._units(whole, layout, layout.units(value.spec), rows)
+                return self._units(full, layout, layout.units(value.spec), rows)
             if isinstance(have, Split):
                 return self._gathered(self.read(value, have), have, value.spec)
             return self._combined(value)
@@ -249,16 +251,18 @@ class Local:
         """Return the part of a local value that belongs to one leaf."""
         if not isinstance(layout, Split):
             return local
-        mine = self.axis.rows(units)
-        start, stop = (self.axis.bound(leaf + i, units) - mine.start for i in (0, 1))
-        return self._units(local, layout, len(mine), range(start, stop))
+        local_rows = self.axis.rows(units)
+        start, stop = (
+            self.axis.bound(leaf + i, units) - local_rows.start for i in (0, 1)
+        )
+        return self._units(local, layout, len(local_rows), range(start, stop))
 
     def _units(self, value: Value, layout: Split, units: int, rows: range) -> Value:
         """Return a range of the units of a value."""
         if len(rows) == units:
             return value
         axis, spec = layout.axis, value.spec
-        found = layout.local(spec, len(rows))
+        local_spec = layout.local(spec, len(rows))
         if layout.major > 1:
             shape = [*spec.shape]
             shape[axis : axis + 1] = [layout.major, units * layout.minor]
@@ -277,7 +281,7 @@ class Local:
             step=(1,) * spec.ndim,
         )
         if layout.major > 1:
-            value = self.emit("reshape", [value], found, shape=found.shape)
+            value = self.emit("reshape", [value], local_spec, shape=local_spec.shape)
         return value
 
     def _combined(self, value: Value) -> Value:
@@ -295,8 +299,8 @@ class Local:
         partial, spec = self.partials[value], value.spec
         rows = self.axis.rows(split.units(spec))
         if self.axis.group.size == 1 or split[:2] != (0, 1):
-            whole = self._combined(value)
-            return self._units(whole, split, split.units(spec), rows)
+            full = self._combined(value)
+            return self._units(full, split, split.units(spec), rows)
         inputs = [*self._pieces(value), *self.sources[value]]
         ready = self.made[value]
         attrs = {"term": partial, "split": split, "whole": spec, "ready": ready}
@@ -316,8 +320,8 @@ class Local:
             return self.emit(names[partial.op], [left, right], spec)
 
         trees = pieces_of(self.axis, partial.units)
-        found = [combined(tree, term, combine) for tree in trees]
-        return [piece for piece in found if piece is not None]
+        pieces = [combined(tree, term, combine) for tree in trees]
+        return [piece for piece in pieces if piece is not None]
 
     def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:
         if self.axis.group.size == 1:
@@ -342,5 +346,5 @@ def _of_collective(
     """Return local attributes of a collective along another mesh axis."""
     if node.op is all_reduce_p:
         return {**attrs, "specs": tuple(outputs[:-1])}
-    whole = outputs[0] if node.op is all_gather_p else inputs[0].spec
-    return {**attrs, "whole": whole}
+    full = outputs[0] if node.op is all_gather_p else inputs[0].spec
+    return {**attrs, "whole": full}

@@ -91,11 +91,11 @@ class _Cutter:
             for node in graph.nodes
             if node.op in (*ENTRIES, *EXITS)
         }
-        known = dict(owners)
+        homes = dict(owners)
         for y, node in self.edges.items():
             if node.op in EXITS:
-                known[y] = stage_at(self._position(node.inputs[0]), stages.count)
-        self.where = final_stages(graph, self.micro, stages, known)
+                homes[y] = stage_at(self._position(node.inputs[0]), stages.count)
+        self.where = final_stages(graph, self.micro, stages, homes)
 
     def cut(self) -> Pieces:
         along = self._along()
@@ -125,22 +125,28 @@ class _Cutter:
         for node, position in self.at.items():
             members[position].append(node)
         leaving = [node.inputs[0] for node in self.edges.values() if node.op in EXITS]
-        for made in (self.made[x] for x in leaving if x in self.made):
-            if made not in self.at and made.op not in ENTRIES:
-                members[last].append(made)
+        for producer in (self.made[x] for x in leaving if x in self.made):
+            if producer not in self.at and producer.op not in ENTRIES:
+                members[last].append(producer)
         nodes = {
-            position: self._closed(own, partial(self._is_recomputed, position))
-            for position, own in sorted(members.items())
+            position: self._closed(
+                position_nodes, partial(self._is_recomputed, position)
+            )
+            for position, position_nodes in sorted(members.items())
         }
-        wanted = {*leaving, *_read(nodes.values())}
+        needed = {*leaving, *_read(nodes.values())}
         pieces = {}
-        for position, own in nodes.items():
-            here = (node for node in own if self._of(node) == position)
-            made_here = [y for node in here for y in node.outputs]
-            kept = [y for y in made_here if y in wanted and y in self.micro]
+        for position, position_nodes in nodes.items():
+            at_position = (
+                node for node in position_nodes if self._of(node) == position
+            )
+            made_here = [y for node in at_position for y in node.outputs]
+            stored = [y for y in made_here if y in needed and y in self.micro]
             stage = stage_at(position, self.stages.count)
             way = "" if position == last else (", forward", ", back")[position > last]
-            pieces[position] = self._piece(f"stage {stage}{way}", stage, own, kept)
+            pieces[position] = self._piece(
+                f"stage {stage}{way}", stage, position_nodes, stored
+            )
         return pieces
 
     def _is_recomputed(self, position: int, node: Node) -> bool:
@@ -153,22 +159,26 @@ class _Cutter:
         if node not in self.at:
             return True
         count = self.stages.count
-        here = stage_at(self.at[node], count) == stage_at(position, count)
-        return here and self.at[node] < position and node.op.name in _RECOMPUTED_VIEWS
+        is_same_stage = stage_at(self.at[node], count) == stage_at(position, count)
+        return (
+            is_same_stage
+            and self.at[node] < position
+            and node.op.name in _RECOMPUTED_VIEWS
+        )
 
     # --- once in a step ---------------------------------------------------------------
 
     def _before(self, along: Iterable[Piece]) -> list[Piece]:
         """Return the pieces of each stage that run once, before the micro-batches."""
-        wanted: dict[int, dict[Value, None]] = defaultdict(dict)
+        needed: dict[int, dict[Value, None]] = defaultdict(dict)
         for piece in along:
             for x in piece.inputs:
                 edge = self.edges.get(x)
                 x = x if edge is None else edge.inputs[0]
                 if x not in self.micro and x in self.made:
-                    wanted[piece.stage][x] = None
+                    needed[piece.stage][x] = None
         pieces = []
-        for stage, values in sorted(wanted.items()):
+        for stage, values in sorted(needed.items()):
             nodes = self._closed([self.made[x] for x in values], lambda _: True)
             name = f"stage {stage}, before"
             pieces.append(self._piece(name, stage, nodes, list(values), whole=True))
@@ -187,51 +197,53 @@ class _Cutter:
                     members[0, last].append(node)
                 continue
             read = [x for x in node.inputs if x in rounds]
-            now = max((rounds[x] + (self.where[x] != home) for x in read), default=0)
-            rounds.update(dict.fromkeys(node.outputs, now))
-            members[now, home].append(node)
+            current_round = max(
+                (rounds[x] + (self.where[x] != home) for x in read), default=0
+            )
+            rounds.update(dict.fromkeys(node.outputs, current_round))
+            members[current_round, home].append(node)
         nodes = {
-            key: self._closed(own, lambda n: n.outputs[0] not in self.where)
-            for key, own in sorted(members.items())
+            key: self._closed(group_nodes, lambda n: n.outputs[0] not in self.where)
+            for key, group_nodes in sorted(members.items())
         }
         wanted = {*self.graph.outputs, *_read(nodes.values())}
         pieces = []
-        for (number, stage), own in nodes.items():
-            made = [y for node in members[number, stage] for y in node.outputs]
-            kept = [y for y in made if y in wanted]
+        for (number, stage), group_nodes in nodes.items():
+            results = [y for node in members[number, stage] for y in node.outputs]
+            stored = [y for y in results if y in wanted]
             name = f"stage {stage}, after" + f" ({number + 1})" * (number > 0)
-            pieces.append(self._piece(name, stage, own, kept, whole=True))
-            self.where.update(dict.fromkeys(kept, stage))
+            pieces.append(self._piece(name, stage, group_nodes, stored, whole=True))
+            self.where.update(dict.fromkeys(stored, stage))
         return pieces
 
     def _needed(self, outputs: set[Value]) -> list[Node]:
         """Return the nodes that outputs need after the last micro-batch, in order."""
-        seen, found = set(outputs), []
+        needed_values, needed_nodes = set(outputs), []
         for node in reversed(self.graph.nodes):
             if node.outputs[0] in self.micro or node.op.kind is Kind.COLLECTIVE:
                 continue
-            if any(y in seen for y in node.outputs):
-                found.append(node)
-                seen.update(node.inputs)
-        return found[::-1]
+            if any(y in needed_values for y in node.outputs):
+                needed_nodes.append(node)
+                needed_values.update(node.inputs)
+        return needed_nodes[::-1]
 
     # --- graphs -----------------------------------------------------------------------
 
     def _closed(
-        self, nodes: Iterable[Node], again: Callable[[Node], bool]
+        self, nodes: Iterable[Node], is_recomputed: Callable[[Node], bool]
     ) -> list[Node]:
         """Return nodes with their operands, as far as these are to be recomputed."""
-        found = dict.fromkeys(nodes)
-        stack = list(found)
+        closed = dict.fromkeys(nodes)
+        stack = list(closed)
         while stack:
             for x in stack.pop().inputs:
                 node = self.made.get(x)
-                if node is None or node in found or x in self.edges:
+                if node is None or node in closed or x in self.edges:
                     continue
-                if again(node):
-                    found[node] = None
+                if is_recomputed(node):
+                    closed[node] = None
                     stack.append(node)
-        return sorted(found, key=self.order.__getitem__)
+        return sorted(closed, key=self.order.__getitem__)
 
     def _piece(
         self,
@@ -241,16 +253,16 @@ class _Cutter:
         outputs: Sequence[Value],
         whole: bool = False,
     ) -> Piece:
-        made = {y for node in nodes for y in node.outputs}
+        results = {y for node in nodes for y in node.outputs}
         read = dict.fromkeys(x for node in nodes for x in node.inputs)
-        inputs = [x for x in read if x not in made and x.constant is None]
+        inputs = [x for x in read if x not in results and x.constant is None]
         graphs = {}
         for rows, graph in self.step.graphs.items():
             values, same = counterparts(self.step.first, graph)
-            own = [same[node] for node in nodes]
-            given = tuple(values[x] for x in inputs)
+            same_nodes = [same[node] for node in nodes]
+            input_values = tuple(values[x] for x in inputs)
             graphs[0 if whole else rows] = Graph(
-                given, tuple(own), tuple(values[y] for y in outputs)
+                input_values, tuple(same_nodes), tuple(values[y] for y in outputs)
             )
             if whole:
                 break
@@ -260,8 +272,8 @@ class _Cutter:
 def _read(pieces: Iterable[Sequence[Node]]) -> Iterator[Value]:
     """Yield the values that the nodes of pieces read but do not compute."""
     for nodes in pieces:
-        made = {y for node in nodes for y in node.outputs}
-        yield from (x for node in nodes for x in node.inputs if x not in made)
+        results = {y for node in nodes for y in node.outputs}
+        yield from (x for node in nodes for x in node.inputs if x not in results)
 
 
 def counterparts(
@@ -277,10 +289,10 @@ def counterparts(
 
 def _micro(step: MicroBatches, graph: Graph) -> set[Value]:
     """Return the values that belong to a micro-batch."""
-    found = {x for x in graph.inputs if x in step.split}
+    micro_values = {x for x in graph.inputs if x in step.split}
     for node in graph.nodes:
         is_entry = node.op in ENTRIES
-        reads = any(x in found for x in node.inputs)
+        reads = any(x in micro_values for x in node.inputs)
         if is_entry or (reads and node.op not in EXITS):
-            found.update(node.outputs)
-    return found
+            micro_values.update(node.outputs)
+    return micro_values

@@ -73,38 +73,39 @@ class _Walk:
 
     def run(self) -> Iterator[ScheduledStep]:
         free = [0] * self.stages
-        now = 0
+        time = 0
         while sum(self.started) < self.positions * self.micro_batches:
             for stage in range(self.stages):
-                position = None if free[stage] > now else self._next(stage, now)
+                position = None if free[stage] > time else self._next(stage, time)
                 if position is None:
                     continue
                 micro_batch = self.started[position]
                 self.started[position] += 1
-                end = free[stage] = now + self._time(position)
+                end = free[stage] = time + self._time(position)
                 self.left[position, micro_batch] = end
-                yield ScheduledStep(now, end, position, micro_batch)
-            now += 1
+                yield ScheduledStep(time, end, position, micro_batch)
+            time += 1
 
-    def _next(self, stage: int, now: int) -> int | None:
+    def _next(self, stage: int, time: int) -> int | None:
         """Return the position of a free stage's next micro-batch: backward first."""
         last = stage == self.stages - 1
         back = 2 * self.stages - 2 - stage
-        if self.backward and not last and self._is_available(back, now):
+        if self.backward and not last and self._is_available(back, time):
             return back
         if self.backward and not last:
             in_flight = self.started[stage] - self.started[back]
             if in_flight >= self.stages - stage:
                 return None
-        return stage if self._is_available(stage, now) else None
+        return stage if self._is_available(stage, time) else None
 
-    def _is_available(self, position: int, now: int) -> bool:
+    def _is_available(self, position: int, time: int) -> bool:
         """Return whether the next micro-batch of a position is available."""
         micro_batch = self.started[position]
         if micro_batch == self.micro_batches:
             return False
         return (
-            position == 0 or self.left.get((position - 1, micro_batch), now + 1) <= now
+            position == 0
+            or self.left.get((position - 1, micro_batch), time + 1) <= time
         )
 
     def _time(self, position: int) -> int:

@@ -90,22 +90,22 @@ class Pipeline:
     @cached_property
     def exits(self) -> dict[Value, list[Node]]:
         """Return the sums and joins of each micro-batch value."""
-        found: dict[Value, list[Node]] = {}
+        exits_of: dict[Value, list[Node]] = {}
         for node in self.pieces.edges.values():
             if node.op in EXITS:
-                found.setdefault(node.inputs[0], []).append(node)
-        return found
+                exits_of.setdefault(node.inputs[0], []).append(node)
+        return exits_of
 
     @cached_property
     def kept(self) -> set[Value]:
         """Return the values that are read outside the piece that computes them."""
-        found = set(self.step.first.outputs)
-        for what in self.order:
-            if isinstance(what, Move):
-                found.update(what.values)
+        stored = set(self.step.first.outputs)
+        for entry in self.order:
+            if isinstance(entry, Move):
+                stored.update(entry.values)
             else:
-                found.update(map(self.pieces.read, what.piece.inputs))
-        return found
+                stored.update(map(self.pieces.read, entry.piece.inputs))
+        return stored
 
     @cached_property
     def last_reads(self) -> list[list[tuple[int, Key]]]:
@@ -114,14 +114,17 @@ class Pipeline:
         Results of the step are excluded.
         """
         last: dict[tuple[int, Key], int] = {}
-        for number, what in enumerate(self.order):
-            if isinstance(what, Move):
+        for number, entry in enumerate(self.order):
+            if isinstance(entry, Move):
                 keys = [
-                    (what.source, self.key(x, what.micro_batch)) for x in what.values
+                    (entry.source, self.key(x, entry.micro_batch)) for x in entry.values
                 ]
             else:
-                stage, read = what.piece.stage, map(self.pieces.read, what.piece.inputs)
-                keys = [(stage, self.key(x, what.micro_batch)) for x in read]
+                stage, read = (
+                    entry.piece.stage,
+                    map(self.pieces.read, entry.piece.inputs),
+                )
+                keys = [(stage, self.key(x, entry.micro_batch)) for x in read]
             last.update(dict.fromkeys(keys, number))
         found: list[list[tuple[int, Key]]] = [[] for _ in self.order]
         results = set(self.step.first.outputs)
@@ -133,13 +136,13 @@ class Pipeline:
     def described(self) -> Iterator[str]:
         """Yield lines that describe everything that must be equal on all ranks."""
         yield f"takes {', '.join(str(x.spec) for x in self.source.inputs)}"
-        for what in self.order:
-            number = "" if what.micro_batch is None else f" of {what.micro_batch}"
-            if isinstance(what, Move):
-                specs = ", ".join(str(x.spec) for x in what.values)
-                yield f"stage {what.source} to {what.target}{number}: {specs}"
+        for entry in self.order:
+            number = "" if entry.micro_batch is None else f" of {entry.micro_batch}"
+            if isinstance(entry, Move):
+                specs = ", ".join(str(x.spec) for x in entry.values)
+                yield f"stage {entry.source} to {entry.target}{number}: {specs}"
             else:
-                yield f"{what.piece.name}{number}"
+                yield f"{entry.piece.name}{number}"
         yield from (node.op.name for node in self.source.nodes)
 
 
@@ -182,9 +185,11 @@ class _Planner:
     def order(self, takers: Sequence[int | None]) -> Iterator[Run | Move]:
         pieces = self.pieces
         early = [*pieces.before, *pieces.along.values()]
-        held = set(self.step.first.inputs)
+        stored = set(self.step.first.inputs)
         for piece in early:  # variables of other stages
-            yield from self._bring((x for x in self._whole(piece) if x in held), piece)
+            yield from self._bring(
+                (x for x in self._whole(piece) if x in stored), piece
+            )
         yield from (Run(piece) for piece in pieces.before)
         yield from self._along()
         for piece in pieces.after:
@@ -194,8 +199,8 @@ class _Planner:
 
     def _whole(self, piece: Piece) -> Iterator[Value]:
         """Yield the (whole) operands of a piece that are computed or stored once."""
-        found = dict.fromkeys(map(self.pieces.read, piece.inputs))
-        return (x for x in found if x not in self.pieces.micro)
+        operands = dict.fromkeys(map(self.pieces.read, piece.inputs))
+        return (x for x in operands if x not in self.pieces.micro)
 
     def _bring(self, values: Iterable[Value], piece: Piece) -> Iterator[Move]:
         return self._to(piece.stage, values)
@@ -231,17 +236,17 @@ class _Planner:
     def _between(self) -> dict[int, list[tuple[int, int, tuple[Value, ...]]]]:
         """Return the values that each position sends, with their target stages."""
         along = self.pieces.along
-        made = {y: p for p, piece in along.items() for y in piece.outputs}
+        producer_of = {y: p for p, piece in along.items() for y in piece.outputs}
         ways: dict[tuple[int, int], dict[Value, None]] = {}
         for piece in along.values():
             for x in piece.inputs:
-                if x in made and along[made[x]].stage != piece.stage:
-                    ways.setdefault((made[x], piece.stage), {})[x] = None
-        found: dict[int, list[tuple[int, int, tuple[Value, ...]]]] = {}
+                if x in producer_of and along[producer_of[x]].stage != piece.stage:
+                    ways.setdefault((producer_of[x], piece.stage), {})[x] = None
+        transfers: dict[int, list[tuple[int, int, tuple[Value, ...]]]] = {}
         for (position, target), values in sorted(ways.items(), key=lambda way: way[0]):
             source = along[position].stage
-            found.setdefault(position, []).append((source, target, tuple(values)))
-        return found
+            transfers.setdefault(position, []).append((source, target, tuple(values)))
+        return transfers
 
     def _results(self, takers: Sequence[int | None]) -> Iterator[Move]:
         for target in range(self.stages):

@@ -65,17 +65,17 @@ def compile_sharded(
         updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
     local, cuts = graph, []
-    for axis, layouts, wanted, stored in axes:
+    for axis, layouts, output_layouts, stored in axes:
         for number, layout in enumerate(layouts[:batch]):
             if isinstance(layout, Split):
                 cuts.append(_cut(number, local.inputs[number].spec, layout, axis))
-        spread = propagate(local, axis, layouts, wanted, stored)
+        sharded = propagate(local, axis, layouts, output_layouts, stored)
         # Bodies of composites repeat sums, each of which would need a collective. They
         # are merged at this point, where the graph is still the same on all ranks.
-        whole = share(spread.graph, target)
-        if len(whole.nodes) < len(spread.graph.nodes):
-            spread = propagate(whole, axis, layouts, wanted, stored)
-        local = partition(spread, axis, layouts)
+        full = share(sharded.graph, target)
+        if len(full.nodes) < len(sharded.graph.nodes):
+            sharded = propagate(full, axis, layouts, output_layouts, stored)
+        local = partition(sharded, axis, layouts)
     local = join_collectives(local)
     compare_programs(comm.world(), _describe_lines(graph, local), f"program of {name}")
     program = replace(compile_program(local, target, name), source=graph)
@@ -121,28 +121,28 @@ class ShardedExecutable(Executable):
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """See `Executable.run`; the results are valid on all ranks, or on none."""
-        found = super().run(inputs, outs)
+        results = super().run(inputs, outs)
         if self._settle is not None:
             self._settle()
-        return found
+        return results
 
-    def _update(self, inputs: Sequence[Array], kept: Sequence[Array]) -> list[Array]:
+    def _update(self, inputs: Sequence[Array], updated: Sequence[Array]) -> list[Array]:
         """Overwrite the values after all ranks have reached this point."""
-        return self._on_memory(BoundProgram.update, inputs, kept, self._settle)
+        return self._on_memory(BoundProgram.update, inputs, updated, self._settle)
 
     def _on_memory(
         self,
         call: Callable[..., list[Array]],
         inputs: Sequence[Array],
-        *rest: Any,
+        *arguments: Any,
     ) -> list[Array]:
         if self.cuts:
             inputs = list(inputs)
-            for number, extent, part in self.cuts:
-                axis = len(part) - 1
+            for number, extent, bounds in self.cuts:
+                axis = len(bounds) - 1
                 if number < len(inputs) and inputs[number].shape[axis] == extent:
-                    inputs[number] = inputs[number][part]
-        return super()._on_memory(call, inputs, *rest)
+                    inputs[number] = inputs[number][bounds]
+        return super()._on_memory(call, inputs, *arguments)
 
 
 class ReplicatedExecutable(ShardedExecutable):
@@ -168,7 +168,7 @@ class ReplicatedExecutable(ShardedExecutable):
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None
     ) -> list[Array]:
         """See `ShardedExecutable.run`."""
-        found = super().run(inputs, outs)
-        new = found[self._first :]
+        results = super().run(inputs, outs)
+        new = results[self._first :]
         self._keep(new)
-        return [*found[: self._first], *new]
+        return [*results[: self._first], *new]

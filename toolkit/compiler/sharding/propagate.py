@@ -41,14 +41,14 @@ def propagate(
         wanted: shardings of its outputs; None: whole.
         stored: indices of inputs that are sharded only to save memory.
     """
-    given = [None] * len(graph.outputs) if wanted is None else list(wanted)
+    output_layouts = [None] * len(graph.outputs) if wanted is None else list(wanted)
     walk = _Walk(axis, dict(zip(graph.inputs, inputs, strict=True)))
     walk.stored.update(graph.inputs[number] for number in stored)
-    walk.demands = _demands(graph, given)
+    walk.demands = _demands(graph, output_layouts)
     walk.visit(graph.nodes)
     outputs = list(map(walk.replacement_of, graph.outputs))
-    spread = graph.replace([c.node for c in walk.choices], outputs)
-    return ShardedGraph(spread, walk.choices, walk.layouts, given)
+    sharded = graph.replace([c.node for c in walk.choices], outputs)
+    return ShardedGraph(sharded, walk.choices, walk.layouts, output_layouts)
 
 
 def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
@@ -57,18 +57,18 @@ def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
     Follow elementwise nodes only: from the new value of a variable back to its
     gradient.
     """
-    found = {
+    demands = {
         y: layout
         for y, layout in zip(graph.outputs, wanted, strict=True)
         if isinstance(layout, Split)
     }
-    for node in reversed(graph.nodes) if found else ():
-        layout = found.get(node.outputs[0])
+    for node in reversed(graph.nodes) if demands else ():
+        layout = demands.get(node.outputs[0])
         if layout is not None and node.op.kind is Kind.ELEMENTWISE:
             for x in node.inputs:
                 if x.spec.shape == node.outputs[0].spec.shape:
-                    found.setdefault(x, layout)
-    return found
+                    demands.setdefault(x, layout)
+    return demands
 
 
 class _Walk:
@@ -124,27 +124,27 @@ class _Walk:
     def choose(self, node: Node) -> Choice | None:
         """Return the sharding of a node, or None if it must be expanded."""
         inputs = [self.of(x) for x in node.inputs]
-        whole = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
+        replicated = Choice(node, [None] * len(inputs), [None] * len(node.outputs))
         if all(layout is None for layout in inputs):
-            return whole
+            return replicated
         if node.op.kind is Kind.COLLECTIVE:
-            return _other_axis_collective(node, inputs) or whole
+            return _other_axis_collective(node, inputs) or replicated
         if node.op.kind in (Kind.CONTROL, Kind.COMPOSITE):
             inputs = self._gathered(node, inputs)
         if node.op.kind is Kind.CONTROL:
-            return control(node, inputs, self.axis) or whole
+            return control(node, inputs, self.axis) or replicated
         if any(isinstance(layout, Partial) for layout in inputs):
-            found = _of_terms(node, inputs)
-            if found is not None:
-                return found
+            choice = _of_terms(node, inputs)
+            if choice is not None:
+                return choice
             inputs = [None if isinstance(x, Partial) else x for x in inputs]
             if all(layout is None for layout in inputs):
-                return whole
+                return replicated
         if node.op.kind is Kind.COMPOSITE:
             return self._composite(node, inputs)
         if node.op.name == "reshape":
-            return self._reshape(node, inputs) or whole
-        return self._cut(node, inputs) or whole
+            return self._reshape(node, inputs) or replicated
+        return self._cut(node, inputs) or replicated
 
     def _cut(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
         """Follow a sharded operand: the one for which the fewest bytes are gathered."""
@@ -153,7 +153,7 @@ class _Walk:
         specs = [x.spec for x in node.inputs]
         outputs = [y.spec for y in node.outputs]
         axes = axes_of(node.op.axes, specs, outputs, node.attrs)
-        best, least = None, 0
+        best, least_nbytes = None, 0
         moving = self._gathered(node, inputs)
         follow = moving if any(isinstance(x, Split) for x in moving) else inputs
         for number, layout in enumerate(follow):
@@ -169,8 +169,8 @@ class _Walk:
                 )
                 if have is not None and have != take
             )
-            if best is None or lost < least:
-                best, least = choice, lost
+            if best is None or lost < least_nbytes:
+                best, least_nbytes = choice, lost
         return best
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
@@ -204,8 +204,8 @@ class _Walk:
         (layout,) = inputs
         assert isinstance(layout, Split)
         shapes = node.inputs[0].spec.shape, node.outputs[0].spec.shape
-        found = reshaped(layout, *shapes)
-        return None if found is None else Choice(node, [layout], [found])
+        layout_after = reshaped(layout, *shapes)
+        return None if layout_after is None else Choice(node, [layout], [layout_after])
 
     def _composite(self, node: Node, inputs: Sequence[Layout]) -> Choice | None:
         """Keep a composite whole if its split body equals its body for local shapes."""
@@ -223,14 +223,14 @@ class _Walk:
         body = node.op.graph(specs, node.attrs)
         inner = _Walk(self.axis, dict(zip(body.inputs, inputs, strict=True)))
         inner.visit(body.nodes)
-        found = [inner.replacement_of(y) for y in body.outputs]
-        outputs = [inner.of(y) for y in found]
+        outputs_in_body = [inner.replacement_of(y) for y in body.outputs]
+        outputs = [inner.of(y) for y in outputs_in_body]
         if any(isinstance(y, Partial) for y in outputs) or not inner.is_local():
             return None
-        graph = body.replace([c.node for c in inner.choices], found)
-        spread = ShardedGraph(graph, inner.choices, inner.layouts, outputs)
+        graph = body.replace([c.node for c in inner.choices], outputs_in_body)
+        sharded = ShardedGraph(graph, inner.choices, inner.layouts, outputs)
         axis = _OneUnitAxis(self.axis)
-        local = partition(spread, axis, inputs)
+        local = partition(sharded, axis, inputs)
         try:
             body = node.op.graph([x.spec for x in local.inputs], node.attrs)
         except ToolkitError:
@@ -253,14 +253,14 @@ class _Walk:
         values: dict[Value, Value] = dict(zip(body.inputs, node.inputs, strict=True))
         for member in body.nodes:
             outputs = [Value(y.spec) for y in member.outputs]
-            for y, own in zip(member.outputs, outputs, strict=True):
+            for y, new_output in zip(member.outputs, outputs, strict=True):
                 if node.outputs[0].origin:
-                    own._origin = node.outputs[0].origin
-                values[y] = own
+                    new_output._origin = node.outputs[0].origin
+                values[y] = new_output
             inputs = [values.get(x, x) for x in member.inputs]
             yield Node(member.op, inputs, member.attrs, outputs, node.device)
-        for y, made in zip(node.outputs, body.outputs, strict=True):
-            self.replacements[y] = values.get(made, made)
+        for y, body_output in zip(node.outputs, body.outputs, strict=True):
+            self.replacements[y] = values.get(body_output, body_output)
 
 
 def _layout_of_letter(letter: Any, letters: Sequence[Any], like: Split) -> Split | None:
@@ -274,8 +274,8 @@ def _other_axis_collective(node: Node, inputs: Sequence[Layout]) -> Choice | Non
     if len(splits) != 1:
         return None
     (layout,) = splits
-    own = node.attrs.get("split")
-    if own is not None and own.axis == layout.axis:
+    split = node.attrs.get("split")
+    if split is not None and split.axis == layout.axis:
         return None
     takes = [*[layout] * (len(inputs) - 1), None]
     return Choice(node, takes, [*[layout] * (len(node.outputs) - 1), None])
@@ -342,19 +342,19 @@ def _shard_body(
     body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
 ) -> ShardedGraph | None:
     """Shard a body without collectives; its outputs may be slices of whole values."""
-    found = propagate(body, axis, inputs, wanted)
-    walk = _Walk(axis, dict(found.layouts))
-    walk.choices = list(found.choices)
-    made = [walk.of(y) for y in found.graph.outputs]
-    fits = all(have in (want, None) for have, want in zip(made, wanted, strict=True))
-    return found if fits and walk.is_local() else None
+    sharded = propagate(body, axis, inputs, wanted)
+    walk = _Walk(axis, dict(sharded.layouts))
+    walk.choices = list(sharded.choices)
+    layouts = [walk.of(y) for y in sharded.graph.outputs]
+    fits = all(have in (want, None) for have, want in zip(layouts, wanted, strict=True))
+    return sharded if fits and walk.is_local() else None
 
 
 def _outputs(body: Graph, axis: MeshAxis, inputs: Sequence[Layout]) -> list[Layout]:
-    found = propagate(body, axis, inputs)
+    sharded = propagate(body, axis, inputs)
     return [
-        None if y.constant is not None else found.layouts.get(y)
-        for y in found.graph.outputs
+        None if y.constant is not None else sharded.layouts.get(y)
+        for y in sharded.graph.outputs
     ]
 
 
@@ -378,57 +378,57 @@ def _carried(
 
 def _scan(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
     n, m, body = node.attrs["carry"], node.attrs["xs"], node.attrs["body"]
-    inside: list[Layout] = list(inputs)
+    body_layouts: list[Layout] = list(inputs)
     for i in range(n, n + m):
         layout = inputs[i]
         if isinstance(layout, Split):
             if layout.axis == 0:  # the axis of the steps
                 return None
-            inside[i] = layout._replace(axis=layout.axis - 1)
-    outputs = _carried(body, axis, inside, n)
+            body_layouts[i] = layout._replace(axis=layout.axis - 1)
+    outputs = _carried(body, axis, body_layouts, n)
     if outputs is None:
         return None
-    spread = _shard_body(body, axis, inside, outputs)
+    sharded = _shard_body(body, axis, body_layouts, outputs)
     stacked = [
         layout._replace(axis=layout.axis + 1) if isinstance(layout, Split) else layout
         for layout in outputs[n:]
     ]
-    takes = [*inside[:n], *inputs[n:]]
+    takes = [*body_layouts[:n], *inputs[n:]]
     gives = [*outputs[:n], *stacked]
-    if spread is None:
+    if sharded is None:
         return None
-    return Choice(node, takes, gives, {"body": spread})
+    return Choice(node, takes, gives, {"body": sharded})
 
 
 def _cond(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
     if inputs[0] is not None:
         return None
     names = ("true", "false")
-    found = [_outputs(node.attrs[name], axis, inputs[1:]) for name in names]
-    wanted = []
-    for a, b in zip(*found, strict=True):
+    branch_outputs = [_outputs(node.attrs[name], axis, inputs[1:]) for name in names]
+    common_outputs = []
+    for a, b in zip(*branch_outputs, strict=True):
         if isinstance(a, Partial) or isinstance(b, Partial) or None not in (a, b, None):
             return None
-        wanted.append(a or b)
-    for a, b in zip(*found, strict=True):
+        common_outputs.append(a or b)
+    for a, b in zip(*branch_outputs, strict=True):
         if a is not None and b is not None and a != b:
             return None
     bodies = {}
     for name in names:
-        spread = _shard_body(node.attrs[name], axis, inputs[1:], wanted)
-        if spread is None:
+        sharded = _shard_body(node.attrs[name], axis, inputs[1:], common_outputs)
+        if sharded is None:
             return None
-        bodies[name] = spread
-    return Choice(node, inputs, wanted, bodies)
+        bodies[name] = sharded
+    return Choice(node, inputs, common_outputs, bodies)
 
 
 def _while(node: Node, inputs: list[Layout], axis: MeshAxis) -> Choice | None:
-    n, inside = node.attrs["carry"], list(inputs)
-    outputs = _carried(node.attrs["body"], axis, inside, n)
+    n, body_layouts = node.attrs["carry"], list(inputs)
+    outputs = _carried(node.attrs["body"], axis, body_layouts, n)
     if outputs is None:
         return None
-    body = _shard_body(node.attrs["body"], axis, inside, outputs)
-    condition = _shard_body(node.attrs["condition"], axis, inside, [None])
+    body = _shard_body(node.attrs["body"], axis, body_layouts, outputs)
+    condition = _shard_body(node.attrs["condition"], axis, body_layouts, [None])
     if body is None or condition is None:
         return None
-    return Choice(node, inside, outputs, {"body": body, "condition": condition})
+    return Choice(node, body_layouts, outputs, {"body": body, "condition": condition})

@@ -39,19 +39,19 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
     layouts: list[Layout] = [
         Split(0) if i in inputs else None for i in range(len(graph.inputs))
     ]
-    spread = propagate(graph, MeshAxis("rows", group, rows), layouts)
+    sharded = propagate(graph, MeshAxis("rows", group, rows), layouts)
 
     def of(value: Value) -> Layout:
-        return None if value.constant is not None else spread.layouts.get(value)
+        return None if value.constant is not None else sharded.layouts.get(value)
 
     alike = _EqualRows()
-    for choice in spread.choices:
+    for choice in sharded.choices:
         alike.visit(choice.node)
-        for x, taken in zip(choice.node.inputs, choice.inputs, strict=True):
+        for x, input_layout in zip(choice.node.inputs, choice.inputs, strict=True):
             may_differ = of(x) is not None or not alike.has(x)
-            if of(x) != taken and may_differ:
+            if of(x) != input_layout and may_differ:
                 return False
-    return all(of(y) == Split(0) for y in spread.graph.outputs)
+    return all(of(y) == Split(0) for y in sharded.graph.outputs)
 
 
 class _EqualRows:
@@ -70,8 +70,8 @@ class _EqualRows:
     def visit(self, node: Node) -> None:
         """Record the results of a node."""
         if node.op.name == "broadcast_to":
-            given, made = node.inputs[0].spec.shape, node.outputs[0].spec.shape
-            is_alike = len(given) < len(made) or given[:1] == (1,)
+            shape, target_shape = node.inputs[0].spec.shape, node.outputs[0].spec.shape
+            is_alike = len(shape) < len(target_shape) or shape[:1] == (1,)
         else:
             is_alike = node.op.kind is Kind.ELEMENTWISE and all(
                 map(self.has, node.inputs)

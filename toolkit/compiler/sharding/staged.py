@@ -79,13 +79,13 @@ class StagedExecutable:
             compile_program(pipeline.step.data, target, f"{pipeline.name}, data")
         )
         self._runs: dict[tuple[Piece, int], Executable] = {}
-        for what in pipeline.order:
-            if isinstance(what, Run) and what.piece.stage in self.own:
-                for rows, graph in what.piece.graphs.items():
-                    if (what.piece, rows) not in self._runs:
-                        name = f"{pipeline.name}, {what.piece.name}"
+        for entry in pipeline.order:
+            if isinstance(entry, Run) and entry.piece.stage in self.own:
+                for rows, graph in entry.piece.graphs.items():
+                    if (entry.piece, rows) not in self._runs:
+                        name = f"{pipeline.name}, {entry.piece.name}"
                         program = compile_program(graph, target, name)
-                        self._runs[what.piece, rows] = Executable(program)
+                        self._runs[entry.piece, rows] = Executable(program)
         # The specs of values in a micro-batch, by number of rows.
         self.specs: dict[int, Mapping[Value, Spec]] = {
             rows: {
@@ -103,54 +103,54 @@ class StagedExecutable:
         Variables of other ranks are not read, and their arrays in `outs` do not change.
         """
         with self.program.backend.errstate():
-            given = self.program.pipeline.step.data
-            data = self._data.run(inputs[: len(given.inputs)])
+            data_graph = self.program.pipeline.step.data
+            data = self._data.run(inputs[: len(data_graph.inputs)])
             step = _Step(self, [*inputs, *data])
             step.run()
-            found = step.results(outs)
+            results = step.results(outs)
         if self._settle is not None:
             self._settle()
-        return found
+        return results
 
 
 class _Step:
     """One step: the values that the stages of this rank store."""
 
-    def __init__(self, whole: StagedExecutable, inputs: Sequence[Array]) -> None:
-        self.whole = whole
-        self.pipeline = pipeline = whole.program.pipeline
+    def __init__(self, executable: StagedExecutable, inputs: Sequence[Array]) -> None:
+        self.whole = executable
+        self.pipeline = pipeline = executable.program.pipeline
         self.step = pipeline.step
         self.inputs: dict[Value, Array] = dict(
             zip(self.step.first.inputs, inputs, strict=True)
         )
-        self.kept: dict[int, dict[Key, Array]] = {stage: {} for stage in whole.own}
+        self.kept: dict[int, dict[Key, Array]] = {stage: {} for stage in executable.own}
 
     def run(self) -> None:
         """Execute the operations of this rank; release values after their last read."""
-        for what, over in zip(
+        for entry, over in zip(
             self.pipeline.order, self.pipeline.last_reads, strict=True
         ):
-            if isinstance(what, Move):
-                self._move(what)
-            elif what.piece.stage in self.kept:
-                self._run(what)
+            if isinstance(entry, Move):
+                self._move(entry)
+            elif entry.piece.stage in self.kept:
+                self._run(entry)
             for stage, key in over:
                 if stage in self.kept:
                     self.kept[stage].pop(key, None)
 
     # --- computing --------------------------------------------------------------------
 
-    def _run(self, what: Run) -> None:
-        piece, number = what
+    def _run(self, run_entry: Run) -> None:
+        piece, number = run_entry
         rows = 0 if number is None else len(self.step.part(number))
         run = self.whole._runs[piece, rows]
-        found = run.run([self._value(piece.stage, x, number) for x in piece.inputs])
-        kept = self.kept[piece.stage]
-        for y, array in zip(piece.outputs, found, strict=True):
+        outputs = run.run([self._value(piece.stage, x, number) for x in piece.inputs])
+        stored = self.kept[piece.stage]
+        for y, array in zip(piece.outputs, outputs, strict=True):
             if y in self.pipeline.kept:
-                kept[self.pipeline.key(y, number)] = array
+                stored[self.pipeline.key(y, number)] = array
             for node in self.pipeline.exits.get(y, ()):
-                self._accumulate(kept, node, array, number)
+                self._accumulate(stored, node, array, number)
 
     def _value(self, stage: int, value: Value, number: int | None) -> Array:
         """Return an operand of a piece."""
@@ -161,59 +161,59 @@ class _Step:
                 return self._kept(stage, value, number)
             assert number is not None
             return rows_of(self.inputs[value], split, self.step.part(number))
-        whole = self._kept(stage, edge.inputs[0], None)
+        full = self._kept(stage, edge.inputs[0], None)
         assert number is not None
         if edge.op is first_p:
-            return whole if number == 0 else np.zeros_like(whole)
-        return rows_of(whole, edge.attrs["layout"], self.step.part(number))
+            return full if number == 0 else np.zeros_like(full)
+        return rows_of(full, edge.attrs["layout"], self.step.part(number))
 
     def _kept(self, stage: int, value: Value, number: int | None) -> Array:
         if value.constant is not None:
             return value.constant
-        found = self.kept[stage].get(self.pipeline.key(value, number))
-        return self.inputs[value] if found is None else found
+        stored = self.kept[stage].get(self.pipeline.key(value, number))
+        return self.inputs[value] if stored is None else stored
 
     def _accumulate(
-        self, kept: dict[Key, Array], node: Node, array: Array, number: int | None
+        self, stored: dict[Key, Array], node: Node, array: Array, number: int | None
     ) -> None:
         """Add a term to a sum, or rows to a whole value."""
         assert number is not None
         (result,) = node.outputs
         layout, key = node.attrs["layout"], (result, None)
         if node.op is join_p:
-            if key not in kept:
+            if key not in stored:
                 dtype = dtypes.numpy_dtype(result.spec.dtype)
-                kept[key] = np.empty(result.spec.shape, dtype)
-            put_rows(kept[key], layout, self.step.part(number), array)
+                stored[key] = np.empty(result.spec.shape, dtype)
+            put_rows(stored[key], layout, self.step.part(number), array)
             return
         assert isinstance(layout, Partial)
-        if key not in kept:
-            kept[key] = array
+        if key not in stored:
+            stored[key] = array
             return
         # Other nodes may also read the first term, so it is not overwritten.
-        total = kept[key] if number > 1 else np.empty_like(array)
-        kept[key] = OPERATIONS[layout.op](kept[key], array, out=total)
+        total = stored[key] if number > 1 else np.empty_like(array)
+        stored[key] = OPERATIONS[layout.op](stored[key], array, out=total)
 
     # --- moving -----------------------------------------------------------------------
 
-    def _move(self, what: Move) -> None:
-        source, target = (self.whole.ranks[s] for s in (what.source, what.target))
-        here = self.whole.group.rank
-        if here not in (source, target):
+    def _move(self, entry: Move) -> None:
+        source, target = (self.whole.ranks[s] for s in (entry.source, entry.target))
+        rank = self.whole.group.rank
+        if rank not in (source, target):
             return
         if source == target:
-            for x in what.values:
-                array = self._kept(what.source, x, what.micro_batch)
-                self.kept[what.target][self.pipeline.key(x, what.micro_batch)] = array
+            for x in entry.values:
+                array = self._kept(entry.source, x, entry.micro_batch)
+                self.kept[entry.target][self.pipeline.key(x, entry.micro_batch)] = array
             return
-        with comm.named(str(what)):
-            if here == source:
-                self._send(what, target)
+        with comm.named(str(entry)):
+            if rank == source:
+                self._send(entry, target)
             else:
-                self._receive(what, source)
+                self._receive(entry, source)
 
-    def _send(self, what: Move, target: int) -> None:
-        arrays = [self._kept(what.source, x, what.micro_batch) for x in what.values]
+    def _send(self, entry: Move, target: int) -> None:
+        arrays = [self._kept(entry.source, x, entry.micro_batch) for x in entry.values]
         arrays = [np.asarray(array, order="C") for array in arrays]
         small = [array for array in arrays if array.nbytes <= _SMALL_NBYTES]
         if small:
@@ -223,14 +223,14 @@ class _Step:
             if array.nbytes > _SMALL_NBYTES:
                 self.whole.group.send(array, target)
 
-    def _receive(self, what: Move, source: int) -> None:
-        specs = [self._spec(x, what.micro_batch) for x in what.values]
-        kept = self.kept[what.target]
+    def _receive(self, entry: Move, source: int) -> None:
+        specs = [self._spec(x, entry.micro_batch) for x in entry.values]
+        stored = self.kept[entry.target]
         together = sum(spec.nbytes for spec in specs if spec.nbytes <= _SMALL_NBYTES)
         raw, start = np.empty(together, np.uint8), 0
         if any(spec.nbytes <= _SMALL_NBYTES for spec in specs):
             self.whole.group.receive(raw, source)
-        for x, spec in zip(what.values, specs, strict=True):
+        for x, spec in zip(entry.values, specs, strict=True):
             dtype = dtypes.numpy_dtype(spec.dtype)
             array = np.empty(spec.shape, dtype)
             if spec.nbytes <= _SMALL_NBYTES:
@@ -239,7 +239,7 @@ class _Step:
                 start += spec.nbytes
             else:
                 self.whole.group.receive(array, source)
-            kept[self.pipeline.key(x, what.micro_batch)] = array
+            stored[self.pipeline.key(x, entry.micro_batch)] = array
 
     def _spec(self, value: Value, number: int | None) -> Spec:
         if number is None:
@@ -251,36 +251,38 @@ class _Step:
     def results(self, outs: Sequence[Array | None] | None) -> list[Array]:
         """Return a new array for each output, or the given array in `outs`."""
         outputs = self.step.first.outputs
-        wanted = outs or [None] * len(outputs)
-        return [self._result(y, out) for y, out in zip(outputs, wanted, strict=True)]
+        destinations = outs or [None] * len(outputs)
+        return [
+            self._result(y, out) for y, out in zip(outputs, destinations, strict=True)
+        ]
 
     def _result(self, value: Value, out: Array | None) -> Array:
-        found = value.constant
+        array = value.constant
         for stage in self.kept:
-            if found is None:
-                found = self.kept[stage].get((value, None))
-        if found is None:
+            if array is None:
+                array = self.kept[stage].get((value, None))
+        if array is None:
             where = self.pipeline.pieces.where.get(value)
             if where is not None and where not in self.kept:  # another rank stores it
                 return np.zeros(value.spec.shape) if out is None else out
-            found = self.inputs[value]
+            array = self.inputs[value]
         if out is None:
-            return np.array(found)
-        out[...] = found
+            return np.array(array)
+        out[...] = array
         return out
 
 
 def rows_of(array: Array, split: Split, rows: range) -> Array:
     """Return a range of the units of a whole value."""
-    part = _split_units(array, split)[_index(split, rows)]
+    rows_view = _split_units(array, split)[_index(split, rows)]
     shape = list(array.shape)
     shape[split.axis] = split.major * len(rows) * split.minor
-    return part.reshape(shape)
+    return rows_view.reshape(shape)
 
 
-def put_rows(whole: Array, split: Split, rows: range, array: Array) -> None:
+def put_rows(full: Array, split: Split, rows: range, array: Array) -> None:
     """Write a range of the units of a whole value."""
-    target = _split_units(whole, split)[_index(split, rows)]
+    target = _split_units(full, split)[_index(split, rows)]
     target[...] = array.reshape(target.shape)
 
 

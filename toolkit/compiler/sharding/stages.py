@@ -50,17 +50,17 @@ class Stages:
     def _of(self, path: str) -> int | None:
         names = [name for name in path.split("/") if name != GRADIENT]
         text = "/".join([*names, ""])
-        found = {
+        matches = {
             pattern: stage
             for pattern, stage in self.patterns
             if re.fullmatch(f"(.*/)?({pattern})(/.*)?", text)
         }
-        if len(set(found.values())) > 1:
+        if len(set(matches.values())) > 1:
             raise ArgumentError(
                 f"PipelineParallel: expected a path to fit patterns of one stage; "
-                f"{path!r} fits {found}"
+                f"{path!r} fits {matches}"
             )
-        return next(iter(found.values()), None)
+        return next(iter(matches.values()), None)
 
     def of_node(self, node: Node) -> int | None:
         """Return the stage of a node, or of all nodes in a loop or a branch.
@@ -68,22 +68,24 @@ class Stages:
         Raises:
             UnsupportedError: if its nodes are in several stages.
         """
-        own = self.of(node.origin)
+        stage_of_origin = self.of(node.origin)
         if node.op.kind is not Kind.CONTROL:
-            return own
-        inside: dict[int, str] = {}
+            return stage_of_origin
+        inner_stages: dict[int, str] = {}
         for graph in node.subgraphs:
             for inner in graph.walk():
                 stage = self.of(inner.origin)
                 if stage is not None:
-                    inside.setdefault(stage, inner.origin)
-        if len(inside) > 1:
-            layers = ", ".join(f"{path!r} of stage {s}" for s, path in inside.items())
+                    inner_stages.setdefault(stage, inner.origin)
+        if len(inner_stages) > 1:
+            layers = ", ".join(
+                f"{path!r} of stage {s}" for s, path in inner_stages.items()
+            )
             raise UnsupportedError(
                 f"{node.op.name}: a loop or a branch cannot be cut into stages, and "
                 f"this one holds layers of several: {layers}"
             )
-        return next(iter(inside), own)
+        return next(iter(inner_stages), stage_of_origin)
 
 
 def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int]:
@@ -101,23 +103,23 @@ def positions(graph: Graph, micro: set[Value], stages: Stages) -> dict[Node, int
     Raises:
         UnsupportedError: names a layer whose stage is before the stage of its operands.
     """
-    found: dict[Node, int] = {}
+    position_of: dict[Node, int] = {}
     at: dict[Value, Node] = {}
     for node in graph.nodes:
         if node.outputs[0] not in micro or node.op.kind is Kind.COLLECTIVE:
             continue
         read = [at[x] for x in node.inputs if x in at]
-        latest = max(read, key=lambda n: found[n], default=None)
-        earliest = -1 if latest is None else found[latest]
+        latest = max(read, key=lambda n: position_of[n], default=None)
+        earliest = -1 if latest is None else position_of[latest]
         position = _position(node, earliest, stages)
         if position is not None and position < earliest:
             assert latest is not None
             raise _backwards(node, latest, stages)
         if position is not None:
-            found[node] = position
+            position_of[node] = position
             at.update(dict.fromkeys(node.outputs, node))
-    _delay_nodes(graph, found, stages)
-    return found
+    _delay_nodes(graph, position_of, stages)
+    return position_of
 
 
 def _position(node: Node, earliest: int, stages: Stages) -> int | None:
@@ -134,17 +136,17 @@ def _is_gradient(node: Node) -> bool:
 
 
 def _backwards(node: Node, read: Node, stages: Stages) -> UnsupportedError:
-    own, other = stages.of_node(node), stages.of_node(read)
+    stage, other = stages.of_node(node), stages.of_node(read)
     later = "a later one" if other is None else f"stage {other}"
     return UnsupportedError(
-        f"PipelineParallel: layer {node.origin!r} is of stage {own}, but reads what "
+        f"PipelineParallel: layer {node.origin!r} is of stage {stage}, but reads what "
         f"{read.origin or read.op.name!r} computes, in {later}: expected layers in the "
         "order of their stages, and a layer that is called several times in one stage "
         "with all that is between its calls"
     )
 
 
-def _delay_nodes(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
+def _delay_nodes(graph: Graph, position_of: dict[Node, int], stages: Stages) -> None:
     """Delay nodes that only gradients need, if this stores no more bytes.
 
     So transposed operands are not stored, and neither are the values that a layer
@@ -155,23 +157,23 @@ def _delay_nodes(graph: Graph, found: dict[Node, int], stages: Stages) -> None:
         for x in node.inputs:
             readers.setdefault(x, []).append(node)
     for node in reversed(graph.nodes):
-        position = found.get(node, stages.count)
+        position = position_of.get(node, stages.count)
         if position >= stages.count - 1 or not _is_gradient(node):
             continue
         back = 2 * stages.count - 2 - position
         reading = [n for y in node.outputs for n in readers.get(y, ())]
-        if any(found.get(n, back) < back for n in reading):
+        if any(position_of.get(n, back) < back for n in reading):
             continue
         # Values that are stored anyway cost nothing.
         more = sum(
             x.spec.nbytes
             for x in node.inputs
-            if not any(found.get(n, -1) == back for n in readers[x])
+            if not any(position_of.get(n, -1) == back for n in readers[x])
         )
         if node.op.kind is Kind.VIEW or more <= sum(
             y.spec.nbytes for y in node.outputs
         ):
-            found[node] = back
+            position_of[node] = back
 
 
 def final_stages(
@@ -192,25 +194,25 @@ def final_stages(
         The stages of values that depend on these; all other values are computed where
         they are needed.
     """
-    found = dict(known)
+    stage_of = dict(known)
     for node in graph.nodes:
         if node.outputs[0] in micro or node.op.kind is Kind.COLLECTIVE:
             continue
-        read = [x for x in node.inputs if x in found]
-        where = {found[x] for x in read}
+        read = [x for x in node.inputs if x in stage_of]
+        where = {stage_of[x] for x in read}
         if not where:
             continue
-        own = stages.of_node(node)
-        largest = max(read, key=lambda x: (x.spec.nbytes, found[x]))
+        node_stage = stages.of_node(node)
+        largest = max(read, key=lambda x: (x.spec.nbytes, stage_of[x]))
         if node.op.kind is Kind.CONTROL:
-            large = {found[x] for x in read if x.spec.size > 1}
+            large = {stage_of[x] for x in read if x.spec.size > 1}
             if len(large) > 1:
                 raise UnsupportedError(
                     f"{node.op.name}: a loop or a branch cannot be cut into stages, "
                     f"and this one reads what stages {sorted(large)} hold, as where "
                     "gradients that are accumulated are clipped by their global norm"
                 )
-        home = own if own in where else found[largest]
+        home = node_stage if node_stage in where else stage_of[largest]
         assert home is not None
-        found.update(dict.fromkeys(node.outputs, home))
-    return found
+        stage_of.update(dict.fromkeys(node.outputs, home))
+    return stage_of
