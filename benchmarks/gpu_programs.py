@@ -120,8 +120,8 @@ def groups(program, times=1):
             continue
         for step in lowered.steps:
             if isinstance(step, Loop):
-                for label, group in groups(step.body, times * step.turns).items():
-                    _add(found[f"{step.turns}x {label}"], group)
+                for label, group in groups(step.body, times * step.iterations).items():
+                    _add(found[f"{step.iterations}x {label}"], group)
                 continue
             flops, dtype = _flops(step), _dtype(step)
             nbytes = _traffic(program, node, step)

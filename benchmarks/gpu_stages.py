@@ -18,7 +18,7 @@ import toolkit
 from toolkit import ops
 from toolkit.backends import get_backend
 from toolkit.backends.cupy import cudnn
-from toolkit.backends.cupy.availability import cupy_module, require
+from toolkit.backends.cupy.availability import count_devices, cupy_module
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.errors import BackendUnavailable
 
@@ -70,7 +70,7 @@ def driver():
     if gpu_rehearsal.is_on():
         return "a rehearsal"
     runtime = cupy_module().cuda.runtime
-    require(runtime)
+    count_devices(runtime)
     return {"driver": runtime.driverGetVersion(), "cupy": runtime.runtimeGetVersion()}
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 from toolkit.backends import registry
 from toolkit.backends.cupy.cuda.launch import GENERATORS, Buffer
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 from toolkit.backends.numpy.jit.code import Code
 from toolkit.backends.numpy.jit.kernel import Kernel
 from toolkit.backends.numpy.jit.lowering import LOWERINGS, Call, Lowered, partition
@@ -99,8 +99,8 @@ def generate_mirror(node, inputs, outputs, aligned):
     k.source("x", x.spec.dtype, Buffer(0))
     k.target("y", y.spec.dtype, Buffer(1))
     *rows, column = k.indices
-    mirrored = place(x, [*rows, f"({y.spec.shape[-1] - 1} - {column})"])
-    k(f"y[{place(y, k.indices)}] = x[{mirrored}];")
+    mirrored = offset_text(x, [*rows, f"({y.spec.shape[-1] - 1} - {column})"])
+    k(f"y[{offset_text(y, k.indices)}] = x[{mirrored}];")
     return [k.launch()]
 
 

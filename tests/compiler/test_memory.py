@@ -20,7 +20,7 @@ from tests.compiler.graphs import (
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
 from toolkit.backends.base import Moment
-from toolkit.backends.cupy.passes.casts import casts_first
+from toolkit.backends.cupy.passes.casts import hoist_casts
 from toolkit.backends.layout import Layouts
 from toolkit.compiler.evaluate import evaluate as computed
 from toolkit.compiler.memory import plan_memory
@@ -91,7 +91,7 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
         wide = w[:, None] + ops.zeros((1, 500))
         return y, ops.cast(w, "float16"), wide
 
-    graph = casts_first(trace_of(function, (8, 4), (1000,)), target())
+    graph = hoist_casts(trace_of(function, (8, 4), (1000,)), target())
     graph.verify()
     names = op_names(graph)
     assert names.index("cast") < names.index("sum")
@@ -100,7 +100,7 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
 
 def test_what_reads_no_input_stays_where_it_is():
     graph = trace_of(lambda x: (ops.sum(x), ops.zeros((0,))), (3,))
-    assert op_names(casts_first(graph, target())) == ["sum", "broadcast_to"]
+    assert op_names(hoist_casts(graph, target())) == ["sum", "broadcast_to"]
 
 
 def test_a_graph_without_nodes_needs_no_memory():

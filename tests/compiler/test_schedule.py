@@ -5,7 +5,7 @@ import pytest
 
 from tests.compiler.graphs import evaluate, op_names, target, trace_of
 from toolkit import ops
-from toolkit.backends.cupy.passes.casts import casts_first
+from toolkit.backends.cupy.passes.casts import hoist_casts
 from toolkit.compiler.passes.schedule import (
     copy_unsafe_updates,
     first_late_index,
@@ -245,7 +245,7 @@ def test_what_is_read_late_beside_its_update_is_kept():
 
 
 def front(function, *shapes):
-    graph = casts_first(trace_of(function, *shapes), target())
+    graph = hoist_casts(trace_of(function, *shapes), target())
     graph.verify()
     return op_names(graph)
 
@@ -277,4 +277,4 @@ def test_constants_beside_inputs_are_no_hindrance():
         x = trace.placeholder(Spec((8,), "float32"))
         a = ops.sum(x)
         b = x * ops.convert_to_tensor(np.arange(8, dtype="float32"))
-    assert op_names(casts_first(trace.finish([a, b]), target())) == ["multiply", "sum"]
+    assert op_names(hoist_casts(trace.finish([a, b]), target())) == ["multiply", "sum"]

@@ -6,7 +6,7 @@ from tests.backends.cases import VIEWS
 from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.test_fused import BODIES, floats_as, plan_of
 from tests.backends.cuda.test_generated import ELEMENTWISE, REST, generated
-from tests.backends.cuda.test_parts import parts
+from tests.backends.cuda.test_splitting import parts
 from toolkit.backends.cupy import nvrtc
 from toolkit.backends.cupy.cuda.launch import contiguous, generate
 from toolkit.backends.cupy.cuda.prelude import PRELUDE

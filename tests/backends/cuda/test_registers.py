@@ -13,7 +13,7 @@ from tests.backends.cuda.test_fused import layer_norm, planned, run, with_gradie
 from tests.compiler.graphs import evaluate
 from toolkit import ops
 from toolkit.autodiff.tape import GradientTape
-from toolkit.backends.cupy.cuda import parts
+from toolkit.backends.cupy.cuda import splitting
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
@@ -54,8 +54,8 @@ def test_bodies_in_parts(tmp_path, monkeypatch):
     """Random bodies compute what eager operations do, however small their parts are."""
     graphs = [drawn(seed, ["float64"], (3, 40)) for seed in (1, 2)]
     work, launches = [], {}
-    for most in (parts.MOST_ARRAYS, 5):
-        monkeypatch.setattr(parts, "MOST_ARRAYS", most)
+    for most in (splitting.MAX_ARRAYS, 5):
+        monkeypatch.setattr(splitting, "MAX_ARRAYS", most)
         for graph in graphs:
             work.append((graph, *planned(graph)))
             made = [x for _, found in work[-1][-1] for x in found or ()]

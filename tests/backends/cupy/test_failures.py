@@ -57,8 +57,8 @@ class Runtime:
 )
 def test_why_no_device_can_be_used(runtime, words):
     with pytest.raises(BackendUnavailable, match=words):
-        availability.require(runtime)
-    assert availability.require(Runtime(13020, count=2)) == 2
+        availability.count_devices(runtime)
+    assert availability.count_devices(Runtime(13020, count=2)) == 2
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch):
@@ -76,12 +76,12 @@ def test_without_cublaslt_nothing_starts_without_cudnn_convolutions_are_slow(
     reasons = {"cublaslt": "libcublasLt.so.13 was not found", "cudnn": "no cuDNN"}
     monkeypatch.setattr(availability, "usable_libraries", lambda: (set(), reasons))
     with pytest.raises(BackendUnavailable, match="libcublasLt"):
-        availability.warn_of_missing(frozenset())
+        availability.check_libraries(frozenset())
     with pytest.warns(UserWarning, match="several times slower: no cuDNN"):
-        availability.warn_of_missing(frozenset({"cublaslt"}))
+        availability.check_libraries(frozenset({"cublaslt"}))
     monkeypatch.setenv("TOOLKIT_REQUIRE_CUDNN", "1")
     with pytest.raises(BackendUnavailable, match="no cuDNN"):
-        availability.warn_of_missing(frozenset({"cublaslt"}))
+        availability.check_libraries(frozenset({"cublaslt"}))
     assert providers("conv", "float32", frozenset({"cublaslt"}))[0] == "windows"
     assert providers("conv", "float32", frozenset({"cublaslt", "cudnn"}))[0] == "cudnn"
     assert providers("conv", "float64", frozenset({"cublaslt", "cudnn"}))[0] != "cudnn"
@@ -296,7 +296,7 @@ def test_a_library_that_cupy_loads_late_is_named(on_host, monkeypatch):
         raise ImportError("libcusolver.so.12 was not found")
 
     kernel = on_host.kernels["cholesky"]
-    monkeypatch.setattr(kernel, "other", missing)
+    monkeypatch.setattr(kernel, "fallback", missing)
     with pytest.raises(BackendUnavailable, match="cholesky: libcusolver.*cuda13"):
         kernel(np.eye(2, dtype="float32"))
 

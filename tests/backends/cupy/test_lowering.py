@@ -35,7 +35,7 @@ def check(gpu, reference, case, arrays, kind):
     found = gpu.kernels[case.name](*placed, **case.attrs)
     compare(case, gpu.to_numpy(found), expected)
     if expected.size and arrays[0].size:
-        (program, _) = list(gpu.kernels[case.name].known.values())[-1]
+        (program, _) = list(gpu.kernels[case.name].programs.values())[-1]
         assert any(isinstance(s, kind) for _, s in program.steps), program.nodes
 
 
@@ -144,7 +144,7 @@ def test_a_residual_with_gaps_is_left_to_other_kernels():
 def test_what_no_call_does_is_left_to_other_kernels(follow):
     specs = [Spec((4, 3), "bfloat16"), Spec((3, 5), "bfloat16")]
     node = followed(node_of("matmul", specs), follow)
-    assert not LibraryCalls(Numerics()).follow(node.attrs["body"].nodes)
+    assert not LibraryCalls(Numerics()).can_take_epilogue(node.attrs["body"].nodes)
     assert lowered_node(node) is None
 
 

@@ -6,7 +6,7 @@ import toolkit
 from toolkit import ops
 from toolkit.backends.cupy.lowering import Numerics
 from toolkit.backends.cupy.memory import PinnedRing
-from toolkit.backends.cupy.program import names_of
+from toolkit.backends.cupy.program import operands_of
 from toolkit.backends.locations import NodeOperands
 
 
@@ -79,7 +79,7 @@ def test_what_lives_at_once_lies_apart_and_every_output_is_written(on_host):
         for i, node in enumerate(program.lowered)
         if node is not None
         for step in node.steps
-        for name in names_of(step, node.inputs)
+        for name in operands_of(step, node.inputs)
         if name[0] == "out"
     }
     assert set(program.graph.outputs) <= written

@@ -135,7 +135,7 @@ def steps_of_training(folder):
 
 def check_stored(cudnn, signature, graph, where):
     """A plan is the same after it was on disk, and asks for every address."""
-    again = cudnn.restored(bytes(graph.serialize()), where)
+    again = cudnn.load_graph(bytes(graph.serialize()), where)
     assert again.get_workspace_size() == graph.get_workspace_size()
     uids = sorted(t.uid for t in signature.tensors if t.uid)
     assert again._variant_pack_uids() == graph._variant_pack_uids() == uids

@@ -89,8 +89,8 @@ def test_products_of_halves_that_become_float32_are_written_so(gpu):
 
 @pytest.mark.parametrize("which", ["n", "k", "turned", "whole"])
 def test_large_products_of_halves_get_rows_for_tensor_cores(gpu, monkeypatch, which):
-    monkeypatch.setattr(products, "COPIED_PER_BYTE", 0.0)
-    monkeypatch.setattr(products, "STARTED", 0.0)
+    monkeypatch.setattr(products, "COPY_SECONDS_PER_BYTE", 0.0)
+    monkeypatch.setattr(products, "LAUNCH_SECONDS", 0.0)
     shapes, count = {  # copies of factors, the bias and the result
         "n": (((2, 6, 16), (16, 2051), (2051,)), 3),
         "k": (((12, 33), (33, 16), (16,)), 2),

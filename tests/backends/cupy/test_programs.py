@@ -113,9 +113,11 @@ def test_training_is_that_of_the_processor(gpu, monkeypatch):
 
 def test_the_updates_of_all_weights_are_one_launch(gpu, monkeypatch):
     started = []
-    real = joining.Start.__call__
+    real = joining.BoundLaunch.__call__
     monkeypatch.setattr(
-        joining.Start, "__call__", lambda s: started.append(s.kernel.name) or real(s)
+        joining.BoundLaunch,
+        "__call__",
+        lambda s: started.append(s.kernel.name) or real(s),
     )
     model = small_model()
     with toolkit.device("gpu:0"):

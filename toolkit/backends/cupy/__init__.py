@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from toolkit.backends.cupy.availability import cupy_module, require, warn_of_missing
+from toolkit.backends.cupy.availability import (
+    check_libraries,
+    count_devices,
+    cupy_module,
+)
 from toolkit.backends.cupy.backend import CupyBackend
 from toolkit.errors import BackendUnavailable
 
@@ -19,14 +23,14 @@ def create(number: int = 0) -> CupyBackend:
         BackendUnavailable: a requirement is missing; the message names it and its fix.
     """
     cupy = cupy_module()
-    count = require(cupy.cuda.runtime)
+    count = count_devices(cupy.cuda.runtime)
     if number >= count:
         names = ", ".join(f"gpu:{i}" for i in range(count))
         raise BackendUnavailable(f"gpu: expected one of {names}; received gpu:{number}")
     from toolkit.backends.cupy.cuda_device import CudaDevice
 
     device = CudaDevice(number)
-    warn_of_missing(device.libraries)
+    check_libraries(device.libraries)
     backend = CupyBackend(device, cupy, count)
     backend.precompile_initializers()
     return backend

@@ -26,9 +26,9 @@ from toolkit.backends.cupy.device import OutOfMemory
 from toolkit.errors import DeviceError, UnsupportedOnBackend
 
 # Number of algorithms to request from the library's heuristic.
-MOST_ALGORITHMS = 8
+MAX_ALGORITHMS = 8
 # The descriptor of a plan holds the pointers of the current call.
-_calling = threading.Lock()
+_call_lock = threading.Lock()
 
 
 class Algorithm(ctypes.Structure):
@@ -68,20 +68,24 @@ class ProductAlgorithm:
             kind(gemm.beta),
         )
         # The heuristic reads the pointers to find the alignment of a bias.
-        self._point(pointers)
-        self.algorithms: list[Algorithm] = self._find(MOST_ALGORITHMS, pointers)
+        self._set_pointers(pointers)
+        self.algorithms: list[Algorithm] = self._find_algorithms(
+            MAX_ALGORITHMS, pointers
+        )
         self.algorithm: Algorithm = self.algorithms[0]
 
-    def _point(self, pointers: tuple[int, ...]) -> dict[str, int]:
+    def _set_pointers(self, pointers: tuple[int, ...]) -> dict[str, int]:
         """Set the vector pointers in the descriptor, and return all extras by name."""
         extra = dict(zip(self.gemm.extras, pointers[3:], strict=True))
         vectors = {name: x for name, x in extra.items() if name != "c"}
         self.product.descriptor.set(DESCRIPTOR, **vectors)
         return extra
 
-    def _find(self, count: int, pointers: tuple[int, ...]) -> list[Algorithm]:
+    def _find_algorithms(
+        self, count: int, pointers: tuple[int, ...]
+    ) -> list[Algorithm]:
         """Return the best algorithms by the library's own estimate, best first."""
-        found, number = (Algorithm * count)(), ctypes.c_int()
+        results, number = (Algorithm * count)(), ctypes.c_int()
         a, b, d = (layout.pointer for layout in self.product.layouts)
         at_a, at_b, at_d, *extra = map(aligned_to, pointers)
         at_c = extra[0] if self.gemm.beta else at_d
@@ -94,9 +98,9 @@ class ProductAlgorithm:
             preference.set(PREFERENCE, reductions=IN_COMPUTE_TYPE)
         status = library().cublasLtMatmulAlgoGetHeuristic(
             *(self.handle.pointer, self.product.descriptor.pointer, a, b, d, d),
-            *(preference.pointer, count, found, ctypes.byref(number)),
+            *(preference.pointer, count, results, ctypes.byref(number)),
         )
-        usable = [x for x in found[: number.value] if x.state == 0]
+        usable = [x for x in results[: number.value] if x.state == 0]
         if status or not usable:
             gemm = self.gemm
             layout = f"{gemm.m} x {gemm.n} x {gemm.k}, {gemm.epilogue}"
@@ -104,13 +108,13 @@ class ProductAlgorithm:
             raise UnsupportedOnBackend("matmul", gemm.dtypes[0], layout, reason)
         return usable
 
-    def use(self, stored: bytes) -> bool:
+    def select_stored(self, stored: bytes) -> bool:
         """Select an algorithm by its bytes; return False if no candidate matches."""
-        found = [a for a in self.algorithms if bytes(a.algorithm) == stored]
-        self.algorithm = found[0] if found else self.algorithm
-        return bool(found)
+        matches = [a for a in self.algorithms if bytes(a.algorithm) == stored]
+        self.algorithm = matches[0] if matches else self.algorithm
+        return bool(matches)
 
-    def choose(self, measure: Callable[[ProductAlgorithm], float]) -> bool:
+    def select_fastest(self, measure: Callable[[ProductAlgorithm], float]) -> bool:
         """Select the fastest algorithm; return False if none can be timed."""
         times: list[tuple[float, int]] = []
         for number, algorithm in enumerate(self.algorithms):
@@ -134,8 +138,8 @@ class ProductAlgorithm:
         a, b, d = pointers[:3]
         la, lb, ld = (layout.pointer for layout in self.product.layouts)
         alpha, beta = map(ctypes.byref, self.scale)
-        with _calling:
-            c = self._point(pointers).get("c", d)
+        with _call_lock:
+            c = self._set_pointers(pointers).get("c", d)
             call(
                 "Matmul",
                 *(self.handle.pointer, self.product.descriptor.pointer, alpha),
@@ -195,12 +199,16 @@ class Plans:
         """
         key = gemm, tuple(map(aligned_to, pointers)), workspace
         if key not in self._tuned:
-            found = ProductAlgorithm(self.handle, gemm, pointers, workspace)
+            plan = ProductAlgorithm(self.handle, gemm, pointers, workspace)
             path = self._path(key)
-            known = path and disk_cache.load(path)
-            if not (known and found.use(known)) and found.choose(measure) and path:
-                disk_cache.store(path, bytes(found.algorithm.algorithm))
-            self._tuned[key] = found
+            stored = path and disk_cache.load(path)
+            if (
+                not (stored and plan.select_stored(stored))
+                and plan.select_fastest(measure)
+                and path
+            ):
+                disk_cache.store(path, bytes(plan.algorithm.algorithm))
+            self._tuned[key] = plan
         return self._tuned[key]
 
     def _path(self, key: Any) -> Path | None:

@@ -8,11 +8,11 @@ from typing import Any
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
 from toolkit.backends.cupy.signatures import Builder, Signature
-from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
+from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
 
 HALVES = frozenset({"float16", "bfloat16"})
-WIDEST = 128  # features per head
+MAX_HEAD_FEATURES = 128  # features per head
 THREADS = 256
 _ONES = make_kernel(
     "ones",
@@ -23,13 +23,17 @@ _ONES = make_kernel(
 )
 
 
-def takes(node: Any) -> bool:
+def is_supported(node: Any) -> bool:
     """Return whether cuDNN supports an attention: half precision, no bias, no mask."""
     query, key, value = (x.spec for x in node.inputs[:3])
     features = query.shape[3]
-    even = features % 8 == 0 and features <= WIDEST and value.shape[3] == features
-    whole = query.size and key.size and not node.attrs["given"]
-    return bool(query.dtype in HALVES and even and whole)
+    even = (
+        features % 8 == 0
+        and features <= MAX_HEAD_FEATURES
+        and value.shape[3] == features
+    )
+    is_complete = query.size and key.size and not node.attrs["given"]
+    return bool(query.dtype in HALVES and even and is_complete)
 
 
 def lower_by_cudnn(
@@ -40,9 +44,9 @@ def lower_by_cudnn(
     is_grad = node.op.name == "attention_grad_of"
     if len(body.nodes) > 1:
         return None
-    pieces = Pieces()
+    builder = StepBuilder()
     try:
-        places = [_whole(pieces, Buffer(i), x) for i, x in enumerate(inputs)]
+        addresses = [_as_row_major(builder, Buffer(i), x) for i, x in enumerate(inputs)]
     except NotLowered:
         return None
     ends = [Buffer(len(inputs) + i) for i in range(len(outputs))]
@@ -50,22 +54,22 @@ def lower_by_cudnn(
         query, key, value = (x.spec for x in inputs[3:])
         order = (3, 4, 5, 1, 0, 2)  # query, key, value, out, g, peak
         signature = _backward(query, key, value, node.attrs)
-        pieces.steps.append(Dnn(signature, (*(places[i] for i in order), *ends)))
-        return pieces.done()
+        builder.steps.append(Dnn(signature, (*(addresses[i] for i in order), *ends)))
+        return builder.build()
     query, key, value = (x.spec for x in inputs)
     signature = _forward(query, key, value, node.attrs)
-    pieces.steps.append(Dnn(signature, (*places, *ends[:2])))
+    builder.steps.append(Dnn(signature, (*addresses, *ends[:2])))
     # cuDNN returns the maximum plus the logarithm of the sum, so the sum that remains
     # is 1.
     count = outputs[2].spec.size
     arguments = (ends[2], Scalar(count))
     grid = (-(-count // THREADS), 1, 1)
-    pieces.steps.append(Launch(_ONES, grid, (THREADS, 1, 1), arguments))
-    return pieces.done()
+    builder.steps.append(Launch(_ONES, grid, (THREADS, 1, 1), arguments))
+    return builder.build()
 
 
-def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
-    return place if operand.is_contiguous else pieces.copy(place, operand)
+def _as_row_major(builder: StepBuilder, address: Address, operand: Operand) -> Address:
+    return address if operand.is_contiguous else builder.copy(address, operand)
 
 
 def _heads(graph: Builder, x: Spec) -> int:

@@ -27,7 +27,7 @@ def cupy_module() -> Any:
         ) from error
 
 
-def require(runtime: Any) -> int:
+def count_devices(runtime: Any) -> int:
     """Return the number of GPUs, at least 1.
 
     Args:
@@ -64,33 +64,33 @@ def _words(version: int) -> str:
 
 def usable_libraries() -> tuple[frozenset[str], dict[str, str]]:
     """Return the available libraries, and the reason for each unavailable one."""
-    found, missing = set(), {}
+    available, reasons = set(), {}
     for name, probe in (
         ("cublaslt", lambda: libraries.load("cublasLt")),
         ("cudnn", cudnn.version),
     ):
         try:
             probe()
-            found.add(name)
+            available.add(name)
         except BackendUnavailable as error:
-            missing[name] = str(error)
-    return frozenset(found), missing
+            reasons[name] = str(error)
+    return frozenset(available), reasons
 
 
-def warn_of_missing(found: frozenset[str]) -> None:
+def check_libraries(available: frozenset[str]) -> None:
     """Raise an error without cuBLASLt; warn once about slow convolutions.
 
     Raises:
         BackendUnavailable: cuBLASLt is missing, or cuDNN is missing and
         TOOLKIT_REQUIRE_CUDNN is set.
     """
-    _, missing = usable_libraries()
-    if "cublaslt" not in found:
-        raise BackendUnavailable(f"gpu: {missing['cublaslt']}")
-    if "cudnn" not in found:
+    _, reasons = usable_libraries()
+    if "cublaslt" not in available:
+        raise BackendUnavailable(f"gpu: {reasons['cublaslt']}")
+    if "cudnn" not in available:
         if settings.environment("REQUIRE_CUDNN"):
-            raise BackendUnavailable(f"gpu: {missing['cudnn']}")
+            raise BackendUnavailable(f"gpu: {reasons['cudnn']}")
         warn(
             f"convolutions run as matrix products, several times slower: "
-            f"{missing['cudnn']}"
+            f"{reasons['cudnn']}"
         )

@@ -23,20 +23,20 @@ from toolkit.backends.base import (
 )
 from toolkit.backends.cupy import attention, norms, products
 from toolkit.backends.cupy.cuda.fused import is_fusable
-from toolkit.backends.cupy.cuda.launch import Scratch, generator
+from toolkit.backends.cupy.cuda.launch import Scratch, find_generator
 from toolkit.backends.cupy.device import Device
 from toolkit.backends.cupy.eager import EagerKernel
 from toolkit.backends.cupy.lowering import (
     ANCHORS,
     LibraryCalls,
     Numerics,
-    check,
+    check_supported,
     lower,
 )
-from toolkit.backends.cupy.memory import SMALL, packed
+from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.cupy.passes import PASSES
 from toolkit.backends.cupy.program import CallTable, GpuProgram
-from toolkit.backends.cupy.steps import Loop, Lowered, named
+from toolkit.backends.cupy.steps import Loop, Lowered, name_steps
 from toolkit.backends.locations import LoopBody
 from toolkit.backends.pending_copy import PendingCopy
 from toolkit.backends.rendering import Kernel, KernelTable
@@ -45,7 +45,7 @@ from toolkit.ir import PRIMITIVES, Kind, Primitive, Spec
 Array = Any
 # Calls that draw uniform float32 and fill an array. One kernel serves every size.
 _LINE, _NUMBER = Spec((4096,), "float32"), Spec((), "float32")
-FIRST_VALUES: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
+INITIALIZERS: tuple[tuple[str, tuple[Operand, ...], dict[str, Any]], ...] = (
     (
         "random_uniform",
         (contiguous(Spec((2,), "uint32")),),
@@ -80,20 +80,20 @@ class CupyBackend(Backend):
         self.xp = xp
         self.arrays: KernelTable = KernelTable(array_table(xp), super().render)
         eager = {name: EagerKernel(self, name, k) for name, k in self.arrays.items()}
-        others = {name: self.arrays[name] for name in VIEWS}
-        super().__init__(eager | others | {"product": products.unlowered})
+        views = {name: self.arrays[name] for name in VIEWS}
+        super().__init__(eager | views | {"product": products.raise_unlowered})
 
     def render(self, record: Primitive) -> Kernel | None:
         """Return the steps of a generator if one exists, else CuPy's functions."""
         other = self.arrays[record.name] if record.name in self.arrays else None
-        if other is None and generator(record) is None:
+        if other is None and find_generator(record) is None:
             return None
         return EagerKernel(self, record.name, other)
 
     def supports(self, name: str) -> bool:
         """Return False for most composites, which the compiler expands and fuses."""
-        known = PRIMITIVES.get(name)
-        is_composite = known is not None and known.kind is Kind.COMPOSITE
+        primitive = PRIMITIVES.get(name)
+        is_composite = primitive is not None and primitive.kind is Kind.COMPOSITE
         return not is_composite and super().supports(name)
 
     def can_compute(self, node: Any) -> bool:
@@ -101,15 +101,15 @@ class CupyBackend(Backend):
         if node.op.name == "attention_grad_of":
             return True
         if node.op.name == "attention" and "cudnn" in self.device.libraries:
-            return attention.takes(node)
+            return attention.is_supported(node)
         if node.op.name in norms.OPS:
-            return "cudnn" in self.device.libraries and norms.takes(node)
+            return "cudnn" in self.device.libraries and norms.is_supported(node)
         # until the pass that joins products has run
         if node.op.name in self.passes.product_parts:
             numerics = self.numerics
             dtype = node.outputs[0].spec.dtype
             has_library = "cublaslt" in numerics.libraries
-            return has_library and products.takes_gelu(dtype, numerics.precision)
+            return has_library and products.is_gelu_supported(dtype, numerics.precision)
         return super().can_compute(node)
 
     # --- compiling --------------------------------------------------------------------
@@ -150,11 +150,11 @@ class CupyBackend(Backend):
         Raises:
             UnsupportedOnBackend: nothing on this backend computes the node.
         """
-        found = lower(node, inputs, outputs, is_aligned, self.numerics)
-        if found is None:
-            check(node, self.arrays)
+        lowered = lower(node, inputs, outputs, is_aligned, self.numerics)
+        if lowered is None:
+            check_supported(node, self.arrays)
             return None
-        return named(found, node)
+        return name_steps(lowered, node)
 
     def precompile(self, lowered: Lowered) -> None:
         """Start to compile kernels and to build plans in background threads."""
@@ -178,8 +178,8 @@ class CupyBackend(Backend):
         changing: Collection[tuple[str, int]] = (),
     ) -> Lowered:
         """Return a loop over a program as the one step of a node."""
-        place = Scratch(arena[1], body.arena_bytes)
-        loop = Loop(body, place, tuple(moves), turns)
+        arena_address = Scratch(arena[1], body.arena_bytes)
+        loop = Loop(body, arena_address, tuple(moves), turns)
         # The arena gets an allocation even if it is empty.
         return Lowered((loop,), max(1, arena[1] + body.arena_bytes), name="a loop")
 
@@ -190,7 +190,7 @@ class CupyBackend(Backend):
         """
         # declares the random operations and all elementwise ones
         import_module("toolkit.random")
-        for name, operands, attrs in FIRST_VALUES:
+        for name, operands, attrs in INITIALIZERS:
             kernel: Any = self.kernels[name]
             kernel.precompile(operands, attrs)
 
@@ -210,13 +210,13 @@ class CupyBackend(Backend):
         self, specs: Sequence[tuple[tuple[int, ...], str]]
     ) -> list[Array]:
         """Allocate arrays as `empty` does; small ones share one block of memory."""
-        places, end = _places(tuple(specs))
+        offsets, end = _pack_results(tuple(specs))
         if not end:
             return super().allocate_results(specs)
         block = self.empty((end,), "uint8")
         return [
-            self.empty(*spec) if place is None else self.view(block, place, *spec)
-            for place, spec in zip(places, specs, strict=True)
+            self.empty(*spec) if offset is None else self.view(block, offset, *spec)
+            for offset, spec in zip(offsets, specs, strict=True)
         ]
 
     def allocate_aligned(self, shape: tuple[int, ...], dtype: str) -> Array:
@@ -242,8 +242,8 @@ class CupyBackend(Backend):
             if dtype is None or dtypes.name_of(value.dtype) == dtype:
                 return value
             return self.kernels["cast"](value, dtype=dtype)
-        wanted = None if dtype is None else dtypes.numpy_dtype(dtype)
-        return self.device.upload(np.asarray(to_host(value), wanted))
+        target_dtype = None if dtype is None else dtypes.numpy_dtype(dtype)
+        return self.device.upload(np.asarray(to_host(value), target_dtype))
 
     def to_numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """Copy to host memory; raise the error of an earlier out-of-range index."""
@@ -266,9 +266,9 @@ class CupyBackend(Backend):
 
     def copy_array(self, array: Any) -> Array:
         """Return a copy of an array that has no other reference."""
-        own = self.empty(array.shape, dtypes.name_of(array.dtype))
-        self.overwrite(own, array)
-        return own
+        copy = self.empty(array.shape, dtypes.name_of(array.dtype))
+        self.overwrite(copy, array)
+        return copy
 
     def overwrite(self, target: Array, source: Any) -> None:
         """Start a copy of an array, from any device, into one on this device."""
@@ -278,10 +278,10 @@ class CupyBackend(Backend):
 
     def as_row_major(self, array: Any) -> Array:
         """Return an array as steps expect it: on the device, in row-major order."""
-        found = self.asarray(array)
-        if found.flags.c_contiguous:
-            return found
-        return self.kernels["stop_gradient"](found)
+        result = self.asarray(array)
+        if result.flags.c_contiguous:
+            return result
+        return self.kernels["stop_gradient"](result)
 
     def constant(self, array: Any) -> Array:
         """Copy a constant of a program to device memory."""
@@ -324,7 +324,7 @@ class CupyBackend(Backend):
 
 
 @lru_cache(256)
-def _places(
+def _pack_results(
     specs: tuple[tuple[tuple[int, ...], str], ...],
 ) -> tuple[list[int | None], int]:
     """Return the offsets of small arrays in one block (else None), and its size."""
@@ -332,6 +332,6 @@ def _places(
     small = [i for i, nbytes in enumerate(sizes) if nbytes <= SMALL]
     if len(small) < 2:
         return [None] * len(specs), 0
-    offsets, end = packed([sizes[i] for i in small])
-    found = dict(zip(small, offsets, strict=True))
-    return [found.get(i) for i in range(len(specs))], end
+    offsets, end = pack_offsets([sizes[i] for i in small])
+    by_index = dict(zip(small, offsets, strict=True))
+    return [by_index.get(i) for i in range(len(specs))], end

@@ -17,23 +17,23 @@ from toolkit.backends.cupy.cuda.launch import (
     Scratch,
     Table,
 )
-from toolkit.backends.cupy.joining import Call, Start, join
-from toolkit.backends.cupy.steps import Dnn, Loop, Place, Product, Step
+from toolkit.backends.cupy.joining import BoundLaunch, Call, batch_launches
+from toolkit.backends.cupy.steps import Address, Dnn, Loop, Product, Step
 
 if TYPE_CHECKING:
     from toolkit.backends.cupy.program import GpuProgram, Runner
 
 # (None, an address) or (the number of an array of the call, an offset).
-Where = tuple[int | None, int]
+ResolvedAddress = tuple[int | None, int]
 
 
-def operand(place: Place, inputs: int) -> tuple[str, int]:
+def to_reference(address: Address, inputs: int) -> tuple[str, int]:
     """Return a location in the compiler's notation."""
-    if isinstance(place, Scratch):
-        return "work", place.offset
-    if place.index < inputs:
-        return "in", place.index
-    return "out", place.index - inputs
+    if isinstance(address, Scratch):
+        return "work", address.offset
+    if address.index < inputs:
+        return "in", address.index
+    return "out", address.index - inputs
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Binding:
 
     Attributes:
         calls: one function for each step, by the index of its node.
-        kept: memory that only addresses refer to.
+        retained: memory that only addresses refer to.
         problems: the error messages for a bad index, with three words each in `words`.
         runs: the number of runs so far.
         replay: launches the captured graph, after the capture.
     """
 
     calls: list[tuple[int, Callable[[], None]]]
-    kept: list[Any]
+    retained: list[Any]
     problems: list[str]
     words: Any = None
     runs: int = 0
@@ -71,11 +71,11 @@ class Binder:
     def bind(self) -> Binding:
         """Bind all steps of the program."""
         program = self.runner.program
-        plain = list(_plain(program))
+        plain = list(iter_steps(program))
         count = Counter(s.kernel for _, s in plain if isinstance(s, Launch))
         # These compile together with the kernels that can launch several of them at
         # once.
-        twins = [k.many for k, times in count.items() if k.many and times > 1]
+        twins = [k.batched for k, times in count.items() if k.batched and times > 1]
         kernels = list(dict.fromkeys((*count, *twins)))
         # Build plans first: kernels compile in parallel.
         graphs = [step.signature for _, step in plain if isinstance(step, Dnn)]
@@ -86,7 +86,7 @@ class Binder:
             # Bindings of one program never run concurrently.
             if self.runner.scratch is None or self.runner.scratch.nbytes < needed:
                 self.runner.scratch = self.device.empty((needed,), "uint8")
-            self.binding.kept.append(self.runner.scratch)
+            self.binding.retained.append(self.runner.scratch)
             self.scratch = self.device.address(self.runner.scratch)
         problems = sum(
             times * sum(isinstance(a, Problem) for a in step.arguments)
@@ -104,7 +104,9 @@ class Binder:
                     step, node.inputs, resolve, self.runner.address
                 ):
                     calls.append((i, call))
-        self.binding.calls = list(join(calls, self.device, self.binding.kept))
+        self.binding.calls = list(
+            batch_launches(calls, self.device, self.binding.retained)
+        )
         return self.binding
 
     def _workspace(self, step: Step) -> int:
@@ -118,33 +120,35 @@ class Binder:
         self,
         step: Step,
         inputs: int,
-        resolve: Callable[[tuple[str, int]], Where],
-        address: Callable[[Where], int],
+        resolve: Callable[[tuple[str, int]], ResolvedAddress],
+        address: Callable[[ResolvedAddress], int],
     ) -> Iterator[Callable[[], None]]:
         """Yield the calls of a step."""
 
-        def at(place: Place) -> int:
-            return address(resolve(operand(place, inputs)))
+        def at(place: Address) -> int:
+            return address(resolve(to_reference(place, inputs)))
 
         if isinstance(step, Launch):
             arguments = [self._argument(a, at, step) for a in step.arguments]
             function, shape = self.functions[step.kernel], (step.grid, step.block)
-            yield Start(
+            yield BoundLaunch(
                 step.kernel, function, *shape, tuple(arguments), step.shared_bytes
             )
         elif isinstance(step, Product):
             offsets = (*step.offsets, *[0] * len(step.operands))
             pairs = zip(step.operands, offsets, strict=False)
-            pointers = tuple(at(place) + offset for place, offset in pairs)
+            pointers = tuple(at(address) + offset for address, offset in pairs)
             product = self.device.product(step.gemm, pointers, self.limit)
             yield partial(product, pointers, self.scratch)
         elif isinstance(step, Dnn):
             plan = self.device.dnn(step.signature, self.dnn_limit)
             yield partial(plan, tuple(map(at, step.operands)), self.scratch)
         else:
-            yield from self._turns(step, resolve, address)
+            yield from self._unroll_loop(step, resolve, address)
 
-    def _argument(self, argument: Any, at: Callable[[Place], int], step: Launch) -> Any:
+    def _argument(
+        self, argument: Any, at: Callable[[Address], int], step: Launch
+    ) -> Any:
         if isinstance(argument, Scalar):
             return self.device.scalar(argument.value, argument.ctype)
         if isinstance(argument, Problem):
@@ -158,50 +162,56 @@ class Binder:
                 for w in row
             ]
             table = self.device.upload(words)
-            self.binding.kept.append(table)
+            self.binding.retained.append(table)
             return self.device.address(table)
         return at(argument)
 
-    def _turns(
+    def _unroll_loop(
         self,
         loop: Loop,
-        resolve: Callable[[tuple[str, int]], Where],
-        address: Callable[[Where], int],
+        resolve: Callable[[tuple[str, int]], ResolvedAddress],
+        address: Callable[[ResolvedAddress], int],
     ) -> Iterator[Callable[[], None]]:
         """Yield the calls of a loop, in order for all iterations."""
         arena = address(resolve(("work", loop.arena.offset)))
-        places = loop.body.locations.at(arena)
+        locations = loop.body.locations.at(arena)
 
-        for turn in range(loop.turns):
+        for iteration in range(loop.iterations):
 
-            def inner(where: Where, turn: int = turn) -> int:
+            def inner(where: ResolvedAddress, iteration: int = iteration) -> int:
                 number, offset = where
                 if number is None:
                     return offset
-                base, shift = position(loop.moves[number], turn, loop.turns)
+                base, shift = locate_in_iteration(
+                    loop.moves[number], iteration, loop.iterations
+                )
                 return address(resolve(base)) + shift + offset
 
             for i, node in enumerate(loop.body.code.nodes):
-                place = partial(places, i)
+                place = partial(locations, i)
                 for step in node.steps:
                     yield from self._calls(step, node.inputs, place, inner)
 
 
-def position(move: LoopOperand, turn: int, turns: int) -> tuple[tuple[str, int], int]:
+def locate_in_iteration(
+    loop_operand: LoopOperand, iteration: int, iterations: int
+) -> tuple[tuple[str, int], int]:
     """Return the operand and the offset of a loop body's array in one iteration."""
-    if turn == 0 and move.first is not None:
-        return move.first, 0
-    if turn == turns - 1 and move.last is not None:
-        return move.last, 0
-    shift = move.offset + turn * move.stride
-    return move.base, shift + move.delta * ((turn + move.phase) % 2)
+    if iteration == 0 and loop_operand.first is not None:
+        return loop_operand.first, 0
+    if iteration == iterations - 1 and loop_operand.last is not None:
+        return loop_operand.last, 0
+    shift = loop_operand.offset + iteration * loop_operand.stride
+    return loop_operand.base, shift + loop_operand.delta * (
+        (iteration + loop_operand.phase) % 2
+    )
 
 
-def _plain(program: GpuProgram) -> Iterator[tuple[int, Step]]:
+def iter_steps(program: GpuProgram) -> Iterator[tuple[int, Step]]:
     """Yield the steps of a program and its loops, each with its number of runs."""
     for _, step in program.steps:
         if isinstance(step, Loop):
-            for times, inner in _plain(step.body.code):
-                yield times * step.turns, inner
+            for times, inner in iter_steps(step.body.code):
+                yield times * step.iterations, inner
         else:
             yield 1, step

@@ -21,17 +21,17 @@ class Compiler(Background[Kernel, bytes]):
         super().__init__(available_cores())
         self.compile_kernel = compile_kernel
 
-    def make(self, kernel: Kernel) -> bytes:
+    def compute(self, kernel: Kernel) -> bytes:
         return self.compile_kernel(kernel)
 
     def precompile(self, kernel: Kernel) -> None:
         """Start to compile a kernel; on repeat, also compile its batched kernel."""
-        if not self.begin(kernel) and kernel.many:
-            self.begin(kernel.many)
+        if not self.start(kernel) and kernel.batched:
+            self.start(kernel.batched)
 
-    def compiled(self, kernels: Sequence[Kernel]) -> list[bytes]:
+    def wait_for(self, kernels: Sequence[Kernel]) -> list[bytes]:
         """Wait for kernels to compile, and return their machine code."""
         for kernel in kernels:
-            self.begin(kernel)
-        made = self.taken(kernels)
-        return [made[k] if k in made else self.compile_kernel(k) for k in kernels]
+            self.start(kernel)
+        results = self.collect(kernels)
+        return [results[k] if k in results else self.compile_kernel(k) for k in kernels]

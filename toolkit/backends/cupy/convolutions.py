@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.launch import Buffer, Scratch
-from toolkit.backends.cupy.epilogues import epilogue_of
+from toolkit.backends.cupy.epilogues import match_epilogue
 from toolkit.backends.cupy.signatures import (
     Geometry,
     Signature,
@@ -16,7 +16,7 @@ from toolkit.backends.cupy.signatures import (
     filters,
     images,
 )
-from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces, Place
+from toolkit.backends.cupy.steps import Address, Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
 
 OPS = {
@@ -38,11 +38,11 @@ Widths = Sequence[tuple[int, int]]
 # cuDNN has no convolution of float64.
 DTYPES = frozenset({"float16", "bfloat16", "float32"})
 # Upper limits for gradients of filters as products: channels, elements per window, and
-# bytes of the matrix of all windows. Measured on an H200, see `_is_of_pictures`.
-FEW_CHANNELS, MOST_SEEN, MOST_GATHERED = 4, 32, 64 << 20
+# bytes of the matrix of all windows. Measured on an H200, see `_has_few_channels`.
+MAX_CHANNELS, MAX_WINDOW_ELEMENTS, MAX_MATRIX_BYTES = 4, 32, 64 << 20
 
 
-def takes(dtype: str) -> bool:
+def supports_dtype(dtype: str) -> bool:
     """Return whether cuDNN convolves a dtype."""
     return dtype in DTYPES
 
@@ -60,61 +60,65 @@ def lower_by_cudnn(
         inputs, outputs: the operands of the body.
         precision: the float32 precision: "highest", "strict" or "tf32".
     """
-    node, found = body.nodes[0], epilogue_of(body)
-    if found is None or found.steps not in FOLLOWERS or len(outputs) != 1:
+    node, epilogue = body.nodes[0], match_epilogue(body)
+    if epilogue is None or epilogue.steps not in FOLLOWERS or len(outputs) != 1:
         return None
-    follow = FOLLOWERS[found.steps]
+    follow = FOLLOWERS[epilogue.steps]
     extras = dict(
-        zip((s for s in found.steps if s != "relu"), found.extra, strict=True)
+        zip((s for s in epilogue.steps if s != "relu"), epilogue.extra, strict=True)
     )
     following = [extras[step] for step in follow if step != "relu"]
     op, dtype = OPS[node.op.name], outputs[0].spec.dtype
-    if not takes(dtype) or not all(x.spec.size for x in (*inputs, *outputs)):
+    if not supports_dtype(dtype) or not all(x.spec.size for x in (*inputs, *outputs)):
         return None
     numbers = {x: i for i, x in enumerate(body.inputs)}
     if any(x not in numbers for x in (*node.inputs, *following)):
         return None
-    if op == "conv_wgrad" and precision == "tf32" and _is_of_pictures(node):
+    if op == "conv_wgrad" and precision == "tf32" and _has_few_channels(node):
         return None
-    pieces = Pieces()
-    pairs: list[tuple[Place, Operand]] = [
+    builder = StepBuilder()
+    pairs: list[tuple[Address, Operand]] = [
         (Buffer(numbers[x]), inputs[numbers[x]]) for x in (*node.inputs, *following)
     ]
     first, second, *extra = pairs
     is_gradient = op == "conv_wgrad"
     specs, attrs = [x.spec for x in (*node.inputs, *node.outputs)], node.attrs
     widths = ((0, 0), *attrs["padding"], (0, 0))
-    is_padded = op != "conv_fprop" and dtype == "float32" and _is_uneven(widths)
+    is_padded = op != "conv_fprop" and dtype == "float32" and _is_asymmetric(widths)
     try:
         # images with zeros in memory need no padding, so the engine defect does not
         # apply
         if is_padded:
             attrs = {**attrs, "padding": ((0, 0),) * len(attrs["padding"])}
             image = 0 if is_gradient else 2
-            specs[image] = _wide(specs[image], widths)
+            specs[image] = _padded_spec(specs[image], widths)
         if is_padded and is_gradient:
-            first = _padded(pieces, *first, widths)
+            first = _pad(builder, *first, widths)
         # c would have the padded shape, and the result is a slice of it
         if is_padded and "add" in follow:
             at = [step for step in follow if step != "relu"].index("add")
-            extra[at] = _padded(pieces, *extra[at], widths)
-        places = [_whole(pieces, *first)]
-        places.append(
-            _whole(pieces, *second) if is_gradient else _turned(pieces, *second)
+            extra[at] = _pad(builder, *extra[at], widths)
+        addresses = [_as_row_major(builder, *first)]
+        addresses.append(
+            _as_row_major(builder, *second)
+            if is_gradient
+            else _transpose_filters(builder, *second)
         )
-        places += [_whole(pieces, *pair) for pair in extra]
+        addresses += [_as_row_major(builder, *pair) for pair in extra]
         result = Buffer(len(inputs))
-        made = pieces.take(specs[2].nbytes) if is_gradient or is_padded else None
-        target = made or result
+        scratch = (
+            builder.allocate(specs[2].nbytes) if is_gradient or is_padded else None
+        )
+        target = scratch or result
         signature = _signature(op, specs, attrs, follow, precision)
-        pieces.steps.append(Dnn(signature, (*places, target)))
+        builder.steps.append(Dnn(signature, (*addresses, target)))
         if is_gradient:
-            _turn_back(pieces, target, outputs[0].spec, result)
-        elif made is not None:
-            _cut(pieces, made, specs[2], widths, outputs[0].spec, result)
+            _restore_filters(builder, target, outputs[0].spec, result)
+        elif scratch is not None:
+            _crop(builder, scratch, specs[2], widths, outputs[0].spec, result)
     except NotLowered:
         return None
-    return pieces.done()
+    return builder.build()
 
 
 def _signature(
@@ -130,7 +134,7 @@ def _signature(
     return convolution(op, shapes, geometry, dtype, precision, follow)
 
 
-def _is_of_pictures(node: Any) -> bool:
+def _has_few_channels(node: Any) -> bool:
     """Return whether a gradient of filters has too few channels for fast cuDNN engines.
 
     For float32 with 3 x 3 filters and 3 channels, cuDNN's plans take twice as long as
@@ -146,13 +150,13 @@ def _is_of_pictures(node: Any) -> bool:
         kernel.dtype == "float32"
         and len(sizes) == 2
         and node.attrs["groups"] == 1
-        and channels <= FEW_CHANNELS
-        and window <= min(MOST_SEEN, count)
-        and nbytes <= MOST_GATHERED
+        and channels <= MAX_CHANNELS
+        and window <= min(MAX_WINDOW_ELEMENTS, count)
+        and nbytes <= MAX_MATRIX_BYTES
     )
 
 
-def _is_uneven(widths: Widths) -> bool:
+def _is_asymmetric(widths: Widths) -> bool:
     """Return whether the padding before images differs from the padding after them.
 
     With such padding, cuDNN's engines 1, 18 and 50 (tested in 9.19) return wrong
@@ -161,49 +165,58 @@ def _is_uneven(widths: Widths) -> bool:
     return any(low != high for low, high in widths)
 
 
-def _wide(image: Spec, widths: Widths) -> Spec:
+def _padded_spec(image: Spec, widths: Widths) -> Spec:
     pairs = zip(image.shape, widths, strict=True)
     return image.with_shape(low + n + high for n, (low, high) in pairs)
 
 
-def _padded(
-    pieces: Pieces, place: Place, image: Operand, widths: Widths
-) -> tuple[Place, Operand]:
+def _pad(
+    builder: StepBuilder, address: Address, image: Operand, widths: Widths
+) -> tuple[Address, Operand]:
     """Copy images into memory with zeros around them."""
-    spec = _wide(image.spec, widths)
-    target = pieces.take(spec.nbytes)
+    spec = _padded_spec(image.spec, widths)
+    target = builder.allocate(spec.nbytes)
     attrs = {"widths": widths, "value": 0.0}
-    pieces.generate("pad", [image], [place], [target], [spec], **attrs)
+    builder.generate("pad", [image], [address], [target], [spec], **attrs)
     return target, contiguous(spec)
 
 
-def _cut(
-    pieces: Pieces, place: Scratch, wide: Spec, widths: Widths, spec: Spec, to: Place
+def _crop(
+    builder: StepBuilder,
+    address: Scratch,
+    wide: Spec,
+    widths: Widths,
+    spec: Spec,
+    to: Address,
 ) -> None:
     """Copy images without their padding."""
     source = contiguous(wide)
     pairs = zip(source.strides, widths, strict=True)
     first = sum(stride * low for stride, (low, _) in pairs)
-    inner = Scratch(place.offset + first, wide.nbytes - first)
-    pieces.copy(inner, Operand(spec, source.strides), to)
+    inner = Scratch(address.offset + first, wide.nbytes - first)
+    builder.copy(inner, Operand(spec, source.strides), to)
 
 
-def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
+def _as_row_major(builder: StepBuilder, address: Address, operand: Operand) -> Address:
     """Return an operand in row-major order; copy it if necessary."""
-    return place if operand.is_contiguous else pieces.copy(place, operand)
+    return address if operand.is_contiguous else builder.copy(address, operand)
 
 
-def _turned(pieces: Pieces, place: Place, kernel: Operand) -> Place:
+def _transpose_filters(
+    builder: StepBuilder, address: Address, kernel: Operand
+) -> Address:
     """Transpose a kernel (*size, channels, filters) to filters first, channels last."""
     order = (kernel.spec.ndim - 1, *range(kernel.spec.ndim - 1))
     spec = kernel.spec.with_shape(kernel.spec.shape[axis] for axis in order)
     strides = tuple(kernel.strides[axis] for axis in order)
-    return pieces.copy(place, Operand(spec, strides))
+    return builder.copy(address, Operand(spec, strides))
 
 
-def _turn_back(pieces: Pieces, place: Place, spec: Spec, target: Place) -> None:
+def _restore_filters(
+    builder: StepBuilder, address: Address, spec: Spec, target: Address
+) -> None:
     """Transpose filters from cuDNN's order back to (*size, channels, filters)."""
-    *rest, count = spec.shape
-    source = contiguous(spec.with_shape((count, *rest)))
+    *lead, count = spec.shape
+    source = contiguous(spec.with_shape((count, *lead)))
     strides = (*source.strides[1:], source.strides[0])
-    pieces.copy(place, Operand(spec, strides), target)
+    builder.copy(address, Operand(spec, strides), target)

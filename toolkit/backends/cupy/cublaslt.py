@@ -135,8 +135,8 @@ class Gemm:
         beside = {"c": width * spans[2], "bias": width * self.m}
         beside["aux"] = aux // 8 if bits else width * aux
         items = [dtypes.itemsize(self.dtypes[0])] * 2 + [width]
-        found = [item * span for item, span in zip(items, spans, strict=True)]
-        return found + [beside[name] for name in self.extras]
+        nbytes = [item * span for item, span in zip(items, spans, strict=True)]
+        return nbytes + [beside[name] for name in self.extras]
 
     @property
     def layouts(self) -> list[dict[str, int]]:
@@ -160,15 +160,15 @@ class Gemm:
     @property
     def descriptor(self) -> dict[str, int]:
         """Return the attributes of the product, without its pointers."""
-        found = {
+        attributes = {
             f"transpose_{x}": int(t) for x, t in zip("ab", self.transpose, strict=True)
         }
-        found["epilogue"] = EPILOGUES[self.epilogue]
+        attributes["epilogue"] = EPILOGUES[self.epilogue]
         if "bias" in self.extras:
-            found["bias_type"] = DATA_TYPES[self.dtypes[1]]
+            attributes["bias_type"] = DATA_TYPES[self.dtypes[1]]
         if self.aux_leading:
-            found["aux_leading"] = self.aux_leading
-        return found
+            attributes["aux_leading"] = self.aux_leading
+        return attributes
 
 
 def compute_type(dtype: str, precision: str) -> str:
@@ -221,13 +221,13 @@ def library() -> ctypes.CDLL:
     Raises:
         BackendUnavailable: the library is missing.
     """
-    found = libraries.load("cublasLt")
+    cublaslt = libraries.load("cublasLt")
     for name, arguments in _SIGNATURES.items():
-        function = getattr(found, f"cublasLt{name}")
+        function = getattr(cublaslt, f"cublasLt{name}")
         function.argtypes, function.restype = arguments, ctypes.c_int
-    found.cublasLtGetVersion.restype = ctypes.c_size_t
-    found.cublasLtGetStatusString.restype = ctypes.c_char_p
-    return found
+    cublaslt.cublasLtGetVersion.restype = ctypes.c_size_t
+    cublaslt.cublasLtGetStatusString.restype = ctypes.c_char_p
+    return cublaslt
 
 
 def call(name: str, *arguments: Any) -> None:

@@ -72,17 +72,17 @@ class CudaDevice(Device):
         self.arch: int = int(self.device.compute_capability)
         self._compiler = Compiler(self._cubin)
         self._functions: dict[Kernel, Callable[..., None]] = {}
-        self._turn = RLock()
+        self._lock = RLock()
         self._is_entered = False
         if "cublaslt" in self.libraries:
             with suppress(RuntimeError):  # the system has no room for a thread
-                Thread(target=self._begin_products).start()
+                Thread(target=self._warm_up_products).start()
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         if self.broken:
             raise self.broken
-        with self._turn:
+        with self._lock:
             if self._is_entered:  # scopes of a step nest
                 yield
                 return
@@ -115,9 +115,9 @@ class CudaDevice(Device):
     def lend(
         self, memory: Array, shape: tuple[int, ...], dtype: str, lease: Any
     ) -> Array:
-        place, cuda = self.address(memory), self.cupy.cuda
-        held = cuda.UnownedMemory(place, memory.nbytes, lease, self.device.id)
-        pointer = cuda.MemoryPointer(held, 0)
+        address, cuda = self.address(memory), self.cupy.cuda
+        owner = cuda.UnownedMemory(address, memory.nbytes, lease, self.device.id)
+        pointer = cuda.MemoryPointer(owner, 0)
         return self.cupy.ndarray(shape, dtypes.numpy_dtype(dtype), memptr=pointer)
 
     def event(self) -> Any:
@@ -133,12 +133,12 @@ class CudaDevice(Device):
         if not hasattr(array, "__dlpack__"):
             take = self.cupy.asarray
         with self.device:  # CuPy allocates its arrays on the current stream
-            made = self.cupy.cuda.get_current_stream().record()
+            event = self.cupy.cuda.get_current_stream().record()
         with self.scope():
-            self.stream.wait_event(made)
-            found = take(array).copy()
+            self.stream.wait_event(event)
+            copy = take(array).copy()
             self.stream.synchronize()  # the owner can reuse the memory again
-        return found
+        return copy
 
     # A step calls this for hundreds of arrays.
     address = staticmethod(attrgetter("data.ptr"))  # type: ignore[assignment]
@@ -197,7 +197,7 @@ class CudaDevice(Device):
     def load(self, kernels: Sequence[Kernel]) -> list[Callable[..., None]]:
         missing = [k for k in kernels if k not in self._functions]
         if missing:
-            cubins = self._compiler.compiled(missing)
+            cubins = self._compiler.wait_for(missing)
             if folder := cache_folder():
                 disk_cache.trim_periodically(folder)
             with self.device:
@@ -230,7 +230,7 @@ class CudaDevice(Device):
                 disk_cache.store(path, cubin)
         return cubin
 
-    def _begin_products(self) -> None:
+    def _warm_up_products(self) -> None:
         """Request any algorithm, because the first request takes 0.1 s.
 
         This overlaps with the construction of the model.
@@ -242,7 +242,7 @@ class CudaDevice(Device):
     def _products(self) -> algorithms.Plans:
         with self.device:
             folder = cache_folder()
-            return algorithms.Plans(folder and folder / cudnn.safe(self._model))
+            return algorithms.Plans(folder and folder / cudnn.to_file_name(self._model))
 
     @cached_property
     def _graphs(self) -> cudnn.Plans:
@@ -258,11 +258,11 @@ class CudaDevice(Device):
     def product(
         self, gemm: Gemm, pointers: tuple[int, ...], workspace: int
     ) -> Callable[[tuple[int, ...], int], None]:
-        wanted, stream = (gemm, pointers, workspace), self.stream.ptr
+        arguments, stream = (gemm, pointers, workspace), self.stream.ptr
         if settings.autotune():
-            plan = self._products.tune(*wanted, self._product_seconds)
+            plan = self._products.tune(*arguments, self._product_seconds)
         else:
-            plan = self._products.get(*wanted)
+            plan = self._products.get(*arguments)
         return lambda where, scratch: plan(where, scratch, stream)
 
     def offers(self, gemm: Gemm, alignment: int) -> bool:
@@ -286,7 +286,7 @@ class CudaDevice(Device):
             keys = [(signature, workspace) for signature in slow]
             with self.device:
                 self._graphs.prepare(
-                    keys, lambda lacking: self._planner.planned(lacking)
+                    keys, lambda lacking: self._planner.wait_for(lacking)
                 )
 
     def dnn(self, signature: Signature, workspace: int | None) -> Any:
@@ -312,20 +312,20 @@ class CudaDevice(Device):
         scratch, pointers = self.address(memory), tuple(map(self.address, arrays))
         begin, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
 
-        def several() -> None:
+        def run_repeatedly() -> None:
             for _ in range(TIMED):
                 run(pointers, scratch)
 
         with self.scope():
             run(pointers, scratch)  # the first run loads its modules
-            replay, found = self.capture(several), []
+            replay, times = self.capture(run_repeatedly), []
             for _ in range(ROUNDS):
                 begin.record(self.stream)
                 replay()
                 end.record(self.stream)
                 end.synchronize()
-                found.append(self.cupy.cuda.get_elapsed_time(begin, end))
-        return 1e-3 * float(min(found)) / TIMED
+                times.append(self.cupy.cuda.get_elapsed_time(begin, end))
+        return 1e-3 * float(min(times)) / TIMED
 
     def synchronize(self) -> None:
         self.stream.synchronize()

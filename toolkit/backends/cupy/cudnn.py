@@ -28,7 +28,7 @@ _TRANSFORMS = (
     *(f"WINOGRAD_TILE_{n}" for n in ("4x4", "6x6", "13x13")),
 )
 # cuDNN returns engines by expected speed, fastest first, and can return a hundred.
-MOST_TIMED = 12
+MAX_TIMED = 12
 # A graph, and the limit of scratch memory in bytes.
 Key = tuple[Signature, int | None]
 DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
@@ -64,7 +64,7 @@ def version() -> int:
     return int(frontend().backend_version())
 
 
-def maker() -> str:
+def builder_version() -> str:
     """Return a version key of the graph builder: the frontend and this file."""
     facts = f"{getattr(frontend(), '__version__', '')} {version()}".encode()
     return hashlib.sha256(facts + Path(__file__).read_bytes()).hexdigest()[:12]
@@ -72,8 +72,8 @@ def maker() -> str:
 
 def properties(number: int) -> str:
     """Return the device properties that plans depend on."""
-    found = frontend().create_device_properties(number).serialize()
-    return found if isinstance(found, str) else bytes(found).decode()
+    serialized = frontend().create_device_properties(number).serialize()
+    return serialized if isinstance(serialized, str) else bytes(serialized).decode()
 
 
 def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
@@ -92,10 +92,10 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
         compute_data_type=fe.data_type.FLOAT,
         **where,
     )
-    made = {y for node in signature.nodes for y in node.outputs}
+    produced = {y for node in signature.nodes for y in node.outputs}
     found: dict[int, Any] = {}
     for number, tensor in enumerate(signature.tensors):
-        if number not in made:
+        if number not in produced:
             found[number] = graph.tensor(
                 dim=list(tensor.shape),
                 stride=list(tensor.strides),
@@ -106,7 +106,7 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
     for node in signature.nodes:
         inputs = [found[i] for i in node.inputs]
         for number, result in zip(
-            node.outputs, _apply(fe, graph, node, inputs), strict=True
+            node.outputs, _append(fe, graph, node, inputs), strict=True
         ):
             found[number], tensor = result, signature.tensors[number]
             # Without a shape, the frontend would infer the smallest shape for
@@ -118,7 +118,7 @@ def make_graph(signature: Signature, where: Mapping[str, Any]) -> Any:
     return graph
 
 
-def _apply(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]:
+def _append(fe: Any, graph: Any, node: Any, inputs: list[Any]) -> tuple[Any, ...]:
     """Append one operation to the graph; return its results."""
     arguments = dict(node.arguments)
     for name, value in node.arguments:
@@ -156,12 +156,12 @@ def plan(
     modes = frontend().heur_mode
     if not names_all:
         with suppress(UnsupportedOnBackend):
-            return _planned(signature, where, workspace, [modes.A])
+            return _plan_graph(signature, where, workspace, [modes.A])
     every = [modes.A, modes.B, modes.FALLBACK]
-    return _planned(signature, where, workspace, every)
+    return _plan_graph(signature, where, workspace, every)
 
 
-def _planned(
+def _plan_graph(
     signature: Signature,
     where: Mapping[str, Any],
     workspace: int | None,
@@ -188,11 +188,11 @@ def _planned(
         graph.check_support()
         graph.build_plans(fe.build_plan_policy.HEURISTICS_CHOICE)
     except fe.cudnnGraphNotSupportedError as error:
-        raise refused_graph(signature, error) from error
+        raise unsupported_graph(signature, error) from error
     return graph
 
 
-def restored(content: bytes, where: Mapping[str, Any]) -> Any:
+def load_graph(content: bytes, where: Mapping[str, Any]) -> Any:
     """Return the graph with its plan from bytes of `serialize`."""
     graph = frontend().pygraph(**where)
     # The binding takes any sequence of numbers except `bytes`.
@@ -200,7 +200,7 @@ def restored(content: bytes, where: Mapping[str, Any]) -> Any:
     return graph
 
 
-def refused_graph(signature: Signature, error: Exception) -> UnsupportedOnBackend:
+def unsupported_graph(signature: Signature, error: Exception) -> UnsupportedOnBackend:
     """Return the error for a graph without a cuDNN plan."""
     names = "+".join(node.op for node in signature.nodes)
     shapes = " ".join(str(t.shape) for t in signature.tensors if t.uid)
@@ -247,7 +247,7 @@ class Plans:
         fe = frontend()
         self.handle: Any = fe.create_handle()
         fe.set_stream(self.handle, stream)
-        name = f"cudnn-{version()}-{safe(device)}-{maker()}"
+        name = f"cudnn-{version()}-{to_file_name(device)}-{builder_version()}"
         self.folder: Path | None = folder and folder / name
         self._plans: dict[Key, GraphPlan] = {}
         self._tuned: dict[Key, GraphPlan] = {}
@@ -256,7 +256,7 @@ class Plans:
         """Return the plan of a graph: from memory, from disk, or built now."""
         key = signature, workspace
         if not self.has(key):
-            graph = self._made(key)
+            graph = self._build(key)
             self._write(self._path(key, "plan"), graph)
             self._plans[key] = GraphPlan(self, signature, graph)
         return self._plans[key]
@@ -281,7 +281,7 @@ class Plans:
         missing = [key for key in dict.fromkeys(keys) if not self.has(key)]
         for key, content in make(missing).items():
             with suppress(Exception):  # ignore invalid bytes: `get` builds the plan
-                graph = restored(content, {"handle": self.handle})
+                graph = load_graph(content, {"handle": self.handle})
                 self._plans[key] = GraphPlan(self, key[0], graph)
                 if path := self._path(key, "plan"):
                     disk_cache.store(path, content)
@@ -306,15 +306,15 @@ class Plans:
             path = self._path(key, "tuned")
             graph = self._read(path)
             if graph is None:
-                graph = self._made(key, names_all=True)
+                graph = self._build(key, names_all=True)
                 if self._choose(signature, graph, measure):
                     self._write(path, graph)
                 else:
-                    graph = self._made(key)
+                    graph = self._build(key)
             self._tuned[key] = GraphPlan(self, signature, graph)
         return self._tuned[key]
 
-    def _made(self, key: Key, names_all: bool = False) -> Any:
+    def _build(self, key: Key, names_all: bool = False) -> Any:
         signature, workspace = key
         return plan(signature, {"handle": self.handle}, workspace, names_all)
 
@@ -328,7 +328,7 @@ class Plans:
             with suppress(Exception):
                 graph.build_plan_at_index(index)
                 times.append((measure(GraphPlan(self, signature, graph)), index))
-            if len(times) == MOST_TIMED:
+            if len(times) == MAX_TIMED:
                 break
         if times:
             graph.build_plan_at_index(min(times)[1])
@@ -345,7 +345,7 @@ class Plans:
         if not content:
             return None
         try:
-            return restored(content, {"handle": self.handle})
+            return load_graph(content, {"handle": self.handle})
         except Exception:  # ignore any error: the plan is built again
             return None
 
@@ -354,6 +354,6 @@ class Plans:
             disk_cache.store(path, bytes(graph.serialize()))
 
 
-def safe(name: str) -> str:
+def to_file_name(name: str) -> str:
     """Return a name that is valid as a file name."""
     return "".join(c if c.isalnum() else "-" for c in name)

@@ -42,7 +42,7 @@ SCALARS = {
 
 
 # Number of largest buffers that an out-of-memory error lists.
-NAMED = 5
+MAX_LISTED = 5
 
 
 class OutOfMemory(MemoryError):
@@ -57,13 +57,13 @@ class Words:
         array: three words for each kernel: a flag, the bad index, and the limit.
         problems: the error message of each kernel.
         started: the number of the last launch of these kernels.
-        told: the number of the last launch when a bad index was raised.
+        last_raised: the number of the last launch when a bad index was raised.
     """
 
     array: Any
     problems: list[str]
     started: int
-    told: int = -1
+    last_raised: int = -1
 
 
 class Failing:
@@ -131,7 +131,7 @@ class Device(ABC):
         """Return whether an array is in the memory of this device."""
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: str, what: str, plan: Any = None
+        self, shape: tuple[int, ...], dtype: str, purpose: str, plan: Any = None
     ) -> Array:
         """Allocate as `empty` does; if memory is short, free the pool and retry.
 
@@ -150,8 +150,8 @@ class Device(ABC):
                 self.reclaim()
         nbytes = _bytes(shape, dtype)
         raise OutOfDeviceMemory(
-            f"{self.name}: no room for {what} of {nbytes:,} bytes; "
-            f"{self.memory()}{largest(plan)}"
+            f"{self.name}: no room for {purpose} of {nbytes:,} bytes; "
+            f"{self.memory()}{describe_largest(plan)}"
         )
 
     def reclaim(self) -> None:
@@ -184,7 +184,9 @@ class Device(ABC):
             return self.empty(host.shape, dtypes.name_of(host.dtype))
         with self.scope(), self.failing():
             is_kept = isinstance(values, list)
-            return self.uploads.put(np.asarray(host, order="C"), returns=not is_kept)
+            return self.uploads.put(
+                np.asarray(host, order="C"), is_recurring=not is_kept
+            )
 
     @abstractmethod
     def lend(
@@ -332,19 +334,19 @@ class Device(ABC):
         """Register words for bad indices; every synchronization checks them."""
         self.started += 1
         if words is not None:
-            place = self.address(words)
-            known = self._watched.setdefault(
-                place, Words(words, problems, self.started)
+            address = self.address(words)
+            watched = self._watched.setdefault(
+                address, Words(words, problems, self.started)
             )
-            known.started = self.started
+            watched.started = self.started
 
     def _raise_problem(self, words: Words, rows: Any, stamp: int) -> None:
         """Raise the index error that kernels had reported at launch number `stamp`."""
         if not rows[:, 0].any():
             if words.started <= stamp:
                 self._watched.pop(self.address(words.array), None)
-        elif words.told < stamp:
-            words.told = self.started
+        elif words.last_raised < stamp:
+            words.last_raised = self.started
             clear = self.upload([0] * rows.size)
             self.copy(self.address(words.array), self.address(clear), 8 * rows.size)
             first = int(rows[:, 0].argmax())
@@ -357,13 +359,13 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int:
     return math.prod(shape) * dtypes.itemsize(dtype)
 
 
-def largest(plan: Any) -> str:
+def describe_largest(plan: Any) -> str:
     """Return a text that lists the largest buffers of a plan."""
     if plan is None:
         return ""
-    found = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:NAMED]
+    buffers = sorted(plan.distinct, key=lambda buffer: -buffer.nbytes)[:MAX_LISTED]
     rows = [
         f"{b.label}{' in ' + b.origin if b.origin else ''} ({b.nbytes:,} bytes)"
-        for b in found
+        for b in buffers
     ]
     return f"; largest: {', '.join(rows)}"

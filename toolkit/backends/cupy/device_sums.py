@@ -41,10 +41,10 @@ class DeviceSum:
             outs: the addresses of the results.
             scratch: the address of `plan.scratch` bytes, a multiple of 256.
         """
-        found = {"piece": pieces, "out": outs, "scratch": [scratch]}
+        bases = {"piece": pieces, "out": outs, "scratch": [scratch]}
 
-        def at(place: Place) -> int:
-            return found[place.kind][place.number] + place.offset
+        def at(location: Place) -> int:
+            return bases[location.kind][location.number] + location.offset
 
         def spans(moves: Sequence[Move]) -> list[tuple[int, Span]]:
             return [(m.peer, Span(at(m.place), m.nbytes)) for m in moves]
@@ -71,7 +71,7 @@ class DeviceSum:
         at: Callable[[Place], int],
     ) -> None:
         received = () if step.received is None else (step.received,)
-        buffers = [at(place) for place in (*step.own, *received, step.target)]
+        buffers = [at(location) for location in (*step.own, *received, step.target)]
 
         def value(argument: Any) -> Any:
             if isinstance(argument, Buffer):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit import dtypes
 from toolkit.backends.base import Kernel, Operand, contiguous
 from toolkit.backends.cupy.availability import EXTRAS
-from toolkit.backends.cupy.binding import Where
+from toolkit.backends.cupy.binding import ResolvedAddress
 from toolkit.backends.cupy.program import CallTable, GpuProgram, Runner
 from toolkit.errors import BackendUnavailable, UnsupportedOnBackend
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Array = Any
 # Number of call signatures that one primitive caches.
-REMEMBERED = 256
+MAX_PROGRAMS = 256
 ALIGNED = 16
 
 
@@ -34,8 +34,8 @@ class EagerKernel:
     def __init__(self, backend: CupyBackend, name: str, other: Kernel | None) -> None:
         self.backend = backend
         self.name = name
-        self.other = other
-        self.known: dict[Any, tuple[GpuProgram | None, tuple[Spec, ...]]] = {}
+        self.fallback = other
+        self.programs: dict[Any, tuple[GpuProgram | None, tuple[Spec, ...]]] = {}
 
     def __call__(
         self, *arrays: Array, out: Any = None, work: Any = None, **attrs: Any
@@ -46,20 +46,20 @@ class EagerKernel:
         is_aligned = all(device.address(x) % ALIGNED == 0 for x in inputs)
         program, results = self._program(operands, is_aligned, attrs)
         if program is None:
-            return self._by_array_module(inputs, out, attrs)
-        given = out if isinstance(out, tuple) else (out,) * len(results)
-        made = [
+            return self._call_fallback(inputs, out, attrs)
+        destinations = out if isinstance(out, tuple) else (out,) * len(results)
+        results_in = [
             y
             if y is not None and y.flags.c_contiguous
             else self.backend.empty(spec.shape, spec.dtype)
-            for y, spec in zip(given, results, strict=True)
+            for y, spec in zip(destinations, results, strict=True)
         ]
         with device.scope():
-            self._run(program, [*inputs, *made], len(inputs))
-            for y, found in zip(given, made, strict=True):
+            self._run(program, [*inputs, *results_in], len(inputs))
+            for y, found in zip(destinations, results_in, strict=True):
                 if y is not None and y is not found:
                     y[...] = found
-        outs = tuple(made) if out is None else given
+        outs = tuple(results_in) if out is None else destinations
         return outs if len(results) > 1 else outs[0]
 
     def precompile(self, operands: Sequence[Operand], attrs: dict[str, Any]) -> None:
@@ -73,9 +73,9 @@ class EagerKernel:
     ) -> tuple[GpuProgram | None, tuple[Spec, ...]]:
         numerics = self.backend.numerics
         key = tuple(operands), is_aligned, numerics, tuple(attrs.items())
-        if key not in self.known:
-            if len(self.known) >= REMEMBERED:
-                del self.known[next(iter(self.known))]
+        if key not in self.programs:
+            if len(self.programs) >= MAX_PROGRAMS:
+                del self.programs[next(iter(self.programs))]
             primitive = PRIMITIVES[self.name]
             specs = primitive.spec(*(x.spec for x in operands), **attrs)
             results = specs if isinstance(specs, tuple) else (specs,)
@@ -84,15 +84,15 @@ class EagerKernel:
             outputs = [contiguous(y) for y in results]
             lowered = self.backend.lower(node, operands, outputs, is_aligned)
             program = GpuProgram(self.backend.device, [lowered]) if lowered else None
-            self.known[key] = program, results
-        return self.known[key]
+            self.programs[key] = program, results
+        return self.programs[key]
 
     def _run(self, program: GpuProgram, arrays: list[Array], inputs: int) -> None:
         device = program.device
         (node,) = program.nodes
         scratch = self.backend.empty((node.work,), "uint8") if node.work else None
 
-        def resolve(index: int, operand: tuple[str, int]) -> Where:
+        def resolve(index: int, operand: tuple[str, int]) -> ResolvedAddress:
             kind, number = operand
             if kind == "work":
                 return None, device.address(scratch) + number
@@ -102,8 +102,8 @@ class EagerKernel:
         objects[:] = [device.address(x) for x in arrays]
         Runner(program, resolve, objects).run()
 
-    def _by_array_module(self, inputs: list[Array], out: Any, attrs: Any) -> Any:
-        if self.other is None:
+    def _call_fallback(self, inputs: list[Array], out: Any, attrs: Any) -> Any:
+        if self.fallback is None:
             raise UnsupportedOnBackend(
                 *(self.name, ", ".join(str(x.dtype) for x in inputs), "row-major"),
                 "neither a generator nor the array module computes it",
@@ -112,7 +112,7 @@ class EagerKernel:
         device.last = lambda: self.name
         try:
             with device.scope(), device.failing(), device.raising():
-                return self.other(*inputs, out=out, **attrs)
+                return self.fallback(*inputs, out=out, **attrs)
         except ImportError as error:  # CuPy loads a library at its first use
             raise BackendUnavailable(f"{self.name}: {error}: {EXTRAS}") from error
 

@@ -27,7 +27,7 @@ class Epilogue:
     scale: float = 1.0
 
 
-def epilogue_of(body: Graph) -> Epilogue | None:
+def match_epilogue(body: Graph) -> Epilogue | None:
     """Return the epilogue of a body's nodes after the first; None if one has no step.
 
     Each node must read the result of the previous one, and only the last can be an
@@ -35,10 +35,10 @@ def epilogue_of(body: Graph) -> Epilogue | None:
     """
     if len(body.outputs) != 1:
         return None
-    return chain_of(body.nodes, body.outputs[0])
+    return match_chain(body.nodes, body.outputs[0])
 
 
-def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
+def match_chain(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
     """Return the epilogue of nodes in order; `last` is the required final value."""
     value = nodes[0].outputs[0]
     vector = value.spec.shape[-1] if value.spec.ndim else 0
@@ -63,16 +63,16 @@ def chain_of(nodes: Sequence[Node], last: Any = None) -> Epilogue | None:
 
 def _step(node: Node, value: Any, vector: int) -> tuple[str, Any] | None:
     """Return a node's step ("" for none) and its second operand, if any."""
-    others = [x for x in node.inputs if x is not value]
+    operands = [x for x in node.inputs if x is not value]
     spec = node.outputs[0].spec
-    if not others and len(node.inputs) == 1:
+    if not operands and len(node.inputs) == 1:
         if node.op.name == "reshape":
             return "", None
         widens = value.spec.dtype in HALVES and spec.dtype == "float32"
         return ("cast", None) if node.op.name == "cast" and widens else None
-    if len(others) != 1 or len(node.inputs) != 2 or spec != value.spec:
+    if len(operands) != 1 or len(node.inputs) != 2 or spec != value.spec:
         return None
-    (other,) = others
+    (other,) = operands
     number = uniform_value(other)
     if node.op.name == "maximum" and number is not None and number == 0:
         return "relu", None
@@ -94,10 +94,10 @@ def _addition(
     """
     if other.spec.shape == shape:
         return "add", other
-    own = other.spec.shape
-    while own and own[0] == 1:
-        own = own[1:]
-    is_last = own == shape[len(shape) - len(own) :]
-    if own and is_last and prod(own) == vector:
+    shape_of_other = other.spec.shape
+    while shape_of_other and shape_of_other[0] == 1:
+        shape_of_other = shape_of_other[1:]
+    is_last = shape_of_other == shape[len(shape) - len(shape_of_other) :]
+    if shape_of_other and is_last and prod(shape_of_other) == vector:
         return "bias", other
     return ("bias", other) if vector == 1 == other.spec.size else None

@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from toolkit.backends.cupy.cuda.batched_launch import THREADS, levels, rows_of
+from toolkit.backends.cupy.cuda.batched_launch import (
+    THREADS,
+    build_table,
+    partition_levels,
+)
 from toolkit.backends.cupy.cuda.launch import Kernel
 from toolkit.backends.cupy.device import Device
 from toolkit.definitions.records import record
@@ -16,7 +20,7 @@ Shape = tuple[int, int, int]
 
 
 @record
-class Start:
+class BoundLaunch:
     """Launch on memory: the kernel's function and all its arguments."""
 
     kernel: Kernel
@@ -33,30 +37,34 @@ class Start:
 Call = tuple[int, Callable[[], None]]
 
 
-def join(calls: Iterable[Call], device: Device, kept: list[Any]) -> Iterator[Call]:
+def batch_launches(
+    calls: Iterable[Call], device: Device, retained: list[Any]
+) -> Iterator[Call]:
     """Combine independent calls of one kernel into batched launches; yield all calls.
 
     Args:
         calls: each with the index of its node.
         device: the device that runs them.
-        kept: gets the tables, which only addresses refer to.
+        retained: gets the tables, which only addresses refer to.
     """
-    for may_join, group in groupby(calls, _may_join):
-        found = list(group)
+    for may_join, group in groupby(calls, _can_join):
+        run = list(group)
         if may_join:
-            starts: list[Any] = [start for _, start in found]
+            starts: list[Any] = [start for _, start in run]
             bound = [(s.kernel, tuple(map(int, s.arguments))) for s in starts]
-            for level in levels(bound):
-                yield from _by_kernel([found[i] for i in level], device, kept)
+            for level in partition_levels(bound):
+                yield from _group_by_kernel([run[i] for i in level], device, retained)
         else:
-            yield from found
+            yield from run
 
 
-def _may_join(call: Call) -> bool:
-    return isinstance(call[1], Start) and call[1].kernel.many is not None
+def _can_join(call: Call) -> bool:
+    return isinstance(call[1], BoundLaunch) and call[1].kernel.batched is not None
 
 
-def _by_kernel(calls: list[Any], device: Device, kept: list[Any]) -> Iterator[Call]:
+def _group_by_kernel(
+    calls: list[Any], device: Device, retained: list[Any]
+) -> Iterator[Call]:
     """Group calls without order dependencies into one call per kernel."""
     groups = defaultdict(list)
     for node, start in calls:
@@ -65,11 +73,11 @@ def _by_kernel(calls: list[Any], device: Device, kept: list[Any]) -> Iterator[Ca
         if len(group) == 1:
             yield group[0]
             continue
-        rows, blocks = rows_of([(kernel, start.arguments) for _, start in group])
+        rows, blocks = build_table([(kernel, start.arguments) for _, start in group])
         table = device.upload([int(word) for row in rows for word in row])
-        kept.append(table)
-        (function,) = device.load([kernel.many])
+        retained.append(table)
+        (function,) = device.load([kernel.batched])
         count = device.scalar(len(rows), "int")
         arguments = (device.address(table), count)
         shape = (blocks, 1, 1), (THREADS, 1, 1)
-        yield group[0][0], Start(kernel.many, function, *shape, arguments)
+        yield group[0][0], BoundLaunch(kernel.batched, function, *shape, arguments)

@@ -44,8 +44,8 @@ def versions() -> tuple[int, int]:
 
 def sonames(name: str) -> list[str]:
     """Return the possible file names of a library, best first."""
-    found = (SONAMES[name].format(cuda=version) for version in versions())
-    return list(dict.fromkeys(found))
+    names = (SONAMES[name].format(cuda=version) for version in versions())
+    return list(dict.fromkeys(names))
 
 
 def folders() -> Iterator[Path]:
@@ -61,20 +61,20 @@ def folders() -> Iterator[Path]:
 
 def path_of(name: str) -> Path | None:
     """Return the file of a library; None if only the system can find it."""
-    places = [*_before(name), *folders()]
+    directories = [*_frontend_folders(name), *folders()]
     for soname in sonames(name):
-        for folder in places:
-            for found in sorted(folder.glob(soname)):
-                return found
+        for folder in directories:
+            for path in sorted(folder.glob(soname)):
+                return path
     return None
 
 
-def _before(name: str) -> list[Path]:
+def _frontend_folders(name: str) -> list[Path]:
     """Return the folders that cuDNN's frontend searches first, for the same file."""
     if name != "cudnn":
         return []
-    places = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return [Path(place) for place in places if os.path.isabs(place)]
+    directories = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return [Path(directory) for directory in directories if os.path.isabs(directory)]
 
 
 @cache

@@ -11,7 +11,7 @@ from toolkit.backends.base import Operand
 from toolkit.backends.cupy import attention, convolutions, norms, products, windows
 from toolkit.backends.cupy.cublaslt import Gemm
 from toolkit.backends.cupy.cuda.launch import generate, scratch_bytes
-from toolkit.backends.cupy.epilogues import chain_of
+from toolkit.backends.cupy.epilogues import match_chain
 from toolkit.backends.cupy.steps import Lowered, Product
 from toolkit.definitions.records import record
 from toolkit.errors import UnsupportedOnBackend
@@ -25,7 +25,7 @@ ANCHORS = frozenset({"matmul", "conv", "conv_input_grad"})
 
 
 @record
-class Row:
+class ProviderRule:
     """Provider of primitives; the first table row that matches and accepts wins.
 
     Attributes:
@@ -46,13 +46,13 @@ class Row:
 
 ALL = frozenset(dtypes.DTYPES)
 CAPABILITIES = (
-    Row(("matmul", "product"), FLOATS, "any", "cublaslt", "cublaslt"),
-    Row(ATTENTIONS, attention.HALVES, "rows", "attention", "cudnn"),
-    Row(norms.OPS, norms.DTYPES, "channels last", "norms", "cudnn"),
-    Row(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
-    Row(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
-    Row((), ALL, "any", "generated"),
-    Row((), ALL, "any", "array"),
+    ProviderRule(("matmul", "product"), FLOATS, "any", "cublaslt", "cublaslt"),
+    ProviderRule(ATTENTIONS, attention.HALVES, "rows", "attention", "cudnn"),
+    ProviderRule(norms.OPS, norms.DTYPES, "channels last", "norms", "cudnn"),
+    ProviderRule(CONVOLUTIONS, convolutions.DTYPES, "channels last", "cudnn", "cudnn"),
+    ProviderRule(CONVOLUTIONS, FLOATS, "channels last", "windows", "cublaslt"),
+    ProviderRule((), ALL, "any", "generated"),
+    ProviderRule((), ALL, "any", "array"),
 )
 
 
@@ -109,15 +109,15 @@ def lower(
     is_anchored = anchor.op.name in (*ANCHORS, *CONVOLUTIONS, "product")
     name = anchor.op.name if is_anchored else node.op.name
     for provider in providers(name, outputs[0].spec.dtype, numerics.libraries):
-        found = None
+        lowered = None
         if provider in _BY_LIBRARY:
-            found = _BY_LIBRARY[provider](body, inputs, outputs, numerics.precision)
-            if found is not None and not _is_offered(found, numerics, aligned):
-                found = None
+            lowered = _BY_LIBRARY[provider](body, inputs, outputs, numerics.precision)
+            if lowered is not None and not _is_offered(lowered, numerics, aligned):
+                lowered = None
         elif provider == "generated" and (not is_anchored or node is anchor):
-            found = _generated(node, inputs, outputs, aligned)
-        if found is not None:
-            return replace(found, inputs=len(inputs))
+            lowered = _generated(node, inputs, outputs, aligned)
+        if lowered is not None:
+            return replace(lowered, inputs=len(inputs))
     return None
 
 
@@ -133,10 +133,10 @@ class LibraryCalls:
 
     def can_take_epilogue(self, nodes: Sequence[Any]) -> bool:
         """Return whether an anchor and the nodes after it are one call."""
-        found = chain_of(nodes)
+        epilogue = match_chain(nodes)
         if nodes[0].op.name == "matmul":
-            return products.takes(nodes[0], found)
-        return found is not None and found.steps in convolutions.FOLLOWERS
+            return products.is_supported(nodes[0], epilogue)
+        return epilogue is not None and epilogue.steps in convolutions.FOLLOWERS
 
     def can_lower(
         self,
@@ -149,9 +149,9 @@ class LibraryCalls:
         return lower(node, inputs, outputs, is_aligned, self.numerics) is not None
 
 
-def _is_offered(found: Lowered, numerics: Numerics, aligned: bool) -> bool:
+def _is_offered(lowered: Lowered, numerics: Numerics, aligned: bool) -> bool:
     """Return whether the library has every product with an epilogue among the steps."""
-    gemms = (step.gemm for step in found.steps if isinstance(step, Product))
+    gemms = (step.gemm for step in lowered.steps if isinstance(step, Product))
     return all(
         gemm.is_plain
         or numerics.offers(gemm, 16 if aligned else dtypes.itemsize(gemm.dtypes[0]))
@@ -185,7 +185,7 @@ _BY_LIBRARY: dict[str, Callable[..., Lowered | None]] = {
 }
 
 
-def check(node: Any, kernels: Any) -> None:
+def check_supported(node: Any, kernels: Any) -> None:
     """Raise an error at compile time for a node that nothing computes.
 
     Args:

@@ -39,7 +39,7 @@ MOST_FREE = 16
 TURNS = 4
 
 
-def packed(sizes: Sequence[int]) -> tuple[list[int], int]:
+def pack_offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Return the offsets of contiguous pieces of memory, and their total bytes."""
     offsets, end = [], 0
     for nbytes in sizes:
@@ -146,23 +146,27 @@ class Uploads:
     def __init__(self, device: Device) -> None:
         self.device = device
         self.ring: PinnedRing = PinnedRing(device.pin, device.event, BUFFERS)
-        self.lent: dict[int, Block] = {}
+        self.leased: dict[int, Block] = {}
         self.dropped: deque[int] = deque()  # since the last `mark`
         self.free: list[Block] = []  # least recently freed first
         self.count: int = 0
         self.lock: RLock = RLock()
 
-    def put(self, host: np.ndarray[Any, Any], returns: bool = True) -> Array:
+    def put(self, host: np.ndarray[Any, Any], is_recurring: bool = True) -> Array:
         """Return a device array with a copy of a row-major host array.
 
         Args:
             host: the array.
-            returns: whether similar arrays follow after its release, as batches do;
-                arrays that a program keeps get separate memory.
+            is_recurring: whether similar arrays follow after its release, as batches
+                do; arrays that a program keeps get separate memory.
         """
         device, copies = self.device, self.device.copies
         with self.lock:
-            block = self._block(host.nbytes) if returns else self._made(host.nbytes)
+            block = (
+                self._block(host.nbytes)
+                if is_recurring
+                else self._new_block(host.nbytes)
+            )
             copies.wait_event(block.passed)
             flat = host.reshape(-1).view(np.uint8)
             target = device.address(block.memory)
@@ -171,7 +175,7 @@ class Uploads:
                 self.ring.put(flat[start : start + PIECE], send, copies)
             block.arrived.record(copies)
             device.stream.wait_event(block.arrived)
-        lease = Lease(block.number, self.dropped) if returns else block
+        lease = Lease(block.number, self.dropped) if is_recurring else block
         return device.lend(block.memory, host.shape, dtypes.name_of(host.dtype), lease)
 
     def _send(self, target: int, pinned: Any) -> None:
@@ -184,10 +188,10 @@ class Uploads:
             return
         with self.lock:
             numbers = [self.dropped.popleft() for _ in range(len(self.dropped))]
-            found = [self.lent.pop(number) for number in numbers]
+            blocks = [self.leased.pop(number) for number in numbers]
             # In fill order, so that arrays of equal size in a batch get the same blocks
             # again.
-            for block in sorted(found, key=lambda block: block.number):
+            for block in sorted(blocks, key=lambda block: block.number):
                 block.passed.record(self.device.stream)
                 block.started = self.device.started
                 self.free.append(block)
@@ -204,20 +208,20 @@ class Uploads:
     def _block(self, nbytes: int) -> Block:
         self.mark()
         self.count += 1
-        found = [block for block in self.free if block.memory.nbytes == nbytes]
+        blocks = [block for block in self.free if block.memory.nbytes == nbytes]
         # The last step can still read a block that became free just now, and a wait for
         # it would stall. A loop that keeps no batch needs two blocks too.
-        is_late = found and found[0].started == self.device.started
-        if not found or (is_late and len(found) < TURNS):
-            block = self._made(nbytes)
+        is_late = blocks and blocks[0].started == self.device.started
+        if not blocks or (is_late and len(blocks) < TURNS):
+            block = self._new_block(nbytes)
         else:
-            block = found[0]
+            block = blocks[0]
             self.free.remove(block)
         block.number = self.count
-        self.lent[block.number] = block
+        self.leased[block.number] = block
         return block
 
-    def _made(self, nbytes: int) -> Block:
+    def _new_block(self, nbytes: int) -> Block:
         memory = self.device.allocate((nbytes,), "uint8", "an array from the host")
         block = Block(memory, self.device.event(), self.device.event())
         block.passed.record(self.device.stream)  # of the previous array in this memory
@@ -255,11 +259,11 @@ class Fetches:
             source = device.address(array)
             where = target.ctypes.data, source, array.nbytes
             device.transfer(*where, device.fetches)
-        done = device.event()
-        done.record(device.fetches)
+        event = device.event()
+        event.record(device.fetches)
         while self.running and self.running[0][0].done:
             self.running.popleft()
-        self.running.append((done, (list(arrays), pinned)))
+        self.running.append((event, (list(arrays), pinned)))
         views = [
             p.view(x.dtype).reshape(x.shape)
             for p, x in zip(pinned, arrays, strict=True)
@@ -267,8 +271,8 @@ class Fetches:
 
         def get() -> list[Host]:
             with device.failing():
-                done.synchronize()
+                event.synchronize()
             with device.scope():
                 return check([view.copy() for view in views])
 
-        return PendingCopy(get, lambda: bool(done.done))
+        return PendingCopy(get, lambda: bool(event.done))

@@ -13,7 +13,7 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar, make_kernel
 from toolkit.backends.cupy.signatures import Builder, Signature
-from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, Pieces
+from toolkit.backends.cupy.steps import Dnn, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Spec
 
 OPS = ("batch_norm_of", "batch_norm_grad_of")
@@ -32,7 +32,7 @@ _VARIANCE = make_kernel(
 )
 
 
-def takes(node: Any) -> bool:
+def is_supported(node: Any) -> bool:
     """Return whether cuDNN computes a batch normalization, or its gradients."""
     specs = [value.spec for value in node.inputs]
     x, scale = specs[:2] if node.op.name == OPS[0] else specs[1:3]
@@ -46,10 +46,10 @@ def lower_by_cudnn(
 ) -> Lowered | None:
     """Lower a normalization with its epilogue, or its gradients, to steps."""
     (node,) = body.nodes
-    pieces = Pieces()
+    builder = StepBuilder()
     try:
-        places = [
-            Buffer(i) if x.is_contiguous else pieces.copy(Buffer(i), x)
+        addresses = [
+            Buffer(i) if x.is_contiguous else builder.copy(Buffer(i), x)
             for i, x in enumerate(inputs)
         ]
     except NotLowered:
@@ -57,20 +57,20 @@ def lower_by_cudnn(
     specs = [x.spec for x in inputs]
     ends = [Buffer(len(inputs) + i) for i in range(len(outputs))]
     if node.op.name != OPS[0]:
-        pieces.steps.append(Dnn(_backward(specs), (*places, *ends)))
-        return pieces.done()
+        builder.steps.append(Dnn(_backward(specs), (*addresses, *ends)))
+        return builder.build()
     y, center, variance, factor = ends
     # cuDNN updates moving averages itself, with a different rule than layers; these
     # results are unused.
-    unread = [pieces.take(specs[1].nbytes) for _ in range(2)]
-    averages = places[2], places[1]  # any valid inputs
-    operands = (*places, *averages, y, center, factor, *unread)
-    pieces.steps.append(Dnn(_forward(specs, node.attrs), operands))
+    unread = [builder.allocate(specs[1].nbytes) for _ in range(2)]
+    averages = addresses[2], addresses[1]  # any valid inputs
+    operands = (*addresses, *averages, y, center, factor, *unread)
+    builder.steps.append(Dnn(_forward(specs, node.attrs), operands))
     count = specs[1].size
     arguments = factor, variance, Scalar(node.attrs["epsilon"]), Scalar(count)
     grid = (-(-count // THREADS), 1, 1)
-    pieces.steps.append(Launch(_VARIANCE, grid, (THREADS, 1, 1), arguments))
-    return pieces.done()
+    builder.steps.append(Launch(_VARIANCE, grid, (THREADS, 1, 1), arguments))
+    return builder.build()
 
 
 def _image(graph: Builder, x: Spec) -> int:

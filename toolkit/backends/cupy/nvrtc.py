@@ -30,11 +30,11 @@ def library() -> ctypes.CDLL | None:
         # NVRTC loads its builtins library by name only, so that is loaded first. A name
         # that the system resolves has no folder, which would otherwise mean the current
         # one.
-        others = (
+        builtins = (
             path.parent.glob("libnvrtc-builtins.so.*") if path.is_absolute() else ()
         )
         try:
-            for other in sorted(others):
+            for other in sorted(builtins):
                 load_library(str(other), ctypes.RTLD_GLOBAL)
             return load_library(str(path))
         except OSError:
@@ -61,8 +61,10 @@ def version() -> str:
     nvrtc, numbers = library(), (ctypes.c_int * 2)()
     if nvrtc is None:
         return ""
-    places = (ctypes.byref(numbers, i * ctypes.sizeof(ctypes.c_int)) for i in range(2))
-    _check(nvrtc.nvrtcVersion(*places))
+    pointers = (
+        ctypes.byref(numbers, i * ctypes.sizeof(ctypes.c_int)) for i in range(2)
+    )
+    _check(nvrtc.nvrtcVersion(*pointers))
     return ".".join(map(str, numbers))
 
 
@@ -91,7 +93,7 @@ def _check(status: int) -> None:
 
 
 def compile_source(
-    source: str, name: str, arch: int, more: Sequence[str] = ()
+    source: str, name: str, arch: int, extra_options: Sequence[str] = ()
 ) -> tuple[bytes, str]:
     """Compile a source to machine code.
 
@@ -99,7 +101,7 @@ def compile_source(
         source: complete CUDA C++ text.
         name: the name for messages.
         arch: the compute capability, 90 for sm_90.
-        more: compiler options in addition to `options`.
+        extra_options: options in addition to `options`.
 
     Returns:
         The cubin, and the compiler's log.
@@ -120,7 +122,7 @@ def compile_source(
         )
     )
     try:
-        words = [w.encode() for w in (f"-arch=sm_{arch}", *options(), *more)]
+        words = [w.encode() for w in (f"-arch=sm_{arch}", *options(), *extra_options)]
         array = (ctypes.c_char_p * len(words))(*words)
         status = nvrtc.nvrtcCompileProgram(program, len(words), array)
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
@@ -145,6 +147,8 @@ def _read(
     return content.raw
 
 
-def compile_kernel(kernel: Kernel, arch: int, more: Sequence[str] = ()) -> bytes:
+def compile_kernel(
+    kernel: Kernel, arch: int, extra_options: Sequence[str] = ()
+) -> bytes:
     """Return the cubin of a kernel for a compute capability."""
-    return compile_source(kernel.source, kernel.name, arch, more)[0]
+    return compile_source(kernel.source, kernel.name, arch, extra_options)[0]

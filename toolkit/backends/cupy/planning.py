@@ -22,10 +22,10 @@ from toolkit.machine import available_cores
 from toolkit.processes import clean_environment, python_command
 
 # The maximum number of concurrent processes.
-MOST = 32
+MAX_PROCESSES = 32
 # The time limit of a process for its plan, in seconds; after it, the caller builds the
 # plan.
-LIMIT = 40
+TIME_LIMIT = 40
 
 
 def is_slow(signature: Signature) -> bool:
@@ -43,19 +43,19 @@ class Planner(Background[cudnn.Key, bytes]):
 
     def __init__(self, properties: str, arch: int) -> None:
         # Each thread waits for a process, which waits half of its time.
-        super().__init__(min(2 * available_cores(), MOST))
+        super().__init__(min(2 * available_cores(), MAX_PROCESSES))
         self.properties = properties
         self.arch = arch
         self._running: list[subprocess.Popen[bytes]] = []
 
     def precompile(self, key: cudnn.Key) -> None:
-        """Start to build a plan for `planned`, if that saves time."""
+        """Start to build a plan for `wait_for`, if that saves time."""
         # A frozen application has no interpreter to start.
         is_interpreter = sys.executable and not getattr(sys, "frozen", False)
         if is_interpreter and available_cores() > 1:
-            self.begin(key)
+            self.start(key)
 
-    def planned(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
+    def wait_for(self, keys: Sequence[cudnn.Key]) -> dict[cudnn.Key, bytes]:
         """Return the serialized plans of graphs, without failed ones.
 
         The caller builds a single plan that was not started.
@@ -63,16 +63,16 @@ class Planner(Background[cudnn.Key, bytes]):
         if len(keys) > 1:
             for key in keys:
                 self.precompile(key)
-        return {key: plan for key, plan in self.taken(keys).items() if plan}
+        return {key: plan for key, plan in self.collect(keys).items() if plan}
 
     def _end(self, threads: ThreadPoolExecutor | None) -> None:
         super()._end(threads)
         for process in list(self._running):
             process.kill()
 
-    def make(self, key: cudnn.Key) -> bytes:
+    def compute(self, key: cudnn.Key) -> bytes:
         """Return the response of a new process; empty on failure."""
-        asked = pickle.dumps((key, self.properties, self.arch))
+        request = pickle.dumps((key, self.properties, self.arch))
         # On any error, for example no room for a process, no plan is available.
         with suppress(Exception):
             process = subprocess.Popen(
@@ -84,7 +84,7 @@ class Planner(Background[cudnn.Key, bytes]):
             )
             self._running.append(process)
             try:
-                answer, _ = process.communicate(asked, LIMIT)
+                answer, _ = process.communicate(request, TIME_LIMIT)
                 return answer if process.returncode == 0 else b""
             finally:
                 self._running.remove(process)
@@ -99,18 +99,18 @@ def work(arguments: Sequence[str] = ()) -> None:
     out, sys.stdout = os.dup(1), sys.stderr
     os.dup2(2, 1)
     with open(out, "wb") as pipe:
-        pipe.write(answer(sys.stdin.buffer.read()))
+        pipe.write(build_plan(sys.stdin.buffer.read()))
     os._exit(0)  # an orderly unload of the libraries is slow
 
 
-def answer(asked: bytes) -> bytes:
+def build_plan(request: bytes) -> bytes:
     """Return the requested plan; empty if planning failed.
 
     The caller then builds the plan again and gets the error.
     """
-    (signature, workspace), properties, arch = pickle.loads(asked)
-    made = cudnn.frontend().create_device_properties(properties)
-    where = {"device_property": made, "sm_version": arch}
+    (signature, workspace), properties, arch = pickle.loads(request)
+    device_properties = cudnn.frontend().create_device_properties(properties)
+    where = {"device_property": device_properties, "sm_version": arch}
     with suppress(Exception):
         return bytes(cudnn.plan(signature, where, workspace).serialize())
     return b""

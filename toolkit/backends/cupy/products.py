@@ -12,27 +12,33 @@ from toolkit import dtypes
 from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cublaslt import Gemm, compute_type
 from toolkit.backends.cupy.cuda.launch import Buffer
-from toolkit.backends.cupy.cuda.pitch import BLOCK, copy_rows
-from toolkit.backends.cupy.epilogues import HALVES, Epilogue, epilogue_of
-from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place, Product
+from toolkit.backends.cupy.cuda.pitch import BLOCK_ELEMENTS, copy_rows
+from toolkit.backends.cupy.epilogues import HALVES, Epilogue, match_epilogue
+from toolkit.backends.cupy.steps import (
+    Address,
+    Lowered,
+    NotLowered,
+    Product,
+    StepBuilder,
+)
 from toolkit.definitions.records import record
 from toolkit.ir import Graph, Node, Spec
 
 # The maximum number of calls for products without a uniform stride; above it, copy.
-MOST_CALLS = 64
+MAX_CALLS = 64
 # The row size in bytes that tensor cores need at full speed in half precision. An H200
 # then computes 6e14 operations per second, else 1.2e14.
 ROW_BYTES = 16
 SAVED_PER_OPERATION = 1 / 1.2e14 - 1 / 6e14
 # Cost model of copies in seconds: per byte read and written, and per launch.
-COPIED_PER_BYTE, STARTED = 1e-12, 2e-5
+COPY_SECONDS_PER_BYTE, LAUNCH_SECONDS = 1e-12, 2e-5
 
 
 class Matrix:
     """Operand of a product: its location, and its strides in elements."""
 
-    def __init__(self, place: Place, operand: Operand) -> None:
-        self.place = place
+    def __init__(self, address: Address, operand: Operand) -> None:
+        self.address = address
         self.spec: Spec = operand.spec
         self.itemsize: int = dtypes.itemsize(operand.spec.dtype)
         self.strides: tuple[int, ...] = tuple(
@@ -53,28 +59,28 @@ class Matrix:
         return None
 
     @property
-    def lie(self) -> tuple[bool, int]:
+    def layout(self) -> tuple[bool, int]:
         """Return the `rows` of a matrix that has them."""
-        found = self.rows
-        assert found is not None
-        return found
+        rows = self.rows
+        assert rows is not None
+        return rows
 
     @property
-    def is_whole(self) -> bool:
+    def is_row_major(self) -> bool:
         """Return whether it is contiguous in row-major order."""
         strides = tuple(s * self.itemsize for s in self.strides)
         return Operand(self.spec, strides).is_contiguous
 
     def batch_strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the strides of the batch axes of a product; 0 for broadcast axes."""
-        own = self.spec.shape[:-2]
-        lead = (0,) * (len(shape) - len(own))
-        axes = zip(own, self.strides, strict=False)
+        batch = self.spec.shape[:-2]
+        lead = (0,) * (len(shape) - len(batch))
+        axes = zip(batch, self.strides, strict=False)
         return lead + tuple(0 if n == 1 else stride for n, stride in axes)
 
 
 @record
-class Finish:
+class ProductEpilogue:
     """Epilogue of a product call, with its operands.
 
     Attributes:
@@ -87,29 +93,29 @@ class Finish:
 
     name: str = "default"
     alpha: float = 1.0
-    added: Place | None = None
-    vectors: tuple[Place, ...] = ()
+    added: Address | None = None
+    vectors: tuple[Address, ...] = ()
     aux_leading: int = 0
 
 
-AS_IT_IS = Finish()
+NO_EPILOGUE = ProductEpilogue()
 
 
 # The order of the steps in a call; a call cannot do two of the same rank.
 _ORDER = {"scale": 0, "cast": 1, "bias": 2, "add": 2, "relu": 3}
 
 
-def takes(node: Node, found: Epilogue | None) -> bool:
+def is_supported(node: Node, epilogue: Epilogue | None) -> bool:
     """Return whether one call computes a product and its epilogue."""
-    if found is None or len({*found.steps}) < len(found.steps):
+    if epilogue is None or len({*epilogue.steps}) < len(epilogue.steps):
         return False
     # Readers of half-precision values cast them without extra cost. A float32 result
     # costs more memory traffic, and is worth it for weight gradients, which are long
     # sums.
     size = node.outputs[0].spec.size
-    if "cast" in found.steps and size > min(x.spec.size for x in node.inputs):
+    if "cast" in epilogue.steps and size > min(x.spec.size for x in node.inputs):
         return False
-    order = [_ORDER[step] for step in found.steps]
+    order = [_ORDER[step] for step in epilogue.steps]
     return order == sorted(order)
 
 
@@ -128,33 +134,37 @@ def lower_matmul(
     (out,) = outputs if len(outputs) == 1 else (None,)
     if out is None or not dtypes.is_float(out.spec.dtype) or not out.spec.size:
         return Lowered() if out is not None and not out.spec.size else None
-    found = epilogue_of(body)
+    epilogue = match_epilogue(body)
     anchor = body.nodes[0]
-    if found is None or not takes(anchor, found) or not anchor.inputs[0].spec.size:
+    if (
+        epilogue is None
+        or not is_supported(anchor, epilogue)
+        or not anchor.inputs[0].spec.size
+    ):
         return None
     numbers = {x: i for i, x in enumerate(body.inputs)}
     # A constant in the body has no address.
-    if any(x not in numbers for x in (*anchor.inputs, *found.extra)):
+    if any(x not in numbers for x in (*anchor.inputs, *epilogue.extra)):
         return None
-    if not all(inputs[numbers[x]].is_contiguous for x in found.extra):
+    if not all(inputs[numbers[x]].is_contiguous for x in epilogue.extra):
         return None
-    pieces = Pieces()
+    builder = StepBuilder()
     a, b = (Matrix(Buffer(numbers[x]), inputs[numbers[x]]) for x in anchor.inputs)
     spec = anchor.outputs[0].spec.with_dtype(out.spec.dtype)
     target = Matrix(Buffer(len(inputs)), contiguous(spec))
-    additions = [s for s in found.steps if s in ("bias", "add")]
-    places = [Buffer(numbers[x]) for x in found.extra]
-    beside = dict(zip(additions, places, strict=True))
-    names = [s for s in ("relu", "bias") if s in found.steps]
+    additions = [s for s in epilogue.steps if s in ("bias", "add")]
+    addresses = [Buffer(numbers[x]) for x in epilogue.extra]
+    beside = dict(zip(additions, addresses, strict=True))
+    names = [s for s in ("relu", "bias") if s in epilogue.steps]
     vectors = (beside["bias"],) if "bias" in beside else ()
-    finish = Finish(
-        "_".join(names) or "default", found.scale, beside.get("add"), vectors
+    finish = ProductEpilogue(
+        "_".join(names) or "default", epilogue.scale, beside.get("add"), vectors
     )
     try:
-        multiply(pieces, a, b, target, precision, finish)
+        multiply(builder, a, b, target, precision, finish)
     except NotLowered:
         return None
-    return pieces.done()
+    return builder.build()
 
 
 def _lower_product(
@@ -164,67 +174,67 @@ def _lower_product(
     name, result = node.attrs["epilogue"], outputs[0].spec
     if not all(x.is_contiguous for x in inputs[2:]) or not inputs[0].spec.size:
         return None
-    if "gelu" in name and not takes_gelu(result.dtype, precision):
+    if "gelu" in name and not is_gelu_supported(result.dtype, precision):
         return None
-    places = [Buffer(i) for i in range(2, len(inputs) + len(outputs))]
-    places.remove(Buffer(len(inputs)))
+    addresses = [Buffer(i) for i in range(2, len(inputs) + len(outputs))]
+    addresses.remove(Buffer(len(inputs)))
     # A bias precedes an auxiliary result, and row sums precede an auxiliary operand.
     is_read = "bgrad" in name
-    vectors = places[::-1] if is_read else places
+    vectors = addresses[::-1] if is_read else addresses
     leading = 0
     if "aux" in name or name.startswith("d"):
         aux = outputs[-1].spec if "aux" in name else inputs[-1].spec
         leading = 8 * aux.shape[-1] if aux.dtype == "uint8" else result.shape[-1]
         if leading % 8:
             return None
-    pieces = Pieces()
+    builder = StepBuilder()
     a, b = (Matrix(Buffer(i), x) for i, x in enumerate(inputs[:2]))
     target = Matrix(Buffer(len(inputs)), contiguous(result))
     called = "bgrada" if name == "bgrad" else name
-    finish = Finish(called, vectors=tuple(vectors), aux_leading=leading)
+    finish = ProductEpilogue(called, vectors=tuple(vectors), aux_leading=leading)
     try:
-        multiply(pieces, a, b, target, precision, finish)
+        multiply(builder, a, b, target, precision, finish)
     except NotLowered:
         return None
-    calls = [step for step in pieces.steps if isinstance(step, Product)]
-    return pieces.done() if len(calls) == 1 == calls[0].gemm.batch else None
+    calls = [step for step in builder.steps if isinstance(step, Product)]
+    return builder.build() if len(calls) == 1 == calls[0].gemm.batch else None
 
 
-def takes_gelu(dtype: str, precision: str) -> bool:
+def is_gelu_supported(dtype: str, precision: str) -> bool:
     """Return whether the library's gelu is exact enough: its tanh is not documented."""
     return dtype in HALVES or (dtype == "float32" and precision == "tf32")
 
 
-def unlowered(*inputs: Any, **attrs: Any) -> Any:
+def raise_unlowered(*inputs: Any, **attrs: Any) -> Any:
     """Raise an error: this product exists only where it can be lowered."""
     raise AssertionError("a product of the compiler's has no kernel")
 
 
 def multiply(
-    pieces: Pieces,
+    builder: StepBuilder,
     a: Matrix,
     b: Matrix,
     d: Matrix,
     precision: str,
-    finish: Finish = AS_IT_IS,
+    finish: ProductEpilogue = NO_EPILOGUE,
 ) -> None:
     """Append d = finish(a @ b), all row-major, with leading batch axes."""
-    a, b = (x if x.rows else _copied(pieces, x) for x in (a, b))
+    a, b = (x if x.rows else _copy_contiguous(builder, x) for x in (a, b))
     batch = d.spec.shape[:-2]
     if batch and not any(b.batch_strides(batch)):
-        a, b, d = _joined_rows(a, b, d)
+        a, b, d = _merge_batch(a, b, d)
         batch = d.spec.shape[:-2]
     result = d
     if not batch:
-        a, b, d, finish = _rounded(pieces, a, b, d, finish)
+        a, b, d, finish = _pad_to_alignment(builder, a, b, d, finish)
     strides = [x.batch_strides(batch) for x in (a, b, d)]
     axes = [(n, *steps) for n, *steps in zip(batch, *strides, strict=True) if n != 1]
-    outer, inner = _split(axes)
-    if prod(row[0] for row in outer) > MOST_CALLS:
-        a, b = (_copied(pieces, _expanded(x, batch)) for x in (a, b))
+    outer, inner = _split_batch(axes)
+    if prod(row[0] for row in outer) > MAX_CALLS:
+        a, b = (_copy_contiguous(builder, _expand_batch(x, batch)) for x in (a, b))
         strides = [x.batch_strides(batch) for x in (a, b, d)]
         rows = zip(batch, *strides, strict=True)
-        outer, inner = _split([(n, *steps) for n, *steps in rows if n != 1])
+        outer, inner = _split_batch([(n, *steps) for n, *steps in rows if n != 1])
     gemm = _gemm(a, b, d, precision, finish, inner)
     for at in product(*(range(row[0]) for row in outer)):
         steps = [
@@ -233,35 +243,35 @@ def multiply(
         ]
         sa, sb, sd = (n * x.itemsize for n, x in zip(steps, (a, b, d), strict=True))
         # In column-major order the product is transposed, so b is the first operand.
-        operands: list[Place] = [b.place, a.place, d.place, *finish.vectors]
+        operands: list[Address] = [b.address, a.address, d.address, *finish.vectors]
         offsets = [sb, sa, sd]
         if finish.added is not None:
             operands.insert(3, finish.added)
             offsets.append(sd)
-        pieces.steps.append(Product(gemm, tuple(operands), tuple(offsets)))
+        builder.steps.append(Product(gemm, tuple(operands), tuple(offsets)))
     if d is not result:
-        _copy_rows(pieces, d, result)
+        _copy_rows(builder, d, result)
 
 
-def _rounded(
-    pieces: Pieces, a: Matrix, b: Matrix, d: Matrix, finish: Finish
-) -> tuple[Matrix, Matrix, Matrix, Finish]:
+def _pad_to_alignment(
+    builder: StepBuilder, a: Matrix, b: Matrix, d: Matrix, finish: ProductEpilogue
+) -> tuple[Matrix, Matrix, Matrix, ProductEpilogue]:
     """Return the product with zero-padded matrices, if that is faster.
 
     Otherwise rows of half-precision values have addresses that tensor cores cannot
     read. For example, products with 50,257 logits take more than five times as long.
     """
-    given = a, b, d, finish
+    unpadded = a, b, d, finish
     is_plain = finish.name in ("default", "bias", "relu", "relu_bias")
     if a.spec.dtype not in HALVES or finish.added is not None or not is_plain:
-        return given
+        return unpadded
     units = ROW_BYTES // a.itemsize
 
     def up(n: int) -> int:
         return -(-n // units) * units
 
     (m, k), n = a.spec.shape, b.spec.shape[1]
-    (turned_a, _), (turned_b, _) = a.lie, b.lie
+    (turned_a, _), (turned_b, _) = a.layout, b.layout
     rows = up(m) if turned_a else m
     depth = k if turned_a and not turned_b else up(k)
     shapes = (rows, depth), (depth, up(n)), (rows, up(n))
@@ -269,48 +279,60 @@ def _rounded(
     changed = [x for x, shape in pairs if x.spec.shape != shape]
     copied = sum(_rows_bytes(x) for x in changed)
     saved = SAVED_PER_OPERATION * 2 * m * n * k
-    if saved <= COPIED_PER_BYTE * copied + STARTED * len(changed) or not changed:
-        return given
+    if (
+        saved <= COPY_SECONDS_PER_BYTE * copied + LAUNCH_SECONDS * len(changed)
+        or not changed
+    ):
+        return unpadded
     bias = d.spec.with_shape((1, n))
-    vectors = (Matrix(place, contiguous(bias)) for place in finish.vectors)
-    places = tuple(_with_zeros(pieces, x, (1, up(n))).place for x in vectors)
-    a, b = (_with_zeros(pieces, x, shape) for x, shape in pairs[:2])
-    return a, b, _resized(pieces, d, shapes[2]), replace(finish, vectors=places)
+    vectors = (Matrix(address, contiguous(bias)) for address in finish.vectors)
+    addresses = tuple(_pad(builder, x, (1, up(n))).address for x in vectors)
+    a, b = (_pad(builder, x, shape) for x, shape in pairs[:2])
+    return (
+        a,
+        b,
+        _allocate_resized(builder, d, shapes[2]),
+        replace(finish, vectors=addresses),
+    )
 
 
 def _rows_bytes(x: Matrix) -> int:
     """Return the bytes of a matrix; short rows count as the minimum for a block."""
-    turned, _ = x.lie
+    turned, _ = x.layout
     rows, columns = x.spec.shape[::-1] if turned else x.spec.shape
-    return rows * max(columns, BLOCK) * x.itemsize
+    return rows * max(columns, BLOCK_ELEMENTS) * x.itemsize
 
 
-def _with_zeros(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
+def _pad(builder: StepBuilder, x: Matrix, shape: tuple[int, int]) -> Matrix:
     """Return a matrix with zero padding up to other extents."""
-    y = _resized(pieces, x, shape)
+    y = _allocate_resized(builder, x, shape)
     if y is not x:
-        _copy_rows(pieces, x, y)
+        _copy_rows(builder, x, y)
     return y
 
 
-def _resized(pieces: Pieces, x: Matrix, shape: tuple[int, int]) -> Matrix:
+def _allocate_resized(
+    builder: StepBuilder, x: Matrix, shape: tuple[int, int]
+) -> Matrix:
     """Return scratch memory for a matrix with other extents, or the matrix."""
     if x.spec.shape == shape:
         return x
-    (turned, _), spec = x.lie, x.spec.with_shape(shape)
+    (turned, _), spec = x.layout, x.spec.with_shape(shape)
     strides = (1, shape[0]) if turned else (shape[1], 1)
     operand = Operand(spec, tuple(s * x.itemsize for s in strides))
-    return Matrix(pieces.take(spec.nbytes), operand)
+    return Matrix(builder.allocate(spec.nbytes), operand)
 
 
-def _copy_rows(pieces: Pieces, x: Matrix, y: Matrix) -> None:
+def _copy_rows(builder: StepBuilder, x: Matrix, y: Matrix) -> None:
     """Copy a matrix into a smaller one, or into a larger one with zero padding."""
-    turned, pitch = x.lie
-    (height, width), (known, wide) = (
+    turned, pitch = x.layout
+    (height, width), (source_rows, source_columns) = (
         z.spec.shape[::-1] if turned else z.spec.shape for z in (y, x)
     )
-    launch = copy_rows((height, width), (known, wide), pitch, x.itemsize)
-    pieces.launch([launch], [x.place, y.place])
+    launch = copy_rows(
+        (height, width), (source_rows, source_columns), pitch, x.itemsize
+    )
+    builder.launch([launch], [x.address, y.address])
 
 
 def _gemm(
@@ -318,11 +340,11 @@ def _gemm(
     b: Matrix,
     d: Matrix,
     precision: str,
-    finish: Finish,
+    finish: ProductEpilogue,
     inner: tuple[int, int, int, int],
 ) -> Gemm:
-    (turned_a, leading_a), (turned_b, leading_b) = a.lie, b.lie
-    _, leading_d = d.lie
+    (turned_a, leading_a), (turned_b, leading_b) = a.layout, b.layout
+    _, leading_d = d.layout
     m, k = a.spec.shape[-2:]
     n = b.spec.shape[-1]
     count, step_a, step_b, step_d = inner
@@ -341,37 +363,40 @@ def _gemm(
     )
 
 
-def _copied(pieces: Pieces, x: Matrix) -> Matrix:
+def _copy_contiguous(builder: StepBuilder, x: Matrix) -> Matrix:
     source = Operand(x.spec, tuple(s * x.itemsize for s in x.strides))
-    return Matrix(pieces.copy(x.place, source), contiguous(x.spec))
+    return Matrix(builder.copy(x.address, source), contiguous(x.spec))
 
 
-def _expanded(x: Matrix, batch: tuple[int, ...]) -> Matrix:
+def _expand_batch(x: Matrix, batch: tuple[int, ...]) -> Matrix:
     """Return the matrix with all batch axes; broadcast axes have stride 0."""
     strides = (*x.batch_strides(batch), *x.strides[-2:])
     spec = x.spec.with_shape((*batch, *x.spec.shape[-2:]))
-    return Matrix(x.place, Operand(spec, tuple(s * x.itemsize for s in strides)))
+    return Matrix(x.address, Operand(spec, tuple(s * x.itemsize for s in strides)))
 
 
-def _joined_rows(a: Matrix, b: Matrix, d: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+def _merge_batch(a: Matrix, b: Matrix, d: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Merge the batch into the rows of a, if b is shared and a is contiguous."""
-    if not (a.is_whole and d.is_whole) or a.spec.shape[:-2] != d.spec.shape[:-2]:
+    if (
+        not (a.is_row_major and d.is_row_major)
+        or a.spec.shape[:-2] != d.spec.shape[:-2]
+    ):
         return a, b, d
     rows = prod(a.spec.shape[:-1])
 
     def joined(x: Matrix) -> Matrix:
         spec = x.spec.with_shape((rows, x.spec.shape[-1]))
-        return Matrix(x.place, contiguous(spec))
+        return Matrix(x.address, contiguous(spec))
 
     strides = tuple(s * b.itemsize for s in b.strides[-2:])
     one = Operand(b.spec.with_shape(b.spec.shape[-2:]), strides)
-    return joined(a), Matrix(b.place, one), joined(d)
+    return joined(a), Matrix(b.address, one), joined(d)
 
 
 Axis = tuple[int, ...]
 
 
-def _split(axes: list[Axis]) -> tuple[list[Axis], tuple[int, int, int, int]]:
+def _split_batch(axes: list[Axis]) -> tuple[list[Axis], tuple[int, int, int, int]]:
     """Split batch axes into loop axes and one strided batch axis.
 
     Args:
@@ -381,11 +406,11 @@ def _split(axes: list[Axis]) -> tuple[list[Axis], tuple[int, int, int, int]]:
     outer = list(axes)
     while outer:
         n, *steps = outer[-1]
-        count, *inside = inner
+        count, *inner_axes = inner
         if count > 1 and any(
-            s != count * i for s, i in zip(steps, inside, strict=True)
+            s != count * i for s, i in zip(steps, inner_axes, strict=True)
         ):
             break
-        inner = (count * n, *(inside if count > 1 else steps))
+        inner = (count * n, *(inner_axes if count > 1 else steps))
         outer.pop()
     return outer, inner  # type: ignore[return-value]

@@ -14,10 +14,10 @@ from time import perf_counter_ns
 from typing import Any
 
 from toolkit.backends.base import Moment, align_up
-from toolkit.backends.cupy.binding import Binder, Binding, Where, operand
+from toolkit.backends.cupy.binding import Binder, Binding, ResolvedAddress, to_reference
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scratch, Table
-from toolkit.backends.cupy.device import Device, largest
-from toolkit.backends.cupy.memory import SMALL, packed
+from toolkit.backends.cupy.device import Device, describe_largest
+from toolkit.backends.cupy.memory import SMALL, pack_offsets
 from toolkit.backends.cupy.steps import (
     WORKSPACES,
     Dnn,
@@ -30,16 +30,16 @@ from toolkit.definitions.records import record
 from toolkit.errors import OutOfDeviceMemory
 from toolkit.ir import Spec
 
-Resolve = Callable[[int, tuple[str, int]], Where]
+Resolve = Callable[[int, tuple[str, int]], ResolvedAddress]
 Copy = tuple[int, int, int]
 
 # The maximum number of addresses per array, each with bound steps: batches alternate
 # between two. An array with more addresses is copied to staging memory. Results up to
 # this many bytes are staged at once. Persistent arrays such as Variables are staged
 # only up to this size, for example metrics.
-MOST_PLACES = 2
+MAX_ADDRESSES = 2
 # The maximum number of cached address sets.
-MOST_BINDINGS = 4
+MAX_BINDINGS = 4
 
 
 class CallTable(list[int]):
@@ -57,11 +57,11 @@ class CallTable(list[int]):
         super().__init__([0] * len(specs))
         self.plan = plan
         self.specs: list[Spec] = list(specs)
-        self.kept: frozenset[int] = frozenset(kept)
+        self.retained: frozenset[int] = frozenset(kept)
 
 
 @record
-class Text:
+class StepSource:
     """Source of a program part."""
 
     step: Step
@@ -75,19 +75,19 @@ class Text:
         )
 
 
-def names_of(step: Step, inputs: int) -> list[tuple[str, int]]:
+def operands_of(step: Step, inputs: int) -> list[tuple[str, int]]:
     """Return every operand that a step reads or writes."""
     if isinstance(step, Loop):
-        found = [p for m in step.moves for p in (m.base, m.first, m.last) if p]
-        return [operand(step.arena, inputs), *found]
+        bases = [p for m in step.moves for p in (m.base, m.first, m.last) if p]
+        return [to_reference(step.arena, inputs), *bases]
     if isinstance(step, Launch):
         words: list[Any] = []
         for argument in step.arguments:
             rows = argument.rows if isinstance(argument, Table) else ((argument,),)
             words += [word for row in rows for word in row]
-        places = [w for w in words if isinstance(w, (Buffer, Scratch))]
-        return [operand(place, inputs) for place in places]
-    return [operand(place, inputs) for place in step.operands]
+        addresses = [w for w in words if isinstance(w, (Buffer, Scratch))]
+        return [to_reference(address, inputs) for address in addresses]
+    return [to_reference(address, inputs) for address in step.operands]
 
 
 class GpuProgram:
@@ -113,10 +113,16 @@ class GpuProgram:
         return ((i, s) for i, node in enumerate(self.nodes) for s in node.steps)
 
     @property
-    def parts(self) -> list[tuple[int, list[int], int, int, list[Text]]]:
+    def parts(self) -> list[tuple[int, list[int], int, int, list[StepSource]]]:
         """Return the separately timed parts: moment, node, flops, bytes, and steps."""
         return [
-            (i, [i], sum(map(_flops, node.steps)), 0, [Text(s) for s in node.steps])
+            (
+                i,
+                [i],
+                sum(map(_flops, node.steps)),
+                0,
+                [StepSource(s) for s in node.steps],
+            )
             for i, node in enumerate(self.nodes)
         ]
 
@@ -138,7 +144,7 @@ def _flops(step: Step) -> int:
     if isinstance(step, Dnn):
         return step.signature.flops
     if isinstance(step, Loop):
-        return step.turns * sum(_flops(s) for _, s in step.body.code.steps)
+        return step.iterations * sum(_flops(s) for _, s in step.body.code.steps)
     return 0
 
 
@@ -154,11 +160,11 @@ class Runner:
         self.staged: dict[int, Any] = {}
         # The copies to staging memory before the steps and from it after them: the
         # number of the array, the address of its staging memory, and the bytes.
-        self.inward: list[Copy] = []
-        self.outward: list[Copy] = []
+        self.copies_in: list[Copy] = []
+        self.copies_out: list[Copy] = []
         # The other arrays, and the addresses at which each was seen.
-        self.loose: list[int] = list(range(len(objects)))
-        self.places: list[set[int]] = [set() for _ in objects]
+        self.unstaged: list[int] = list(range(len(objects)))
+        self.addresses: list[set[int]] = [set() for _ in objects]
         self.bindings: dict[tuple[int, ...], Binding] = {}
         self.scratch: Any = None
         self.workspaces: list[tuple[int, None] | tuple[int, int]] = list(WORKSPACES)
@@ -169,7 +175,9 @@ class Runner:
         read: set[int] = set()
         written: set[int] = set()
         for i, node in enumerate(self.program.nodes):
-            for name in (n for step in node.steps for n in names_of(step, node.inputs)):
+            for name in (
+                n for step in node.steps for n in operands_of(step, node.inputs)
+            ):
                 number = self.resolve(i, name)[0]
                 if number is not None:
                     (written if name[0] == "out" else read).add(number)
@@ -182,16 +190,16 @@ class Runner:
         with self.device.scope(), self.device.failing():
             self.device.uploads.mark()
             binding = self._bound()
-            self._copy(self.inward, is_inward=True)
+            self._copy(self.copies_in, is_inward=True)
             if binding.replay is None and binding.runs and self.device.captures:
                 binding.replay = self.device.capture(partial(self._start, binding))
             if binding.replay is None:
                 self._start(binding)
             else:
-                self.device.last = self._named
+                self.device.last = self._describe
                 binding.replay()
             binding.runs += 1
-            self._copy(self.outward, is_inward=False)
+            self._copy(self.copies_out, is_inward=False)
             self.device.watch(binding.words, binding.problems)
 
     def timed(self) -> list[tuple[int, int, int, int]]:
@@ -199,22 +207,22 @@ class Runner:
         rows = []
         with self.device.scope(), self.device.failing():
             binding = self._bound()
-            self._copy(self.inward, is_inward=True)
+            self._copy(self.copies_in, is_inward=True)
             for i, call in binding.calls:
-                self.device.last = partial(self._named, i)
+                self.device.last = partial(self._describe, i)
                 start = perf_counter_ns()
                 call()
                 self.device.synchronize()
                 rows.append((i, start, perf_counter_ns(), 0))
-            self._copy(self.outward, is_inward=False)
+            self._copy(self.copies_out, is_inward=False)
         return rows
 
     def _start(self, binding: Binding) -> None:
         for i, call in binding.calls:
-            self.device.last = partial(self._named, i)
+            self.device.last = partial(self._describe, i)
             call()
 
-    def _named(self, which: int | None = None) -> str:
+    def _describe(self, which: int | None = None) -> str:
         """Return the name of a node's operation, or of the whole program."""
         names = [node.name for node in self.program.nodes]
         if which is not None:
@@ -223,15 +231,17 @@ class Runner:
 
     def _copy(self, copies: Sequence[Copy], is_inward: bool) -> None:
         """Copy staged arrays in or out; contiguous ones use one copy."""
-        begun: tuple[int, int, int] | None = None
+        run_start: tuple[int, int, int] | None = None
         for number, inner, nbytes in copies:
             outer = self.objects[number]
-            if begun is not None and _follows(begun, (outer, inner, nbytes)):
-                begun = begun[0], begun[1], outer - begun[0] + nbytes
+            if run_start is not None and _is_contiguous(
+                run_start, (outer, inner, nbytes)
+            ):
+                run_start = run_start[0], run_start[1], outer - run_start[0] + nbytes
             else:
-                self._copied(begun, is_inward)
-                begun = outer, inner, nbytes
-        self._copied(begun, is_inward)
+                self._copied(run_start, is_inward)
+                run_start = outer, inner, nbytes
+        self._copied(run_start, is_inward)
 
     def _copied(self, piece: tuple[int, int, int] | None, is_inward: bool) -> None:
         if piece is not None:
@@ -244,29 +254,29 @@ class Runner:
         binding = self.bindings.get(self._key())
         if binding is None:
             self._stage()
-            if len(self.bindings) >= MOST_BINDINGS:
+            if len(self.bindings) >= MAX_BINDINGS:
                 del self.bindings[next(iter(self.bindings))]
             binding = self.bindings[self._key()] = self._bind()
         return binding
 
     def _key(self) -> tuple[int, ...]:
-        return tuple(map(self.objects.__getitem__, self.loose))
+        return tuple(map(self.objects.__getitem__, self.unstaged))
 
     def _stage(self) -> None:
         """Allocate staging memory for arrays with too many addresses."""
         worn = []
-        for i in self.loose:
-            places, spec = self.places[i], self.objects.specs[i]
-            places.add(self.objects[i])
+        for i in self.unstaged:
+            addresses, spec = self.addresses[i], self.objects.specs[i]
+            addresses.add(self.objects[i])
             is_small = spec.nbytes <= SMALL
-            most = 1 if is_small and i in self.used[1] else MOST_PLACES
-            if i in self.objects.kept:
-                most = MOST_PLACES if is_small else len(places)
-            if len(places) > most:
+            limit = 1 if is_small and i in self.used[1] else MAX_ADDRESSES
+            if i in self.objects.retained:
+                limit = MAX_ADDRESSES if is_small else len(addresses)
+            if len(addresses) > limit:
                 worn.append(i)
         if worn:
             specs = [self.objects.specs[i] for i in worn]
-            offsets, end = packed([spec.nbytes for spec in specs])
+            offsets, end = pack_offsets([spec.nbytes for spec in specs])
             block = self.device.allocate(
                 (end,), "uint8", "inputs and outputs that stay"
             )
@@ -277,10 +287,10 @@ class Runner:
                 (i, self.device.address(y), self.objects.specs[i].nbytes)
                 for i, y in self.staged.items()
             ]
-            self.inward, self.outward = (
+            self.copies_in, self.copies_out = (
                 [copy for copy in found if copy[0] in used] for used in self.used
             )
-            self.loose = [i for i in self.loose if i not in self.staged]
+            self.unstaged = [i for i in self.unstaged if i not in self.staged]
             self.bindings.clear()
 
     def _bind(self) -> Binding:
@@ -295,10 +305,10 @@ class Runner:
         raise OutOfDeviceMemory(
             f"{self.device.name}: no room for the scratch memory of the libraries, "
             f"not even for less of it; {self.device.memory()}"
-            f"{largest(self.objects.plan)}"
+            f"{describe_largest(self.objects.plan)}"
         )
 
-    def address(self, where: Where) -> int:
+    def address(self, where: ResolvedAddress) -> int:
         """Return the address of a location."""
         number, offset = where
         if number is None:
@@ -308,7 +318,7 @@ class Runner:
         return base + offset
 
 
-def _follows(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+def _is_contiguous(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
     """Return whether a copy is contiguous with the previous one on both sides."""
     distance = other[0] - one[0]
     return distance == other[1] - one[1] and distance == align_up(one[2])

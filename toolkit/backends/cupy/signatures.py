@@ -136,8 +136,8 @@ class Builder:
         **arguments: Any,
     ) -> int:
         """Append an operation; return its first output."""
-        given = tuple(sorted(arguments.items()))
-        node = DnnNode(op, tuple(inputs), tuple(outputs), names, given)
+        tensors_read = tuple(sorted(arguments.items()))
+        node = DnnNode(op, tuple(inputs), tuple(outputs), names, tensors_read)
         self.nodes.append(node)
         return outputs[0]
 
@@ -223,10 +223,10 @@ def convolution(
     result = shapes[2]
     vector = (1, result[1], *[1] * (len(result) - 2))
     extra = {"bias": vector, "add": result}
-    given = [graph.tensor(extra[step]) for step in follow if step != "relu"]
+    tensors_read = [graph.tensor(extra[step]) for step in follow if step != "relu"]
     out = graph.tensor(result)
     steps = [op, *follow]
-    value, rest = -1, iter(given)
+    value, rest = -1, iter(tensors_read)
     for number, step in enumerate(steps):
         target = out if number == len(steps) - 1 else graph.inner(out)
         if number == 0:

@@ -17,7 +17,7 @@ from toolkit.backends.cupy.cuda.launch import (
     Launch,
     Scratch,
     generate,
-    moved,
+    rebase_launch,
     scratch_bytes,
 )
 from toolkit.backends.cupy.signatures import Signature
@@ -25,7 +25,7 @@ from toolkit.backends.locations import LoopBody
 from toolkit.definitions.records import record
 from toolkit.ir import PRIMITIVES, Node, Spec, Value
 
-Place = Buffer | Scratch
+Address = Buffer | Scratch
 # Scratch limits in bytes of a product and of a cuDNN graph (None: no limit); after an
 # out-of-memory error, the second row.
 WORKSPACES = ((32 << 20, None), (1 << 20, 64 << 20))
@@ -39,7 +39,7 @@ class Product:
     """
 
     gemm: Gemm
-    operands: tuple[Place, ...]
+    operands: tuple[Address, ...]
     offsets: tuple[int, ...]
 
 
@@ -48,7 +48,7 @@ class Dnn:
     """cuDNN graph on operands, in the order of its uids from 1 on."""
 
     signature: Signature
-    operands: tuple[Place, ...]
+    operands: tuple[Address, ...]
 
 
 @record
@@ -59,13 +59,13 @@ class Loop:
         body: a program of generated code only.
         arena: the memory of the body's intermediate values.
         moves: the location of each array of the body.
-        turns: the number of iterations.
+        iterations: the number of iterations.
     """
 
     body: LoopBody
     arena: Scratch
     moves: tuple[LoopOperand, ...]
-    turns: int
+    iterations: int
 
 
 Step = Launch | Product | Dnn | Loop
@@ -88,31 +88,33 @@ class Lowered:
     name: str = ""
 
 
-class Pieces:
+class StepBuilder:
     """Builder of steps and of the scratch memory that they share."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.work: int = 0
 
-    def take(self, nbytes: int) -> Scratch:
+    def allocate(self, nbytes: int) -> Scratch:
         """Allocate a piece of scratch memory."""
         piece = Scratch(self.work, nbytes)
         self.work += align_up(nbytes)
         return piece
 
-    def copy(self, place: Place, source: Operand, target: Place | None = None) -> Place:
+    def copy(
+        self, address: Address, source: Operand, target: Address | None = None
+    ) -> Address:
         """Copy an operand into a row-major array, by default in scratch memory."""
-        target = target or self.take(source.spec.nbytes)
-        self.generate("stop_gradient", [source], [place], [target], [source.spec])
+        target = target or self.allocate(source.spec.nbytes)
+        self.generate("stop_gradient", [source], [address], [target], [source.spec])
         return target
 
     def generate(
         self,
         name: str,
         sources: Sequence[Operand],
-        places: Sequence[Place],
-        targets: Sequence[Place],
+        addresses: Sequence[Address],
+        targets: Sequence[Address],
         specs: Sequence[Spec],
         **attrs: Any,
     ) -> None:
@@ -122,15 +124,17 @@ class Pieces:
         launches = generate(node, sources, [contiguous(spec) for spec in specs], False)
         if launches is None:
             raise NotLowered(name)
-        self.launch(launches, [*places, *targets])
+        self.launch(launches, [*addresses, *targets])
 
-    def launch(self, launches: Sequence[Launch], places: Sequence[Place]) -> None:
+    def launch(self, launches: Sequence[Launch], addresses: Sequence[Address]) -> None:
         """Append launches on these buffers, with scratch memory from this builder."""
-        inner = self.take(scratch_bytes(launches)) if scratch_bytes(launches) else None
+        inner = (
+            self.allocate(scratch_bytes(launches)) if scratch_bytes(launches) else None
+        )
         base = inner.offset if inner else 0
-        self.steps += [moved(launch, places, base) for launch in launches]
+        self.steps += [rebase_launch(launch, addresses, base) for launch in launches]
 
-    def done(self) -> Lowered:
+    def build(self) -> Lowered:
         """Return the collected steps."""
         return Lowered(tuple(self.steps), self.work)
 
@@ -139,7 +143,7 @@ class NotLowered(Exception):
     """No generated kernel applies; another provider must compute the node."""
 
 
-def named(lowered: Lowered, node: Node) -> Lowered:
+def name_steps(lowered: Lowered, node: Node) -> Lowered:
     """Return the steps of a node with a name for messages."""
     members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
     names = ", ".join(dict.fromkeys(member.op.name for member in members))

@@ -10,7 +10,7 @@ from toolkit.backends.base import Operand, contiguous
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.launch import Buffer
 from toolkit.backends.cupy.products import Matrix, multiply
-from toolkit.backends.cupy.steps import Lowered, NotLowered, Pieces, Place
+from toolkit.backends.cupy.steps import Address, Lowered, NotLowered, StepBuilder
 from toolkit.ir import Graph, Node, Spec
 
 
@@ -23,49 +23,51 @@ def lower_by_windows(
         return None
     if any(x is not y for x, y in zip(node.inputs, body.inputs, strict=False)):
         return None
-    pieces = Pieces()
+    builder = StepBuilder()
     try:
-        _LOWERINGS[node.op.name](pieces, node, inputs, outputs[0].spec, precision)
+        _LOWERINGS[node.op.name](builder, node, inputs, outputs[0].spec, precision)
     except NotLowered:
         return None
-    return pieces.done()
+    return builder.build()
 
 
 def _forward(
-    pieces: Pieces, node: Node, inputs: Sequence[Operand], y: Spec, precision: str
+    builder: StepBuilder, node: Node, inputs: Sequence[Operand], y: Spec, precision: str
 ) -> None:
     x, w = inputs
     windows = _windows(node, w.spec.shape[:-2], y.shape[1:-1])
-    seen = _gathered(pieces, Buffer(0), x, windows)
-    weights = _by_group(_whole(pieces, Buffer(1), w), w.spec, windows.groups)
-    multiply(pieces, seen, weights, _by_group(Buffer(2), y, windows.groups), precision)
+    columns = _gather_windows(builder, Buffer(0), x, windows)
+    weights = _by_group(_as_row_major(builder, Buffer(1), w), w.spec, windows.groups)
+    multiply(
+        builder, columns, weights, _by_group(Buffer(2), y, windows.groups), precision
+    )
 
 
 def _kernel_grad(
-    pieces: Pieces, node: Node, inputs: Sequence[Operand], w: Spec, precision: str
+    builder: StepBuilder, node: Node, inputs: Sequence[Operand], w: Spec, precision: str
 ) -> None:
     x, g = inputs
     windows = _windows(node, w.shape[:-2], g.spec.shape[1:-1])
-    seen = _turned(_gathered(pieces, Buffer(0), x, windows))
-    gradient = _by_group(_whole(pieces, Buffer(1), g), g.spec, windows.groups)
+    columns = _transpose(_gather_windows(builder, Buffer(0), x, windows))
+    gradient = _by_group(_as_row_major(builder, Buffer(1), g), g.spec, windows.groups)
     target = _by_group(Buffer(2), w, windows.groups)
-    multiply(pieces, seen, gradient, target, precision)
+    multiply(builder, columns, gradient, target, precision)
 
 
 def _input_grad(
-    pieces: Pieces, node: Node, inputs: Sequence[Operand], x: Spec, precision: str
+    builder: StepBuilder, node: Node, inputs: Sequence[Operand], x: Spec, precision: str
 ) -> None:
     g, w = inputs
     windows = _windows(node, w.spec.shape[:-2], g.spec.shape[1:-1])
     # Half-precision values sum over windows in float32, and round once.
-    held = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    matrix = Spec(windows.matrix(x).shape, held)
-    target = pieces.take(matrix.nbytes)
-    gradient = _by_group(_whole(pieces, Buffer(0), g), g.spec, windows.groups)
-    weights = _by_group(_whole(pieces, Buffer(1), w), w.spec, windows.groups)
-    seen = _rows(target, matrix)
-    multiply(pieces, gradient, _turned(weights), seen, precision)
-    pieces.launch(images(x, windows, held), [target, Buffer(2)])
+    sum_dtype = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    matrix = Spec(windows.matrix(x).shape, sum_dtype)
+    target = builder.allocate(matrix.nbytes)
+    gradient = _by_group(_as_row_major(builder, Buffer(0), g), g.spec, windows.groups)
+    weights = _by_group(_as_row_major(builder, Buffer(1), w), w.spec, windows.groups)
+    columns = _as_rows(target, matrix)
+    multiply(builder, gradient, _transpose(weights), columns, precision)
+    builder.launch(images(x, windows, sum_dtype), [target, Buffer(2)])
 
 
 _LOWERINGS = {
@@ -80,38 +82,40 @@ def _windows(node: Node, kernel: Sequence[int], counts: Sequence[int]) -> Window
     return Windows(tuple(kernel), tuple(counts), *(node.attrs[k] for k in names))
 
 
-def _whole(pieces: Pieces, place: Place, operand: Operand) -> Place:
-    return place if operand.is_contiguous else pieces.copy(place, operand)
+def _as_row_major(builder: StepBuilder, address: Address, operand: Operand) -> Address:
+    return address if operand.is_contiguous else builder.copy(address, operand)
 
 
-def _gathered(pieces: Pieces, place: Place, x: Operand, windows: Windows) -> Matrix:
+def _gather_windows(
+    builder: StepBuilder, address: Address, x: Operand, windows: Windows
+) -> Matrix:
     """Return the pixels of each window as rows, by group."""
     matrix = windows.matrix(x.spec)
-    target = pieces.take(matrix.nbytes)
-    pieces.launch(columns(x, windows), [place, target])
-    return _rows(target, matrix)
+    target = builder.allocate(matrix.nbytes)
+    builder.launch(columns(x, windows), [address, target])
+    return _as_rows(target, matrix)
 
 
-def _rows(place: Place, matrix: Spec) -> Matrix:
+def _as_rows(address: Address, matrix: Spec) -> Matrix:
     """Return a (groups, windows, elements per window) matrix on contiguous memory."""
-    groups, batch, *rest = matrix.shape
-    half = (len(rest) - 1) // 2
-    rows, depth = batch * prod(rest[:half]), prod(rest[half:])
-    return Matrix(place, contiguous(matrix.with_shape((groups, rows, depth))))
+    groups, batch, *lead = matrix.shape
+    half = (len(lead) - 1) // 2
+    rows, depth = batch * prod(lead[:half]), prod(lead[half:])
+    return Matrix(address, contiguous(matrix.with_shape((groups, rows, depth))))
 
 
-def _by_group(place: Place, spec: Spec, groups: int) -> Matrix:
+def _by_group(address: Address, spec: Spec, groups: int) -> Matrix:
     """Return an array (..., groups * filters) as (groups, rows, filters)."""
     rows, count = prod(spec.shape[:-1]), spec.shape[-1]
     item = dtypes.itemsize(spec.dtype)
     inner = count // groups
     strides = (inner * item, count * item, item)
-    return Matrix(place, Operand(spec.with_shape((groups, rows, inner)), strides))
+    return Matrix(address, Operand(spec.with_shape((groups, rows, inner)), strides))
 
 
-def _turned(x: Matrix) -> Matrix:
+def _transpose(x: Matrix) -> Matrix:
     """Return the transposed matrices."""
     *batch, m, n = x.spec.shape
     *outer, down, across = (s * x.itemsize for s in x.strides)
     spec = x.spec.with_shape((*batch, n, m))
-    return Matrix(x.place, Operand(spec, (*outer, across, down)))
+    return Matrix(x.address, Operand(spec, (*outer, across, down)))

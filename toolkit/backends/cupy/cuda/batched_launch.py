@@ -24,7 +24,9 @@ ITEMS = 4
 Bound = tuple[Kernel, tuple[int, ...]]
 
 
-def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
+def make_batched_kernel(
+    parameters: Sequence[tuple[str, str]], lines: Sequence[str]
+) -> Kernel:
     """Return the kernel for many launches.
 
     Args:
@@ -51,7 +53,7 @@ def twin(parameters: Sequence[tuple[str, str]], lines: Sequence[str]) -> Kernel:
     return make_kernel("many", text, ("const i64*", "int"))
 
 
-def levels(launches: Sequence[Bound]) -> list[list[int]]:
+def partition_levels(launches: Sequence[Bound]) -> list[list[int]]:
     """Partition launches into levels; within a level the order is free.
 
     Args:
@@ -62,24 +64,26 @@ def levels(launches: Sequence[Bound]) -> list[list[int]]:
     """
     found: list[list[int]] = []
     # (start, end, whether it is written, level) for the memory of earlier launches.
-    seen = np.zeros((0, 4), np.int64)
+    accesses = np.zeros((0, 4), np.int64)
     for i, launch in enumerate(launches):
-        mine = _ranges(launch)
-        level = max((_after(seen, *one) for one in mine), default=0)
+        ranges = _memory_ranges(launch)
+        level = max((_level_after(accesses, *one) for one in ranges), default=0)
         found += [[]] * (level == len(found))
         found[level] = [*found[level], i]
-        seen = np.concatenate([seen, [(*one, level) for one in mine]])
+        accesses = np.concatenate([accesses, [(*one, level) for one in ranges]])
     return found
 
 
-def _after(seen: np.ndarray[Any, Any], start: int, end: int, written: int) -> int:
+def _level_after(
+    accesses: np.ndarray[Any, Any], start: int, end: int, written: int
+) -> int:
     """Return the level after all conflicting accesses, where one of the two writes."""
-    overlap = (seen[:, 0] < end) & (seen[:, 1] > start)
-    waits = overlap if written else overlap & (seen[:, 2] != 0)
-    return int(seen[waits, 3].max(initial=-1)) + 1
+    overlap = (accesses[:, 0] < end) & (accesses[:, 1] > start)
+    waits = overlap if written else overlap & (accesses[:, 2] != 0)
+    return int(accesses[waits, 3].max(initial=-1)) + 1
 
 
-def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
+def build_table(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
     """Return the table for launches of one kernel, and the number of blocks."""
     rows, first = [], 0
     for _, values in launches:
@@ -88,7 +92,7 @@ def rows_of(launches: Sequence[Bound]) -> tuple[list[list[int]], int]:
     return rows, first
 
 
-def _ranges(launch: Bound) -> list[tuple[int, int, int]]:
+def _memory_ranges(launch: Bound) -> list[tuple[int, int, int]]:
     """Return (start, end, whether it is written) for the memory of a launch."""
     kernel, values = launch
     rows = zip(kernel.parameters[:-1], values, kernel.strides, strict=False)

@@ -38,13 +38,13 @@ from toolkit.backends.loops.plan import (
 from toolkit.backends.loops.planner import NestPlanner
 from toolkit.ir import PRIMITIVES, Graph
 
-Known = dict[Source, Value]
+Values = dict[Source, Value]
 # The column of the current element.
 COLUMN_NUMBER: Source = ("column",)
 # Bytes of the widest memory access.
-WIDEST = 16
+MAX_ACCESS_BYTES = 16
 # Rows of at least this many packs are worth extra code at their ends.
-LONG = 32
+LONG_ROW = 32
 
 
 class GPUPlanner(NestPlanner):
@@ -64,7 +64,7 @@ class Body:
         lanes: the number of adjacent elements that a thread accesses at once.
         shift: an array that gives the misalignment of the start of rows; None if all
             rows are aligned to the lanes.
-        is_spread: whether packs cross row boundaries, for any extents.
+        is_merged: whether packs cross row boundaries, for any extents.
         counting: the reads that hold the index of each column, so they need no memory.
         number: the C type of an index.
     """
@@ -90,12 +90,12 @@ class Body:
         self.counting: frozenset[int] = frozenset(
             k
             for k, read in enumerate(self.plan.reads)
-            if read.by_column and not read.by_row and self._counts(k, graph)
+            if read.by_column and not read.by_row and self._is_counting(k, graph)
         )
         self.aligned = aligned
         self.lanes: int = self._lanes() if aligned else 1
         self.shift: int | None = None
-        self.is_spread: bool = False
+        self.is_merged: bool = False
         steps = ((n - 1) * abs(s) for r in self.strides for n, s in self._along(r))
         size = max(prod(self.extents), *steps, 0)
         self.number = "int" if 2 * size < 2**31 else "i64"
@@ -103,8 +103,8 @@ class Body:
         self.number_of_inputs: int = len(inputs)
         self.w: SourceWriter = SourceWriter()
         self.s: CUDAScalars = CUDAScalars(self.w)
-        self.constant: Known = {}
-        self.row: Known = {}
+        self.constant: Values = {}
+        self.row: Values = {}
 
     def _along(self, row: Sequence[int]) -> Iterable[tuple[int, int]]:
         return zip(self.extents, row, strict=True)
@@ -119,7 +119,9 @@ class Body:
         ]
         if not wide or len(self.extents) == self.row_loops:
             return 1
-        lanes = WIDEST // max(dtypes.itemsize(array.dtype) for array, _ in wide)
+        lanes = MAX_ACCESS_BYTES // max(
+            dtypes.itemsize(array.dtype) for array, _ in wide
+        )
         while lanes > 1 and (
             self.extents[-1] % lanes
             or any(stride % lanes for _, row in wide for stride in row[:-1])
@@ -127,17 +129,17 @@ class Body:
             lanes //= 2
         return lanes
 
-    def _counts(self, k: int, graph: Graph) -> bool:
+    def _is_counting(self, k: int, graph: Graph) -> bool:
         """Return whether a read is the constant 0, 1, 2, ... along the columns."""
         read = self.plan.reads[k]
-        known = graph.inputs[read.operand].constant
-        if known is None or not dtypes.is_integer(read.dtype):
+        constant = graph.inputs[read.operand].constant
+        if constant is None or not dtypes.is_integer(read.dtype):
             return False
         is_along = len(self.extents) == self.row_loops + 1 and self.strides[k][-1] == 1
-        found = to_host(known).ravel()
-        return is_along and np.array_equal(found, np.arange(self.columns))
+        numbers = to_host(constant).ravel()
+        return is_along and np.array_equal(numbers, np.arange(self.columns))
 
-    def counted(self, k: int, column: str) -> str:
+    def column_index(self, k: int, column: str) -> str:
         """Return the index of a column as an element of a counting read."""
         return f"({COMPUTED[self.plan.reads[k].dtype]})({column})"
 
@@ -155,7 +157,7 @@ class Body:
             return False
         return self.lanes > 1 and self.strides[array][-1] == 1 and in_rows
 
-    def shift_rows(self) -> None:
+    def align_rows(self) -> None:
         """Align packs to memory accesses instead of row starts, if rows are odd.
 
         The first and last pack of a row then have only some of its columns.
@@ -167,9 +169,9 @@ class Body:
         ]
         if not self.aligned or not wide or COLUMN in roles:
             return
-        lanes = WIDEST // max(dtypes.itemsize(arrays[k].dtype) for k in wide)
+        lanes = MAX_ACCESS_BYTES // max(dtypes.itemsize(arrays[k].dtype) for k in wide)
         steps = {tuple(s % lanes for s in self.strides[k][:loops]) for k in wide}
-        is_long = self.columns >= LONG * lanes
+        is_long = self.columns >= LONG_ROW * lanes
         if len(self.extents) != loops + 1 or not is_long or len(steps) > 1:
             return
         if lanes > self.lanes and min(min(self.strides[k]) for k in wide) >= 0:
@@ -180,18 +182,18 @@ class Body:
         """Return whether an array is contiguous in the order of the loops."""
         return tuple(self.strides[array]) == tuple(suffix_products(self.extents)[1:])
 
-    def spread(self) -> None:
+    def merge_rows(self) -> None:
         """Let packs cross row boundaries, if that makes them much wider.
 
         This applies if the last extent is odd, for example three colour channels.
         """
         arrays: list[Any] = [*self.plan.reads, *self.plan.writes]
-        whole = [a for k, a in enumerate(arrays) if self.is_whole(k)]
-        sizes = [dtypes.itemsize(array.dtype) for array in whole]
-        lanes = WIDEST // max(sizes, default=WIDEST)
+        contiguous_arrays = [a for k, a in enumerate(arrays) if self.is_whole(k)]
+        sizes = [dtypes.itemsize(array.dtype) for array in contiguous_arrays]
+        lanes = MAX_ACCESS_BYTES // max(sizes, default=MAX_ACCESS_BYTES)
         if self.aligned and lanes >= 4 * self.lanes:
-            self.is_spread = prod(self.extents) % lanes == 0
-            self.lanes = lanes if self.is_spread else self.lanes
+            self.is_merged = prod(self.extents) % lanes == 0
+            self.lanes = lanes if self.is_merged else self.lanes
 
     # --- offsets ----------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Body:
         read = self.plan.reads[k]
         return self.w.let(read.dtype, f"widen({self.pointer(k)}[0])")
 
-    def value(self, source: Source, known: Known) -> Value:
+    def value(self, source: Source, values: Values) -> Value:
         """Return the value of a number, a computed value, or one per row or per kernel.
 
         Values that only rows need load there; otherwise they occupy registers
@@ -263,20 +265,20 @@ class Body:
             _, content, dtype = source
             raw = np.frombuffer(bytes.fromhex(content), dtypes.numpy_dtype(dtype))[0]
             return Value(literal(raw, dtype), dtype)
-        for found in (known, self.row, self.constant):
-            if source in found:
-                return found[source]
+        for cache in (values, self.row, self.constant):
+            if source in cache:
+                return cache[source]
         if not self._is_constant(source):
             raise KeyError(source)
         self.row[source] = self._constant(source[1])
         return self.row[source]
 
-    def compute(self, step: int, known: Known) -> Value:
+    def compute(self, step: int, values: Values) -> Value:
         """Return the value of a step, computed from the values of its arguments."""
         record = self.plan.steps[step]
         if record.op == GATHER_ELEMENT:
-            return self._pick(*record.arguments)
-        arguments = [self.value(a, known) for a in record.arguments]
+            return self._element_at(*record.arguments)
+        arguments = [self.value(a, values) for a in record.arguments]
         if record.op == CHECK_INDEX:
             # Threads without a row have no reduction result, so they have no valid
             # index.
@@ -284,35 +286,37 @@ class Body:
             return self.w.let("int32", text)
         if record.op == UPDATE_ELEMENT:
             mode = record.attrs[0][1]
-            return self._put(arguments, known[COLUMN_NUMBER], mode)
+            return self._update_element(arguments, values[COLUMN_NUMBER], mode)
         rule: Any = PRIMITIVES[record.op].scalar
         value: Value = rule(self.s, *arguments, **dict(record.attrs))
         return value
 
-    def _put(self, arguments: Sequence[Value], column: Value, mode: str) -> Value:
+    def _update_element(
+        self, arguments: Sequence[Value], column: Value, mode: str
+    ) -> Value:
         """Return an element of a row, or its updated value."""
-        (row, place, update), s = arguments, self.s
+        (row, index, update), s = arguments, self.s
         names = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
         if mode != "set":
             update = getattr(s, names[mode])(row, update)
-        return s.select(s.equal(column, place), update, row)
+        return s.select(s.equal(column, index), update, row)
 
-    def _pick(self, source: Source, place: Source) -> Value:
+    def _element_at(self, source: Source, place: Source) -> Value:
         """Return a full value at one column, which every thread of the row computes."""
         at = self.value(place, {})
         # For a bad index any column is valid.
         column = self.w.let("int32", f"{at.text} < 0 ? 0 : {at.text}")
-        needed = self.needed(source)
-        known: Known = {COLUMN_NUMBER: at}
+        needed = self.dependencies(source)
+        values: Values = {COLUMN_NUMBER: at}
         for k, read in enumerate(self.plan.reads):
             if read.by_column and ("read", k) in needed:
-                known["read", k] = self.load(k, [column.text])
+                values["read", k] = self.load(k, [column.text])
         for i in range(len(self.plan.steps)):
             if ("step", i) in needed:
-                known["step", i] = self.compute(i, known)
-        return self.value(source, known)
+                values["step", i] = self.compute(i, values)
+        return self.value(source, values)
 
-    def needed(self, source: Source) -> set[Source]:
+    def dependencies(self, source: Source) -> set[Source]:
         """Return the full values that a value depends on, and itself."""
         found: set[Source] = set()
         stack = [source]
@@ -330,10 +334,12 @@ class Body:
     def load(self, k: int, columns: Sequence[str]) -> Value:
         """Return one element of a read, at a column of the row."""
         if k in self.counting:
-            return self.w.let(self.plan.reads[k].dtype, self.counted(k, columns[-1]))
-        place = self.offset(k, self.row_loops, columns)
+            return self.w.let(
+                self.plan.reads[k].dtype, self.column_index(k, columns[-1])
+            )
+        offset = self.offset(k, self.row_loops, columns)
         pointer = f"r{k}" if self.plan.reads[k].by_row else self.pointer(k)
-        return self.w.let(self.plan.reads[k].dtype, f"widen({pointer}[{place or 0}])")
+        return self.w.let(self.plan.reads[k].dtype, f"widen({pointer}[{offset or 0}])")
 
     # --- the kernel -------------------------------------------------------------------
 
@@ -388,7 +394,7 @@ def kernel_text(
     return f"{PRELUDE}{extra}\n{head}\nKERNEL({declared}) {{\n{body}\n}}\n"
 
 
-def narrowed(value: Value, dtype: str) -> str:
+def to_storage(value: Value, dtype: str) -> str:
     """Return a value as an element in memory."""
     return f"Narrow<{STORED[dtype]}>::of({value.text})"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, contiguous
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 from toolkit.definitions.records import record
 from toolkit.ir import Spec
 
@@ -60,21 +60,26 @@ def columns(x: Operand, windows: Windows) -> list[Launch]:
     k = Threads("columns", shape, x, matrix)
     k.source("x", x.spec.dtype, Buffer(0))
     k.target("y", x.spec.dtype, Buffer(1))
-    group, image, *rest, channel = k.indices
+    group, image, *spatial, channel = k.indices
     tests, names = [], []
     for a, _, _, stride, low, gap in windows.axes():
-        k(f"const int x{a} = {rest[a]} * {stride} - {low} + {rest[rank + a]} * {gap};")
+        k(
+            f"const int x{a} = {spatial[a]} * {stride} - {low} + "
+            f"{spatial[rank + a]} * {gap};"
+        )
         tests.append(f"x{a} >= 0 && x{a} < {x.spec.shape[1 + a]}")
         names.append(f"x{a}")
-    whole = f"({group} * {shape[-1]} + {channel})"
+    channel_index = f"({group} * {shape[-1]} + {channel})"
     k(f"{COMPUTED[x.spec.dtype]} value = 0;")
-    source = place(x, [image, *names, whole])
+    source = offset_text(x, [image, *names, channel_index])
     k(f"if ({' && '.join(tests)}) value = widen(x[{source}]);")
     k(f"y[i] = Narrow<{STORED[x.spec.dtype]}>::of(value);")
     return [k.launch()]
 
 
-def images(spec: Spec, windows: Windows, held: str | None = None) -> list[Launch]:
+def images(
+    spec: Spec, windows: Windows, matrix_dtype: str | None = None
+) -> list[Launch]:
     """Return the launches that sum a matrix into images at each pixel.
 
     Buffer 0 is the matrix, buffer 1 the images. A pixel adds its elements in the order
@@ -83,14 +88,14 @@ def images(spec: Spec, windows: Windows, held: str | None = None) -> list[Launch
     Args:
         spec: of the images.
         windows: their geometry.
-        held: the dtype of the matrix; None is the dtype of the images.
+        matrix_dtype: the dtype of the matrix; None is the dtype of the images.
     """
     if not spec.size:
         return []
-    dtype, held = spec.dtype, held or spec.dtype
-    matrix = contiguous(Spec(windows.matrix(spec).shape, held))
+    dtype, matrix_dtype = spec.dtype, matrix_dtype or spec.dtype
+    matrix = contiguous(Spec(windows.matrix(spec).shape, matrix_dtype))
     k = Threads("images", spec.shape, contiguous(spec), matrix)
-    k.source("x", held, Buffer(0))
+    k.source("x", matrix_dtype, Buffer(0))
     k.target("y", dtype, Buffer(1))
     image, *pixel, channel = k.indices
     k(f"{COMPUTED[dtype]} sum = 0;")
@@ -101,8 +106,8 @@ def images(spec: Spec, windows: Windows, held: str | None = None) -> list[Launch
             k(f"const int y{a} = at{a} / {stride};")
             k(f"if (at{a} < 0 || at{a} % {stride} || y{a} >= {count}) continue;")
         share = matrix.spec.shape[-1]
-        inside = [f"{letter}{a}" for letter in "yw" for a in range(len(pixel))]
-        names = [f"{channel} / {share}", image, *inside, f"{channel} % {share}"]
-        k(f"sum += widen(x[{place(matrix, [f'({n})' for n in names])}]);")
+        inner_indices = [f"{letter}{a}" for letter in "yw" for a in range(len(pixel))]
+        names = [f"{channel} / {share}", image, *inner_indices, f"{channel} % {share}"]
+        k(f"sum += widen(x[{offset_text(matrix, [f'({n})' for n in names])}]);")
     k(f"y[i] = Narrow<{STORED[dtype]}>::of(sum);")
     return [k.launch()]

@@ -10,31 +10,31 @@ from toolkit.backends.loops.plan import COLUMN, ONE, ROW, LoopNest
 from toolkit.definitions.records import record
 
 # Registers of a thread that hold elements of its row.
-MOST_HELD = 56
+MAX_ROW_REGISTERS = 56
 # Registers of a multiprocessor, for all threads of a block.
 REGISTERS = 1 << 16
 # The maximum number of threads per row.
-LONGEST = 512
+MAX_ROW_THREADS = 512
 # Maximum number of blocks that share sums over rows: a large device runs this many at
 # once, so only a few partial sums remain to combine.
-MOST_BLOCKS = 512
-# With fewer rows than `FEW_ROWS`, multiprocessors are idle unless several blocks share
-# a row of more packs than `SHORTEST`.
-FEW_ROWS, SHORTEST = 128, 2048
-# The minimum number of rows per thread if there are more blocks than `FEW_GROUPS`, so
+MAX_BLOCKS = 512
+# With fewer rows than `MIN_ROWS`, multiprocessors are idle unless several blocks share
+# a row of more packs than `MIN_SPLIT_PACKS`.
+MIN_ROWS, MIN_SPLIT_PACKS = 128, 2048
+# The minimum number of rows per thread if there are more blocks than `MIN_GROUPS`, so
 # that partial sums are few compared to the summed elements. With fewer blocks, most
 # multiprocessors are idle.
-LEAST_ROWS, FEW_GROUPS = 4, 32
+MIN_THREAD_ROWS, MIN_GROUPS = 4, 32
 
 
-class Recomputed(Phases):
+class RecomputedPhases(Phases):
     """Passes that each recompute their inputs."""
 
     def _is_reloaded(self, step: int, number: int) -> bool:
         return False
 
 
-class Held(Phases):
+class RegisterPhases(Phases):
     """Passes that keep values that are expensive to recompute."""
 
     def _is_reloaded(self, step: int, number: int) -> bool:
@@ -50,10 +50,10 @@ class Division:
         items: packs of columns that a thread handles in each row.
         tiles: column partitions over blocks.
         blocks: row partitions over blocks.
-        turns: the number of iterations in which a block takes `ty` more rows.
-        held: whether the items of a row are variables of a thread.
+        iterations: the number of iterations in which a block takes `ty` more rows.
+        is_in_registers: whether the items of a row are variables of a thread.
         phases: the passes over a row.
-        waits: whether the threads of a row synchronize.
+        needs_barrier: whether the threads of a row synchronize.
     """
 
     tx: int
@@ -61,58 +61,67 @@ class Division:
     items: int
     tiles: int
     blocks: int
-    turns: int
-    held: bool
+    iterations: int
+    is_in_registers: bool
     phases: Phases
-    waits: bool
+    needs_barrier: bool
 
     @property
-    def held_reads(self) -> list[int]:
+    def register_reads(self) -> list[int]:
         """Return the reads that several passes use; a thread keeps their items."""
-        return read_again(self.phases) if self.held else []
+        return repeated_reads(self.phases) if self.is_in_registers else []
 
 
-def division_of(body: Body) -> Division:
+def divide_work(body: Body) -> Division:
     """Return the partition of a body's work."""
     plan, packs = body.plan, body.packs
     columns = any(w.role == COLUMN for w in plan.writes)
     collects = columns or any(w.role == ONE for w in plan.writes)
-    phases: Phases = Held(plan)
+    phases: Phases = RegisterPhases(plan)
     tiles = 1
-    waits = _is_along_rows(plan)
-    if waits and body.rows < FEW_ROWS and packs > SHORTEST and only_reduces_rows(plan):
-        tx, ty, held, phases = 256, 1, False, Recomputed(plan)
-        tiles = min(MOST_BLOCKS // body.rows, -(-packs // SHORTEST))
+    waits = _needs_full_rows(plan)
+    if (
+        waits
+        and body.rows < MIN_ROWS
+        and packs > MIN_SPLIT_PACKS
+        and only_reduces_rows(plan)
+    ):
+        tx, ty, is_in_registers, phases = 256, 1, False, RecomputedPhases(plan)
+        tiles = min(MAX_BLOCKS // body.rows, -(-packs // MIN_SPLIT_PACKS))
         items = -(-packs // (tx * tiles))
     elif waits:
-        tx, held = _threads_of_row(plan, packs, _words(body, phases))
-        if not held:
-            phases = Recomputed(plan)
-            tx, held = _threads_of_row(plan, packs, _words(body, phases))
+        tx, is_in_registers = _row_threads(plan, packs, _register_words(body, phases))
+        if not is_in_registers:
+            phases = RecomputedPhases(plan)
+            tx, is_in_registers = _row_threads(
+                plan, packs, _register_words(body, phases)
+            )
         items = -(-packs // tx)
-        ty = max(1, 128 // tx) if held or not columns else 1
+        ty = max(1, 128 // tx) if is_in_registers or not columns else 1
     elif columns:
-        tx, items, held = min(32, power_of_two(packs)), 1, True
+        tx, items, is_in_registers = min(32, power_of_two(packs)), 1, True
         ty, tiles = 256 // tx, -(-packs // tx)
     else:
-        tx, held = min(256, power_of_two(packs)), False
+        tx, is_in_registers = min(256, power_of_two(packs)), False
         ty = 256 // tx
-        tiles = min(-(-packs // tx), MOST_BLOCKS)
+        tiles = min(-(-packs // tx), MAX_BLOCKS)
         items = -(-packs // (tx * tiles))
     groups = -(-body.rows // ty)
-    turns = 1
+    iterations = 1
     if collects:
-        most = max(1, MOST_BLOCKS // tiles)
-        least = LEAST_ROWS if groups > FEW_GROUPS else 1
-        turns = max(-(-groups // most), least)
-    blocks = -(-groups // turns)
-    return Division(tx, ty, items, tiles, blocks, turns, held, phases, waits)
+        max_groups = max(1, MAX_BLOCKS // tiles)
+        min_rows = MIN_THREAD_ROWS if groups > MIN_GROUPS else 1
+        iterations = max(-(-groups // max_groups), min_rows)
+    blocks = -(-groups // iterations)
+    return Division(
+        tx, ty, items, tiles, blocks, iterations, is_in_registers, phases, waits
+    )
 
 
-def _words(body: Body, phases: Phases) -> int:
+def _register_words(body: Body, phases: Phases) -> int:
     """Return the registers that a thread holds per pack of columns."""
     plan, words = body.plan, 0
-    for k in read_again(phases):
+    for k in repeated_reads(phases):
         nbytes = dtypes.itemsize(plan.reads[k].dtype)
         words += max(body.lanes * nbytes, 4) if body.is_wide(k) else 4 * body.lanes
     values = [plan.steps[i].dtype for i in phases.buffered_steps]
@@ -121,19 +130,19 @@ def _words(body: Body, phases: Phases) -> int:
     return max(1, words // 4)
 
 
-def _threads_of_row(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
+def _row_threads(plan: LoopNest, packs: int, words: int) -> tuple[int, bool]:
     """Return the threads of a row, and whether they can hold `words` per pack."""
     arrays = len(plan.reads) + len(plan.writes)
 
     def fits(tx: int) -> bool:
         # In addition, a thread needs a pack of each array, and some indices.
         room = REGISTERS // max(tx, 256) - 4 * arrays - 40
-        return -(-packs // tx) * words <= min(MOST_HELD, room)
+        return -(-packs // tx) * words <= min(MAX_ROW_REGISTERS, room)
 
     tx = power_of_two(packs)
     if packs > 32:
-        tx = min(LONGEST, max(32, power_of_two(-(-packs // 4))))
-    while tx < LONGEST and not fits(tx):
+        tx = min(MAX_ROW_THREADS, max(32, power_of_two(-(-packs // 4))))
+    while tx < MAX_ROW_THREADS and not fits(tx):
         tx *= 2
     return tx, fits(tx)
 
@@ -145,18 +154,18 @@ def only_reduces_rows(plan: LoopNest) -> bool:
         not plan.accesses_elements
         and sorted(w.source[1] for w in plan.writes) == reductions
         and not any(plan.steps[i].op.startswith("arg") for i in reductions)
-        and max(Recomputed(plan).levels) == 1
+        and max(RecomputedPhases(plan).levels) == 1
     )
 
 
-def _is_along_rows(plan: LoopNest) -> bool:
+def _needs_full_rows(plan: LoopNest) -> bool:
     """Return whether a step needs a complete row."""
     return plan.accesses_elements or any(
         s.role == ROW and s.reduces for s in plan.steps
     )
 
 
-def read_again(phases: Phases) -> list[int]:
+def repeated_reads(phases: Phases) -> list[int]:
     """Return the reads of more than one pass, except reads that all rows share."""
     found = [k for phase in phases.phases for k in phase.reads]
     several = {k for k in found if found.count(k) > 1}

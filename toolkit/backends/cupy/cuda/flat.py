@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import prod
 
 from toolkit import dtypes
-from toolkit.backends.cupy.cuda.batched_launch import twin
-from toolkit.backends.cupy.cuda.body import Body, Known, narrowed
+from toolkit.backends.cupy.cuda.batched_launch import make_batched_kernel
+from toolkit.backends.cupy.cuda.body import Body, Values, to_storage
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
 
@@ -16,7 +16,7 @@ THREADS = 256
 
 def emit_flat(body: Body) -> Launch:
     """Return one launch over all elements."""
-    body.spread()
+    body.merge_rows()
     w, count = body.w, prod(body.extents) // body.lanes
     parameters = body.parameters()
     parameters += [body.output(k) for k in range(len(body.plan.writes))]
@@ -30,9 +30,11 @@ def emit_flat(body: Body) -> Launch:
     if len(body.extents) > 1:
         return launch
     # Without extents in its text, one kernel serves every size and batched launches.
-    many = twin([(ctype, name) for ctype, name, _ in parameters], w.lines[first:])
+    batched = make_batched_kernel(
+        [(ctype, name) for ctype, name, _ in parameters], w.lines[first:]
+    )
     return replace(
-        launch, kernel=replace(launch.kernel, many=many, strides=_strides(body))
+        launch, kernel=replace(launch.kernel, batched=batched, strides=_strides(body))
     )
 
 
@@ -50,26 +52,26 @@ def _emit_pack(body: Body) -> None:
     """Emit the computation of the i-th pack."""
     w, extents, lanes = body.w, list(body.extents), body.lanes
     body.load_constants()
-    if body.is_spread:
-        _emit_spread(body)
+    if body.is_merged:
+        _emit_merged(body)
         return
     indices = body.split("i", [*extents[:-1], extents[-1] // lanes], "i")
     if lanes > 1:
         w(f"const {body.number} j0 = {indices[-1]} * {lanes};")
         indices[-1] = "j0"
-    known: Known = {}
+    values: Values = {}
     wide = []
     for k, read in enumerate(body.plan.reads):
         if ("read", k) in body.constant:
             continue
         if k in body.counting:
             column = f"{indices[-1]} + k" if lanes > 1 else indices[-1]
-            wide.append((k, body.counted(k, column)))
+            wide.append((k, body.column_index(k, column)))
             continue
-        place = body.offset(k, 0, indices)
-        pointer = f"{body.pointer(k)} + {place or 0}"
+        offset = body.offset(k, 0, indices)
+        pointer = f"{body.pointer(k)} + {offset or 0}"
         if body.strides[k][-1] == 0 or lanes == 1:
-            known["read", k] = w.let(read.dtype, f"widen(*({pointer}))")
+            values["read", k] = w.let(read.dtype, f"widen(*({pointer}))")
         elif body.strides[k][-1] == 1:
             pack = f"Pack<{STORED[read.dtype]}, {lanes}>"
             w(f"const {pack} a{k} = *(const {pack}*)({pointer});")
@@ -78,35 +80,35 @@ def _emit_pack(body: Body) -> None:
             w(f"const {STORED[read.dtype]}* a{k} = {pointer};")
             wide.append((k, f"a{k}[k * {body.strides[k][-1]}]"))
     writes = list(enumerate(body.plan.writes))
-    places = [body.offset(body.first_write + k, 0, indices) or "0" for k, _ in writes]
+    offsets = [body.offset(body.first_write + k, 0, indices) or "0" for k, _ in writes]
     if lanes == 1:
-        _emit_lane(body, known, wide)
+        _emit_lane(body, values, wide)
         for k, _ in writes:
-            w(f"q{k}[{places[k]}] = y{k};")
+            w(f"q{k}[{offsets[k]}] = y{k};")
         return
-    _emit_lanes(body, known, wide, places)
+    _emit_lanes(body, values, wide, offsets)
 
 
 def _emit_lanes(
-    body: Body, known: Known, wide: list[tuple[int, str]], places: list[str]
+    body: Body, values: Values, wide: list[tuple[int, str]], offsets: list[str]
 ) -> None:
     """Emit the computation and the store of a pack's elements."""
     w, lanes, writes = body.w, body.lanes, list(enumerate(body.plan.writes))
     for k, write in writes:
         w(f"Pack<{STORED[write.dtype]}, {lanes}> b{k};")
     with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
-        if body.is_spread:
+        if body.is_merged:
             w(f"const {body.number} j = j0 + k;")
             indices = body.split("j", body.extents, "i")
-            wide = [*wide, *_apart(body, indices)]
-        _emit_lane(body, known, wide)
+            wide = [*wide, *_load_strided(body, indices)]
+        _emit_lane(body, values, wide)
         for k, _ in writes:
             w(f"b{k}.of[k] = y{k};")
     for k, write in writes:
-        w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {places[k]}) = b{k};")
+        w(f"*(Pack<{STORED[write.dtype]}, {lanes}>*)(q{k} + {offsets[k]}) = b{k};")
 
 
-def _emit_spread(body: Body) -> None:
+def _emit_merged(body: Body) -> None:
     """Emit the i-th pack of whole arrays, which crosses row boundaries."""
     w, wide = body.w, []
     w(f"const {body.number} j0 = i * {body.lanes};")
@@ -118,25 +120,25 @@ def _emit_spread(body: Body) -> None:
     _emit_lanes(body, {}, wide, ["j0"] * len(body.plan.writes))
 
 
-def _apart(body: Body, indices: list[str]) -> list[tuple[int, str]]:
+def _load_strided(body: Body, indices: list[str]) -> list[tuple[int, str]]:
     """Emit loads of the arrays that are not contiguous, at the indices."""
-    found = []
+    loads = []
     for k in range(len(body.plan.reads)):
         if k in body.counting:
-            found.append((k, body.counted(k, indices[-1])))
+            loads.append((k, body.column_index(k, indices[-1])))
         elif not body.is_whole(k) and ("read", k) not in body.constant:
             text = f"{body.pointer(k)}[{body.offset(k, 0, indices) or 0}]"
-            found.append((k, text))
-    return found
+            loads.append((k, text))
+    return loads
 
 
-def _emit_lane(body: Body, known: Known, wide: list[tuple[int, str]]) -> None:
+def _emit_lane(body: Body, values: Values, wide: list[tuple[int, str]]) -> None:
     """Emit one element of each output, named y0, y1, and so on."""
-    known = dict(known)
+    values = dict(values)
     for k, text in wide:
-        known["read", k] = body.w.let(body.plan.reads[k].dtype, f"widen({text})")
+        values["read", k] = body.w.let(body.plan.reads[k].dtype, f"widen({text})")
     for i in range(len(body.plan.steps)):
-        known["step", i] = body.compute(i, known)
+        values["step", i] = body.compute(i, values)
     for k, write in enumerate(body.plan.writes):
-        text = narrowed(body.value(write.source, known), write.dtype)
+        text = to_storage(body.value(write.source, values), write.dtype)
         body.w(f"const {STORED[write.dtype]} y{k} = {text};")

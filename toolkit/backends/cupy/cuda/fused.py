@@ -16,13 +16,13 @@ from toolkit.backends.cupy.cuda.launch import (
     Scratch,
     contiguous,
     generate,
-    moved,
+    rebase_launch,
     scratch_bytes,
 )
-from toolkit.backends.cupy.cuda.parts import parts_of, unlabelled
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.rows import emit_rows
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
+from toolkit.backends.cupy.cuda.splitting import split_body, strip_labels
 from toolkit.backends.loops.iteration_space import (
     REDUCTIONS,
     accesses_row_element,
@@ -44,10 +44,10 @@ def is_fusable(node: Node) -> bool:
         return False
     if node.op.name in REDUCTIONS:
         return is_reduction(node) or is_reshape_like(node)
-    return accesses_row_element(node) or _can_say(node)
+    return accesses_row_element(node) or _has_scalar_rule(node)
 
 
-def _can_say(node: Node) -> bool:
+def _has_scalar_rule(node: Node) -> bool:
     """Return whether a node is elementwise and has a scalar rule in CUDA."""
     if node.op.scalar is None:
         return False
@@ -65,41 +65,46 @@ def generate_fused(
         return ()
     if not can_share_loop(body.nodes):
         return None
-    return _in_parts(body, inputs, outputs, aligned)
+    return _generate_parts(body, inputs, outputs, aligned)
 
 
-def _in_parts(
+def _generate_parts(
     body: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of a split body, with scratch memory between its parts."""
-    places: dict[Value, tuple[Operand, Buffer | Scratch]] = {}
+    located: dict[Value, tuple[Operand, Buffer | Scratch]] = {}
     for k, (x, operand) in enumerate(
         zip((*body.inputs, *body.outputs), (*inputs, *outputs), strict=True)
     ):
-        places[x] = operand, Buffer(k)
+        located[x] = operand, Buffer(k)
     launches: list[Launch] = []
     end = 0
     makers = body.producers()
-    for part in parts_of(body, inputs):
+    for part in split_body(body, inputs):
         for x in part.inputs:
-            if x not in places:  # of another shape
-                root = unlabelled(makers, x)
-                places[x] = contiguous(x.spec), places[root][1]
+            if x not in located:  # of another shape
+                root = strip_labels(makers, x)
+                located[x] = contiguous(x.spec), located[root][1]
         for y in part.outputs:
-            if y not in places:
-                places[y] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
+            if y not in located:
+                located[y] = contiguous(y.spec), Scratch(end, y.spec.nbytes)
                 end += aligned_bytes(y.spec.nbytes)
-        known = [places[x] for x in (*part.inputs, *part.outputs)]
-        operands, count = [operand for operand, _ in known], len(part.inputs)
-        made = _of_part(part, operands[:count], operands[count:], aligned)
-        if made is None:
+        entries = [located[x] for x in (*part.inputs, *part.outputs)]
+        operands, count = [operand for operand, _ in entries], len(part.inputs)
+        part_launches = _generate_part(
+            part, operands[:count], operands[count:], aligned
+        )
+        if part_launches is None:
             return None
-        launches += [moved(one, [place for _, place in known], end) for one in made]
-        end += aligned_bytes(scratch_bytes(made))
+        launches += [
+            rebase_launch(one, [address for _, address in entries], end)
+            for one in part_launches
+        ]
+        end += aligned_bytes(scratch_bytes(part_launches))
     return launches
 
 
-def _of_part(
+def _generate_part(
     part: Graph, inputs: Sequence[Operand], outputs: Sequence[Operand], aligned: bool
 ) -> Sequence[Launch] | None:
     """Return the launches of one part of a body, which alone can be a single node."""
@@ -116,7 +121,7 @@ def generate_single(
     """Return the launches of one elementwise node."""
     if any(x.spec.dtype not in STORED for x in (*inputs, *outputs)):
         return None
-    if not _can_say(node):
+    if not _has_scalar_rule(node):
         return None
     if outputs[0].spec.size == 0:
         return ()
@@ -154,18 +159,18 @@ def generate_reduction(
         number = 0 if name.startswith("arg") else identity(name, x.spec.dtype)
         return _fill(number, x, outputs[0])
     axes = axis if isinstance(axis, tuple) else (axis,)
-    kept = [a for a in range(x.spec.ndim) if a not in axes]
+    remaining = [a for a in range(x.spec.ndim) if a not in axes]
     wide = [a for a in range(x.spec.ndim) if x.spec.shape[a] > 1]
     inner = min(wide, key=lambda a: abs(x.strides[a]), default=None)
     # Elements that are adjacent in memory become adjacent columns.
-    if name.startswith("arg") or inner not in kept:
-        order, axes = [*kept, *axes], tuple(range(len(kept), x.spec.ndim))
+    if name.startswith("arg") or inner not in remaining:
+        order, axes = [*remaining, *axes], tuple(range(len(remaining), x.spec.ndim))
     else:
-        order, axes = [*axes, *kept], tuple(range(len(axes)))
+        order, axes = [*axes, *remaining], tuple(range(len(axes)))
     shape = [x.spec.shape[a] for a in order]
     operand = Operand(x.spec.with_shape(shape), tuple(x.strides[a] for a in order))
     source = Value(operand.spec)
-    result = Value(outputs[0].spec.with_shape(x.spec.shape[a] for a in kept))
+    result = Value(outputs[0].spec.with_shape(x.spec.shape[a] for a in remaining))
     reduced = axes[0] if name.startswith("arg") else axes
     attrs = {"axis": reduced, "keepdims": False}
     body = Graph((source,), (Node(node.op, (source,), attrs, (result,)),), (result,))

@@ -16,7 +16,7 @@ from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, Value, split
 from toolkit.backends.cupy.cuda.sort import PAIRS, pairs_in, sort_pairs
-from toolkit.backends.cupy.cuda.threads import Threads, in_units, place, unit_type
+from toolkit.backends.cupy.cuda.threads import Threads, in_units, offset_text, unit_type
 from toolkit.backends.loops.iteration_space import index_problem
 from toolkit.backends.loops.plan import UPDATES
 
@@ -28,7 +28,7 @@ def generate_gather(
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
     extent = x.spec.shape[axis]
     unit, (x, y) = in_units((x, y), aligned and axis < x.spec.ndim - 1)
-    return _read(node, x, index, y, unit, extent, index.spec.ndim)
+    return _generate_read(node, x, index, y, unit, extent, index.spec.ndim)
 
 
 def generate_take_along_axis(
@@ -37,10 +37,10 @@ def generate_take_along_axis(
     """Return the launches that take elements at indices along an axis, elementwise."""
     (x, index), (y,), axis = inputs, outputs, node.attrs["axis"]
     unit, _ = in_units((y,), False)
-    return _read(node, x, index, y, unit, x.spec.shape[axis], None)
+    return _generate_read(node, x, index, y, unit, x.spec.shape[axis], None)
 
 
-def _read(
+def _generate_read(
     node: Any,
     x: Operand,
     index: Operand,
@@ -61,10 +61,13 @@ def _read(
     k.source("index", index.spec.dtype, Buffer(1))
     k.array(f"{unit_type(unit)}*", "y", Buffer(2))
     middle = k.indices if axes is None else k.indices[axis : axis + axes]
-    k(f"const i64 at = checked(index[{place(index, middle)}], {extent}, problem);")
+    k(
+        f"const i64 at = checked(index[{offset_text(index, middle)}], "
+        f"{extent}, problem);"
+    )
     width = 1 if axes is None else axes
     names = [*k.indices[:axis], "at", *k.indices[axis + width :]]
-    k(f"if (at >= 0) y[i] = x[{place(x, names, unit)}];")
+    k(f"if (at >= 0) y[i] = x[{offset_text(x, names, unit)}];")
     return [k.launch(index_problem(name, axis))]
 
 
@@ -76,19 +79,19 @@ def generate_scatter(
     launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
     if not updates.spec.size:
         return launches
-    launches += _sorted(node, index, x.spec.shape[axis], None, 0)
+    launches += _sort_updates(node, index, x.spec.shape[axis], None, 0)
     count, shape = index.spec.size, x.spec.shape
     before, after = shape[:axis], shape[axis + 1 :]
     k = Threads("scatter", (*before, count, *after), updates, y)
     k("const i64 run = " + k.indices[axis] + ";")
     names = [*k.indices[:axis], "key", *k.indices[axis + 1 :]]
-    _follow(k, count, shape[axis], f"y[{place(y, names)}]", y)
+    _load_run_target(k, count, shape[axis], f"y[{offset_text(y, names)}]", y)
     with k.block("#pragma unroll 8", "for (i64 n = run; n < end; ++n)"):
         k("const i64 j = pairs[n].at;")
         middle = split(k, "j", index.spec.shape, "j", "i64")
-        places = [*k.indices[:axis], *middle, *k.indices[axis + 1 :]]
-        _combine(k, node, place(updates, places), y)
-    k(f"y[{place(y, names)}] = Narrow<{STORED[y.spec.dtype]}>::of(sum);")
+        target_indices = [*k.indices[:axis], *middle, *k.indices[axis + 1 :]]
+        _combine(k, node, offset_text(updates, target_indices), y)
+    k(f"y[{offset_text(y, names)}] = Narrow<{STORED[y.spec.dtype]}>::of(sum);")
     return [*launches, k.launch()]
 
 
@@ -100,20 +103,20 @@ def generate_put_along_axis(
     launches = copy(x, y, (Buffer(0), Buffer(3)), aligned)
     if not updates.spec.size:
         return launches
-    launches += _sorted(node, index, x.spec.shape[axis], y, y.spec.size)
+    launches += _sort_updates(node, index, x.spec.shape[axis], y, y.spec.size)
     count = index.spec.size
     k = Threads("put_along_axis", (count,), updates, y)
     k("const i64 run = i;")
-    _follow(k, count, y.spec.size, "y[key]", y)
+    _load_run_target(k, count, y.spec.size, "y[key]", y)
     with k.block("#pragma unroll 8", "for (i64 n = run; n < end; ++n)"):
         k("const i64 j = pairs[n].at;")
-        places = split(k, "j", index.spec.shape, "j", "i64")
-        _combine(k, node, place(updates, places), y)
+        target_indices = split(k, "j", index.spec.shape, "j", "i64")
+        _combine(k, node, offset_text(updates, target_indices), y)
     k(f"y[key] = Narrow<{STORED[y.spec.dtype]}>::of(sum);")
     return [*launches, k.launch()]
 
 
-def _sorted(
+def _sort_updates(
     node: Any, index: Operand, extent: int, y: Operand | None, bad: int
 ) -> list[Launch]:
     """Return the launches that sort (destination, number of the update) pairs.
@@ -136,17 +139,22 @@ def _sorted(
     k("Pair pair;", "pair.at = i;", "pair.key = ~0ull;")
     with k.block(f"if (i < {count})"):
         names = split(k, "i", index.spec.shape, "j", "i64")
-        k(f"const i64 at = checked(index[{place(index, names)}], {extent}, problem);")
+        k(
+            f"const i64 at = checked(index[{offset_text(index, names)}], "
+            f"{extent}, problem);"
+        )
         goal = "at"
         if y is not None:
-            goal = place(y, [*names[:axis], "at", *names[axis + 1 :]])
+            goal = offset_text(y, [*names[:axis], "at", *names[axis + 1 :]])
         k(f"pair.key = at < 0 ? (u64){bad or extent} : (u64)({goal});")
     k("pairs[i] = pair;")
     first = k.launch(index_problem(node.op.name, axis))
     return [first, *sort_pairs(1, length, scratch)]
 
 
-def _follow(k: Threads, count: int, limit: int, target: str, y: Operand) -> None:
+def _load_run_target(
+    k: Threads, count: int, limit: int, target: str, y: Operand
+) -> None:
     """Load the destination element of a run, in the thread of its first update."""
     k.extra = PAIRS
     k.array("const Pair*", "pairs", pairs_in(1, power_of_two(count)))

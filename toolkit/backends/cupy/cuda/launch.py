@@ -25,7 +25,7 @@ __all__ = [
     "contiguous",
     "generate",
     "make_kernel",
-    "moved",
+    "rebase_launch",
     "scratch_bytes",
 ]
 
@@ -38,15 +38,15 @@ class Kernel:
         name: of the kernel; only equal sources share a name.
         source: the text to compile, without includes.
         parameters: the C types of the arguments.
-        many: the batched kernel for many launches of this one, or None;
-            `batched_launch.rows_of` builds its table.
-        strides: if `many` is set, the bytes that each address advances per `count`.
+        batched: the batched kernel for many launches of this one, or None;
+            `batched_launch.build_table` builds its table.
+        strides: if `batched` is set, the bytes that each address advances per `count`.
     """
 
     name: str
     source: str
     parameters: tuple[str, ...]
-    many: Kernel | None = None
+    batched: Kernel | None = None
     strides: tuple[int, ...] = ()
 
 
@@ -113,34 +113,36 @@ class Launch:
 
 def scratch_bytes(launches: Sequence[Launch]) -> int:
     """Return the bytes of scratch memory that the launches of a node share."""
-    found = [a for launch in launches for a in launch.arguments]
-    found += [
+    arguments = [a for launch in launches for a in launch.arguments]
+    arguments += [
         word
-        for a in found
+        for a in arguments
         if isinstance(a, Table)
         for row in a.rows
         for word in row
         if isinstance(word, Scratch)
     ]
-    ends = [a.offset + a.nbytes for a in found if isinstance(a, Scratch)]
+    ends = [a.offset + a.nbytes for a in arguments if isinstance(a, Scratch)]
     return max(ends, default=0)
 
 
-def moved(launch: Launch, places: Sequence[Buffer | Scratch], base: int) -> Launch:
+def rebase_launch(
+    launch: Launch, addresses: Sequence[Buffer | Scratch], base: int
+) -> Launch:
     """Return a launch with each buffer replaced, and scratch memory from `base`."""
 
-    def place(word: Any) -> Any:
+    def address(word: Any) -> Any:
         if isinstance(word, Buffer):
-            return places[word.index]
+            return addresses[word.index]
         if isinstance(word, Scratch):
             return replace(word, offset=word.offset + base)
         return word
 
     def argument(found: Argument) -> Argument:
         if isinstance(found, Table):
-            rows = (tuple(place(word) for word in row) for row in found.rows)
+            rows = (tuple(address(word) for word in row) for row in found.rows)
             return Table(tuple(rows))
-        return place(found)  # type: ignore[no-any-return]
+        return address(found)  # type: ignore[no-any-return]
 
     return replace(launch, arguments=tuple(map(argument, launch.arguments)))
 
@@ -163,7 +165,7 @@ Generator = Callable[
 ]
 
 # Generator of primitives that have a scalar rule.
-_OF_RULES = "fused:generate_single"
+_SCALAR_RULE = "fused:generate_single"
 # The generator of each primitive, or its location as a module of this package. "fused"
 # is the generator of whole bodies. Elementwise primitives need no entry.
 GENERATORS: dict[str, str | Generator] = {
@@ -193,15 +195,15 @@ GENERATORS: dict[str, str | Generator] = {
 }
 
 
-def generator(op: Primitive) -> Generator | None:
+def find_generator(op: Primitive) -> Generator | None:
     """Return the generator of a primitive, or None."""
-    found = GENERATORS.get(op.name, _OF_RULES if op.scalar else None)
-    return _imported(found) if isinstance(found, str) else found
+    found = GENERATORS.get(op.name, _SCALAR_RULE if op.scalar else None)
+    return _import(found) if isinstance(found, str) else found
 
 
 @cache
-def _imported(place: str) -> Generator:
-    module, _, function = place.partition(":")
+def _import(location: str) -> Generator:
+    module, _, function = location.partition(":")
     package = __name__.rpartition(".")[0]
     found: Generator = getattr(import_module(f"{package}.{module}"), function)
     return found
@@ -223,6 +225,6 @@ def generate(
     """
     if any(is_complex(x.spec.dtype) for x in (*inputs, *outputs)):
         return None
-    make = generator(node.op)
+    make = find_generator(node.op)
     launches = make and make(node, inputs, outputs, aligned)
     return None if launches is None else tuple(launches)

@@ -23,7 +23,7 @@ from toolkit.backends.cupy.cuda.scalars import SourceWriter, split
 from toolkit.backends.cupy.cuda.threads import (
     Threads,
     in_units,
-    place,
+    offset_text,
     span,
     unit_type,
 )
@@ -34,7 +34,7 @@ from toolkit.ir import Spec
 # lines that the threads move at once.
 TILE, LINES = 32, 8
 # Maximum number of inputs that one launch concatenates; more add tests per element.
-MOST_PARTS = 8
+MAX_INPUTS = 8
 
 
 def copy(
@@ -54,23 +54,23 @@ def copy(
     """
     if not source.spec.size:
         return []
-    shape, (x, y) = _collapsed(source, target)
+    shape, (x, y) = _collapse_axes(source, target)
     if len(shape) > 1 and y.strides[-1] != x.strides[-1]:
         size = dtypes.itemsize(x.spec.dtype)
         inner = [a for a, stride in enumerate(x.strides) if stride == size]
         if inner and y.strides[-1] == size and min(shape[inner[0]], shape[-1]) >= 8:
-            return [_turned(x, y, inner[0], buffers, first)]
+            return [_transpose_tiled(x, y, inner[0], buffers, first)]
     unit, (x, y) = in_units((x, y), aligned, first)
     k = Threads("copy", x.spec.shape, x, y)
     k.array(f"const {unit_type(unit)}*", "x", buffers[0])
     k.array(f"{unit_type(unit)}*", "y", buffers[1])
     start = first * dtypes.itemsize(source.spec.dtype) // unit
-    to = f"{place(y, k.indices, unit)} + {start}"
-    k(f"y[{to}] = x[{place(x, k.indices, unit)}];")
+    to = f"{offset_text(y, k.indices, unit)} + {start}"
+    k(f"y[{to}] = x[{offset_text(x, k.indices, unit)}];")
     return [k.launch()]
 
 
-def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
+def _collapse_axes(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
     """Return arrays of one shape, collapsed to the fewest axes."""
     spec = operands[0].spec
     loops, strides = collapse_loops(spec.shape, [x.strides for x in operands], 0)
@@ -79,7 +79,7 @@ def _collapsed(*operands: Operand) -> tuple[tuple[int, ...], list[Operand]]:
     return loops.extents, [Operand(spec, row) for spec, row in pairs]
 
 
-def _turned(
+def _transpose_tiled(
     x: Operand, y: Operand, axis: int, buffers: tuple[Buffer, Buffer], first: int
 ) -> Launch:
     """Copy through tiles in shared memory, so that both accesses are coalesced.
@@ -93,14 +93,14 @@ def _turned(
     w(f"__shared__ {unit_type(unit)} tile[{TILE}][{TILE + 1}];")
     w("const int tx = threadIdx.x, ty = threadIdx.y;")
     counts = [*(shape[a] for a in outer), *squares]
-    most = max(span(x), span(y), first, prod(counts) * TILE * TILE)
-    number = "int" if 2 * most < 2**31 else "i64"
-    *found, row, column = split(w, f"({number})blockIdx.x", counts, "o", number)
-    names = {axis: "a", last: "b", **dict(zip(outer, found, strict=True))}
+    limit = max(span(x), span(y), first, prod(counts) * TILE * TILE)
+    number = "int" if 2 * limit < 2**31 else "i64"
+    *lead, row, column = split(w, f"({number})blockIdx.x", counts, "o", number)
+    names = {axis: "a", last: "b", **dict(zip(outer, lead, strict=True))}
     indices = [names[a] for a in range(x.spec.ndim)]
     for one, other, line in (
-        ("tx", "k", f"tile[k][tx] = x[{place(x, indices, unit)}];"),
-        ("k", "tx", f"y[{place(y, indices, unit)} + {first}] = tile[tx][k];"),
+        ("tx", "k", f"tile[k][tx] = x[{offset_text(x, indices, unit)}];"),
+        ("k", "tx", f"y[{offset_text(y, indices, unit)} + {first}] = tile[tx][k];"),
     ):
         with w.block(f"for (int k = ty; k < {TILE}; k += {LINES})"):
             w(f"const {number} a = {row} * {TILE} + {one};")
@@ -125,9 +125,9 @@ def generate_copy(
             x.spec.with_shape(shape), tuple(x.strides[a] for a in attrs["axes"])
         )
     elif name == "broadcast_to":
-        missing = len(shape) - x.spec.ndim
+        new_axes = len(shape) - x.spec.ndim
         pairs = zip(x.spec.shape, x.strides, strict=True)
-        strides = [0] * missing + [0 if n == 1 else stride for n, stride in pairs]
+        strides = [0] * new_axes + [0 if n == 1 else stride for n, stride in pairs]
         x = Operand(x.spec.with_shape(shape), tuple(strides))
     elif name == "stop_gradient" and x.is_contiguous and x.spec.dtype in STORED:
         # A flat kernel that can join a batched launch.
@@ -149,7 +149,7 @@ def generate_slice(
     _declare(k, y, 1)
     rows = zip(k.indices, node.attrs["start"], node.attrs["step"], strict=True)
     names = [f"({start} + {i} * ({step}))" for i, start, step in rows]
-    k(f"y[i] = x[{place(x, names) if names else 0}];")
+    k(f"y[i] = x[{offset_text(x, names) if names else 0}];")
     return [k.launch()]
 
 
@@ -165,35 +165,35 @@ def generate_concatenate(
 ) -> Sequence[Launch] | None:
     """Use one launch for row-major inputs, and one copy per input otherwise."""
     (y,), axis = outputs, node.attrs["axis"]
-    if len(inputs) <= MOST_PARTS and all(x.is_contiguous for x in inputs):
-        return _side_by_side(inputs, y, axis, aligned)
+    if len(inputs) <= MAX_INPUTS and all(x.is_contiguous for x in inputs):
+        return _concatenate_inputs(inputs, y, axis, aligned)
     launches, first = [], 0
     for number, x in enumerate(inputs):
-        part = Operand(x.spec, y.strides)
+        view = Operand(x.spec, y.strides)
         buffers = Buffer(number), Buffer(len(inputs))
-        launches += copy(x, part, buffers, aligned, first)
+        launches += copy(x, view, buffers, aligned, first)
         step = y.strides[axis] // dtypes.itemsize(y.spec.dtype)
         first += x.spec.shape[axis] * step
     return launches
 
 
-def _side_by_side(
+def _concatenate_inputs(
     inputs: Sequence[Operand], y: Operand, axis: int, aligned: bool
 ) -> list[Launch]:
     """Return the launch in which every thread finds the input of its element."""
     if not y.spec.size:
         return []
     full = [i for i, x in enumerate(inputs) if x.spec.size]
-    unit, (y, *parts) = in_units((y, *(inputs[i] for i in full)), aligned)
+    unit, (y, *inputs_read) = in_units((y, *(inputs[i] for i in full)), aligned)
     k = Threads("concatenate", y.spec.shape, y)
     for number in full:
         k.array(f"const {unit_type(unit)}*", f"x{number}", Buffer(number))
     k.array(f"{unit_type(unit)}*", "y", Buffer(len(inputs)))
     at, first, lines = k.indices[axis], 0, []
-    for number, x in zip(full, parts, strict=True):
+    for number, x in zip(full, inputs_read, strict=True):
         names = [*k.indices[:axis], f"({at} - {first})", *k.indices[axis + 1 :]]
         first += x.spec.shape[axis]
-        line = f"y[i] = x{number}[{place(x, names, unit)}];"
+        line = f"y[i] = x{number}[{offset_text(x, names, unit)}];"
         lines.append(line if number == full[-1] else f"if ({at} < {first}) {line} else")
     k(*lines)
     return [k.launch()]
@@ -223,7 +223,7 @@ def generate_pad(
     bits = int.from_bytes(raw, "little") if unit == len(raw) <= 8 else 0
     k(f"{ctype} value = {f'({ctype}){bits}ull' if bits else '{}'};")
     if x.spec.size:
-        k(f"if ({' && '.join(tests)}) value = x[{place(x, names, unit)}];")
+        k(f"if ({' && '.join(tests)}) value = x[{offset_text(x, names, unit)}];")
     k("y[i] = value;")
     return [k.launch()]
 
@@ -237,8 +237,8 @@ def generate_dynamic_slice(
         return []
     k = Threads("dynamic_slice", y.spec.shape, x, y)
     _declare(k, y, len(inputs))
-    names = _moved(k, starts, 1, x.spec, y.spec)
-    k(f"y[i] = x[{place(x, names)}];")
+    names = _clamp_starts(k, starts, 1, x.spec, y.spec)
+    k(f"y[i] = x[{offset_text(x, names)}];")
     return [k.launch()]
 
 
@@ -254,20 +254,20 @@ def generate_dynamic_update_slice(
     ctype = unit_type(dtypes.itemsize(y.spec.dtype))
     k.array(f"const {ctype}*", "x", Buffer(1))
     k.array(f"{ctype}*", "y", Buffer(len(inputs)))
-    names = _moved(k, starts, 2, y.spec, update.spec)
-    k(f"y[{place(y, names)}] = x[{place(update, k.indices)}];")
+    names = _clamp_starts(k, starts, 2, y.spec, update.spec)
+    k(f"y[{offset_text(y, names)}] = x[{offset_text(update, k.indices)}];")
     return [*launches, k.launch()]
 
 
-def _moved(
-    k: Threads, starts: Sequence[Operand], first: int, whole: Spec, box: Spec
+def _clamp_starts(
+    k: Threads, starts: Sequence[Operand], first: int, full: Spec, box: Spec
 ) -> list[str]:
     """Return the indices of a box, with its starts clamped so that it fits."""
     names = []
     for a, (start, i) in enumerate(zip(starts, k.indices, strict=True)):
         k.source(f"start{a}", start.spec.dtype, Buffer(first + a))
-        most = whole.shape[a] - box.shape[a]
+        limit = full.shape[a] - box.shape[a]
         k(f"const i64 asked{a} = start{a}[0];")
-        k(f"const i64 at{a} = max(min(asked{a}, (i64){most}), (i64)0);")
+        k(f"const i64 at{a} = max(min(asked{a}, (i64){limit}), (i64)0);")
         names.append(f"({i} + at{a})")
     return names

@@ -8,9 +8,9 @@ from toolkit.backends.cupy.cuda.scalars import SourceWriter
 from toolkit.backends.cupy.cuda.threads import THREADS, unit_type
 
 # Elements per thread: the number of reads in flight at a time.
-EACH = 8
+THREAD_ELEMENTS = 8
 # Elements per block; a block handles one row.
-BLOCK = THREADS * EACH
+BLOCK_ELEMENTS = THREADS * THREAD_ELEMENTS
 
 
 def copy_rows(
@@ -27,21 +27,21 @@ def copy_rows(
         pitch: the row pitch of the source, in elements.
         itemsize: bytes per element.
     """
-    (rows, columns), (known, wide) = shape, source
-    tiles = -(-columns // BLOCK)
+    (rows, columns), (source_rows, source_columns) = shape, source
+    tiles = -(-columns // BLOCK_ELEMENTS)
     ctype, w = unit_type(itemsize), SourceWriter()
     w(f"const int tile = blockIdx.x % {tiles};")
     w(f"const i64 row = blockIdx.x / {tiles};")
-    w(f"const int first = tile * {BLOCK} + threadIdx.x;")
+    w(f"const int first = tile * {BLOCK_ELEMENTS} + threadIdx.x;")
     w(f"x += row * {pitch} + first;")
     w(f"y += row * {columns} + first;")
-    w(f"const int given = {f'row < {known} ? {wide} - first : 0'};")
-    w(f"{ctype} found[{EACH}];")
+    w(f"const int given = {f'row < {source_rows} ? {source_columns} - first : 0'};")
+    w(f"{ctype} found[{THREAD_ELEMENTS}];")
     for line in (
         f"found[k] = k * {THREADS} < given ? x[k * {THREADS}] : 0;",
         f"if (first + k * {THREADS} < {columns}) y[k * {THREADS}] = found[k];",
     ):
-        with w.block("#pragma unroll", f"for (int k = 0; k < {EACH}; ++k)"):
+        with w.block("#pragma unroll", f"for (int k = 0; k < {THREAD_ELEMENTS}; ++k)"):
             w(line)
     parameters = [(f"const {ctype}*", "x", Buffer(0)), (f"{ctype}*", "y", Buffer(1))]
     text = kernel_text(parameters, THREADS, w.text)

@@ -16,7 +16,7 @@ from toolkit import dtypes
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import literal
-from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, place
+from toolkit.backends.cupy.cuda.threads import Threads, lanes_of, offset_text
 
 
 @contextmanager
@@ -82,18 +82,18 @@ def generate_max_pool(
     k.target("index", index.spec.dtype, Buffer(2))
     lowest = literal(dtypes.lowest(dtype), dtype)
     # Padding counts as the lowest number: if it is first, its position is the result.
-    outside = " || ".join(
+    is_padding = " || ".join(
         f"{i} * {stride} < {low}"
         for i, stride, (low, _) in zip(
             k.indices[1:-1], node.attrs["strides"], node.attrs["padding"], strict=True
         )
     )
     k(f"{COMPUTED[dtype]} best[{k.lanes}];", f"int place[{k.lanes}];")
-    with k.each():
-        k(f"best[c] = {lowest};", f"place[c] = {outside} ? 0 : -1;")
+    with k.channel_loop():
+        k(f"best[c] = {lowest};", f"place[c] = {is_padding} ? 0 : -1;")
     with taps(k, x.spec.shape[1:-1], node.attrs) as pixel:
-        k.load("from", "x", dtype, place(x, pixel))
-        with k.each():
+        k.load("from", "x", dtype, offset_text(x, pixel))
+        with k.channel_loop():
             k(f"const {COMPUTED[dtype]} value = widen(from.of[c]);")
             is_nan = " || (value != value && best[c] == best[c])"
             nan = is_nan if dtypes.is_float(dtype) else ""
@@ -123,7 +123,7 @@ class _Channels(Threads):
         self(f"const {self.number} channel = {self.indices[-1]} * {self.lanes};")
         self.indices[-1] = "channel"
 
-    def each(self) -> AbstractContextManager[None]:
+    def channel_loop(self) -> AbstractContextManager[None]:
         """Loop over the channels with index c."""
         return self.block("#pragma unroll", f"for (int c = 0; c < {self.lanes}; ++c)")
 
@@ -136,7 +136,7 @@ class _Channels(Threads):
         """Store the expression in c to the channels of the thread's pixel."""
         pack = f"Pack<{STORED[dtype]}, {self.lanes}>"
         self(f"{pack} {array}_pack;")
-        with self.each():
+        with self.channel_loop():
             self(f"{array}_pack.of[c] = {text};")
         self(f"*({pack}*)({array} + i * {self.lanes}) = {array}_pack;")
 
@@ -153,7 +153,7 @@ def generate_max_pool_gather(
     k.source("x", dtype, Buffer(0))
     k.source("index", index.spec.dtype, Buffer(1))
     k.target("y", dtype, Buffer(2))
-    k(f"const int tap = index[{place(index, k.indices)}];")
+    k(f"const int tap = index[{offset_text(index, k.indices)}];")
     tests, names = [], []
     for a, n in enumerate(x.spec.shape[1:-1]):
         stride, (low, _) = node.attrs["strides"][a], node.attrs["padding"][a]
@@ -162,7 +162,7 @@ def generate_max_pool_gather(
         k(f"const int x{a} = {k.indices[1 + a]} * {stride} + {offset};")
         tests.append(f"x{a} >= 0 && x{a} < {n}")
         names.append(f"x{a}")
-    source = place(x, [k.indices[0], *names, k.indices[-1]])
+    source = offset_text(x, [k.indices[0], *names, k.indices[-1]])
     k(f"{COMPUTED[dtype]} value = 0;")
     k(f"if ({' && '.join(tests)}) value = widen(x[{source}]);")
     k(f"y[i] = Narrow<{STORED[dtype]}>::of(value);")
@@ -213,11 +213,11 @@ def _sum(
     k.target("y", dtype, Buffer(1 + (index is not None)))
     k(f"{COMPUTED[dtype]} sum[{k.lanes}] = {{}};")
     with loops(k, extents, node.attrs) as names:
-        k.load("from", "x", dtype, place(x, names))
+        k.load("from", "x", dtype, offset_text(x, names))
         if index is not None:
-            k.load("winner", "index", index.spec.dtype, place(index, names))
+            k.load("winner", "index", index.spec.dtype, offset_text(index, names))
         test = "if (winner.of[c] == tap) " if index else ""
-        with k.each():
+        with k.channel_loop():
             k(f"{test}sum[c] += widen(from.of[c]);")
     k.store("y", dtype, f"Narrow<{STORED[dtype]}>::of(sum[c])")
     return [k.launch()]

@@ -9,7 +9,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
 
 def generate_matmul(
@@ -29,7 +29,10 @@ def generate_matmul(
     total = reducer.declare()
     with k.block(f"for (int n = 0; n < {depth}; ++n)"):
         left, right = (
-            k.let(dtype, f"widen({name}[{place(x, [*_of(batch, x), *names])}])")
+            k.let(
+                dtype,
+                f"widen({name}[{offset_text(x, [*_batch_indices(batch, x), *names])}])",
+            )
             for name, x, names in (("a", a, [row, "n"]), ("b", b, ["n", column]))
         )
         reducer.add(total, [CUDAScalars(k).multiply(left, right)])
@@ -37,6 +40,6 @@ def generate_matmul(
     return [k.launch()]
 
 
-def _of(batch: Sequence[str], x: Operand) -> Sequence[str]:
+def _batch_indices(batch: Sequence[str], x: Operand) -> Sequence[str]:
     """Return the indices of the leading axes of an operand."""
     return batch[len(batch) - (x.spec.ndim - 2) :]

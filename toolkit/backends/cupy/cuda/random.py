@@ -13,10 +13,10 @@ from typing import Any
 
 from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, Scalar
 from toolkit.backends.cupy.cuda.prelude import STORED
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
 # For each dtype: elements per block, the type of their bits, dropped bits, the scale.
-_FORMS = {
+_FORMATS = {
     "float32": (8, "unsigned", 8, "0x1p-24f"),
     "float64": (4, "u64", 11, "0x1p-53"),
 }
@@ -49,19 +49,19 @@ def generate_random_uniform(
 ) -> Sequence[Launch] | None:
     """Return the launch for numbers in [0, 1) from a key of two words."""
     (key,), (y,) = inputs, outputs
-    if y.spec.dtype not in _FORMS:
+    if y.spec.dtype not in _FORMATS:
         return None
     if not y.spec.size:
         return []
-    count, ctype, drop, scale = _FORMS[y.spec.dtype]
+    count, ctype, drop, scale = _FORMATS[y.spec.dtype]
     k = Threads("random_uniform", (-(-y.spec.size // count),), y)
     k.extra = _PHILOX
     k.source("key", key.spec.dtype, Buffer(0))
     k.target("y", y.spec.dtype, Buffer(1))
-    second = place(key, ["1"])
+    second = offset_text(key, ["1"])
     # NumPy increments the counter before it computes a block.
     k(f"const Words words = philox((u64)i + 1, key[0], key[{second}]);")
-    whole = aligned and y.spec.size % count == 0
+    is_vectorized = aligned and y.spec.size % count == 0
     k(f"Pack<{STORED[y.spec.dtype]}, {count}> found;")
     with k.block("#pragma unroll", f"for (int n = 0; n < {count}; ++n)"):
         if count == 8:
@@ -69,7 +69,7 @@ def generate_random_uniform(
         else:
             k("const u64 bits = words.of[n];")
         k(f"found.of[n] = (bits >> {drop}) * {scale};")
-    if whole:
+    if is_vectorized:
         k(f"((Pack<{STORED[y.spec.dtype]}, {count}>*)y)[i] = found;")
     else:
         with k.block("#pragma unroll", f"for (int n = 0; n < {count}; ++n)"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolkit.backends.cupy.cuda.body import kernel_text, narrowed
+from toolkit.backends.cupy.cuda.body import kernel_text, to_storage
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, make_kernel
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.scalars import CUDAScalars, SourceWriter, Value, literal
 from toolkit.backends.loops.plan import MERGES, identity
 
-_NOWHERE = 2**31 - 1
+_NO_INDEX = 2**31 - 1
 
 
 class Reducer:
@@ -25,25 +25,25 @@ class Reducer:
         self.dtype = dtype
         self.w = writer
         self.s: CUDAScalars = CUDAScalars(writer)
-        self.is_place: bool = op.startswith("arg")
-        self.dtypes = (dtype, "int32") if self.is_place else (dtype,)
+        self.is_argument: bool = op.startswith("arg")
+        self.dtypes = (dtype, "int32") if self.is_argument else (dtype,)
 
     @property
-    def initial(self) -> list[Value]:
+    def identity(self) -> list[Value]:
         """Return the identity of the operation."""
         worst = Value(literal(identity(self.op, self.dtype), self.dtype), self.dtype)
-        return [worst, Value(str(_NOWHERE), "int32")][: len(self.dtypes)]
+        return [worst, Value(str(_NO_INDEX), "int32")][: len(self.dtypes)]
 
     def declare(self) -> list[Value]:
         """Declare variables with the identity."""
         state = [Value(self.w.name(), dtype) for dtype in self.dtypes]
-        for x, first in zip(state, self.initial, strict=True):
+        for x, first in zip(state, self.identity, strict=True):
             self.w(f"{COMPUTED[x.dtype]} {x.text} = {first.text};")
         return state
 
     def merge(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
         """Return the combination of two states."""
-        if not self.is_place:
+        if not self.is_argument:
             combined: Value = getattr(self.s, MERGES[self.op])(a[0], b[0])
             return [combined]
         (x, i), (y, k) = a, b
@@ -64,26 +64,28 @@ class Reducer:
         for x, merged in zip(state, self.merge(state, other), strict=True):
             self.w(f"{x.text} = {merged.text};")
 
-    def across_warp(self, state: Sequence[Value], width: int) -> None:
+    def reduce_warp(self, state: Sequence[Value], width: int) -> None:
         """Reduce over `width` adjacent threads of a warp; all get the result."""
         step = width // 2
         while step:
-            others = [self.w.let(x.dtype, f"exchange({x.text}, {step})") for x in state]
-            self.add(state, others)
+            received = [
+                self.w.let(x.dtype, f"exchange({x.text}, {step})") for x in state
+            ]
+            self.add(state, received)
             step //= 2
 
-    def across_warps(self, state: Sequence[Value], warps: int, groups: int) -> None:
+    def reduce_warps(self, state: Sequence[Value], warps: int, groups: int) -> None:
         """Reduce over the warps of a row, in order; all threads get the result."""
-        w, parts = self.w, [self.w.name() for _ in state]
-        for x, name in zip(state, parts, strict=True):
+        w, partials = self.w, [self.w.name() for _ in state]
+        for x, name in zip(state, partials, strict=True):
             w(f"__shared__ {COMPUTED[x.dtype]} {name}[{groups}][{warps}];")
-        for x, name in zip(state, parts, strict=True):
+        for x, name in zip(state, partials, strict=True):
             w(f"if (tx % 32 == 0) {name}[ty][tx / 32] = {x.text};")
         w("__syncthreads();")
-        for x, first in zip(state, self.initial, strict=True):
+        for x, first in zip(state, self.identity, strict=True):
             w(f"{x.text} = {first.text};")
         with w.block(f"for (int k = 0; k < {warps}; ++k)"):
-            pairs = zip(state, parts, strict=True)
+            pairs = zip(state, partials, strict=True)
             self.add(state, [Value(f"{name}[ty][k]", x.dtype) for x, name in pairs])
         w("__syncthreads();")
 
@@ -91,7 +93,7 @@ class Reducer:
         """Return the result value of a state."""
         return state[-1]
 
-    def across_block(self, x: Value, apart: int, threads: int) -> Value:
+    def reduce_block(self, x: Value, stride: int, threads: int) -> Value:
         """Combine the values of threads whose indices differ by multiples of `apart`.
 
         The first `apart` threads get the results. `shared` is memory for all threads.
@@ -100,7 +102,7 @@ class Reducer:
         w(f"{x.ctype}* {shared} = ({x.ctype}*)shared;")
         w(f"{shared}[thread] = {x.text};")
         w("__syncthreads();")
-        head = f"for (int d = {threads // 2}; d >= {apart}; d /= 2)"
+        head = f"for (int d = {threads // 2}; d >= {stride}; d /= 2)"
         with w.block(head):
             with w.block("if (thread < d)"):
                 pair = [
@@ -113,8 +115,8 @@ class Reducer:
         return result
 
 
-def combination(
-    op: str, dtype: str, count: int, columns: int, parts: Argument, out: Argument
+def combine_partials(
+    op: str, dtype: str, count: int, columns: int, partials: Argument, out: Argument
 ) -> Launch:
     """Return the launch of out[c] = the reduction of parts[k, c] over k.
 
@@ -134,14 +136,14 @@ def combination(
         head = f"for (int k = threadIdx.y; k < {count}; k += {ty})"
         with w.block("#pragma unroll 4", head):
             reducer.add(state, [w.let(dtype, f"parts[(i64)k * {columns} + column]")])
-    total = reducer.across_block(state[0], tx, tx * ty)
+    total = reducer.reduce_block(state[0], tx, tx * ty)
     with w.block(f"if (threadIdx.y == 0 && column < {columns})"):
-        w(f"out[column] = {narrowed(total, dtype)};")
-    parameters = [(f"const {computed}*", "parts", parts)]
+        w(f"out[column] = {to_storage(total, dtype)};")
+    parameters = [(f"const {computed}*", "parts", partials)]
     parameters.append((f"{STORED[dtype]}*", "out", out))
     text = kernel_text(parameters, tx * ty, w.text)
     kernel = make_kernel(f"combine_{op}", text, [p[0] for p in parameters])
-    return Launch(kernel, (-(-columns // tx), 1, 1), (tx, ty, 1), (parts, out))
+    return Launch(kernel, (-(-columns // tx), 1, 1), (tx, ty, 1), (partials, out))
 
 
 def power_of_two(n: int) -> int:

@@ -15,14 +15,14 @@ from toolkit.backends.base import align_up as aligned_bytes
 from toolkit.backends.cupy.cuda.body import (
     COLUMN_NUMBER,
     Body,
-    Known,
+    Values,
     body_dtype,
-    narrowed,
+    to_storage,
 )
-from toolkit.backends.cupy.cuda.division import division_of
+from toolkit.backends.cupy.cuda.division import divide_work
 from toolkit.backends.cupy.cuda.launch import Argument, Launch, Scratch
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
-from toolkit.backends.cupy.cuda.reduction import Reducer, combination
+from toolkit.backends.cupy.cuda.reduction import Reducer, combine_partials
 from toolkit.backends.cupy.cuda.scalars import Value
 from toolkit.backends.loops.phases import Phase
 from toolkit.backends.loops.plan import COLUMN, FULL, ONE, ROW
@@ -39,10 +39,10 @@ class _Rows:
         self.body = body
         self.plan = body.plan
         self.w = body.w
-        body.shift_rows()
-        self.shape = division_of(body)
+        body.align_rows()
+        self.shape = divide_work(body)
         self.phases = self.shape.phases
-        self.held_reads = self.shape.held_reads
+        self.register_reads = self.shape.register_reads
         self.loaded: set[int] = set()
         self.states: dict[int, list[Value]] = {}
         self.scratch = 0
@@ -60,42 +60,47 @@ class _Rows:
         w(f"const {body.number} tile = blockIdx.x % {shape.tiles};")
         w(f"const i64 block = blockIdx.x / {shape.tiles};")
         body.load_constants()
-        self._declare_collected()
-        unroll = ["#pragma unroll 4"] * (not shape.waits and shape.turns > 1)
-        with w.block(*unroll, f"for (int turn = 0; turn < {shape.turns}; ++turn)"):
+        self._declare_accumulators()
+        unroll = ["#pragma unroll 4"] * (
+            not shape.needs_barrier and shape.iterations > 1
+        )
+        with w.block(*unroll, f"for (int turn = 0; turn < {shape.iterations}; ++turn)"):
             self._row()
         self._finish()
         grid, block = (shape.blocks * shape.tiles, 1, 1), (shape.tx, shape.ty, 1)
         first = body.launch("rows", parameters, grid, block, problem)
         return [first, *self.combinations]
 
-    def _parts(self, k: int) -> int:
+    def _partial_count(self, k: int) -> int:
         """Return the number of blocks with a partial result of a write."""
         role = self.plan.writes[k].role
-        parts = {COLUMN: self.shape.blocks, ONE: self.shape.blocks * self.shape.tiles}
-        if self.shape.waits:
-            parts[ROW] = self.shape.tiles
-        return parts.get(role, 1)
+        partials = {
+            COLUMN: self.shape.blocks,
+            ONE: self.shape.blocks * self.shape.tiles,
+        }
+        if self.shape.needs_barrier:
+            partials[ROW] = self.shape.tiles
+        return partials.get(role, 1)
 
     def _output(self, k: int) -> tuple[str, str, Argument]:
         """Return the parameter of a write: its output, or scratch for partials."""
-        write, parts = self.plan.writes[k], self._parts(k)
+        write, partials = self.plan.writes[k], self._partial_count(k)
         ctype, name, buffer = self.body.output(k)
-        if parts == 1 and not self._collects_in_memory(k):
+        if partials == 1 and not self._accumulates_in_memory(k):
             return ctype, name, buffer
         size = {COLUMN: self.body.columns, ROW: self.body.rows}.get(write.role, 1)
         dtype = "float32" if write.dtype in ("float16", "bfloat16") else write.dtype
-        nbytes = aligned_bytes(parts * size * itemsize(dtype))
-        place = Scratch(self.scratch, nbytes)
+        nbytes = aligned_bytes(partials * size * itemsize(dtype))
+        scratch = Scratch(self.scratch, nbytes)
         self.scratch += nbytes
         op = self.plan.steps[write.source[1]].op
-        made = combination(op, write.dtype, parts, size, place, buffer)
-        self.combinations.append(made)
-        return f"{COMPUTED[write.dtype]}*", name, place
+        combined = combine_partials(op, write.dtype, partials, size, scratch, buffer)
+        self.combinations.append(combined)
+        return f"{COMPUTED[write.dtype]}*", name, scratch
 
-    def _collects_in_memory(self, k: int) -> bool:
+    def _accumulates_in_memory(self, k: int) -> bool:
         """Return whether rows are too long for threads to hold sums of columns."""
-        return self.plan.writes[k].role == COLUMN and not self.shape.held
+        return self.plan.writes[k].role == COLUMN and not self.shape.is_in_registers
 
     # --- accumulators over rows -------------------------------------------------------
 
@@ -103,26 +108,26 @@ class _Rows:
         write = self.plan.writes[k]
         return Reducer(self.plan.steps[write.source[1]].op, write.dtype, self.w)
 
-    def _declare_collected(self) -> None:
+    def _declare_accumulators(self) -> None:
         """Declare the accumulators of reductions over rows."""
         size = self.shape.items * self.body.lanes
         for k, write in enumerate(self.plan.writes):
             if write.role == ONE:
                 self.states[k] = self._reducer(k).declare()
-            elif write.role == COLUMN and self.shape.held:
-                name, first = self.w.name(), self._reducer(k).initial[0]
+            elif write.role == COLUMN and self.shape.is_in_registers:
+                name, first = self.w.name(), self._reducer(k).identity[0]
                 self.w(f"{COMPUTED[write.dtype]} {name}[{size}];")
                 self.w("#pragma unroll")
                 self.w(f"for (int k = 0; k < {size}; ++k) {name}[k] = {first.text};")
                 self.states[k] = [Value(name, write.dtype)]
 
-    def _collect(self, k: int, value: Value) -> None:
+    def _accumulate(self, k: int, value: Value) -> None:
         """Add a value of a row, or of one of its elements, to the accumulator."""
         reducer, write = self._reducer(k), self.plan.writes[k]
-        if self._collects_in_memory(k):
-            place = f"q{k}[block * {self.body.columns} + column]"
-            merged = reducer.merge([Value(place, write.dtype)], [value])[0]
-            self.w(f"{place} = turn == 0 ? {value.text} : {merged.text};")
+        if self._accumulates_in_memory(k):
+            slot = f"q{k}[block * {self.body.columns} + column]"
+            merged = reducer.merge([Value(slot, write.dtype)], [value])[0]
+            self.w(f"{slot} = turn == 0 ? {value.text} : {merged.text};")
             return
         state = self.states[k]
         if write.role == COLUMN:
@@ -135,24 +140,28 @@ class _Rows:
         if self.states:
             w(f"__shared__ u64 shared[{shape.tx * shape.ty}];")
         for k, write in enumerate(self.plan.writes):
-            reducer, whole = self._reducer(k), self._parts(k) == 1
+            reducer, is_complete = self._reducer(k), self._partial_count(k) == 1
             if write.role == ONE:
                 threads = shape.tx * shape.ty
-                total = reducer.across_block(self.states[k][0], 1, threads)
-                text = narrowed(total, write.dtype) if whole else total.text
+                total = reducer.reduce_block(self.states[k][0], 1, threads)
+                text = to_storage(total, write.dtype) if is_complete else total.text
                 w(f"if (thread == 0) q{k}[blockIdx.x] = {text};")
-            elif write.role == COLUMN and shape.held:
+            elif write.role == COLUMN and shape.is_in_registers:
                 head = f"for (int held = 0; held < {shape.items * lanes}; ++held)"
                 with w.block("#pragma unroll", head):
-                    part = Value(f"{self.states[k][0].text}[held]", write.dtype)
+                    partial = Value(f"{self.states[k][0].text}[held]", write.dtype)
                     if shape.ty > 1:
                         threads = shape.tx * shape.ty
-                        part = reducer.across_block(part, shape.tx, threads)
-                    text = narrowed(part, write.dtype) if whole else part.text
+                        partial = reducer.reduce_block(partial, shape.tx, threads)
+                    text = (
+                        to_storage(partial, write.dtype)
+                        if is_complete
+                        else partial.text
+                    )
                     w(f"const i64 pack = {self._pack(f'held / {lanes}')};")
-                    place = f"block * {self.body.columns} + pack * {lanes}"
+                    offset = f"block * {self.body.columns} + pack * {lanes}"
                     test = f"if (ty == 0 && pack < {self.body.packs})"
-                    w(f"{test} q{k}[{place} + held % {lanes}] = {text};")
+                    w(f"{test} q{k}[{offset} + held % {lanes}] = {text};")
 
     def _pack(self, item: str) -> str:
         """Return the index of a thread's pack of columns."""
@@ -166,7 +175,7 @@ class _Rows:
         body, w, shape = self.body, self.w, self.shape
         body.row = {}
         self.loaded = set()
-        row = f"(block * {shape.turns} + turn) * {shape.ty} + ty"
+        row = f"(block * {shape.iterations} + turn) * {shape.ty} + ty"
         w(f"const i64 asked = {row};")
         w(f"const bool live = asked < {body.rows};")
         # Threads without a row repeat the last one and store nothing, because all
@@ -176,52 +185,52 @@ class _Rows:
         for k, read in enumerate(self.plan.reads):
             if not read.by_row:
                 continue
-            place = body.offset(k, 0, indices) or "0"
+            offset = body.offset(k, 0, indices) or "0"
             if read.by_column:
-                w(f"const {STORED[read.dtype]}* r{k} = {body.pointer(k)} + {place};")
+                w(f"const {STORED[read.dtype]}* r{k} = {body.pointer(k)} + {offset};")
             else:
-                text = f"widen({body.pointer(k)}[{place}])"
+                text = f"widen({body.pointer(k)}[{offset}])"
                 body.row["read", k] = w.let(read.dtype, text)
         for k, write in enumerate(self.plan.writes):
             if write.role == FULL:
-                place = body.offset(body.first_write + k, 0, indices) or "0"
-                w(f"{STORED[write.dtype]}* s{k} = q{k} + {place};")
+                offset = body.offset(body.first_write + k, 0, indices) or "0"
+                w(f"{STORED[write.dtype]}* s{k} = q{k} + {offset};")
         if body.shift is not None:
-            place = body.offset(body.shift, 0, indices)
-            w(f"const int shift = ({place}) % {body.lanes};")
+            offset = body.offset(body.shift, 0, indices)
+            w(f"const int shift = ({offset}) % {body.lanes};")
         self._compute_rows(self.phases.row_steps_before)
         for phase in self.phases.phases:
             self._pass(phase)
             self._compute_rows(phase.row_steps_after)
-        self._end_row()
+        self._store_row()
 
     def _compute_rows(self, steps: list[int]) -> None:
         for i in steps:
             if not self.plan.steps[i].reduces:
                 self.body.row["step", i] = self.body.compute(i, {})
 
-    def _end_row(self) -> None:
+    def _store_row(self) -> None:
         """Store the values of a row, and accumulate them."""
-        shares = self.shape.waits or self.shape.tiles == 1
+        shares = self.shape.needs_barrier or self.shape.tiles == 1
         tile = "" if shares else " && tile == 0"
         writes = list(enumerate(self.plan.writes))
-        of_rows = [(k, w) for k, w in writes if w.role == ROW or self._of_rows(k)]
+        of_rows = [(k, w) for k, w in writes if w.role == ROW or self._reduces_rows(k)]
         if not of_rows:
             return
         with self.w.block(f"if (tx == 0 && live{tile})"):
             for k, write in of_rows:
                 if write.role == ROW:
                     value = self.body.value(write.source, {})
-                    if self._parts(k) == 1:
-                        self.w(f"q{k}[row] = {narrowed(value, write.dtype)};")
+                    if self._partial_count(k) == 1:
+                        self.w(f"q{k}[row] = {to_storage(value, write.dtype)};")
                     else:
-                        place = f"(i64)tile * {self.body.rows} + row"
-                        self.w(f"q{k}[{place}] = {value.text};")
+                        offset = f"(i64)tile * {self.body.rows} + row"
+                        self.w(f"q{k}[{offset}] = {value.text};")
                 else:
                     step = self.plan.steps[write.source[1]]
-                    self._collect(k, self.body.value(step.arguments[0], {}))
+                    self._accumulate(k, self.body.value(step.arguments[0], {}))
 
-    def _of_rows(self, k: int) -> bool:
+    def _reduces_rows(self, k: int) -> bool:
         """Return whether a write reduces one value per row."""
         write = self.plan.writes[k]
         return write.role == ONE and self.plan.steps[write.source[1]].reduces == ROW
@@ -244,12 +253,12 @@ class _Rows:
         for k in first:
             ctype = STORED[self.plan.reads[k].dtype]
             wide = f"Pack<{ctype}, {body.lanes}> read{k}[{shape.items}];"
-            each = f"{ctype} read{k}[{shape.items * body.lanes}];"
-            w(wide if body.is_wide(k) else each)
+            declaration = f"{ctype} read{k}[{shape.items * body.lanes}];"
+            w(wide if body.is_wide(k) else declaration)
         heads = [f"for ({body.number} item = 0; item < {shape.items}; ++item)"]
         # Passes without held items are unrolled too, so that reads of several packs are
         # in flight.
-        unroll = "#pragma unroll" if shape.held else "#pragma unroll 4"
+        unroll = "#pragma unroll" if shape.is_in_registers else "#pragma unroll 4"
         with w.block(unroll, *heads):
             w(f"const {body.number} pack = {self._pack('item')};")
             test = f"pack < {body.packs}"
@@ -260,14 +269,14 @@ class _Rows:
                 self._item(phase, reducers, states)
         self.loaded |= set(first)
         for i, r, state in zip(phase.reductions, reducers, states, strict=True):
-            r.across_warp(state, min(32, shape.tx))
+            r.reduce_warp(state, min(32, shape.tx))
             if shape.tx > 32:
-                r.across_warps(state, shape.tx // 32, shape.ty)
+                r.reduce_warps(state, shape.tx // 32, shape.ty)
             body.row["step", i] = r.result(state)
 
     def _is_first(self, k: int) -> bool:
         """Return whether a read is held and not loaded yet."""
-        return k in self.held_reads and k not in self.loaded
+        return k in self.register_reads and k not in self.loaded
 
     def _item(
         self, phase: Phase, reducers: list[Reducer], states: list[list[Value]]
@@ -284,33 +293,33 @@ class _Rows:
             first = f"pack * {lanes}" if body.shift is None else "c0"
             w(f"const {body.number} column = {first} + k;")
             if body.shift is not None:
-                w(f"const bool inside = whole || {self._inside('column')};")
-            if self.shape.held:
+                w(f"const bool inside = whole || {self._inside_test('column')};")
+            if self.shape.is_in_registers:
                 w(f"const int held = item * {lanes} + k;")
-            known = self._known(phase, wide)
+            values = self._column_values(phase, wide)
             for i, r, state in zip(phase.reductions, reducers, states, strict=True):
-                value = body.value(self.plan.steps[i].arguments[0], known)
-                with self._if_inside():
+                value = body.value(self.plan.steps[i].arguments[0], values)
+                with self._guard_column():
                     r.add(state, [value, Value("(int)column", "int32")][: len(state)])
-            self._keep(phase, known)
+            self._cache_values(phase, values)
             for k in phase.writes:
                 write = self.plan.writes[k]
                 if write.role != FULL:
                     step = self.plan.steps[write.source[1]]
-                    with self._if_inside():
-                        self._collect(k, body.value(step.arguments[0], known))
+                    with self._guard_column():
+                        self._accumulate(k, body.value(step.arguments[0], values))
                     continue
-                text = narrowed(body.value(write.source, known), write.dtype)
-                place = body.offset(body.first_write + k, body.row_loops, indices)
-                target = f"b{k}.of[k]" if lanes > 1 else f"s{k}[{place or 0}]"
+                text = to_storage(body.value(write.source, values), write.dtype)
+                offset = body.offset(body.first_write + k, body.row_loops, indices)
+                target = f"b{k}.of[k]" if lanes > 1 else f"s{k}[{offset or 0}]"
                 w(f"{target} = {text};")
         for k in full if lanes > 1 else ():
             self._store_pack(k, indices)
 
-    def _inside(self, column: str) -> str:
+    def _inside_test(self, column: str) -> str:
         return f"({column} >= 0 && {column} < {self.body.columns})"
 
-    def _if_inside(self) -> AbstractContextManager[None]:
+    def _guard_column(self) -> AbstractContextManager[None]:
         """Open a block for statements that only columns inside the row need.
 
         All other statements run for every column of a pack: branches would prevent
@@ -324,54 +333,54 @@ class _Rows:
         """Store a pack of an output."""
         body, w, lanes = self.body, self.w, self.body.lanes
         pack = f"Pack<{STORED[self.plan.writes[k].dtype]}, {lanes}>"
-        place = body.offset(body.first_write + k, body.row_loops, indices)
+        offset = body.offset(body.first_write + k, body.row_loops, indices)
         if body.shift is None:
-            w(f"*({pack}*)(s{k} + {place}) = b{k};")
+            w(f"*({pack}*)(s{k} + {offset}) = b{k};")
             return
-        w(f"if (whole) write_pack(({pack}*)(s{k} + {place}), b{k});")
+        w(f"if (whole) write_pack(({pack}*)(s{k} + {offset}), b{k});")
         w(f"else for (int k = 0; k < {lanes}; ++k)")
-        w(f"  if ({self._inside('c0 + k')}) s{k}[{place} + k] = b{k}.of[k];")
+        w(f"  if ({self._inside_test('c0 + k')}) s{k}[{offset} + k] = b{k}.of[k];")
 
     def _load_packs(self, phase: Phase, indices: list[str]) -> dict[int, str]:
         """Load packs; return the element in lane k for each read of the columns."""
-        body, w, lanes, found = self.body, self.w, self.body.lanes, {}
+        body, w, lanes, names = self.body, self.w, self.body.lanes, {}
         for k in phase.reads:
-            read, is_held = self.plan.reads[k], k in self.held_reads
+            read, is_held = self.plan.reads[k], k in self.register_reads
             if not read.by_column:
                 continue
             if k in body.counting:
-                found[k] = body.counted(k, "column")
+                names[k] = body.column_index(k, "column")
                 continue
             pointer = f"r{k}" if read.by_row else body.pointer(k)
-            place = body.offset(k, body.row_loops, indices) or "0"
+            offset = body.offset(k, body.row_loops, indices) or "0"
             if body.is_wide(k):
                 name = f"read{k}[item]" if is_held else f"a{k}"
                 if k not in self.loaded:
-                    self._load_pack(k, name, f"{pointer} + {place}")
+                    self._load_pack(k, name, f"{pointer} + {offset}")
                 elif is_held:
                     w(f"renew({name});")
-                found[k] = f"widen({name}.of[k])"
+                names[k] = f"widen({name}.of[k])"
                 continue
             inner = body.strides[k][-1]
             step = f" + k * {inner}" if lanes > 1 and inner else ""
-            found[k] = f"widen({pointer}[{place}{step}])"
+            names[k] = f"widen({pointer}[{offset}{step}])"
             if body.shift is not None:
-                found[k] = f"inside ? {found[k]} : 0"
+                names[k] = f"inside ? {names[k]} : 0"
             if is_held:
-                found[k] = f"widen(read{k}[item * {lanes} + k])"
+                names[k] = f"widen(read{k}[item * {lanes} + k])"
             if is_held and k not in self.loaded:
                 with w.block("#pragma unroll", f"for (int k = 0; k < {lanes}; ++k)"):
-                    inside = f"if (whole || {self._inside('c0 + k')}) "
-                    test = "" if body.shift is None else inside
+                    guard = f"if (whole || {self._inside_test('c0 + k')}) "
+                    test = "" if body.shift is None else guard
                     target = f"read{k}[item * {lanes} + k]"
-                    w(f"{test}{target} = {pointer}[{place}{step}];")
-        return found
+                    w(f"{test}{target} = {pointer}[{offset}{step}];")
+        return names
 
     def _load_pack(self, k: int, name: str, address: str) -> None:
         """Load a pack into registers."""
         body, w = self.body, self.w
         pack = f"Pack<{STORED[self.plan.reads[k].dtype]}, {body.lanes}>"
-        if k not in self.held_reads:
+        if k not in self.register_reads:
             w(f"{pack} {name};")
         load = f"{name} = *(const {pack}*)({address});"
         if body.shift is None:
@@ -381,21 +390,21 @@ class _Rows:
         with w.block("else"):
             w(f"{name} = {pack}();")
             w(f"for (int k = 0; k < {body.lanes}; ++k)")
-            w(f"  if ({self._inside('c0 + k')}) {name}.of[k] = ({address})[k];")
+            w(f"  if ({self._inside_test('c0 + k')}) {name}.of[k] = ({address})[k];")
 
-    def _known(self, phase: Phase, wide: dict[int, str]) -> Known:
+    def _column_values(self, phase: Phase, wide: dict[int, str]) -> Values:
         """Return the values of one column."""
-        body, known = self.body, Known()
-        known[COLUMN_NUMBER] = Value("(int)column", "int32")
+        body, values = self.body, Values()
+        values[COLUMN_NUMBER] = Value("(int)column", "int32")
         for k, text in wide.items():
-            known["read", k] = body.w.let(self.plan.reads[k].dtype, text)
+            values["read", k] = body.w.let(self.plan.reads[k].dtype, text)
         for i in phase.reloads:
-            known["step", i] = Value(f"step{i}[held]", self.plan.steps[i].dtype)
+            values["step", i] = Value(f"step{i}[held]", self.plan.steps[i].dtype)
         for i in phase.steps:
-            known["step", i] = body.compute(i, known)
-        return known
+            values["step", i] = body.compute(i, values)
+        return values
 
-    def _keep(self, phase: Phase, known: Known) -> None:
+    def _cache_values(self, phase: Phase, values: Values) -> None:
         """Store values that later passes need in the thread's variables."""
         for i in phase.buffered:
-            self.w(f"step{i}[held] = {known['step', i].text};")
+            self.w(f"step{i}[held] = {values['step', i].text};")

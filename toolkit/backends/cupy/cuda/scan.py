@@ -11,7 +11,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Operand, make_kern
 from toolkit.backends.cupy.cuda.prelude import COMPUTED, STORED
 from toolkit.backends.cupy.cuda.reduction import Reducer, power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter, Value, split
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
 # Contiguous lines of at least this length get one block each.
 SHORTEST = 64
@@ -37,9 +37,12 @@ def generate_cumulative(
     names = [*k.indices[:axis], "at", *k.indices[axis:]]
     with k.block(f"for (int n = 0; n < {shape[axis]}; ++n)"):
         k(f"const int at = {_order(node, shape[axis])};")
-        element = k.let(x.spec.dtype, f"widen(x[{place(x, names)}])")
+        element = k.let(x.spec.dtype, f"widen(x[{offset_text(x, names)}])")
         reducer.add([total], [element])
-        k(f"y[{place(y, names)}] = Narrow<{STORED[y.spec.dtype]}>::of({total.text});")
+        k(
+            f"y[{offset_text(y, names)}] = "
+            f"Narrow<{STORED[y.spec.dtype]}>::of({total.text});"
+        )
     return [k.launch()]
 
 
@@ -53,7 +56,7 @@ def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
     count, dtype = shape[axis], x.spec.dtype
     threads = max(32, min(256, power_of_two(count) // ITEMS))
     reducer = Reducer(node.op.name[3:], dtype, w)
-    ctype, first = COMPUTED[dtype], reducer.initial[0].text
+    ctype, first = COMPUTED[dtype], reducer.identity[0].text
     w("const int thread = threadIdx.x;")
     names = split(w, "(i64)blockIdx.x", shape[:axis], "i", "i64")
     names += ["at", *["0"] * (len(shape) - axis - 1)]
@@ -65,23 +68,23 @@ def _by_blocks(node: Any, x: Operand, y: Operand) -> Launch:
         with w.block("#pragma unroll", f"for (int k = 0; k < {ITEMS}; ++k)"):
             w("const i64 n = own + k;")
             w(f"const i64 at = {_order(node, count)};")
-            text = f"n < {count} ? widen(x[{place(x, names)}]) : {first}"
+            text = f"n < {count} ? widen(x[{offset_text(x, names)}]) : {first}"
             reducer.add([Value("total", dtype)], [w.let(dtype, text)])
             w("held[k] = total;")
         w("int side = 0;", "before[0][thread] = total;", "__syncthreads();")
         with w.block(f"for (int d = 1; d < {threads}; d *= 2, side = 1 - side)"):
-            own = Value("before[side][thread]", dtype)
+            thread_total = Value("before[side][thread]", dtype)
             other = Value(f"thread < d ? {first} : before[side][thread - d]", dtype)
-            merged = reducer.merge([w.let(dtype, other.text)], [own])[0]
+            merged = reducer.merge([w.let(dtype, other.text)], [thread_total])[0]
             w(f"before[1 - side][thread] = {merged.text};", "__syncthreads();")
         text = f"thread ? before[side][thread - 1] : {first}"
-        mine = reducer.merge([Value("carry", dtype)], [w.let(dtype, text)])[0]
+        prefix = reducer.merge([Value("carry", dtype)], [w.let(dtype, text)])[0]
         with w.block("#pragma unroll", f"for (int k = 0; k < {ITEMS}; ++k)"):
             w("const i64 n = own + k;")
             w(f"const i64 at = {_order(node, count)};")
-            found = reducer.merge([mine], [Value("held[k]", dtype)])[0]
-            text = f"Narrow<{STORED[y.spec.dtype]}>::of({found.text})"
-            w(f"if (n < {count}) y[{place(y, names)}] = {text};")
+            scanned = reducer.merge([prefix], [Value("held[k]", dtype)])[0]
+            text = f"Narrow<{STORED[y.spec.dtype]}>::of({scanned.text})"
+            w(f"if (n < {count}) y[{offset_text(y, names)}] = {text};")
         last = Value(f"before[side][{threads - 1}]", dtype)
         reducer.add([Value("carry", dtype)], [last])
         w("__syncthreads();")

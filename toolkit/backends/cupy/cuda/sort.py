@@ -25,7 +25,7 @@ from toolkit.backends.cupy.cuda.launch import (
 )
 from toolkit.backends.cupy.cuda.reduction import power_of_two
 from toolkit.backends.cupy.cuda.scalars import SourceWriter
-from toolkit.backends.cupy.cuda.threads import Threads, place
+from toolkit.backends.cupy.cuda.threads import Threads, offset_text
 
 # Pairs that a block sorts in shared memory.
 TILE = 2048
@@ -157,11 +157,11 @@ def generate_argsort(
         return []
     count = x.spec.shape[axis]
     length, rows = power_of_two(count), x.spec.size // count
-    others = [n for a, n in enumerate(x.spec.shape) if a != axis]
+    lead = [n for a, n in enumerate(x.spec.shape) if a != axis]
     scratch = pairs_in(rows, length)
 
     def threads(family: str, extent: int) -> tuple[Threads, list[str], str]:
-        k = Threads(family, (*others, extent), x, y)
+        k = Threads(family, (*lead, extent), x, y)
         k.array("Pair*", "pairs", scratch)
         k.extra = PAIRS + KEYS
         last = k.indices[-1]
@@ -171,7 +171,7 @@ def generate_argsort(
     k.source("x", x.spec.dtype, Buffer(0))
     k("Pair pair;")
     k(f"pair.at = {last};")
-    key = key_of(f"x[{place(x, names)}]", x.spec.dtype)
+    key = key_of(f"x[{offset_text(x, names)}]", x.spec.dtype)
     # Padding of a row sorts after every element, including NaN, by its position.
     k(f"pair.key = {last} < {count} ? {key} : ~0ull;")
     k("pairs[i] = pair;")
@@ -179,9 +179,9 @@ def generate_argsort(
     k, names, last = threads("sort_order", count)
     k.target("y", y.spec.dtype, Buffer(1))
     row = " + ".join(
-        f"{name} * {prod(others[a + 1 :])}" for a, name in enumerate(k.indices[:-1])
+        f"{name} * {prod(lead[a + 1 :])}" for a, name in enumerate(k.indices[:-1])
     )
-    k(f"y[{place(y, names)}] = pairs[({row or 0}) * (i64){length} + {last}].at;")
+    k(f"y[{offset_text(y, names)}] = pairs[({row or 0}) * (i64){length} + {last}].at;")
     return [*launches, k.launch()]
 
 
@@ -197,13 +197,13 @@ def generate_searchsorted(
     k.source("edges", edges.spec.dtype, Buffer(0))
     k.source("values", values.spec.dtype, Buffer(1))
     k.target("y", y.spec.dtype, Buffer(2))
-    value = key_of(f"values[{place(values, k.indices)}]", values.spec.dtype)
+    value = key_of(f"values[{offset_text(values, k.indices)}]", values.spec.dtype)
     k(f"const u64 key = {value};")
     k(f"i64 low = 0, high = {edges.spec.size};")
     with k.block("while (low < high)"):
         k("const i64 middle = (low + high) / 2;")
-        found = key_of(f"edges[{place(edges, ['middle'])}]", edges.spec.dtype)
+        key = key_of(f"edges[{offset_text(edges, ['middle'])}]", edges.spec.dtype)
         sign = "<" if node.attrs["side"] == "left" else "<="
-        k(f"if ({found} {sign} key) low = middle + 1; else high = middle;")
+        k(f"if ({key} {sign} key) low = middle + 1; else high = middle;")
     k("y[i] = low;")
     return [k.launch()]

@@ -47,8 +47,8 @@ class Threads(SourceWriter):
         self.family = family
         self.extra = ""
         self.threads: int = prod(shape)
-        most = max([self.threads, *map(span, operands)])
-        self.number = "int" if 2 * most < 2**31 else "i64"
+        limit = max([self.threads, *map(span, operands)])
+        self.number = "int" if 2 * limit < 2**31 else "i64"
         self.parameters: list[tuple[str, str, Argument]] = []
         self(f"const i64 thread = (i64)blockIdx.x * {THREADS} + threadIdx.x;")
         # A parameter, not a literal: one kernel serves every extent of the first axis.
@@ -80,7 +80,7 @@ class Threads(SourceWriter):
         return Launch(kernel, grid, (THREADS, 1, 1), arguments, problem=problem)
 
 
-def place(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
+def offset_text(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
     """Return the array offset of an index per axis, in elements or other units."""
     unit = unit or dtypes.itemsize(operand.spec.dtype)
     axes = zip(indices, operand.strides, operand.spec.shape, strict=True)
@@ -93,14 +93,14 @@ def place(operand: Operand, indices: Sequence[str], unit: int = 0) -> str:
 
 
 def in_units(
-    operands: Sequence[Operand], aligned: bool, *others: int
+    operands: Sequence[Operand], aligned: bool, *counts: int
 ) -> tuple[int, list[Operand]]:
     """Return arrays whose last axis is accessed in units of several elements.
 
     Args:
         operands: of one dtype.
         aligned: whether their addresses are multiples of 16.
-        others: further element counts that must be divisible by the unit.
+        counts: further element counts that must be divisible by the unit.
 
     Returns:
         The bytes of a unit, and the arrays with a last axis shorter by that factor.
@@ -109,7 +109,7 @@ def in_units(
     for unit in (16, 8, 4, 2) if aligned else ():
         count = unit // size
         if count > 1 and all(_has_units(x, size, unit) for x in operands):
-            if not any(n % count for n in others):
+            if not any(n % count for n in counts):
                 return unit, [_of_units(x, count, unit) for x in operands]
     return size, list(operands)
 

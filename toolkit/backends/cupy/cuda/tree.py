@@ -71,21 +71,25 @@ class _Writer:
 
     def value(self, tree: Tree | None) -> Value:
         """Return the combination of a tree."""
-        dtype, own = self.step.dtype, len(self.step.own)
+        dtype, local_count = self.step.dtype, len(self.step.own)
         if tree is None:
             return Value(literal(OF_NOTHING[self.step.op], dtype), dtype)
         if isinstance(tree, tuple):
-            return self.combined(*map(self.value, tree))
-        name = f"own{tree}[i]" if tree < own else f"received[{tree - own} * stride + i]"
+            return self.combine(*map(self.value, tree))
+        name = (
+            f"own{tree}[i]"
+            if tree < local_count
+            else f"received[{tree - local_count} * stride + i]"
+        )
         return self.w.let(dtype, f"widen({name})")
 
-    def combined(self, a: Value, b: Value) -> Value:
+    def combine(self, a: Value, b: Value) -> Value:
         """Return the combination of two values, rounded to the dtype."""
-        found: Value = getattr(self.s, MERGES[self.step.op])(a, b)
+        value: Value = getattr(self.s, MERGES[self.step.op])(a, b)
         dtype = self.step.dtype
         if dtype in ("float16", "bfloat16"):
             # float16 and bfloat16 compute in float32
-            found = Value(found.text, "float32")
-        elif found.dtype == dtype:
-            return found
-        return self.s.cast(found, dtype)
+            value = Value(value.text, "float32")
+        elif value.dtype == dtype:
+            return value
+        return self.s.cast(value, dtype)

@@ -8,7 +8,7 @@ from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Node
 
 
-def give_outputs(graph: Graph, target: Target) -> Graph:
+def use_attention_outputs(graph: Graph, target: Target) -> Graph:
     """Make gradients of attention read its output, if a library uses it.
 
     Dead-code elimination then removes the sums that the output replaces.

@@ -7,23 +7,23 @@ from toolkit.backends.target import Target
 from toolkit.ir import Graph, Node
 
 
-def casts_first(graph: Graph, target: Target) -> Graph:
+def hoist_casts(graph: Graph, target: Target) -> Graph:
     """Move elementwise nodes of graph inputs to the front, unless they increase memory.
 
     The launch of a kernel can take longer than its computation. Adjacent casts of all
     weights can become one launch.
     """
-    known = set(graph.inputs)
+    inputs = set(graph.inputs)
 
     def is_early(node: Node) -> bool:
         reads = [x for x in node.inputs if x.constant is None]
-        if not reads or not all(x in known for x in reads):
+        if not reads or not all(x in inputs for x in reads):
             return False
         given: int = sum(x.spec.nbytes for x in reads)
-        made: int = sum(y.spec.nbytes for y in node.outputs)
-        return made <= given and all(is_elementwise(node, x) for x in reads)
+        produced: int = sum(y.spec.nbytes for y in node.outputs)
+        return produced <= given and all(is_elementwise(node, x) for x in reads)
 
     early = [node for node in graph.nodes if is_early(node)]
     moved = set(early)
-    rest = [node for node in graph.nodes if node not in moved]
-    return graph.replace([*early, *rest])
+    remaining = [node for node in graph.nodes if node not in moved]
+    return graph.replace([*early, *remaining])

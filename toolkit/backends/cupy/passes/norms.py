@@ -10,20 +10,20 @@ from toolkit.backends.target import Target
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, Value
 
 
-def keep_norms(graph: Graph, target: Target) -> Graph:
+def keep_batch_norms(graph: Graph, target: Target) -> Graph:
     """Keep a batch normalization as one node if that saves memory traffic.
 
     Forward, the call includes a residual addition and a maximum with 0. It applies if
     the result is in memory anyway; otherwise generated kernels fuse it with its
     readers. Backward, it applies if the gradient is in memory anyway.
     """
-    found = _Norms(graph, target.backend)
+    norms = _Norms(graph, target.backend)
     for node in graph.nodes:
         if node.op.name == "batch_norm":
-            found.keep(node)
+            norms.keep(node)
         elif node.op.name == "batch_norm_grad":
-            found.keep_grad(node)
-    return graph.replace(found.nodes)
+            norms.keep_grad(node)
+    return graph.replace(norms.nodes)
 
 
 class _Norms:
@@ -46,9 +46,9 @@ class _Norms:
         inputs = (*norm.inputs, *residual)
         attrs = {**norm.attrs, "relu": chain[-1].op.name == "limit"}
         outputs = (y, *norm.outputs[1:])
-        whole = Node(PRIMITIVES["batch_norm_of"], inputs, attrs, outputs, norm.device)
-        if self._is_stored(y) and self.backend.can_compute(whole):
-            self._replace(chain, whole)
+        fused = Node(PRIMITIVES["batch_norm_of"], inputs, attrs, outputs, norm.device)
+        if self._is_stored(y) and self.backend.can_compute(fused):
+            self._replace(chain, fused)
 
     def _is_stored(self, y: Any) -> bool:
         """Return whether a reader of a value is not fused with its producer."""
@@ -61,33 +61,33 @@ class _Norms:
             if _is_relu(node):
                 return [norm, node], ()
             for relu in self._only_reader(node.outputs[0]):
-                others = [x for x in node.inputs if x is not y]
-                is_sum = node.op.name == "add" and len(others) == 1
-                if is_sum and _is_relu(relu) and others[0].spec == y.spec:
-                    return [norm, node, relu], tuple(others)
+                addends = [x for x in node.inputs if x is not y]
+                is_sum = node.op.name == "add" and len(addends) == 1
+                if is_sum and _is_relu(relu) and addends[0].spec == y.spec:
+                    return [norm, node, relu], tuple(addends)
         return [norm], ()
 
     def _only_reader(self, value: Any) -> list[Node]:
-        found = self.readers[value]
-        return found if len(found) == 1 and value not in self.outputs else []
+        readers = self.readers[value]
+        return readers if len(readers) == 1 and value not in self.outputs else []
 
-    def _replace(self, chain: list[Node], whole: Node) -> None:
+    def _replace(self, chain: list[Node], fused: Node) -> None:
         """Insert a node at the end of a chain, before its readers."""
         first, last = self._position(chain[0]), self._position(chain[-1])
-        late = set(whole.outputs)
+        late = set(fused.outputs)
         before: list[Node] = []
-        behind: list[Node] = []
+        later: list[Node] = []
         for node in self.nodes[first : last + 1]:
             if any(node is member for member in chain):
                 continue
             is_late = any(x in late for x in node.inputs)
             late.update(y for y in node.outputs if is_late)
-            (behind if is_late else before).append(node)
-        if not any(x in late for x in whole.inputs):
-            self.nodes[first : last + 1] = [*before, whole, *behind]
-            for x in whole.inputs:  # of two branches, only one includes the addition
-                rest = [n for n in self.readers[x] if n not in chain]
-                self.readers[x] = [*rest, whole]
+            (later if is_late else before).append(node)
+        if not any(x in late for x in fused.inputs):
+            self.nodes[first : last + 1] = [*before, fused, *later]
+            for x in fused.inputs:  # of two branches, only one includes the addition
+                remaining = [n for n in self.readers[x] if n not in chain]
+                self.readers[x] = [*remaining, fused]
 
     def _position(self, node: Node) -> int:
         return next(i for i, other in enumerate(self.nodes) if other is node)
@@ -99,9 +99,9 @@ class _Norms:
         if maker is not None and _is_light(maker) and len(self.readers[g]) == 1:
             return
         whole_p = PRIMITIVES["batch_norm_grad_of"]
-        whole = Node(whole_p, grad.inputs, grad.attrs, grad.outputs, grad.device)
-        if self.backend.can_compute(whole):
-            self.nodes[self._position(grad)] = whole
+        fused = Node(whole_p, grad.inputs, grad.attrs, grad.outputs, grad.device)
+        if self.backend.can_compute(fused):
+            self.nodes[self._position(grad)] = fused
 
 
 def _is_relu(node: Node) -> bool:

@@ -62,15 +62,15 @@ def join_products(graph: Graph, target: Target) -> Graph:
     if limits is None:
         return graph
     graph = scale_products(graph)
-    joining = _Joining(graph, limits, target.inputs)
+    joining = _ProductJoiner(graph, limits, target.inputs)
     for node in graph.nodes:
         rule = _RULES.get(node.op.name)
-        if rule is not None and node not in joining.instead:
+        if rule is not None and node not in joining.replacements:
             rule(joining, node)
     return graph.replace(joining.nodes()).pruned()
 
 
-class _Joining:
+class _ProductJoiner:
     """Graph and the replacements of its nodes."""
 
     def __init__(
@@ -86,24 +86,24 @@ class _Joining:
             for value in set(node.inputs):
                 self.readers[value].append(node)
         self.outputs = set(graph.outputs)
-        self.instead: dict[Node, list[Node]] = {}
+        self.replacements: dict[Node, list[Node]] = {}
         # The mask that the gradient of each relu reads, by the result of the relu.
         self.masks: dict[Value, Value] = {}
 
     def nodes(self) -> list[Node]:
         """Return the current nodes in topological order."""
-        given = [m for n in self.graph.nodes for m in self.instead.get(n, [n])]
-        makers = {y: node for node in given for y in node.outputs}
-        done: dict[Node, None] = {}
-        stack = given[::-1]
+        unsorted = [m for n in self.graph.nodes for m in self.replacements.get(n, [n])]
+        makers = {y: node for node in unsorted for y in node.outputs}
+        visited: dict[Node, None] = {}
+        stack = unsorted[::-1]
         while stack:
             node = stack[-1]
             sources = [makers[x] for x in node.inputs if x in makers]
-            missing = [source for source in sources if source not in done]
-            stack += missing
-            if not missing:
-                done.setdefault(stack.pop())
-        return list(done)
+            pending = [source for source in sources if source not in visited]
+            stack += pending
+            if not pending:
+                visited.setdefault(stack.pop())
+        return list(visited)
 
     # --- patterns ---------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class _Joining:
         limit, y = test.inputs
         if not _is_zero(limit) or y.spec != node.outputs[0].spec:
             return
-        forward, mask = self._masked(y)
+        forward, mask = self._add_mask(y)
         chain = self._chain(g)
         if (
             mask is None
@@ -127,9 +127,9 @@ class _Joining:
         backward = self._gradient([*chain, node], "drelu", mask)
         if backward is not None:
             self.masks[y] = mask
-            self.instead |= forward | backward
+            self.replacements |= forward | backward
 
-    def _masked(self, y: Any) -> tuple[dict[Node, list[Node]], Any]:
+    def _add_mask(self, y: Any) -> tuple[dict[Node, list[Node]], Any]:
         """Return the replacement that adds a mask to relu(a @ b + bias), and the mask.
 
         The replacement is empty if the mask already exists.
@@ -143,8 +143,8 @@ class _Joining:
         if chain is None:
             return {}, None
         mask = Value(_mask(chain[0].outputs[0].spec))
-        found = self._replaced([*chain, end], "relu_aux", [mask])
-        return ({}, None) if found is None else (found, mask)
+        replacement = self._make_product([*chain, end], "relu_aux", [mask])
+        return ({}, None) if replacement is None else (replacement, mask)
 
     def join_gelu(self, node: Node) -> None:
         """Join gelu(a @ b + bias) with its product.
@@ -155,15 +155,17 @@ class _Joining:
         is_shared = len(self.readers[z]) > 1 or z in self.outputs
         chain = self._chain(z, additions=1, is_shared=is_shared)
         if chain is not None:
-            name, kept = ("gelu_aux", [z]) if is_shared else ("gelu", [])
-            self.instead |= self._replaced([*chain, node], name, kept) or {}
+            name, auxiliary = ("gelu_aux", [z]) if is_shared else ("gelu", [])
+            self.replacements |= (
+                self._make_product([*chain, node], name, auxiliary) or {}
+            )
 
     def join_gelu_grad(self, node: Node) -> None:
         """Join gelu_grad(g, z) with the product g."""
         g, z = node.inputs
         chain = self._chain(g)
         if chain is not None and z.spec.size == chain[0].outputs[0].spec.size:
-            self.instead |= self._gradient([*chain, node], "dgelu", z) or {}
+            self.replacements |= self._gradient([*chain, node], "dgelu", z) or {}
 
     def join_sum(self, node: Node) -> None:
         """Join a product with the sum over the rows of its second factor.
@@ -171,7 +173,7 @@ class _Joining:
         This applies only if a library produced the factor: a generated kernel that
         produces it also computes its row sums.
         """
-        a, b = (self._root(x) for x in node.inputs)
+        a, b = (self._base_of(x) for x in node.inputs)
         factor = self.layouts.operand(node.inputs[1])
         if not factor.is_contiguous or factor.spec.size != b.spec.size:
             return  # its rows are different from the rows of the produced value
@@ -180,15 +182,15 @@ class _Joining:
         if maker is None or maker.op.kind in light or maker.op.name in PARTS:
             return
         total = self._sum_of_rows(b, node.outputs[0].spec.shape[-1])
-        if total is None or self._after(a) >= self.position[total]:
+        if total is None or self._producer_index(a) >= self.position[total]:
             return
         nodes, sums = [node], [total]
-        wide, wide_sums = self._widened(node), self._widened(total)
+        wide, wide_sums = self._float32_cast(node), self._float32_cast(total)
         if wide and wide_sums:
             nodes, sums = nodes + wide, sums + wide_sums
-        found = self._replaced(nodes, "bgrad", [sums[-1].outputs[0]])
-        if found is not None:
-            self.instead |= found | {n: [] for n in sums}
+        replacement = self._make_product(nodes, "bgrad", [sums[-1].outputs[0]])
+        if replacement is not None:
+            self.replacements |= replacement | {n: [] for n in sums}
 
     # --- parts of patterns ------------------------------------------------------------
 
@@ -205,8 +207,12 @@ class _Joining:
         nodes: list[Node] = []
         while True:
             node = self.makers.get(value)
-            others = len(self.readers[value]) != 1 or value in self.outputs
-            if node is None or node in self.instead or (others and not is_shared):
+            has_readers = len(self.readers[value]) != 1 or value in self.outputs
+            if (
+                node is None
+                or node in self.replacements
+                or (has_readers and not is_shared)
+            ):
                 return None
             is_shared = False
             nodes.insert(0, node)
@@ -216,25 +222,25 @@ class _Joining:
                 additions -= 1
             elif not is_reshape_like(node):
                 return None
-            whole = [x for x in node.inputs if x.spec.size == value.spec.size]
-            if not whole:
+            full_size = [x for x in node.inputs if x.spec.size == value.spec.size]
+            if not full_size:
                 return None
-            value = whole[0]
+            value = full_size[0]
 
     def _adds_a_bias(self, nodes: list[Node]) -> bool:
         """Return whether the addition to a product, if any, is equal for all rows."""
         columns = nodes[0].outputs[0].spec.shape[-1]
-        made = {y for node in nodes for y in node.outputs}
-        added = [x for n in nodes[1:] for x in n.inputs if x not in made]
+        produced = {y for node in nodes for y in node.outputs}
+        added = [x for n in nodes[1:] for x in n.inputs if x not in produced]
         return all(
             x.spec.size == columns for x in added
         ) and self.calls.can_take_epilogue(nodes)
 
-    def _root(self, value: Any) -> Any:
+    def _base_of(self, value: Any) -> Any:
         """Return the base of a view."""
         return self.layouts[value].root
 
-    def _after(self, value: Any) -> int:
+    def _producer_index(self, value: Any) -> int:
         """Return the index of the node that produces a value."""
         maker = self.makers.get(value)
         return -1 if maker is None else self.position[maker]
@@ -242,18 +248,18 @@ class _Joining:
     def _sum_of_rows(self, value: Any, columns: int) -> Node | None:
         """Return the sum over all except the last axes, of `columns` elements."""
         for reader in self.readers[value]:
-            if reader in self.instead:
+            if reader in self.replacements:
                 continue
             if reader.op.name == "sum" and classify_reduction(reader) == "leading":
                 if reader.outputs[0].spec.size == columns:
                     return reader
             elif is_reshape_like(reader):
-                found = self._sum_of_rows(reader.outputs[0], columns)
-                if found is not None:
-                    return found
+                reader_sum = self._sum_of_rows(reader.outputs[0], columns)
+                if reader_sum is not None:
+                    return reader_sum
         return None
 
-    def _widened(self, node: Node) -> list[Node]:
+    def _float32_cast(self, node: Node) -> list[Node]:
         """Return the only reader of a result if it casts to float32, else nothing."""
         nodes: list[Node] = []
         value = node.outputs[0]
@@ -270,23 +276,23 @@ class _Joining:
     # --- replacements -----------------------------------------------------------------
 
     def _gradient(
-        self, nodes: list[Node], name: str, kept: Any
+        self, nodes: list[Node], name: str, auxiliary: Any
     ) -> dict[Node, list[Node]] | None:
         """Return the replacement of an activation's gradient and its bias gradient."""
         columns = nodes[0].outputs[0].spec.shape[-1]
         total = self._sum_of_rows(nodes[-1].outputs[0], columns)
         if total is not None:
             sums = [total.outputs[0]]
-            found = self._replaced(nodes, f"{name}_bgrad", sums, [kept])
-            if found is not None:
-                return found | {total: []}
-        return self._replaced(nodes, name, [], [kept])
+            replacement = self._make_product(nodes, f"{name}_bgrad", sums, [auxiliary])
+            if replacement is not None:
+                return replacement | {total: []}
+        return self._make_product(nodes, name, [], [auxiliary])
 
-    def _replaced(
+    def _make_product(
         self,
         nodes: list[Node],
         epilogue: str,
-        kept: Sequence[Any],
+        auxiliary: Sequence[Any],
         read: Sequence[Any] = (),
     ) -> dict[Node, list[Node]] | None:
         """Return a product node as the replacement of nodes; None if unsupported.
@@ -294,19 +300,23 @@ class _Joining:
         Args:
             nodes: the plain product first; the last one produces the result.
             epilogue: its name in the library, without the bias.
-            kept: the values that it returns in addition to the result.
+            auxiliary: the values that it returns in addition to the result.
             read: the values that it reads in addition to the factors and a bias.
         """
-        made = {y for node in nodes for y in node.outputs}
+        produced = {y for node in nodes for y in node.outputs}
         bias = [
-            x for n in nodes if n.op.name == "add" for x in n.inputs if x not in made
+            x
+            for n in nodes
+            if n.op.name == "add"
+            for x in n.inputs
+            if x not in produced
         ]
         name = f"{epilogue}_bias" if bias else epilogue
         inputs = [*nodes[0].inputs, *bias, *read]
-        values = [nodes[-1].outputs[0], *kept]
+        values = [nodes[-1].outputs[0], *auxiliary]
         attrs = {"epilogue": name, "dtype": values[0].spec.dtype}
-        found = product_p.spec(*(x.spec for x in inputs), **attrs)
-        specs = found if isinstance(found, tuple) else (found,)
+        reader_sum = product_p.spec(*(x.spec for x in inputs), **attrs)
+        specs = reader_sum if isinstance(reader_sum, tuple) else (reader_sum,)
         outputs, views = [], []
         for value, spec in zip(values, specs, strict=True):
             if value.spec.dtype != spec.dtype or value.spec.size != spec.size:
@@ -325,10 +335,10 @@ class _Joining:
 
 
 _RULES = {
-    "where": _Joining.join_relu,
-    "gelu": _Joining.join_gelu,
-    "gelu_grad": _Joining.join_gelu_grad,
-    "matmul": _Joining.join_sum,
+    "where": _ProductJoiner.join_relu,
+    "gelu": _ProductJoiner.join_gelu,
+    "gelu_grad": _ProductJoiner.join_gelu_grad,
+    "matmul": _ProductJoiner.join_sum,
 }
 
 

@@ -26,22 +26,22 @@ def scale_products(graph: Graph) -> Graph:
 
     def is_for_products(value: Any) -> bool:
         """Return whether only products, or views for them, read a value."""
-        found = readers[value]
-        if value in outputs or not found:
+        consumers = readers[value]
+        if value in outputs or not consumers:
             return False
         return all(
             reader.op.name == "matmul"
             or (reader.op.kind is Kind.VIEW and is_for_products(reader.outputs[0]))
-            for reader in found
+            for reader in consumers
         )
 
     for node in graph.nodes:
         if node.op.name == "multiply" and is_for_products(node.outputs[0]):
-            graph = _moved(graph, node)
+            graph = _move_scale(graph, node)
     return graph
 
 
-def _moved(graph: Graph, node: Node) -> Graph:
+def _move_scale(graph: Graph, node: Node) -> Graph:
     """Return the graph with a multiplication moved after the products that read it."""
     x, factor = (
         node.inputs if uniform_value(node.inputs[0]) is None else node.inputs[::-1]

@@ -47,15 +47,17 @@ def test_what_makes_them_is_begun_with_the_device(on_host, monkeypatch):
 def test_a_device_that_is_found_begins_them(monkeypatch):
     cuda = SimpleNamespace(runtime=None)
     monkeypatch.setattr(cupy, "cupy_module", lambda: SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(cupy, "require", lambda runtime: 1)
-    monkeypatch.setattr(cupy, "warn_of_missing", lambda found: None)
+    monkeypatch.setattr(cupy, "count_devices", lambda runtime: 1)
+    monkeypatch.setattr(cupy, "check_libraries", lambda found: None)
     begun = []
     monkeypatch.setattr(
         cuda_device, "CudaDevice", lambda number: SimpleNamespace(libraries=frozenset())
     )
     monkeypatch.setattr(cupy.CupyBackend, "__init__", lambda *arguments: None)
     monkeypatch.setattr(
-        cupy.CupyBackend, "foresee_first_values", lambda backend: begun.append(backend)
+        cupy.CupyBackend,
+        "precompile_initializers",
+        lambda backend: begun.append(backend),
     )
     made = cupy.create()
     assert begun == [made]

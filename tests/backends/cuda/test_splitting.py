@@ -9,7 +9,7 @@ from tests.backends.cases_nn import CONVOLUTIONS, convolution, counts
 from tests.backends.cuda.host import GXX, Host
 from tests.compiler.graphs import evaluate
 from toolkit.backends import get_backend
-from toolkit.backends.cupy.cuda.batched_launch import levels, rows_of
+from toolkit.backends.cupy.cuda.batched_launch import build_table, partition_levels
 from toolkit.backends.cupy.cuda.columns import Windows, columns, images
 from toolkit.backends.cupy.cuda.fused import generate_body
 from toolkit.backends.cupy.cuda.launch import Launch, Scalar, Table, contiguous
@@ -41,7 +41,7 @@ def parts():
             yield from columns(contiguous(spec), windows)
             yield from images(spec, windows)
         launch = launch_of(momentum((64, 32), dtype))
-        yield from (launch, replace(launch, kernel=launch.kernel.many))
+        yield from (launch, replace(launch, kernel=launch.kernel.batched))
 
 
 def test_convolutions_are_products_of_windows(tmp_path):
@@ -112,13 +112,13 @@ def test_one_launch_updates_all_parameters(tmp_path):
         made = [np.zeros(y.spec.shape, np.float32) for y in body.outputs]
         tasks.append((body, given, made, bound(launch, [*given, *made])))
     everything = [task[-1] for task in tasks]
-    assert levels(everything) == [list(range(len(shapes)))]
+    assert partition_levels(everything) == [list(range(len(shapes)))]
     joint = []
     for kernel in kernels:
-        rows, blocks = rows_of([one for one in everything if one[0] == kernel])
+        rows, blocks = build_table([one for one in everything if one[0] == kernel])
         table = Table(tuple(map(tuple, rows)))
         arguments = (table, Scalar(len(rows), "int"))
-        joint.append(Launch(kernel.many, (blocks, 1, 1), (256, 1, 1), arguments))
+        joint.append(Launch(kernel.batched, (blocks, 1, 1), (256, 1, 1), arguments))
     Host(joint, tmp_path).run(joint, [], [])
     for body, given, made, _ in tasks:
         for expected, result in zip(evaluate(body, given), made, strict=True):
@@ -133,11 +133,15 @@ def test_launches_that_depend_on_each_other_are_not_joined():
     in_place = bound(launch, [f, g, h, rate, f, g])
     reads_first = bound(launch, [d, f, g, rate, h, c])
     writes_what_first_reads = bound(launch, [f, g, h, rate, f, a[32:]])
-    assert levels([first, in_place]) == [[0, 1]]
-    assert levels([first, reads_first]) == [[0], [1]]
-    assert levels([first, writes_what_first_reads, in_place]) == [[0], [1], [2]]
-    assert levels([first, reads_first, first]) == [[0], [1], [2]]
+    assert partition_levels([first, in_place]) == [[0, 1]]
+    assert partition_levels([first, reads_first]) == [[0], [1]]
+    assert partition_levels([first, writes_what_first_reads, in_place]) == [
+        [0],
+        [1],
+        [2],
+    ]
+    assert partition_levels([first, reads_first, first]) == [[0], [1], [2]]
     elsewhere = bound(
         launch_of(body), [np.zeros((64, 32), "float32") for _ in range(6)]
     )
-    assert levels([first, reads_first, elsewhere]) == [[0, 2], [1]]
+    assert partition_levels([first, reads_first, elsewhere]) == [[0, 2], [1]]

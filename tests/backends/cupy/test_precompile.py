@@ -44,7 +44,7 @@ def test_kernels_are_compiled_from_when_they_are_known_of():
     compiler.precompile(KERNELS[0])
     assert begun.wait(30)  # nobody has asked for it
     go_on.set()
-    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+    assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
 
 
 def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
@@ -57,11 +57,11 @@ def test_each_is_compiled_once_and_that_of_many_when_there_are_several():
     compiler = Compiler(compile_kernel)
     for kernel in KERNELS:
         compiler.precompile(kernel)
-    compiler.compiled(KERNELS)
+    compiler.wait_for(KERNELS)
     assert sorted(compiled) == ["one", "other"]
     for _ in range(3):
         compiler.precompile(KERNELS[0])
-    compiler.compiled([KERNELS[0], MANY])
+    compiler.wait_for([KERNELS[0], MANY])
     assert sorted(compiled) == ["many", "one", "one", "other"]
 
 
@@ -73,7 +73,7 @@ def test_what_does_not_compile_says_so_to_who_needs_it_and_is_tried_again():
     compiler.precompile(KERNELS[1])
     for _ in range(2):
         with pytest.raises(DeviceError, match="other does not compile"):
-            compiler.compiled(KERNELS[1:])
+            compiler.wait_for(KERNELS[1:])
 
 
 def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
@@ -82,11 +82,11 @@ def test_what_an_older_program_cancelled_is_compiled_by_who_needs_it():
     assert begun.wait(30)
     compiler.cancel()
     go_on.set()
-    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+    assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
     cancelled = Future()
     cancelled.cancel()
-    compiler._begun[KERNELS[0]] = cancelled
-    assert compiler.compiled(KERNELS[:1]) == [b"of one"]
+    compiler._started[KERNELS[0]] = cancelled
+    assert compiler.wait_for(KERNELS[:1]) == [b"of one"]
 
 
 def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
@@ -96,11 +96,11 @@ def test_a_machine_without_room_for_threads_compiles_too(monkeypatch):
     monkeypatch.setattr(ThreadPoolExecutor, "submit", full)
     compiler = Compiler(lambda kernel: kernel.source.encode())
     compiler.precompile(KERNELS[0])
-    assert compiler.compiled(KERNELS) == [b"of one", b"of another"]
+    assert compiler.wait_for(KERNELS) == [b"of one", b"of another"]
     planner = planning.Planner("what a device says", 90)
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     planner.precompile((signature(), None))
-    assert planner.planned([(signature(), None), (signature(), 1)]) == {}
+    assert planner.wait_for([(signature(), None), (signature(), 1)]) == {}
 
 
 def test_no_thread_waits_for_more(asked):
@@ -111,10 +111,10 @@ def test_no_thread_waits_for_more(asked):
         return threading.active_count()
 
     before = threading.active_count()
-    Compiler(lambda kernel: b"").compiled(KERNELS)
+    Compiler(lambda kernel: b"").wait_for(KERNELS)
     assert end_of_threads() <= before
     planner = planning.Planner("what a device says", 90)
-    planner.planned([(signature(), None), (signature("float16"), None)])
+    planner.wait_for([(signature(), None), (signature("float16"), None)])
     assert end_of_threads() <= before
 
 
@@ -156,24 +156,24 @@ def test_plans_are_made_from_when_they_are_known_of(asked):
     keys = [(signature(), 64), (signature("float16"), 65)]
     for key in (*keys, keys[0]):
         planner.precompile(key)
-    assert planner.planned(keys) == {keys[0]: b"64", keys[1]: b"65"}
+    assert planner.wait_for(keys) == {keys[0]: b"64", keys[1]: b"65"}
     assert sorted(key[1] for key in asked) == [64, 65]
     # One alone is made where it is needed, several by processes.
-    assert planner.planned(keys[:1]) == {}
-    assert len(planner.planned(keys)) == 2
+    assert planner.wait_for(keys[:1]) == {}
+    assert len(planner.wait_for(keys)) == 2
 
 
 def test_processes_that_cannot_plan_are_asked_in_vain(monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
     monkeypatch.setattr(planning, "available_cores", lambda: 2)
     # A device that says nothing: with or without cuDNN nothing is planned for it.
-    assert planning.Planner("", 90).planned(keys) == {}
+    assert planning.Planner("", 90).wait_for(keys) == {}
 
     def no_room(*command, **options):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(planning.subprocess, "Popen", no_room)
-    assert planning.Planner("", 90).planned(keys) == {}
+    assert planning.Planner("", 90).wait_for(keys) == {}
 
 
 def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
@@ -181,7 +181,7 @@ def test_processes_of_a_program_that_comes_to_nothing_are_ended(monkeypatch):
     monkeypatch.setattr(planning, "python_command", lambda function: SLEEP)
     planner = planning.Planner("", 90)
     planner.precompile((signature(), None))
-    (begun,) = planner._begun.values()
+    (begun,) = planner._started.values()
     while not planner._running:
         assert not begun.done()
     (process,) = planner._running
@@ -197,7 +197,7 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
 
     planner = planning.Planner("", 90)
     planner.precompile((signature(), None))
-    (begun,) = planner._begun.values()
+    (begun,) = planner._started.values()
     result = begun.result
 
     def interrupted():
@@ -207,7 +207,7 @@ def test_an_interrupt_ends_the_processes_that_are_waited_for(monkeypatch):
 
     begun.result = interrupted
     with pytest.raises(KeyboardInterrupt):
-        planner.planned([(signature(), None)])
+        planner.wait_for([(signature(), None)])
     assert result(30) == b""
 
 
@@ -215,16 +215,16 @@ def test_no_process_is_begun_where_it_would_not_help(asked, monkeypatch):
     keys = [(signature(), None), (signature("float16"), None)]
     with monkeypatch.context() as patch:
         patch.setattr(planning, "available_cores", lambda: 1)
-        assert planning.Planner("", 90).planned(keys) == {}
+        assert planning.Planner("", 90).wait_for(keys) == {}
     monkeypatch.setattr(planning.sys, "frozen", True, raising=False)
-    assert planning.Planner("", 90).planned(keys) == {}
+    assert planning.Planner("", 90).wait_for(keys) == {}
     assert not asked
 
 
 def test_a_process_makes_what_it_is_asked_for(made, monkeypatch):
     monkeypatch.setattr(Frontend, "create_device_properties", str, raising=False)
     told = pickle.dumps(((signature(), 64), "what a device says", 90))
-    assert planning.answer(told) == bytes([0])
+    assert planning.build_plan(told) == bytes([0])
     assert len(made) == 1
 
 
@@ -239,7 +239,7 @@ def test_plans_that_are_expected_least_of_are_looked_for_last(monkeypatch):
 
     modes = SimpleNamespace(A="A", B="B", FALLBACK="FALLBACK")
     monkeypatch.setattr(cudnn, "frontend", lambda: SimpleNamespace(heur_mode=modes))
-    monkeypatch.setattr(cudnn, "_planned", planned)
+    monkeypatch.setattr(cudnn, "_plan_graph", planned)
     every = ["A", "B", "FALLBACK"]
     assert cudnn.plan("usual", {}) == cudnn.plan("rare", {}) == "a graph"
     assert looked == [["A"], ["A"], every]

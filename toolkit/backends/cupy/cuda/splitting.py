@@ -21,54 +21,57 @@ from toolkit.ir import Graph, Node, Value
 
 # Arrays that a kernel reads and writes; each takes up to 16 bytes of a thread's
 # registers.
-MOST_ARRAYS = 24
+MAX_ARRAYS = 24
 # Registers of a thread for computed values of an element that later steps read.
-MOST_LIVE = 48
+MAX_LIVE_REGISTERS = 48
 # From this many columns on, the row sums of the threads do not fit in registers
-# together with the elements of the row; see `division.MOST_HELD`.
-LONG = 1 << 14
+# together with the elements of the row; see `division.MAX_ROW_REGISTERS`.
+LONG_ROW = 1 << 14
 
 Part = list[Node]
 
 
-def parts_of(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
+def split_body(body: Graph, inputs: Sequence[Operand]) -> list[Graph]:
     """Return the bodies of the kernels that compute a body, in order.
 
-    They can read a value that is in memory under other labels, see `unlabelled`.
+    They can read a value that is in memory under other labels, see `strip_labels`.
     """
-    if is_light(body) and not _sums_long_rows(body.nodes):
+    if fits_in_registers(body) and not _sums_long_rows(body.nodes):
         return [body]
-    found = _Parts(body, inputs)
+    splitter = _BodySplitter(body, inputs)
     parts: list[Part] = [[]]
-    for cone in found.cones():
-        whole = found.may_be_one(cone)
-        for nodes in [cone] if whole else [[node] for node in cone]:
-            if parts[-1] and not found.may_be_one([*parts[-1], *nodes]):
+    for cone in splitter.cones():
+        is_valid = splitter.can_be_part(cone)
+        for nodes in [cone] if is_valid else [[node] for node in cone]:
+            if parts[-1] and not splitter.can_be_part([*parts[-1], *nodes]):
                 parts.append([])
             parts[-1] += nodes
-    return [found.graph(part) for part in parts]
+    return [splitter.graph(part) for part in parts]
 
 
-def is_light(graph: Graph) -> bool:
+def fits_in_registers(graph: Graph) -> bool:
     """Return whether a thread has enough registers for a body."""
     arrays = [x for x in (*graph.inputs, *graph.outputs) if x.spec.size > 1]
-    return len(arrays) <= MOST_ARRAYS and _most_live(graph.nodes) <= MOST_LIVE
+    return (
+        len(arrays) <= MAX_ARRAYS
+        and _max_live_registers(graph.nodes) <= MAX_LIVE_REGISTERS
+    )
 
 
-def _most_live(nodes: Sequence[Node]) -> int:
+def _max_live_registers(nodes: Sequence[Node]) -> int:
     """Return the maximum number of live registers at any step."""
     last = {x: i for i, node in enumerate(nodes) for x in node.inputs}
     live: dict[Value, int] = {}
-    most = 0
+    maximum = 0
     for i, node in enumerate(nodes):
         live |= {
             y: 1 + (dtypes.itemsize(y.spec.dtype) > 4)
             for y in node.outputs
             if y in last
         }
-        most = max(most, sum(live.values()))
+        maximum = max(maximum, sum(live.values()))
         live = {value: words for value, words in live.items() if last[value] > i}
-    return most
+    return maximum
 
 
 def _sums_long_rows(nodes: Sequence[Node]) -> bool:
@@ -80,10 +83,10 @@ def _sums_long_rows(nodes: Sequence[Node]) -> bool:
     """
     parts = {classify_reduction(n) for n in nodes if is_reduction(n)}
     columns = (x.spec.shape[-1] for n in nodes for x in n.inputs if x.spec.ndim)
-    return {"leading", "trailing"} <= parts and max(columns, default=0) > LONG
+    return {"leading", "trailing"} <= parts and max(columns, default=0) > LONG_ROW
 
 
-def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
+def strip_labels(makers: Mapping[Value, Node], value: Any) -> Any:
     """Return the value with the same elements and order, without relabelling."""
     maker = makers.get(value)
     while maker is not None and is_reshape_like(maker):
@@ -92,13 +95,13 @@ def unlabelled(makers: Mapping[Value, Node], value: Any) -> Any:
     return value
 
 
-class _Parts:
+class _BodySplitter:
     """A body and the parts of it that become separate bodies."""
 
     def __init__(self, body: Graph, inputs: Sequence[Operand]) -> None:
         self.body = body
         self.makers = body.producers()
-        self.given = set(body.inputs)
+        self.body_inputs = set(body.inputs)
         self.returned = set(body.outputs)
         # These have other labels only if a kernel assigns them.
         self.scattered = {
@@ -110,7 +113,7 @@ class _Parts:
         self.readers: dict[Value, list[Node]] = {}
         for node in body.nodes:
             for x in node.inputs:
-                root = unlabelled(self.makers, x)
+                root = strip_labels(self.makers, x)
                 self.readers.setdefault(root, []).append(node)
 
     def cones(self) -> list[Part]:
@@ -140,28 +143,28 @@ class _Parts:
     def _counts(self, node: Node) -> bool:
         return not is_reshape_like(node) or node.outputs[0] in self.returned
 
-    def may_be_one(self, nodes: Part) -> bool:
+    def can_be_part(self, nodes: Part) -> bool:
         """Return whether nodes can be a part."""
         graph = self.graph(nodes)
-        is_one = is_light(graph) and not _sums_long_rows(nodes)
+        is_one = fits_in_registers(graph) and not _sums_long_rows(nodes)
         return is_one and can_share_loop(graph.nodes)
 
     def graph(self, part: Part) -> Graph:
         """Return a part as a graph, with its inputs and externally read outputs."""
-        own = set(part)
+        members = set(part)
         nodes = self._with_labels(part)
-        made = {y for node in nodes for y in node.outputs}
+        produced = {y for node in nodes for y in node.outputs}
         inputs = dict.fromkeys(
             x
             for node in nodes
             for x in node.inputs
-            if x not in made and (x in self.given or x in self.makers)
+            if x not in produced and (x in self.body_inputs or x in self.makers)
         )
         outputs = [
             y
             for node in part
             for y in node.outputs
-            if y in self.returned or any(n not in own for n in self._readers(y))
+            if y in self.returned or any(n not in members for n in self._readers(y))
         ]
         return Graph(tuple(inputs), tuple(nodes), tuple(outputs))
 
@@ -171,7 +174,7 @@ class _Parts:
 
     def _with_labels(self, part: Part) -> Part:
         """Add the nodes that relabel values in no memory under other labels."""
-        made = {y for node in part for y in node.outputs}
+        produced = {y for node in part for y in node.outputs}
         nodes: Part = []
         seen: set[Node] = set()
 
@@ -180,8 +183,8 @@ class _Parts:
                 return
             seen.add(node)
             for x in node.inputs:
-                maker, root = self.makers.get(x), unlabelled(self.makers, x)
-                is_here = root in made or root in self.scattered
+                maker, root = self.makers.get(x), strip_labels(self.makers, x)
+                is_here = root in produced or root in self.scattered
                 if maker is not None and is_reshape_like(maker):
                     if is_here or root.constant is not None:
                         visit(maker)
