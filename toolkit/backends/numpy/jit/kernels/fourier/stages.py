@@ -63,19 +63,19 @@ class Planes:
         stride: Number = 1,
         masks: Sequence[Mask] = (None,),
     ) -> None:
-        self.b, self.dtype, self.parts = b, dtype, (real, imag)
+        self.b, self.dtype, self.planes = b, dtype, (real, imag)
         self.stride, self.masks = stride, masks
 
     def load(self, index: Number, vector: int = 0) -> Complex:
         """Return the vector that starts at an element."""
         offset = self._offset(index, vector)
         mask = self.masks[vector]
-        return Complex(*(self.b.load(p, offset, self.dtype, mask) for p in self.parts))
+        return Complex(*(self.b.load(p, offset, self.dtype, mask) for p in self.planes))
 
     def store(self, x: Complex, index: Number, vector: int = 0) -> None:
         """Store a vector."""
         offset = self._offset(index, vector)
-        for value, plane in zip(x, self.parts, strict=True):
+        for value, plane in zip(x, self.planes, strict=True):
             self.b.store(value, plane, offset, self.masks[vector])
 
     def _offset(self, index: Number, vector: int) -> Number:
@@ -102,7 +102,7 @@ class LaneRows:
         length: int,
         count: Index | None,
     ) -> None:
-        self.b, self.dtype, self.parts = b, dtype, (real, imag)
+        self.b, self.dtype, self.planes = b, dtype, (real, imag)
         self.length, self.count = length, count
         self.mask = None if count is None else b.first_lanes(count)
 
@@ -111,7 +111,7 @@ class LaneRows:
         stride = self.length * dtypes.itemsize(self.dtype)
         components = [
             self.b.gather(plane + index, stride, 0, self.dtype, self.mask)
-            for plane in self.parts
+            for plane in self.planes
         ]
         return Complex(*components)
 
@@ -125,7 +125,7 @@ class LaneRows:
                 self._store_lane(x, index, lane)
 
     def _store_lane(self, x: Complex, index: Number, lane: int) -> None:
-        for value, plane in zip(x, self.parts, strict=True):
+        for value, plane in zip(x, self.planes, strict=True):
             text = f"extractelement {value.type} {value}, i64 {lane}"
             element = self.b.let(text, self.dtype)
             self.b.put_scalar(element, plane + (index + lane * self.length))
@@ -158,7 +158,7 @@ class TwiddleTable:
 
     def __init__(self, b: Kernel, dtype: str) -> None:
         self.b, self.dtype = b, dtype
-        self.parts: list[bytes] = []
+        self.chunks: list[bytes] = []
         self.size = 0
 
     def add(self, cycles: np.ndarray) -> tuple[Pointer, Pointer]:
@@ -172,7 +172,7 @@ class TwiddleTable:
     def _add(self, content: np.ndarray) -> Pointer:
         start, data = self.size, content.tobytes()
         data += bytes(align_up(len(data)) - len(data))
-        self.parts.append(data)
+        self.chunks.append(data)
         self.size += len(data)
         return Pointer(self.b, "@turns").element(start, "i8")
 
@@ -180,7 +180,7 @@ class TwiddleTable:
         """Declare the constant."""
         if not self.size:
             return
-        text = "".join(f"\\{byte:02X}" for byte in b"".join(self.parts))
+        text = "".join(f"\\{byte:02X}" for byte in b"".join(self.chunks))
         self.b.declarations.add(
             f"@turns = private unnamed_addr constant [{self.size} x i8] "
             f'c"{text}", align 64'

@@ -70,7 +70,7 @@ def emit_split_k_product(a_format: OperandFormat, b_format: OperandFormat) -> Ke
     scratch memory, then `SplitKNumbers`.
 
     Args:
-        of_a, of_b: the format of the operands.
+        a_format, b_format: the format of the operands.
     """
     b = Kernel(BLOCK_LINES)
     addresses = [b.next_address() for _ in range(4)]
