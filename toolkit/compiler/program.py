@@ -140,7 +140,7 @@ class Program:
         result = []
         for index, k in self._prepared:
             call, node = self.lowered[index].prepared[k], self.graph.nodes[index]
-            sources = [node.inputs[number] for _, number in call.given]
+            sources = [node.inputs[number] for _, number in call.inputs]
             locations = [self._location(x, self.backend.address) for x in sources]
             result.append(
                 Preparation(

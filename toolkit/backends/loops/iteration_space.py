@@ -153,16 +153,16 @@ def iteration_space_of(nodes: Sequence[Node]) -> IterationSpace:
 
     A reduction of all elements forms one row only if another node reads its result.
     """
-    size, heavy = 0, []
+    size, non_elementwise = 0, []
     for node in nodes:
         values = node.outputs
         if node.op.kind not in (Kind.ELEMENTWISE, Kind.VIEW):
             values = (*values, *node.inputs[:1])
-            heavy.append(node)
+            non_elementwise.append(node)
         size = max(size, *(value.spec.size for value in values))
     rows = None
-    read = {x for node in nodes for x in node.inputs} if heavy else ()
-    for node in heavy:
+    read = {x for node in nodes for x in node.inputs} if non_elementwise else ()
+    for node in non_elementwise:
         if accesses_row_element(node):
             return IterationSpace(size, node.inputs[1].spec.size)
         if not is_reduction(node) or node.inputs[0].spec.size != size:
@@ -185,16 +185,16 @@ def can_share_loop(nodes: Sequence[Node]) -> bool:
     if space.size == 0 or (space.rows == 1 and _is_long_row(nodes, space)):
         return False
     computed: set[Value] = set()
-    ends: set[Value] = set()  # sums over rows
+    row_sums: set[Value] = set()  # sums over rows
     for node in nodes:
-        if any(x in ends for x in node.inputs) or not _fits_space(
+        if any(x in row_sums for x in node.inputs) or not _fits_space(
             node, space, computed
         ):
             return False
         result = node.outputs[0]
         computed.add(result)
         if is_reduction(node) and not _has_row_results(node, space):
-            ends.add(result)
+            row_sums.add(result)
     steps = loop_steps(nodes, space)
     if rules.rows_independent and not _keeps_summation_order(nodes, space, steps):
         return False
@@ -361,10 +361,10 @@ def can_be_epilogue(
     result = anchor.outputs[0].spec
     if result.size == 0 or any(x in computed for x in anchor.inputs):
         return False
-    takes_rows = anchor.op.name in ROW_ANCHORS
+    supports_rows = anchor.op.name in ROW_ANCHORS
 
     def can_read(x: Any, full: Shape) -> bool:
-        if takes_rows and is_row_operand(x, result.size):
+        if supports_rows and is_row_operand(x, result.size):
             return _matches_result_rows(
                 x.spec.shape, full, result.shape
             ) and is_contiguous(x)

@@ -29,18 +29,18 @@ def widen(graph: Graph, target: Target) -> Graph:
     value with casts in both directions is rounded. `narrow_storage` chooses further
     values to round.
     """
-    return _widen_graph(graph, _cast) if _has_narrow(graph) else graph
+    return _widen_graph(graph, _declare_cast) if _has_narrow(graph) else graph
 
 
 # Declares an input, given its float32 replacement: returns the input and nodes.
-Entry = Callable[[Any, Any], tuple[Any, list[Node]]]
+InputDeclaration = Callable[[Any, Any], tuple[Any, list[Node]]]
 
 
-def _cast(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
+def _declare_cast(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
     return narrow, [cast_node(narrow, wide)]
 
 
-def _replace(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
+def _declare_replacement(narrow: Any, wide: Any) -> tuple[Any, list[Node]]:
     return wide, []
 
 
@@ -49,40 +49,40 @@ def _has_narrow(graph: Graph) -> bool:
     return any(v.spec.dtype == NARROW for v in (*values, *graph.inputs))
 
 
-def _widen_graph(graph: Graph, enter: Entry) -> Graph:
+def _widen_graph(graph: Graph, declare_input: InputDeclaration) -> Graph:
     """Return the graph in float32; inputs and outputs are cast, or float32 too."""
-    stand_ins: dict[Value, Value] = {}
+    replacements: dict[Value, Value] = {}
     inputs, nodes = [], []
     for x in graph.inputs:
         if x.spec.dtype == NARROW:
-            wide = stand_ins[x] = Value(x.spec.with_dtype(WIDE))
-            x, casts = enter(x, wide)
+            wide = replacements[x] = Value(x.spec.with_dtype(WIDE))
+            x, casts = declare_input(x, wide)
             nodes += casts
         inputs.append(x)
 
     def value(x: Any) -> Any:
-        if x not in stand_ins and x.constant is not None:
+        if x not in replacements and x.constant is not None:
             if x.spec.dtype != NARROW:
                 return x
-            stand_ins[x] = Constant(x.constant.astype(np.float32))
-        return stand_ins.get(x, x)
+            replacements[x] = Constant(x.constant.astype(np.float32))
+        return replacements.get(x, x)
 
     rounded, rounding_casts = (
         _find_rounded_values(graph),
-        _find_rounding_casts(graph, enter is _replace),
+        _find_rounding_casts(graph, declare_input is _declare_replacement),
     )
     for node in graph.nodes:
-        inputs_of_node = [value(x) for x in node.inputs]
+        node_inputs = [value(x) for x in node.inputs]
         if node.op.name in _BIT_OPERATIONS:
-            nodes += _narrow_nodes(node, inputs_of_node, stand_ins)
+            nodes += _narrow_nodes(node, node_inputs, replacements)
             continue
-        nodes.append(_wide_node(node, inputs_of_node, stand_ins, rounded))
+        nodes.append(_wide_node(node, node_inputs, replacements, rounded))
         for y in rounding_casts.intersection(node.outputs):
             narrow, wide = Value(y.spec), Narrow(y.spec.with_dtype(WIDE))
-            nodes += [cast_node(stand_ins[y], narrow), cast_node(narrow, wide)]
-            stand_ins[y] = wide
+            nodes += [cast_node(replacements[y], narrow), cast_node(narrow, wide)]
+            replacements[y] = wide
     outputs = [value(y) for y in graph.outputs]
-    if enter is _cast:
+    if declare_input is _declare_cast:
         for i, y in enumerate(graph.outputs):
             if y.spec.dtype == NARROW:
                 narrow = Value(y.spec)
@@ -137,7 +137,7 @@ def _find_rounding_casts(graph: Graph, is_inner: bool) -> set[Value]:
 def _wide_node(
     node: Node,
     inputs: list[Any],
-    stand_ins: dict[Value, Value],
+    replacements: dict[Value, Value],
     rounded: Collection[Value],
 ) -> Node:
     """Return a node in float32.
@@ -145,7 +145,7 @@ def _wide_node(
     Args:
         node: the original node.
         inputs: the values to compute it from.
-        stand_ins: the replacements of values; receives the outputs of the node.
+        replacements: the replacements of values; receives the outputs of the node.
         rounded: values that only casts to bfloat16 read.
     """
     attrs = {name: _wide_attribute(value) for name, value in node.attrs.items()}
@@ -157,7 +157,7 @@ def _wide_node(
     for old, spec in zip(node.outputs, specs, strict=True):
         new = old
         if old.spec != spec or old in rounded:
-            new = stand_ins[old] = Narrow(spec)
+            new = replacements[old] = Narrow(spec)
         outputs.append(new)
     return Node(node.op, inputs, attrs, outputs)
 
@@ -167,7 +167,7 @@ def _are_narrow(values: Sequence[Any]) -> bool:
 
 
 def _narrow_nodes(
-    node: Node, inputs: list[Any], stand_ins: dict[Value, Value]
+    node: Node, inputs: list[Any], replacements: dict[Value, Value]
 ) -> list[Node]:
     """Return a node that keeps its narrow dtypes, between casts."""
     nodes, operands = [], []
@@ -179,12 +179,12 @@ def _narrow_nodes(
     nodes.append(Node(node.op, operands, node.attrs, node.outputs))
     for y in node.outputs:
         if y.spec.dtype == NARROW:
-            stand_ins[y] = Narrow(y.spec.with_dtype(WIDE))
-            nodes.append(cast_node(y, stand_ins[y]))
+            replacements[y] = Narrow(y.spec.with_dtype(WIDE))
+            nodes.append(cast_node(y, replacements[y]))
     return nodes
 
 
 def _wide_attribute(value: Any) -> Any:
     if isinstance(value, Graph):
-        return _widen_graph(value, _replace)
+        return _widen_graph(value, _declare_replacement)
     return WIDE if isinstance(value, str) and value == NARROW else value

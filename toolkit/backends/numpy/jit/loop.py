@@ -86,7 +86,7 @@ def lower_loop(
     work = max(1, arena[1] + body.arena_bytes)
     for preparation in body.preparations:
         bases = [moves[source].base for source in preparation.sources]
-        replacements = dict(zip(preparation.call.given, bases, strict=True))
+        replacements = dict(zip(preparation.call.inputs, bases, strict=True))
         if any(base in changing for base in bases):
             reference: Reference = ("work", align_up(work))
             work = reference[1] + preparation.nbytes

@@ -74,14 +74,14 @@ class Call:
         return [self.code]
 
     @property
-    def given(self) -> list[Reference]:
+    def inputs(self) -> list[Reference]:
         """The operands that are inputs."""
         return [operand for operand in self.operands if operand[0] == "in"]
 
     @property
-    def follows_from_inputs(self) -> bool:
+    def has_single_destination(self) -> bool:
         """Whether the call computes one operand from inputs only."""
-        return len(self.operands) - len(self.given) == 1
+        return len(self.operands) - len(self.inputs) == 1
 
     @property
     def destination(self) -> Reference:
@@ -381,9 +381,9 @@ def prepared(lowered: Lowered, frozen: Collection[int], result: int = 0) -> Lowe
     references: dict[Reference, Reference] = {}
     gaps: dict[int, int] = {}
     for call in lowered.calls:
-        is_known = all(number in frozen for _, number in call.given)
+        is_known = all(number in frozen for _, number in call.inputs)
         # A call that packs a copy runs again whenever the copy runs.
-        if call.prepares and call.follows_from_inputs and is_known:
+        if call.prepares and call.has_single_destination and is_known:
             destination = call.destination
             references[destination] = "kept", len(prepared_calls)
             if destination[0] == "work":

@@ -92,8 +92,8 @@ _MACHINES["arm64"] = _MACHINES["aarch64"]  # Apple's name
 # Functions of the Windows kernel. LLVM receives their addresses.
 _WINDOWS_FUNCTIONS = ("WaitOnAddress", "WakeByAddressAll", "SwitchToThread")
 _ATTRIBUTES = "attributes #0 = { nounwind }"
-_DECLARED = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
-_DEFINED = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
+_DECLARATION = re.compile(r"^declare .*@([\w.]+)\(.*$\n?", re.MULTILINE)
+_DEFINITION = re.compile(r"^define .*@([\w.]+)\(", re.MULTILINE)
 
 
 def can_use_threads(processor: Processor | None = None) -> bool:
@@ -169,14 +169,14 @@ def _function(head: str, body: str, end: str) -> str:
 def join(texts: Sequence[str]) -> str:
     """Join modules and remove declarations of functions that one of them defines."""
     text = "\n".join(texts).replace(_ATTRIBUTES, "")
-    declared = set(_DEFINED.findall(text))
+    declared = set(_DEFINITION.findall(text))
 
     def first_only(match: re.Match[str]) -> str:
         is_new = match[1] not in declared
         declared.add(match[1])
         return match[0] if is_new else ""
 
-    return _DECLARED.sub(first_only, text) + "\n" + _ATTRIBUTES + "\n"
+    return _DECLARATION.sub(first_only, text) + "\n" + _ATTRIBUTES + "\n"
 
 
 class Runtime:

@@ -57,7 +57,7 @@ class Section:
     cache_bytes: int = field(default_factory=lambda: current().cache_bytes)
     # Owners of written memory; whether each row writes only its part.
     writes: dict[Hashable, bool] = field(default_factory=dict)
-    touches: set[Hashable] = field(default_factory=set)
+    accesses: set[Hashable] = field(default_factory=set)
 
     @property
     def sections(self) -> list[Section]:
@@ -113,7 +113,7 @@ class Section:
             if operand[0] == "error":
                 continue
             share, by_rows = shares(index, operand), operand in call.row_operands
-            self.touches.add(share.owner)
+            self.accesses.add(share.owner)
             if operand[0] in ("out", "work"):
                 by_rows_so_far = self.writes.get(share.owner, True)
                 self.writes[share.owner] = (
@@ -202,14 +202,14 @@ class _BranchSchedule:
             self.steps.append(Branches([section]) if section.is_branch else section)
         else:
             self.steps[number].sections.append(section)
-        for owner in section.touches:
+        for owner in section.accesses:
             self.last_access[owner] = max(number, self.last_access.get(owner, -1))
         for owner in section.writes:
             self.last_write[owner] = max(number, self.last_write.get(owner, -1))
 
     def _find_branch(self, section: Section) -> int | None:
         """Return the first branches after all dependencies of a section."""
-        depends = [self.last_write.get(owner, -1) for owner in section.touches]
+        depends = [self.last_write.get(owner, -1) for owner in section.accesses]
         depends += [self.last_access.get(owner, -1) for owner in section.writes]
         first = max([*depends, self.first_late - 1 if section.is_late else -1]) + 1
         number = bisect_left(self.branches, first)
@@ -233,15 +233,15 @@ def sections(
         shares: returns the memory that an operand occupies.
         barrier: calls of this node and of later nodes run after all other calls.
     """
-    joining = _SectionBuilder(shares)
+    builder = _SectionBuilder(shares)
     for index, call in calls:
-        if index >= barrier and not joining.earliest:
-            joining.flush()
-            joining.earliest = len(joining.sections)
-            joining.is_late = True
-        joining.add_call(index, call)
-    joining.flush()
-    return joining.sections
+        if index >= barrier and not builder.earliest:
+            builder.flush()
+            builder.earliest = len(builder.sections)
+            builder.is_late = True
+        builder.add_call(index, call)
+    builder.flush()
+    return builder.sections
 
 
 class _SectionBuilder:

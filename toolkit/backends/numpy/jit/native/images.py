@@ -124,7 +124,7 @@ class Images:
         self.prepared_offsets = {}
         for index, call, nbytes in code.prepared:
             destination = call.destination
-            sources = tuple(resolve(index, operand) for operand in call.given)
+            sources = tuple(resolve(index, operand) for operand in call.inputs)
             key = call.recipe, sources
             if key not in self._offsets_by_key:
                 self._offsets_by_key[key] = self.layout.take(nbytes)
