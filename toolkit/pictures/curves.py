@@ -35,7 +35,7 @@ class Curve(NamedTuple):
     """
 
     name: str
-    places: Sequence[float]
+    positions: Sequence[float]
     values: Sequence[float]
     color: str
     dashed: bool = False
@@ -87,7 +87,7 @@ class _Panel:
         self.up, self.marks = value_scale(
             values, bottom, top, logarithmic and positive and bool(values)
         )
-        positions = [position for curve in panel.curves for position in curve.places]
+        positions = [position for curve in panel.curves for position in curve.positions]
         low, high = min(positions, default=0), max(positions, default=1)
         self.texts = tick_texts(self.marks, self.up.logarithmic)
         widest = max(text_width(text, SMALL) for text in self.texts)
@@ -151,7 +151,7 @@ class _Panel:
             if point is None:
                 continue
             value = number_text(curve.values[i], 6)
-            hint = f"{curve.name}, {curve.places[i]:.0f}: {value}"
+            hint = f"{curve.name}, {curve.positions[i]:.0f}: {value}"
             shows_points = len(points) <= _FEW
             yield _dot(
                 point, 3 if shows_points else 5, curve.color, float(shows_points), hint
@@ -166,7 +166,7 @@ class _Panel:
     def _points(self, curve: Curve) -> list[tuple[float, float] | None]:
         return [
             (self.across(position), self.up(value)) if isfinite(value) else None
-            for position, value in zip(curve.places, curve.values, strict=True)
+            for position, value in zip(curve.positions, curve.values, strict=True)
         ]
 
     def _end_labels(self) -> Iterator[Shape]:

@@ -86,7 +86,7 @@ def _check(ys: list[Any], xs: list[Any], weights: list[Any]) -> None:
 def _differentiate(run: Any, ys: Any, xs: Any, weights: Any) -> list[Any]:
     sources = [
         run.cell(x)
-        if isinstance(x, (GraphVariable, Variable)) and x not in run.known
+        if isinstance(x, (GraphVariable, Variable)) and x not in run.symbol_values
         else run.value(x)
         for x in xs
     ]

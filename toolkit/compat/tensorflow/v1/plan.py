@@ -191,7 +191,7 @@ class Run:
 
     def __init__(self, plan: Plan, fed: tuple[Tensor, ...]) -> None:
         self.plan, self.session = plan, plan.session
-        self.known: dict[Any, Any] = {}
+        self.symbol_values: dict[Any, Any] = {}
         self._sink_values: list[Any] = []  # values of the sinks
         self.tape: Any = None
         self.watched: set[Any] = set(plan.watched)
@@ -209,7 +209,8 @@ class Run:
                 [
                     self.session.cell(x)
                     for x in self.plan.watched
-                    if isinstance(x, (GraphVariable, Variable)) and x not in self.known
+                    if isinstance(x, (GraphVariable, Variable))
+                    and x not in self.symbol_values
                 ]
             )
             return self._results()
@@ -262,14 +263,14 @@ class Run:
         if symbol in self.watched and dtypes.is_float(value.dtype):
             value = alias(value)  # several symbols can share a value
             self.tape.watch(value)
-        self.known.setdefault(symbol, value)
+        self.symbol_values.setdefault(symbol, value)
 
     def value(self, x: Any) -> Any:
         """Return the value of a symbol, or the current value of a Variable."""
         if isinstance(x, KerasTensor):
-            if x not in self.known and isinstance(x, GraphVariable):
+            if x not in self.symbol_values and isinstance(x, GraphVariable):
                 return self.session.cell(x).read()
-            return self.known[x]
+            return self.symbol_values[x]
         if isinstance(x, GraphSeed):
             return self.session.generator(x)
         if isinstance(x, GraphOperation):

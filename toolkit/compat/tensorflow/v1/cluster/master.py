@@ -150,7 +150,7 @@ class Master:
         self._give_back(channels)
         return reply[0]
 
-    def known(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
+    def are_initialized(self, variables: Iterable[tuple[Task, str]]) -> list[bool]:
         """Return for each Variable whether it has a value."""
         requested = list(variables)
         flag_by_variable: dict[tuple[Task, str], bool] = {}

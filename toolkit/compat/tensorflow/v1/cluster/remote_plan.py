@@ -78,7 +78,7 @@ class RemotePlan(Plan):
         fed = self.fed(values)
         master: Master = self.session.master
         flags = (
-            master.known(map(self.locate, self._checked_variables))
+            master.are_initialized(map(self.locate, self._checked_variables))
             if self._checked_variables
             else ()
         )
@@ -246,8 +246,8 @@ class Tracing(Run):
     def _initial_value(self, variable: Any) -> Tensor:
         """Return the value of a Variable at the start of the run: the fed one or its
         own."""
-        if variable in self.known:
-            return self.known[variable]
+        if variable in self.symbol_values:
+            return self.symbol_values[variable]
         return self._trace.capture(self.session.cell(variable))
 
     def _by_task(self, variables: Sequence[Any]) -> dict[Task, list[str]]:
