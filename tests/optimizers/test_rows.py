@@ -250,7 +250,7 @@ def test_rows_hold_each_index_once():
     rows = rows_of(tape.gradient(y, v))
     assert rows.indices.tolist() == [3, -2, 0, 3]
     assert sorted(rows.values.tolist()) == [[0.0], [0.0], [4.0], [11.0]]
-    assert ops.take(rows.values, rows.places).tolist() == [11.0, 11.0, 4.0, 11.0]
+    assert ops.take(rows.values, rows.positions).tolist() == [11.0, 11.0, 4.0, 11.0]
 
 
 def test_a_step_reads_the_rows_of_a_table_once():

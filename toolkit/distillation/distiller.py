@@ -89,10 +89,10 @@ class Distiller(Model):
         self.distillation_loss_tracker: Mean = Mean(name="distillation_loss")
         self.total_loss_tracker: Mean = Mean(name="total_loss")
 
-    def _extractor(self, model: Any, who: str) -> Any:
+    def _extractor(self, model: Any, role: str) -> Any:
         """Return a model of the layer outputs that the losses compare, or None."""
         names = [
-            getattr(loss, f"{who}_layer_name", None)
+            getattr(loss, f"{role}_layer_name", None)
             for loss in self.distillation_losses
         ]
         outputs = {name: model.get_layer(name=name).output for name in names if name}
@@ -193,36 +193,36 @@ def _checked_share(value: Any) -> float:
 
 def _check_models(teacher: Any, student: Any) -> None:
     """Raise ArgumentError unless the known input and output shapes match."""
-    for who, model in (("Teacher", teacher), ("Student", student)):
+    for role, model in (("Teacher", teacher), ("Student", student)):
         if not isinstance(model, Model):
             raise ArgumentError(
-                f"Distiller: {who} must be a Model; received {type(model).__name__}"
+                f"Distiller: {role} must be a Model; received {type(model).__name__}"
             )
-    for what in ("inputs", "outputs"):
-        given = [getattr(model, what, None) for model in (teacher, student)]
-        if None not in given:
-            symbols = [tree.flatten(each) for each in given]
+    for attribute in ("inputs", "outputs"):
+        structures = [getattr(model, attribute, None) for model in (teacher, student)]
+        if None not in structures:
+            symbols = [tree.flatten(structure) for structure in structures]
             if len(symbols[0]) != len(symbols[1]):
                 raise ArgumentError(
-                    f"Distiller: teacher and student differ in the number of {what}: "
-                    f"{len(symbols[0])} and {len(symbols[1])}"
+                    f"Distiller: teacher and student differ in the number of "
+                    f"{attribute}: {len(symbols[0])} and {len(symbols[1])}"
                 )
             for pair in zip(*symbols, strict=True):
-                _check_symbols(what.removesuffix("s"), *pair)
+                _check_symbols(attribute.removesuffix("s"), *pair)
 
 
-def _check_symbols(what: str, teacher: Any, student: Any) -> None:
+def _check_symbols(attribute: str, teacher: Any, student: Any) -> None:
     fits = len(teacher.shape) == len(student.shape) and all(
         a == b or None in (a, b)
         for a, b in zip(teacher.shape, student.shape, strict=True)
     )
     if not fits:
         raise ArgumentError(
-            f"Distiller: Teacher and student {what} shapes are incompatible: "
+            f"Distiller: Teacher and student {attribute} shapes are incompatible: "
             f"{teacher.shape} and {student.shape}"
         )
     if teacher.dtype != student.dtype:
         raise ArgumentError(
-            f"Distiller: Teacher and student {what} dtypes must match; received "
+            f"Distiller: Teacher and student {attribute} dtypes must match; received "
             f"{teacher.dtype} and {student.dtype}"
         )

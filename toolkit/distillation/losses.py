@@ -12,13 +12,13 @@ from toolkit.serialization.recording import Recorded
 
 def _losses_of(name: str, loss: Any) -> Any:
     """Return the nest of losses for names and losses; None skips an output."""
-    found = tree.map_structure(losses.get, loss)
-    if all(each is None for each in tree.flatten(found)):
+    losses_nest = tree.map_structure(losses.get, loss)
+    if all(leaf is None for leaf in tree.flatten(losses_nest)):
         raise ArgumentError(
             f"{name}: `loss` must contain at least one non-`None` value; received "
             f"{loss!r}"
         )
-    return found
+    return losses_nest
 
 
 class DistillationLoss(Recorded):
@@ -66,19 +66,19 @@ class _Nested(DistillationLoss):
 
     def _sum(self, compute: Any, teacher_outputs: Any, student_outputs: Any) -> Any:
         nests = self.loss, teacher_outputs, student_outputs
-        parts = tree.map_structure(
+        terms = tree.map_structure(
             lambda loss, *xs: None if loss is None else ops.mean(compute(loss, *xs)),
             *nests,
         )
-        values = [part for part in tree.flatten(parts) if part is not None]
+        values = [term for term in tree.flatten(terms) if term is not None]
         return ops.sum(ops.stack(values))
 
     def validate_outputs(self, teacher_outputs: Any, student_outputs: Any) -> None:
         super().validate_outputs(teacher_outputs, student_outputs)
-        wanted = tree.map_structure(_leaf, self.loss)
+        structure = tree.map_structure(_leaf, self.loss)
         try:
             tree.assert_same_structure(
-                wanted, tree.map_structure(_leaf, student_outputs)
+                structure, tree.map_structure(_leaf, student_outputs)
             )
         except ArgumentError as error:
             raise ArgumentError(
@@ -118,19 +118,19 @@ class FeatureDistillation(_Nested):
 
     def validate_model_compatibility(self, teacher: Any, student: Any) -> None:
         names = {"teacher": self.teacher_layer_name, "student": self.student_layer_name}
-        for (who, name), model in zip(names.items(), (teacher, student), strict=True):
+        for (role, name), model in zip(names.items(), (teacher, student), strict=True):
             if name is None:
                 continue
             if getattr(model, "inputs", None) is None:
                 raise ArgumentError(
                     "FeatureDistillation with specific layer names requires functional "
-                    f"or sequential models with known inputs; the {who}, "
+                    f"or sequential models with known inputs; the {role}, "
                     f"{type(model).__name__} {model.name!r}, is not one"
                 )
             try:
                 model.get_layer(name=name)
             except ArgumentError as error:
-                raise ArgumentError(f"In {who} model: {error}") from error
+                raise ArgumentError(f"In {role} model: {error}") from error
 
     def compute_loss(
         self, teacher_outputs: Any, student_outputs: Any, **kwargs: Any

@@ -110,8 +110,8 @@ class _Grouped(QuantizedDTypePolicy):
             )
         super().__init__(mode, source_name)
         self.mode = base
-        for part, number in zip(self._form[1:], values, strict=True):
-            setattr(self, part.strip("<>"), number)
+        for field, number in zip(self._form[1:], values, strict=True):
+            setattr(self, field.strip("<>"), number)
 
 
 class Int4DTypePolicy(_Grouped):

@@ -102,24 +102,24 @@ def get(identifier: Any) -> Any:
     if identifier is None:
         return None
     if isinstance(identifier, str):
-        found = get_registered_object(identifier) or _BY_NAME.get(identifier)
-        if found is None:
+        initializer = get_registered_object(identifier) or _BY_NAME.get(identifier)
+        if initializer is None:
             raise unknown_choice("initializer", identifier, _BY_NAME)
     elif isinstance(identifier, (Tensor, Variable, np.ndarray, np.generic)):
-        found = _given(identifier)
+        initializer = _constant_of(identifier)
     elif isinstance(identifier, dict):
-        found = deserialize(identifier)
+        initializer = deserialize(identifier)
     else:
-        found = identifier
-    if not callable(found):
+        initializer = identifier
+    if not callable(initializer):
         raise ArgumentError(
             "initializer: expected a name, a config, a tensor or a function; received "
             f"{identifier!r}"
         )
-    return found() if inspect.isclass(found) else found
+    return initializer() if inspect.isclass(initializer) else initializer
 
 
-def _given(value: Any) -> Any:
+def _constant_of(value: Any) -> Any:
     """Return an initializer that always returns this value."""
     value = convert(value)
 

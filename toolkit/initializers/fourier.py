@@ -88,12 +88,12 @@ def window_of(name: str, length: int, periodic: bool = False) -> Array:
         return np.ones(1)
     check_temporary(8 * 8 * length, f"a window of {length:,} samples")
     n = length + periodic
-    places = np.arange(n) - (n - 1) / 2
-    t = places * 2 / (n - 1)
+    distances = np.arange(n) - (n - 1) / 2
+    t = distances * 2 / (n - 1)
     if name in _COSINES:
         weights = _sum_of_cosines(t, _COSINES[name])
     else:
-        weights = _OTHERS[name](t, places, n)
+        weights = _OTHERS[name](t, distances, n)
     return (weights * np.ones(n))[:length]
 
 
@@ -143,8 +143,8 @@ class STFT(Initializer):
         # Angles, their cosines and the weighted kernel are in memory together, in
         # float64.
         check_temporary(5 * 8 * length * count, f"STFT of shape {shape}")
-        turns = np.arange(length)[:, None] * np.arange(count) / max(2 * (count - 1), 1)
-        angles = -2 * np.pi * (turns % 1)
+        cycles = np.arange(length)[:, None] * np.arange(count) / max(2 * (count - 1), 1)
+        angles = -2 * np.pi * (cycles % 1)
         kernel = np.cos(angles) if self.side == "real" else np.sin(angles)
         if self.window is not None:
             kernel = kernel * self._weights(length)[:, None]

@@ -163,15 +163,15 @@ class VarianceScaling(RandomInitializer):
             )
         if mode not in _MODES:
             raise unknown_choice("VarianceScaling: mode", mode, _MODES)
-        chosen = str(distribution).lower()
-        chosen = "truncated_normal" if chosen == "normal" else chosen
-        if chosen not in _DISTRIBUTIONS:
+        name = str(distribution).lower()
+        name = "truncated_normal" if name == "normal" else name
+        if name not in _DISTRIBUTIONS:
             raise unknown_choice(
                 "VarianceScaling: distribution", distribution, _DISTRIBUTIONS
             )
         self.scale = scale
         self.mode = mode
-        self.distribution = chosen
+        self.distribution = name
         self.input_axes = input_axes
         self.output_axes = output_axes
         super().__init__(seed)
@@ -180,9 +180,9 @@ class VarianceScaling(RandomInitializer):
         """Return this initializer with these axes, unless it already has axes."""
         if self.input_axes is not None and self.output_axes is not None:
             return self
-        found = copy(self)
-        found.input_axes, found.output_axes = list(inputs), list(outputs)
-        return found
+        copied = copy(self)
+        copied.input_axes, copied.output_axes = list(inputs), list(outputs)
+        return copied
 
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         shape = checked_shape(shape)

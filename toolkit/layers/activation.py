@@ -208,13 +208,13 @@ class PReLU(Layer):
 
     def build(self, input_shape: Any) -> None:
         axes = range(1, len(input_shape))
-        own: dict[int, int | None] = {
+        shared_axes_map: dict[int, int | None] = {
             i: known(self, input_shape, i) for i in axes if i not in self.shared_axes
         }
         self.alpha: Variable = create_weight(
-            self, "alpha", tuple(own.get(i, 1) for i in axes)
+            self, "alpha", tuple(shared_axes_map.get(i, 1) for i in axes)
         )
-        self.input_spec = InputSpec(ndim=len(input_shape), axes=own)
+        self.input_spec = InputSpec(ndim=len(input_shape), axes=shared_axes_map)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape

@@ -28,10 +28,14 @@ def projection_equation(free: int, bound: int, produced: int) -> tuple[str, str,
         produced: the axes that replace them.
     """
     letters = iter(ascii_lowercase)
-    kept = "".join(next(letters) for _ in range(1 + free))
+    batch_letters = "".join(next(letters) for _ in range(1 + free))
     summed = "".join(next(letters) for _ in range(bound))
     new = "".join(next(letters) for _ in range(produced))
-    return f"{kept}{summed},{summed}{new}->{kept}{new}", new, len(kept + new)
+    return (
+        f"{batch_letters}{summed},{summed}{new}->{batch_letters}{new}",
+        new,
+        len(batch_letters + new),
+    )
 
 
 def attention_equations(rank: int, axes: tuple[int, ...]) -> tuple[str, str]:
@@ -250,8 +254,8 @@ class ProjectedAttention(Layer):
 
     def get_config(self) -> dict[str, Any]:
         penalty = self._regularization["activity_regularizer"]
-        own = {"activity_regularizer": regularizers.serialize(penalty)}
-        return super().get_config() | (own if penalty else {})
+        overrides = {"activity_regularizer": regularizers.serialize(penalty)}
+        return super().get_config() | (overrides if penalty else {})
 
     def _mask(
         self,

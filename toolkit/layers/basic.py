@@ -49,8 +49,10 @@ class Masking(Layer):
         self.mask_value = mask_value
 
     def call(self, inputs: Any) -> Any:
-        kept = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True)
-        return inputs * ops.cast(kept, inputs.dtype)
+        is_valid = ops.any(
+            ops.not_equal(inputs, self.mask_value), axis=-1, keepdims=True
+        )
+        return inputs * ops.cast(is_valid, inputs.dtype)
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)

@@ -209,15 +209,15 @@ def _checked_limits(limits: dict[str, float]) -> dict[str, float]:
             "BatchNormalization: invalid keys for renorm_clipping, expected rmax, "
             f"rmin, dmax; received {sorted(unknown)}"
         )
-    found = {name: value for name, value in limits.items() if value is not None}
-    if found.get("rmin", 0) > found.get("rmax", float("inf")):
+    set_limits = {name: value for name, value in limits.items() if value is not None}
+    if set_limits.get("rmin", 0) > set_limits.get("rmax", float("inf")):
         raise ArgumentError(
             "BatchNormalization: rmax should be greater than rmin in renorm_clipping; "
             f"received {limits}"
         )
-    if found.get("dmax", 0) < 0:
+    if set_limits.get("dmax", 0) < 0:
         raise ArgumentError(
             "BatchNormalization: dmax should be non-negative in renorm_clipping; "
             f"received {limits}"
         )
-    return found
+    return set_limits

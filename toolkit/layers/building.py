@@ -77,9 +77,9 @@ def in_scope(build: Any) -> Any:
     return wrapper
 
 
-def _same_features(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
+def _same_features(before: dict[str, Any] | None, current: dict[str, Any]) -> bool:
     """Return whether a layer was built for these shapes, ignoring their first axes."""
-    return before is not None and bool(_features(before) == _features(now))
+    return before is not None and bool(_features(before) == _features(current))
 
 
 def _features(shapes: Any) -> Any:
@@ -156,7 +156,7 @@ class Buildable(StateOwner, Precision):
         """
         if self.built or not self._needs_no_build():
             return
-        if any(not part.built for part in self._sublayers()):
+        if any(not sublayer.built for sublayer in self._sublayers()):
             dtype = self._dtype_policy.compute_dtype
             symbols = map_shapes(lambda s: KerasTensor(s, dtype), input_shape)
             with context.inside(symbolic=True):
@@ -358,10 +358,10 @@ def _weight_shape(layer: Any, shape: Any, name: str | None) -> tuple[int, ...]:
     if shape is None:
         return ()
     extents = standardize_shape((shape,) if is_int(shape) else shape)
-    known = tuple(n for n in extents if n is not None)
-    if len(known) < len(extents):
+    static = tuple(n for n in extents if n is not None)
+    if len(static) < len(extents):
         raise ArgumentError(
             f"{describe(layer)}: the weight {name!r} needs extents that are known; "
             f"received {extents}"
         )
-    return known
+    return static

@@ -146,8 +146,10 @@ def without_input_masks(inputs: Any, outputs: Any) -> Any:
     If a layer returns an input unchanged, the output is a new tensor. Its mask can
     differ, and other layers still see the mask of the input.
     """
-    known = {id(x) for x in tree.flatten(inputs) if isinstance(x, Tensor)}
-    return tree.map_structure(lambda x: unmasked(x) if id(x) in known else x, outputs)
+    input_ids = {id(x) for x in tree.flatten(inputs) if isinstance(x, Tensor)}
+    return tree.map_structure(
+        lambda x: unmasked(x) if id(x) in input_ids else x, outputs
+    )
 
 
 def any_mask(masks: Any) -> bool:
@@ -166,8 +168,8 @@ def masks_in_graph(layer: Any, args: Any, kwargs: Any, mask: Any) -> list[Any]:
     if "mask" in kwargs or mask is None:
         return []
     if layer._convert_input_args:
-        alone = len(args) == 1 and not kwargs and is_symbolic(args[0])
-        if not alone or args[0].dtype != layer.compute_dtype:
+        is_single = len(args) == 1 and not kwargs and is_symbolic(args[0])
+        if not is_single or args[0].dtype != layer.compute_dtype:
             return []
     return [x for x in tree.flatten(mask) if is_symbolic(x)]
 
@@ -199,8 +201,8 @@ def standardize_input(x: Any, dtype: str | None) -> Any:
     return cast
 
 
-def _to_cast(dtype: str, wanted: str | None) -> bool:
-    return wanted is not None and dtype != wanted and dtypes.is_float(dtype)
+def _to_cast(dtype: str, target: str | None) -> bool:
+    return target is not None and dtype != target and dtypes.is_float(dtype)
 
 
 class Arguments:

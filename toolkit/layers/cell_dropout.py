@@ -66,13 +66,13 @@ class DropoutRNNCell:
         """Discard the state mask, so that the next step creates a new one."""
         _kept.masks.setdefault(self, {}).pop("state", None)
 
-    def _mask(self, what: str, like: Any, rate: float) -> Any:
+    def _mask(self, purpose: str, like: Any, rate: float) -> Any:
         if not rate > 0:
             return None
         masks = _kept.masks.setdefault(self, {})
-        if not _is_usable(masks.get(what), like):
-            masks[what] = self._create_dropout_mask(like, rate)
-        return masks[what]
+        if not _is_usable(masks.get(purpose), like):
+            masks[purpose] = self._create_dropout_mask(like, rate)
+        return masks[purpose]
 
     def _create_dropout_mask(self, step_input: Any, dropout_rate: float) -> Any:
         """Create a mask in the shape of `step_input`, or a list of them."""

@@ -58,8 +58,8 @@ class StackedRNNCells(WithParts, Layer):
         """Return the initial state: a tensor for an integer state size, else a list."""
         initial = getattr(cell, "get_initial_state", None)
         if initial is not None:
-            found = initial(batch_size=batch_size)
-            return list(found) if tree.is_nested(found) else found
+            states_out = initial(batch_size=batch_size)
+            return list(states_out) if tree.is_nested(states_out) else states_out
 
         def zeros(size: int) -> Any:
             return ops.zeros((batch_size, size), dtype=self.compute_dtype)
@@ -88,10 +88,12 @@ class StackedRNNCells(WithParts, Layer):
             new_states = []
             for cell, cell_states, mask in zip(self.cells, states, masks, strict=True):
                 if mask is not None:
-                    x, found = cell.step(cell.project(x, mask[0]), cell_states, mask[1])
+                    x, states_out = cell.step(
+                        cell.project(x, mask[0]), cell_states, mask[1]
+                    )
                 else:
-                    x, found = apply_cell(cell, x, cell_states, training)
-                new_states.append(found)
+                    x, states_out = apply_cell(cell, x, cell_states, training)
+                new_states.append(states_out)
             return x, new_states
 
         return step
@@ -107,9 +109,9 @@ def is_stepped(cell: Any) -> bool:
 
 def first_shape(shapes: Any) -> tuple[Any, ...]:
     """Return the first shape of a structure of shapes."""
-    found: list[Any] = []
-    map_shapes(found.append, shapes)
-    return tuple(found[0])
+    states_out: list[Any] = []
+    map_shapes(states_out.append, shapes)
+    return tuple(states_out[0])
 
 
 def extents(size: Any) -> tuple[int, ...]:
@@ -123,12 +125,12 @@ def apply_cell(cell: Any, x: Any, states: Any, training: bool | None) -> Any:
     takes_training = isinstance(cell, Layer) and cell._info.takes_training
     options = {"training": training} if takes_training else {}
     is_list = tree.is_nested(states)
-    x, found = call(x, list(states) if is_list else [states], **options)
-    leaves = tree.flatten(found)
+    x, states_out = call(x, list(states) if is_list else [states], **options)
+    leaves = tree.flatten(states_out)
     if len(leaves) == len(tree.flatten(states)):
         return x, tree.pack_sequence_as(states, leaves)
-    found = list(found) if tree.is_nested(found) else [found]
-    return x, found if is_list or len(found) > 1 else found[0]
+    states_out = list(states_out) if tree.is_nested(states_out) else [states_out]
+    return x, states_out if is_list or len(states_out) > 1 else states_out[0]
 
 
 def build_cell(cell: Any, step_shape: Any, initial_state: Any) -> None:

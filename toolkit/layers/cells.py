@@ -386,10 +386,13 @@ class LSTMCell(Cell):
         self.state_size: Any = [self.units, self.units]
 
     def _create_bias(self, width: int) -> Variable:
-        own = self.bias_initializer
+        initializer = self.bias_initializer
 
         def forget_bias_of_1(shape: Any, dtype: Any = None) -> Any:
-            sides = own((self.units,), dtype=dtype), own((2 * self.units,), dtype=dtype)
+            sides = (
+                initializer((self.units,), dtype=dtype),
+                initializer((2 * self.units,), dtype=dtype),
+            )
             forget = ops.ones((self.units,), dtype=dtype)
             return ops.concatenate([sides[0], forget, sides[1]])
 

@@ -50,12 +50,12 @@ def renamed(
     """
     if old not in kwargs:
         return value
-    given = kwargs.pop(old)
+    value_of_old = kwargs.pop(old)
     arguments = {k: v for k, v in (layer._arguments or {}).items() if k != old}
-    layer.__dict__["_arguments"] = arguments | ({new: given} if new else {})
+    layer.__dict__["_arguments"] = arguments | ({new: value_of_old} if new else {})
     advice = f"use `{new}`" if new else "leave it out"
     warn(f"{type(layer).__name__}: the argument `{old}` is deprecated; {advice}")
-    return given if new else value
+    return value_of_old if new else value
 
 
 class Configurable(Buildable, Recorded):
@@ -80,14 +80,16 @@ class Configurable(Buildable, Recorded):
         is_ours = cls.__module__.startswith("toolkit.")
         if recorded_only or is_ours:
             config = {k: v for k, v in config.items() if accepts(cls, k)}
-        own = self._recorded_config(recorded_only, _OF_PROPERTIES)
+        arguments = self._recorded_config(recorded_only, _OF_PROPERTIES)
         if not recorded_only:  # a subclass adds the arguments of its constructor
-            own = {k: v for k, v in own.items() if _is_ours(cls, k)}
+            arguments = {k: v for k, v in arguments.items() if _is_ours(cls, k)}
         if is_ours:
-            own = {k: _resolved(k, v, getattr(self, k, None)) for k, v in own.items()}
-            if own.get("activity_regularizer", self) is None:
-                del own["activity_regularizer"]
-        return config | own
+            arguments = {
+                k: _resolved(k, v, getattr(self, k, None)) for k, v in arguments.items()
+            }
+            if arguments.get("activity_regularizer", self) is None:
+                del arguments["activity_regularizer"]
+        return config | arguments
 
     def get_quantized_parts(self) -> list[dict[str, Any]] | None:
         """Describe the quantized sublayers for `quantize_parts`; None without any.

@@ -19,10 +19,10 @@ class Arrivals:
     forgotten. No object is kept alive.
     """
 
-    def __init__(self, came: Iterable[tuple[Any, bool]] = ()) -> None:
+    def __init__(self, arrived: Iterable[tuple[Any, bool]] = ()) -> None:
         # Keys are ids; the boolean is whether the object was trainable on arrival.
         self._places: dict[int, tuple[weakref.ref[Any], bool]] = {}
-        for value, trainable in came:
+        for value, trainable in arrived:
             self._places[id(value)] = weakref.ref(value), trainable
 
     def add(self, value: Any) -> bool:
@@ -49,13 +49,13 @@ class Arrivals:
 
         Unknown objects are last.
         """
-        left = {id(value): value for value in values}
-        came = [
-            (left.pop(number), trainable)
+        pending = {id(value): value for value in values}
+        arrived = [
+            (pending.pop(number), trainable)
             for number, (place, trainable) in list(self._places.items())
-            if number in left and place() is left[number]
+            if number in pending and place() is pending[number]
         ]
-        return came + [(value, _is_trainable(value)) for value in left.values()]
+        return arrived + [(value, _is_trainable(value)) for value in pending.values()]
 
     def __reduce__(self) -> Any:
         """Pickle by objects: a copy has different ids."""
@@ -77,11 +77,11 @@ class Owned:
         """Return the layer that holds the container, directly or nested."""
         return None if self._owner is None else self._owner()
 
-    def _came(self, *values: Any) -> None:
+    def _report_added(self, *values: Any) -> None:
         if (owner := self.owner) is not None:
             owner._note_arrivals(values)
 
-    def _left(self, *values: Any) -> None:
+    def _report_removed(self, *values: Any) -> None:
         if (owner := self.owner) is not None:
             owner._forget_arrivals(values)
 
@@ -93,40 +93,40 @@ class OwnedList(Owned, list[Any]):
 
     def append(self, value: Any) -> None:
         super().append(value)
-        self._came(value)
+        self._report_added(value)
 
     def insert(self, index: Any, value: Any) -> None:
         super().insert(index, value)
-        self._came(value)
+        self._report_added(value)
 
     def extend(self, values: Iterable[Any]) -> None:
         values = list(values)
         super().extend(values)
-        self._came(*values)
+        self._report_added(*values)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         value = list(value) if isinstance(index, slice) else value
         super().__setitem__(index, value)
-        self._came(value)
+        self._report_added(value)
 
     def __delitem__(self, index: Any) -> None:
-        gone = self[index]
+        removed = self[index]
         super().__delitem__(index)
-        self._left(gone)
+        self._report_removed(removed)
 
     def pop(self, index: Any = -1) -> Any:
-        gone = super().pop(index)
-        self._left(gone)
-        return gone
+        removed = super().pop(index)
+        self._report_removed(removed)
+        return removed
 
     def remove(self, value: Any) -> None:
         super().remove(value)
-        self._left(value)
+        self._report_removed(value)
 
     def clear(self) -> None:
-        gone = list(self)
+        removed = list(self)
         super().clear()
-        self._left(gone)
+        self._report_removed(removed)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return type(self), (), None, iter(self)
@@ -137,39 +137,39 @@ class _OwnedMapping(Owned, dict[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
-        self._came(value)
+        self._report_added(value)
 
     def __delitem__(self, key: Any) -> None:
-        gone = self.get(key)
+        removed = self.get(key)
         super().__delitem__(key)
-        self._left(gone)
+        self._report_removed(removed)
 
     def update(self, /, *mappings: Any, **values: Any) -> None:
-        came = dict(*mappings, **values)
-        super().update(came)
-        self._came(*came.values())
+        arrived = dict(*mappings, **values)
+        super().update(arrived)
+        self._report_added(*arrived.values())
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         found = super().setdefault(key, default)
-        self._came(found)
+        self._report_added(found)
         return found
 
     def pop(self, key: Any, *default: Any) -> Any:
         is_there = key in self
-        gone = super().pop(key, *default)
+        removed = super().pop(key, *default)
         if is_there:
-            self._left(gone)
-        return gone
+            self._report_removed(removed)
+        return removed
 
     def popitem(self) -> tuple[Any, Any]:
-        key, gone = super().popitem()
-        self._left(gone)
-        return key, gone
+        key, removed = super().popitem()
+        self._report_removed(removed)
+        return key, removed
 
     def clear(self) -> None:
-        gone = list(self.values())
+        removed = list(self.values())
         super().clear()
-        self._left(gone)
+        self._report_removed(removed)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return type(self), (), None, None, iter(self.items())
@@ -187,9 +187,9 @@ class OwnedOrderedDict(_OwnedMapping, OrderedDict[Any, Any]):
     _plain_class = OrderedDict
 
     def popitem(self, last: bool = True) -> tuple[Any, Any]:
-        key, gone = OrderedDict.popitem(self, last)
-        self._left(gone)
-        return key, gone
+        key, removed = OrderedDict.popitem(self, last)
+        self._report_removed(removed)
+        return key, removed
 
 
 class OwnedSet(Owned, set[Any]):
@@ -199,7 +199,7 @@ class OwnedSet(Owned, set[Any]):
 
     def add(self, value: Any) -> None:
         super().add(value)
-        self._came(value)
+        self._report_added(value)
 
     def update(self, *groups: Iterable[Any]) -> None:
         for value in (value for group in groups for value in group):
@@ -207,21 +207,21 @@ class OwnedSet(Owned, set[Any]):
 
     def discard(self, value: Any) -> None:
         super().discard(value)
-        self._left(value)
+        self._report_removed(value)
 
     def remove(self, value: Any) -> None:
         super().remove(value)
-        self._left(value)
+        self._report_removed(value)
 
     def pop(self) -> Any:
-        gone = super().pop()
-        self._left(gone)
-        return gone
+        removed = super().pop()
+        self._report_removed(removed)
+        return removed
 
     def clear(self) -> None:
-        gone = list(self)
+        removed = list(self)
         super().clear()
-        self._left(gone)
+        self._report_removed(removed)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return type(self), (list(self),)
@@ -236,7 +236,7 @@ _WATCHED: dict[type, type] = {
 _MEMBERS = frozenset({tuple, *_WATCHED})
 
 
-def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
+def watched(value: Any, owner: Any, replacements: dict[int, Any] | None = None) -> Any:
     """Return a container that reports changes to `owner`, including nested containers.
 
     Lists, dicts, OrderedDicts and sets are replaced, also in tuples. Objects of
@@ -245,22 +245,22 @@ def watched(value: Any, owner: Any, known: dict[int, Any] | None = None) -> Any:
     Args:
         value: a container, or any other value, which is returned unchanged.
         owner: the layer of the attribute.
-        known: replacements of containers, by id.
+        replacements: replacements of containers, by id.
     """
-    kind, known = type(value), {} if known is None else known
+    kind, replacements = type(value), {} if replacements is None else replacements
     if isinstance(value, tuple) and any(type(x) in _MEMBERS for x in value):
-        items = [watched(item, owner, known) for item in value]
+        items = [watched(item, owner, replacements) for item in value]
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
     if kind not in _WATCHED:
         return value
-    if id(value) in known:
-        return known[id(value)]
+    if id(value) in replacements:
+        return replacements[id(value)]
     found: Any = _WATCHED[kind](value)
-    known[id(value)] = found
+    replacements[id(value)] = found
     is_mapping = isinstance(value, dict)
     for place, item in list(found.items() if is_mapping else enumerate(found)):
         if type(item) in _MEMBERS:
-            found[place] = watched(item, owner, known)
+            found[place] = watched(item, owner, replacements)
     found._owner = weakref.ref(owner)
     return found
 
@@ -270,14 +270,14 @@ def is_watched(value: Any, owner: Any) -> bool:
     return isinstance(value, Owned) and value.owner is owner
 
 
-def adopt(values: Iterable[Any], owner: Any, seen: set[int] | None = None) -> None:
+def adopt(values: Iterable[Any], owner: Any, visited: set[int] | None = None) -> None:
     """Set the owner of containers without one, such as copies, and of nested ones."""
-    seen = set() if seen is None else seen
+    visited = set() if visited is None else visited
     for value in values:
-        if not isinstance(value, Owned) or id(value) in seen:
+        if not isinstance(value, Owned) or id(value) in visited:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if value.owner is None:
             value._owner = weakref.ref(owner)
-        inside: Any = value.values() if isinstance(value, dict) else value
-        adopt(inside, owner, seen)
+        items: Any = value.values() if isinstance(value, dict) else value
+        adopt(items, owner, visited)

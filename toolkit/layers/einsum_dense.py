@@ -138,20 +138,20 @@ class _EinsumScales(ScaleLayout):
         self._inputs, self._kernel, self._outputs = inputs, kernel, outputs
         # An axis that is summed in the inputs only has a scale per position.
         self.is_separable = set(inputs) <= summed | set(outputs)
-        alone = [letter for letter in kernel if letter not in inputs]
+        kernel_only = [letter for letter in kernel if letter not in inputs]
         self.is_matrix = (
             self.is_separable
             and self.shared == tuple(range(len(summed)))
-            and len(summed) + len(alone) == len(kernel)
+            and len(summed) + len(kernel_only) == len(kernel)
         )
-        kept = [kernel.index(letter) for letter in outputs if letter in kernel]
-        self._order = [*kept, *self.shared]
+        axes = [kernel.index(letter) for letter in outputs if letter in kernel]
+        self._order = [*axes, *self.shared]
 
     def rows_of(self, inputs: Any) -> Any:
         summed = [self._kernel[i] for i in self.shared]
-        places = [letter for letter in self._inputs if letter not in summed]
-        order = [self._inputs.index(letter) for letter in (*places, *summed)]
-        rows = math.prod(inputs.shape[i] for i in order[len(places) :])
+        letters = [letter for letter in self._inputs if letter not in summed]
+        order = [self._inputs.index(letter) for letter in (*letters, *summed)]
+        rows = math.prod(inputs.shape[i] for i in order[len(letters) :])
         return ops.reshape(ops.transpose(inputs, order), (-1, rows))
 
     def stored(self, scale: Any) -> Any:
@@ -163,17 +163,17 @@ class _EinsumScales(ScaleLayout):
         return ops.reshape(ops.transpose(scale, self._order), shape)
 
     def of_outputs(self, scale: Any) -> Any:
-        kept = [letter for letter in self._outputs if letter in self._inputs]
-        summed = [letter for letter in self._inputs if letter not in kept]
-        order = [self._inputs.index(letter) for letter in (*kept, *summed)]
+        axes = [letter for letter in self._outputs if letter in self._inputs]
+        summed = [letter for letter in self._inputs if letter not in axes]
+        order = [self._inputs.index(letter) for letter in (*axes, *summed)]
         extents = dict(zip(self._inputs, scale.shape, strict=True))
         shape = [extents.get(letter, 1) for letter in self._outputs]
         return ops.reshape(ops.transpose(scale, order), shape)
 
     def of_weight(self, scale: Any, shape: Any) -> Any:
-        kept = self.kept(shape)
-        back = sorted(range(len(kept)), key=self._order.__getitem__)
-        return ops.transpose(ops.reshape(scale, [kept[i] for i in self._order]), back)
+        axes = self.kept(shape)
+        back = sorted(range(len(axes)), key=self._order.__getitem__)
+        return ops.transpose(ops.reshape(scale, [axes[i] for i in self._order]), back)
 
 
 # --- weight shapes ------------------------------------------------------------------
@@ -196,12 +196,12 @@ def analyse_einsum(
             f"EinsumDense: {equation!r} expects inputs with {len(inputs)} axes; "
             f"received shape {tuple(input_shape)}"
         )
-    missing = len(outputs) - len(output_shape)
-    if missing > 1 and equation.replace(" ", "").endswith("..."):
+    missing_axes = len(outputs) - len(output_shape)
+    if missing_axes > 1 and equation.replace(" ", "").endswith("..."):
         # After the batch, the axes of a trailing ellipsis can also be omitted.
-        output_shape = (input_shape[0], *output_shape, *input_shape[1 - missing :])
-    elif missing > 0:
-        output_shape = (*input_shape[:missing], *output_shape)
+        output_shape = (input_shape[0], *output_shape, *input_shape[1 - missing_axes :])
+    elif missing_axes > 0:
+        output_shape = (*input_shape[:missing_axes], *output_shape)
     if len(output_shape) != len(outputs):
         raise ArgumentError(
             f"EinsumDense: {equation!r} has outputs with {len(outputs)} axes; "
@@ -209,13 +209,13 @@ def analyse_einsum(
         )
     extents = dict(zip(outputs, output_shape, strict=True))
     for letter, n in zip(inputs, input_shape, strict=True):
-        given = extents.get(letter)
-        if given is not None and n is not None and given != n:
+        extent = extents.get(letter)
+        if extent is not None and n is not None and extent != n:
             raise ShapeError(
                 f"EinsumDense: axis {letter!r} of {equation!r} has extent {n} in the "
-                f"inputs and {given} in output_shape"
+                f"inputs and {extent} in output_shape"
             )
-        extents[letter] = n if given is None else given
+        extents[letter] = n if extent is None else extent
     kernel_shape = _extents(equation, kernel, extents)
     if bias_axes is None:
         return kernel_shape, None
@@ -225,14 +225,14 @@ def analyse_einsum(
 def split_equation(equation: str) -> tuple[str, str, str]:
     """Return the three parts of "inputs,kernel->outputs"."""
     operands, arrow, outputs = equation.replace(" ", "").partition("->")
-    parts = operands.split(",")
-    dots = ["..." in side for side in (parts[0], outputs)]
-    if not arrow or len(parts) != 2 or "." in parts[1] or dots[0] != dots[1]:
+    terms = operands.split(",")
+    dots = ["..." in side for side in (terms[0], outputs)]
+    if not arrow or len(terms) != 2 or "." in terms[1] or dots[0] != dots[1]:
         raise ArgumentError(
             "EinsumDense: expected an equation such as 'abc,cd->abd' or "
             f"'...c,cd->...d'; received {equation!r}"
         )
-    return parts[0], parts[1], outputs
+    return terms[0], terms[1], outputs
 
 
 def expanded_equation(equation: str, ndim: int) -> tuple[str, str, str]:
@@ -249,13 +249,13 @@ def _expand(side: str, covered: int) -> str:
 
 def _extents(equation: str, letters: str, extents: dict[str, Any]) -> tuple[int, ...]:
     shape = tuple(extents.get(letter) for letter in letters)
-    known = tuple(n for n in shape if n is not None)
-    if len(known) < len(shape):
+    static = tuple(n for n in shape if n is not None)
+    if len(static) < len(shape):
         raise ArgumentError(
             f"EinsumDense: an extent of the weight {letters!r} of {equation!r} is not "
             f"known; received {shape}"
         )
-    return known
+    return static
 
 
 def _bias_shape(

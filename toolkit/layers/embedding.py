@@ -119,17 +119,17 @@ class Embedding(QuantizableLayer):
 
     def _rows_of(self, inputs: Any) -> Any:
         """Return the inputs as indices; lookups reject fractions and negative ones."""
-        known = getattr(inputs, "_array", None)
-        if isinstance(known, np.ndarray):
-            if known.size and (least := known.min()) < 0:
+        array = getattr(inputs, "_array", None)
+        if isinstance(array, np.ndarray):
+            if array.size and (minimum := array.min()) < 0:
                 raise OutOfRangeError(
                     f"Embedding {self.name!r}: expected indices in "
-                    f"[0, {self.input_dim}); received {least:g}"
+                    f"[0, {self.input_dim}); received {minimum:g}"
                 )
         if inputs.dtype not in ("int32", "int64"):
             name = f"Embedding {self.name!r}"
             inputs = whole_indices(name, inputs, self.input_dim)
-        if isinstance(known, np.ndarray):
+        if isinstance(array, np.ndarray):
             return inputs
         # A lookup would count a negative index from the end of the table.
         return ops.where(inputs < 0, inputs - self.input_dim, inputs)
@@ -234,10 +234,12 @@ class ReversibleEmbedding(Embedding):
 
     def _own_variables(self) -> list[Variable]:
         """Return an Embedding's variables, then those for a quantized reverse table."""
-        found = super()._own_variables()
+        variables = super()._own_variables()
         if self._reverse is None:
-            return found
-        return sorted(found, key=lambda variable: variable.name.startswith(_REVERSE))
+            return variables
+        return sorted(
+            variables, key=lambda variable: variable.name.startswith(_REVERSE)
+        )
 
     def call(self, inputs: Any, reverse: bool = False) -> Any:
         if not reverse:

@@ -62,9 +62,9 @@ class InputLayer(Layer):
             if batch_shape is None:
                 batch_shape = (batch_size, *extents)
         if (sparse or ragged) and not has_composites():
-            what = "sparse" if sparse else "ragged"
+            kind = "sparse" if sparse else "ragged"
             raise ArgumentError(
-                f"Input: `{what}=True` is not supported: all tensors are dense"
+                f"Input: `{kind}=True` is not supported: all tensors are dense"
             )
         self.batch_shape: tuple[int | None, ...] = standardize_shape(batch_shape)
         self.sparse, self.ragged = bool(sparse), bool(ragged)
@@ -105,7 +105,7 @@ def _check_fits(tensor: Any, **given: Any) -> None:
         raise ArgumentError(
             f"Input: Argument `input_tensor` must be a KerasTensor; received {tensor!r}"
         )
-    own = {
+    actual = {
         "shape": tensor.shape[1:],
         "batch_shape": tensor.shape,
         "batch_size": (*tensor.shape, None)[0],
@@ -114,10 +114,10 @@ def _check_fits(tensor: Any, **given: Any) -> None:
     }
     for name, value in given.items():
         value = tuple(value) if isinstance(value, list) else value
-        if value is not None and value != own[name]:
+        if value is not None and value != actual[name]:
             raise ArgumentError(
                 "Input: with an input tensor you cannot provide an incompatible "
-                f"`{name}`: expected {own[name]!r}; received {value!r}"
+                f"`{name}`: expected {actual[name]!r}; received {value!r}"
             )
 
 

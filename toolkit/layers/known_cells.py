@@ -36,5 +36,5 @@ def _name_of(function: Any) -> str | None:
     """Return the name of an activation that ONNX and cuDNN support, or None."""
     if function is None:
         return "linear"
-    found = (name for name in _ACTIVATIONS if activations.get(name) is function)
-    return next(found, None)
+    names = (name for name in _ACTIVATIONS if activations.get(name) is function)
+    return next(names, None)

@@ -178,7 +178,7 @@ class LocallyConnected(Convolution):
                 row, column = p * channels + c, i * self.filters + f
                 order = (column, row) if is_last else (f * outputs + i, c * inputs + p)
                 entries.append((order, (row, column)))
-        return np.array([place for _, place in sorted(entries)])
+        return np.array([offset for _, offset in sorted(entries)])
 
 
 class LocallyConnected1D(LocallyConnected):

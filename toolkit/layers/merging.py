@@ -135,10 +135,10 @@ class Multiply(Merge):
             for x, mask in zip(inputs, masks, strict=True)
         ]
         product = reduce(ops.multiply, kept)
-        known = [mask for mask in masks if mask is not None]
-        if len(known) < len(masks):
+        present = [mask for mask in masks if mask is not None]
+        if len(present) < len(masks):
             return product
-        return ops.where(reduce(ops.logical_or, known), product, 0)
+        return ops.where(reduce(ops.logical_or, present), product, 0)
 
 
 class Average(Merge):
@@ -203,10 +203,10 @@ class Concatenate(Merge):
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         """Return the concatenated masks; an input without a mask counts as unmasked."""
-        given = _checked_masks(self, inputs, mask)
-        if all(mask is None for mask in given):
+        arguments = _checked_masks(self, inputs, mask)
+        if all(mask is None for mask in arguments):
             return None
-        pairs = zip(inputs, given, strict=True)
+        pairs = zip(inputs, arguments, strict=True)
         masks = [_mask_of_shape(mask, x) for x, mask in pairs]
         return ops.any(ops.concatenate(masks, axis=self.axis), axis=-1)
 
@@ -240,8 +240,8 @@ class Dot(Merge):
 
     def __init__(self, axes: Axis, normalize: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        given: Any = axes
-        pair = (given, given) if is_int(given) else tuple(given)
+        arguments: Any = axes
+        pair = (arguments, arguments) if is_int(arguments) else tuple(arguments)
         if len(pair) != 2 or not all(is_int(axis) for axis in pair):
             raise ArgumentError(
                 f"Dot: axes must be an integer or two of them; received {axes!r}"
@@ -270,8 +270,8 @@ class Dot(Merge):
             ["a", *(next(letters) for _ in range(t.ndim - 1))] for t in (x, y)
         )
         left[axes[0]] = right[axes[1]] = "z"
-        rest = [*left[1:], *right[1:]]
-        result = "a" + "".join(letter for letter in rest if letter != "z")
+        remaining = [*left[1:], *right[1:]]
+        result = "a" + "".join(letter for letter in remaining if letter != "z")
         total = ops.einsum(f"{''.join(left)},{''.join(right)}->{result}", x, y)
         return ops.expand_dims(total, -1) if total.ndim == 1 else total
 
@@ -295,8 +295,8 @@ def _of_unmasked(function: Any, inputs: list[Any], masks: list[Any]) -> Any:
     for x, mask in zip(inputs[1:], masks[1:], strict=True):
         x = x if mask is None else ops.where(mask, x, result)
         result = result if kept is None else ops.where(kept, result, x)
-        known = kept is not None and mask is not None
-        kept = ops.logical_or(kept, mask) if known else None
+        present = kept is not None and mask is not None
+        kept = ops.logical_or(kept, mask) if present else None
         result = function(result, x)
     return result
 

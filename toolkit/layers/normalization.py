@@ -194,11 +194,11 @@ class GroupNormalization(Affine):
     def call(self, inputs: Any) -> Any:
         x = widened(inputs)
         axis = self.axis % x.ndim
-        places = tuple(i for i in range(1, x.ndim) if i != axis)
+        axes = tuple(i for i in range(1, x.ndim) if i != axis)
         # Average over groups along the channel axis, so that no axis of groups is
         # needed.
-        x = x - self._of_groups(ops.mean(x, places, keepdims=True), axis)
-        variance = ops.mean(ops.square(x), places, keepdims=True)
+        x = x - self._of_groups(ops.mean(x, axes, keepdims=True), axis)
+        variance = ops.mean(ops.square(x), axes, keepdims=True)
         x = x * ops.rsqrt(self._of_groups(variance, axis) + self.epsilon)
         channel_shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
         if self.gamma is not None:

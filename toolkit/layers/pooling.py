@@ -45,9 +45,9 @@ class _Pooling(Layer):
         first = 2 if self.data_format == "channels_first" else 1
         shape = list(input_shape)
         for axis, n in enumerate(shape[first : first + self.rank]):
-            lost = self.pool_size[axis] - 1 if self.padding == "valid" else 0
+            border = self.pool_size[axis] - 1 if self.padding == "valid" else 0
             if n is not None:
-                shape[first + axis] = -((lost - n) // self.strides[axis])
+                shape[first + axis] = -((border - n) // self.strides[axis])
         return tuple(shape)
 
     def compute_output_spec(self, inputs: Any) -> Any:
@@ -283,9 +283,11 @@ class GlobalAveragePooling1D(_GlobalPooling):
         axis = self._axes[0]
         if mask is None:
             return ops.mean(inputs, axis=axis, keepdims=self.keepdims)
-        kept = ops.expand_dims(ops.cast(mask, "bool"), 3 - axis)
-        total = ops.sum(ops.where(kept, inputs, 0), axis, keepdims=self.keepdims)
-        count = ops.sum(ops.cast(kept, inputs.dtype), axis, keepdims=self.keepdims)
+        mask_values = ops.expand_dims(ops.cast(mask, "bool"), 3 - axis)
+        total = ops.sum(ops.where(mask_values, inputs, 0), axis, keepdims=self.keepdims)
+        count = ops.sum(
+            ops.cast(mask_values, inputs.dtype), axis, keepdims=self.keepdims
+        )
         return total / count
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> None:

@@ -36,18 +36,18 @@ class Precision:
 
     @dtype_policy.setter
     def dtype_policy(self, value: Any) -> None:
-        policy, given = dtype_policies.get(value), self._policy_map
+        policy, policy_map = dtype_policies.get(value), self._policy_map
         if isinstance(policy, DTypePolicyMap):
             self._use_policy(self._policy_in(policy))
             self._policy_map = policy
             return
         self._use_policy(policy)
-        if given is None or self._path is None:
+        if policy_map is None or self._path is None:
             self._policy_map = None
         else:  # keep the map, with another policy for this layer
-            if self._path in list(given):
-                del given[self._path]
-            given[self._path] = policy
+            if self._path in list(policy_map):
+                del policy_map[self._path]
+            policy_map[self._path] = policy
 
     def _policy_in(self, policies: DTypePolicyMap) -> DTypePolicy:
         """Return a map's policy for this layer, if the layer already has a path."""

@@ -21,19 +21,19 @@ _MACHINERY = frozenset(("_arguments", "_arrivals", "_losses", "_owned", "_walk")
 def describe_quantized_parts(layer: Any) -> list[dict[str, Any]] | None:
     """Return a description of the quantized sublayers of a layer, or None."""
     inner = layer._flatten_layers(include_self=False)
-    if not any(_mode(part) for part in inner):
+    if not any(_mode(sublayer) for sublayer in inner):
         return None
-    seen = {id(layer)}
+    visited = {id(layer)}
     return [
         {
             "path": list(path),
-            "dtype": dtype_policies.serialize(part.dtype_policy),
+            "dtype": dtype_policies.serialize(sublayer.dtype_policy),
             "quantization_config": serialize_keras_object(
-                getattr(part, "quantization_config", None)
+                getattr(sublayer, "quantization_config", None)
             ),
         }
-        for path, part in _parts(layer, (), seen)
-        if _mode(part)
+        for path, sublayer in _parts(layer, (), visited)
+        if _mode(sublayer)
     ]
 
 
@@ -42,34 +42,34 @@ def quantize_parts(layer: Any, described: list[dict[str, Any]]) -> None:
 
     Sublayers that do not exist yet are skipped.
     """
-    for each in described:
-        part = _at(layer, each["path"])
-        policy = dtype_policies.deserialize(each["dtype"])
-        if part is None or _mode(part) == policy.quantization_mode:
+    for entry in described:
+        sublayer = _at(layer, entry["path"])
+        policy = dtype_policies.deserialize(entry["dtype"])
+        if sublayer is None or _mode(sublayer) == policy.quantization_mode:
             continue
-        config = each.get("quantization_config")
+        config = entry.get("quantization_config")
         if config is not None:
-            part.quantization_config = deserialize_keras_object(config)
-        part.dtype_policy = policy
+            sublayer.quantization_config = deserialize_keras_object(config)
+        sublayer.dtype_policy = policy
 
 
-def _mode(part: Any) -> str | None:
+def _mode(sublayer: Any) -> str | None:
     """Return the quantization mode of a layer, or None."""
-    return getattr(part, "quantization_mode", None)
+    return getattr(sublayer, "quantization_mode", None)
 
 
-def _parts(value: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+def _parts(value: Any, path: Path, visited: set[int]) -> Iterator[tuple[Path, Any]]:
     """Return every sublayer of a layer or a container, with its path."""
     for key, child in _children(value):
         is_layer = isinstance(child, StateOwner)
         if not (is_layer or isinstance(child, (list, tuple, dict))):
             continue
-        if id(child) in seen:
+        if id(child) in visited:
             continue
-        seen.add(id(child))
+        visited.add(id(child))
         if is_layer:
             yield (*path, key), child
-        yield from _parts(child, (*path, key), seen)
+        yield from _parts(child, (*path, key), visited)
 
 
 def _children(value: Any) -> list[tuple[str | int, Any]]:
@@ -82,9 +82,9 @@ def _children(value: Any) -> list[tuple[str | int, Any]]:
 
 def _at(layer: Any, path: list[str | int]) -> Any:
     """Return the layer at a path, or None."""
-    found = layer
+    current = layer
     for key in path:
-        found = dict(_children(found)).get(key)
-        if found is None or not isinstance(found, (StateOwner, list, tuple, dict)):
+        current = dict(_children(current)).get(key)
+        if current is None or not isinstance(current, (StateOwner, list, tuple, dict)):
             return None
-    return found if hasattr(found, "dtype_policy") else None
+    return current if hasattr(current, "dtype_policy") else None

@@ -76,7 +76,7 @@ class Dropout(Layer):
                 f"the inputs; received shape {inputs.shape}"
             )
         pairs = zip(self.noise_shape, inputs.shape, strict=True)
-        return tuple(n if own is None else own for own, n in pairs)
+        return tuple(n if extent is None else extent for extent, n in pairs)
 
 
 def _checked_noise_shape(noise_shape: Any) -> tuple[int | None, ...] | None:
@@ -118,10 +118,10 @@ class AlphaDropout(Dropout):
         if self.rate == 1:  # the limit: the variance is 0
             return ops.zeros_like(inputs)
         shape = self._noise_shape(inputs) or inputs.shape
-        kept = ops.greater_equal(
+        mask = ops.greater_equal(
             random.uniform(shape, seed=self.seed_generator), self.rate
         )
-        x = ops.where(kept, inputs, _SELU_LIMIT)
+        x = ops.where(mask, inputs, _SELU_LIMIT)
         # Affine, so that the result has the mean and variance of the inputs.
         a = ((1 - self.rate) * (1 + self.rate * _SELU_LIMIT**2)) ** -0.5
         return a * x - a * _SELU_LIMIT * self.rate
@@ -147,8 +147,8 @@ class _SpatialDropout(Dropout):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> _SpatialDropout:
         """Build a layer from a config; early files also contain `trainable`."""
-        rest = {key: value for key, value in config.items() if key != "trainable"}
-        return super().from_config(rest)
+        arguments = {key: value for key, value in config.items() if key != "trainable"}
+        return super().from_config(arguments)
 
     def _noise_shape(self, inputs: Any) -> Any:
         shape, ones = inputs.shape, (1,) * self.rank

@@ -186,14 +186,14 @@ class _Application:
         self.function = function
         self.leaves = [current_value(x) for x in tree.flatten((args, kwargs))]
         self.structure = args, kwargs
-        self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
+        self.positions = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor)]
         # Other state that a call inside of layers depends on.
         self.surroundings = context.layer, context.training, state.autocast
 
     def record(self, tapes: Any) -> Any:
         """Record the call as one operation on the tapes and return its outputs."""
         reads = _Reads()
-        kept = _all_losses()
+        loss_counts = _all_losses()
         state.tapes = (reads,)
         try:
             outputs = self._compute(self.leaves)
@@ -204,19 +204,19 @@ class _Application:
         for variable, value in reads.first.items():
             for tape in tapes:  # as if it had been read here, before all assignments
                 tape.watch_variable(variable, value)
-        losses = _added_losses(kept)
+        losses = _added_losses(loss_counts)
         with no_tapes():
             results = [alias(x) for x in _tensors(outputs)]
             results += [alias(layer._losses[i][1]) for layer, i in losses]
         for (layer, i), loss in zip(losses[::-1], results[::-1], strict=False):
             layer._losses[i] = (layer._losses[i][0], loss)
-        inputs = (*(self.leaves[i] for i in self.places), *self.values)
+        inputs = (*(self.leaves[i] for i in self.positions), *self.values)
         op = Primitive("remat", Kind.COMPOSITE, _no_spec, vjp=self._vjp)
         for tape in tapes:
             tape.record(op, inputs, {}, tuple(results))
-        found = iter(results)
+        leaves = iter(results)
         return tree.map_structure(
-            lambda x: next(found) if isinstance(x, Tensor) else x, outputs
+            lambda x: next(leaves) if isinstance(x, Tensor) else x, outputs
         )
 
     def _compute(self, leaves: list[Any]) -> Any:
@@ -227,8 +227,8 @@ class _Application:
         gs = g if isinstance(g, tuple) else (g,)
         xs = _after(gs, xs)
         leaves = list(self.leaves)
-        count = len(self.places)
-        for i, x in zip(self.places, xs[:count], strict=True):
+        count = len(self.positions)
+        for i, x in zip(self.positions, xs[:count], strict=True):
             leaves[i] = x
         pairs = zip(self.variables, xs[count:], strict=True)
         sources = [x for x in xs if dtypes.is_float(x.dtype)]
@@ -240,11 +240,11 @@ class _Application:
             _Again(pairs),
         ):
             tape.watch(sources)
-            kept = _all_losses()
+            loss_counts = _all_losses()
             outputs = _tensors(self._compute(leaves))
-            outputs += [layer._losses[i][1] for layer, i in _added_losses(kept)]
+            outputs += [layer._losses[i][1] for layer, i in _added_losses(loss_counts)]
             for layer in list(with_losses):
-                layer._losses[:] = kept.get(layer, [])
+                layer._losses[:] = loss_counts.get(layer, [])
         found = iter(tape.gradient(outputs, sources, list(gs)))
         return tuple(next(found) if dtypes.is_float(x.dtype) else None for x in xs)
 
@@ -257,14 +257,14 @@ def _all_losses() -> dict[Any, list[Any]]:
     return {layer: list(layer._losses) for layer in with_losses}
 
 
-def _added_losses(kept: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
+def _added_losses(loss_counts: dict[Any, list[Any]]) -> list[tuple[Any, int]]:
     """Return the layers and indices of the losses that were added since."""
     layers = sorted(with_losses, key=id)
     return [
         (layer, i)
         for layer in layers
         for i, entry in enumerate(layer._losses)
-        if not any(entry is old for old in kept.get(layer, ()))
+        if not any(entry is old for old in loss_counts.get(layer, ()))
     ]
 
 
@@ -273,10 +273,10 @@ def _after(gs: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
     Otherwise common subexpressions would be shared with the first computation.
     """
-    known = next((g for g in gs if g.size), None)
-    if state.trace is None or known is None:
+    gradient = next((g for g in gs if g.size), None)
+    if state.trace is None or gradient is None:
         return xs
-    start = ops.cast(ops.reshape(known, (-1,))[0], "int32")  # clamped: always 0
+    start = ops.cast(ops.reshape(gradient, (-1,))[0], "int32")  # clamped: always 0
     return tuple(
         bind(dynamic_slice_p, x, *[start] * x.ndim, sizes=x.shape)
         if x.ndim and x.size and dtypes.is_float(x.dtype)

@@ -62,8 +62,8 @@ class Reshape(Layer):
 
     def __init__(self, target_shape: IntOrInts, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        given: Any = target_shape
-        target: tuple[int, ...] = (given,) if is_int(given) else tuple(given)
+        shape: Any = target_shape
+        target: tuple[int, ...] = (shape,) if is_int(shape) else tuple(shape)
         if not all(hasattr(n, "__index__") and n >= -1 for n in target):
             raise ArgumentError(
                 "Reshape: each extent is a non-negative integer or -1; "

@@ -134,8 +134,8 @@ class RNN(WithParts, Layer):
         if initial is None:
             dtype = self.cell.compute_dtype
             return [ops.zeros((batch_size, n), dtype=dtype) for n in self.state_size]
-        found = initial(batch_size=batch_size)
-        return list(found) if tree.is_nested(found) else [found]
+        result = initial(batch_size=batch_size)
+        return list(result) if tree.is_nested(result) else [result]
 
     def reset_state(self) -> None:
         """Reset the states of a stateful layer to zeros."""
@@ -205,8 +205,8 @@ class RNN(WithParts, Layer):
             states, previous = carry
             output, new_states = step(items[0], states)
             if len(items) > 1:
-                held = zeros if self.zero_output_for_mask else previous
-                output = _where_kept(items[1], output, held)
+                masked_output = zeros if self.zero_output_for_mask else previous
+                output = _where_kept(items[1], output, masked_output)
                 new_states = tree.map_structure(
                     lambda new, old: _where_kept(items[1], new, old), new_states, states
                 )
@@ -215,18 +215,20 @@ class RNN(WithParts, Layer):
         items: tuple[Any, ...] = (xs,)
         items = items if mask is None else (*items, _time_first(ops.cast(mask, "bool")))
         unroll = self.unroll and not context.symbolic
-        known = None if unroll else known_cell(self.cell, masked=len(items) > 1)
-        if known is not None and _is_projected(self.cell) and not training:
-            found = recurrence(*known, body, (states, zeros), items, self.go_backwards)
+        cell_kind = None if unroll else known_cell(self.cell, masked=len(items) > 1)
+        if cell_kind is not None and _is_projected(self.cell) and not training:
+            result = recurrence(
+                *cell_kind, body, (states, zeros), items, self.go_backwards
+            )
         else:
-            found = scan(
+            result = scan(
                 body,
                 (states, zeros),
                 items,
                 reverse=self.go_backwards,
                 unroll=True if unroll else 1,
             )
-        (states, last), outputs = found
+        (states, last), outputs = result
         if outputs is not None:
             outputs = ops.flip(outputs, axis=0) if self.go_backwards else outputs
             outputs = _time_first(outputs)
@@ -257,12 +259,12 @@ def _takes_structures(cell: Any) -> bool:
 
 def _check_ranks(layer: Layer, shapes: Any) -> None:
     """Raise unless there are axes for batch, steps and (of one input) features."""
-    least = 3 if is_shape(shapes) else 2
+    minimum = 3 if is_shape(shapes) else 2
 
     def check(shape: Any) -> None:
-        if len(shape) < least:
+        if len(shape) < minimum:
             raise ShapeError(
-                f"{describe(layer)}: expected sequences with at least {least} axes, "
+                f"{describe(layer)}: expected sequences with at least {minimum} axes, "
                 f"(batch, steps, ...); received shape {tuple(shape)}"
             )
 

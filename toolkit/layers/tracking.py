@@ -53,15 +53,15 @@ def _items(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
 
 
-def _leaves(value: Any, seen: set[int]) -> Iterator[Any]:
+def _leaves(value: Any, visited: set[int]) -> Iterator[Any]:
     """Return the trackable objects in `value`, in order."""
     if isinstance(value, _STATE):
         yield value
-    elif isinstance(value, _CONTAINERS) and id(value) not in seen:
-        seen.add(id(value))
+    elif isinstance(value, _CONTAINERS) and id(value) not in visited:
+        visited.add(id(value))
         for item in _items(value):
             if isinstance(item, _HOLDERS):
-                yield from _leaves(item, seen)
+                yield from _leaves(item, visited)
 
 
 class Walk:
@@ -78,21 +78,21 @@ class Walk:
         self.found: dict[str, list[Any]] = {}
         self._changes = Walk.changes
         self._containers: list[tuple[Any, list[Any], list[int]]] = []
-        seen: set[int] = set()
-        self._watch(owner, seen)
+        visited: set[int] = set()
+        self._watch(owner, visited)
 
-    def _watch(self, value: Any, seen: set[int]) -> None:
-        if id(value) in seen or not isinstance(value, (StateOwner, *_CONTAINERS)):
+    def _watch(self, value: Any, visited: set[int]) -> None:
+        if id(value) in visited or not isinstance(value, (StateOwner, *_CONTAINERS)):
             return
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, StateOwner):
-            held = list(value._owned)
+            content = list(value._owned)
         else:
-            held = list(_items(value))
+            content = list(_items(value))
             if not isinstance(value, (tuple, frozenset)):
-                self._containers.append((value, held, list(map(id, held))))
-        for part in held:
-            self._watch(part, seen)
+                self._containers.append((value, content, list(map(id, content))))
+        for item in content:
+            self._watch(item, visited)
 
     def holds_for(self, owner: StateOwner) -> bool:
         """Return whether the cached results are still valid for `owner`."""
@@ -186,7 +186,7 @@ class StateOwner:
                 self._owned.append(value)
                 Walk.changes += 1
         elif isinstance(value, _STATE):
-            if any(part is value for part in self._owned):
+            if any(item is value for item in self._owned):
                 return
             if self._locked and isinstance(value, (Variable, StateOwner)):
                 raise ArgumentError(
@@ -204,9 +204,9 @@ class StateOwner:
 
     def _disown(self, name: str, value: Any) -> None:
         """Untrack `value` unless another attribute holds it."""
-        others = (held for key, held in self.__dict__.items() if key != name)
-        if not any(held is value for held in others):
-            self._keep([part for part in self._owned if part is not value])
+        remaining = (content for key, content in self.__dict__.items() if key != name)
+        if not any(content is value for content in remaining):
+            self._keep([item for item in self._owned if item is not value])
 
     def _keep(self, owned: list[Any]) -> None:
         """Reduce the tracked objects to this subset."""
@@ -217,9 +217,9 @@ class StateOwner:
     def _note_arrivals(self, values: Iterable[Any]) -> None:
         """Record new state, after the state of containers that report no changes."""
         silent = [
-            part
-            for part in self._owned
-            if isinstance(part, _CONTAINERS) and not is_watched(part, self)
+            item
+            for item in self._owned
+            if isinstance(item, _CONTAINERS) and not is_watched(item, self)
         ]
         for value in (*silent, *values):
             if not isinstance(value, _HOLDERS):
@@ -236,9 +236,9 @@ class StateOwner:
 
     def _arrived(self) -> list[tuple[Any, bool]]:
         """Return all state in order of arrival, with its trainable flag on arrival."""
-        seen: set[int] = set()
+        visited: set[int] = set()
         return self._arrivals.sort(
-            leaf for value in self._owned for leaf in _leaves(value, seen)
+            leaf for value in self._owned for leaf in _leaves(value, visited)
         )
 
     def _owned_of(self, kind: type[T]) -> list[T]:
@@ -247,8 +247,8 @@ class StateOwner:
 
     def _own_variables(self) -> list[Variable]:
         """Return this layer's variables without sublayers; trainable ones first."""
-        came = [pair for pair in self._arrived() if isinstance(pair[0], Variable)]
-        return [v for v, trainable in sorted(came, key=lambda pair: not pair[1])]
+        arrived = [pair for pair in self._arrived() if isinstance(pair[0], Variable)]
+        return [v for v, trainable in sorted(arrived, key=lambda pair: not pair[1])]
 
     def _sublayers(self) -> list[Any]:
         return self._owned_of(StateOwner)
@@ -274,14 +274,14 @@ class StateOwner:
             *(s.state for s in self._owned_of(SeedGenerator)),
         ]
         return unique(
-            [*own, *(v for part in self._sublayers() for v in part.variables)]
+            [*own, *(v for item in self._sublayers() for v in item.variables)]
         )
 
     @property
     @remembered
     def weights(self) -> list[Variable]:
         """Return the weights of this layer, then of the sublayers, without seeds."""
-        inner = (v for part in self._sublayers() for v in part.weights)
+        inner = (v for item in self._sublayers() for v in item.weights)
         return unique([*self._own_variables(), *inner])
 
     @property

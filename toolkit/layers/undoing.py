@@ -52,18 +52,18 @@ def _restore(state: _State) -> None:
     members.update(state.attributes)
     for name in [name for name in members if name not in state.attributes]:
         del members[name]
-    for container, held in state.contents:
+    for container, old in state.contents:
         if isinstance(container, list):
-            container[:] = held
+            container[:] = old
         else:
-            _restore_mapping(container, held)
+            _restore_mapping(container, old)
 
 
-def _restore_mapping(mapping: MutableMapping[Any, Any], held: dict[Any, Any]) -> None:
+def _restore_mapping(mapping: MutableMapping[Any, Any], old: dict[Any, Any]) -> None:
     """Restore only changed entries: other objects can hold the mapping, too."""
     for key in list(mapping):
-        if key not in held or mapping[key] is not held[key]:
+        if key not in old or mapping[key] is not old[key]:
             del mapping[key]
-    for key, value in held.items():
+    for key, value in old.items():
         if key not in mapping:
             mapping[key] = value

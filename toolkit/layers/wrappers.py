@@ -87,11 +87,13 @@ class TimeDistributed(Wrapper):
         moves = training and _moves_state(self.layer)
         if (moves or self._adds_losses) and not context.symbolic:
             return self._one_by_one(inputs, training, mask)
-        kept = {layer: len(layer._losses) for layer in self.layer._flatten_layers()}
+        loss_counts = {
+            layer: len(layer._losses) for layer in self.layer._flatten_layers()
+        }
         joined = None if mask is None else _joined(mask)
         output = self._step(_joined(inputs), training, joined)
-        if any(len(layer._losses) > count for layer, count in kept.items()):
-            for layer, count in kept.items():
+        if any(len(layer._losses) > count for layer, count in loss_counts.items()):
+            for layer, count in loss_counts.items():
                 del layer._losses[count:]
             self._adds_losses = True
             return self._one_by_one(inputs, training, mask)
@@ -158,8 +160,8 @@ def _all_masks(tensors: Any) -> Any:
 def _moves_state(layer: Layer) -> bool:
     """Return whether a training call can change Variables of a layer."""
     return any(
-        each.trainable and any(not v.trainable for v in each._own_variables())
-        for each in layer._flatten_layers()
+        sublayer.trainable and any(not v.trainable for v in sublayer._own_variables())
+        for sublayer in layer._flatten_layers()
     )
 
 
@@ -218,10 +220,10 @@ class Bidirectional(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for given in (layer, backward_layer or layer):
-            if not isinstance(given, Layer) or not hasattr(given, "go_backwards"):
+        for wrapped in (layer, backward_layer or layer):
+            if not isinstance(wrapped, Layer) or not hasattr(wrapped, "go_backwards"):
                 raise ArgumentTypeError(
-                    f"Bidirectional: expected a recurrent layer; received {given!r}"
+                    f"Bidirectional: expected a recurrent layer; received {wrapped!r}"
                 )
         self.merge_mode: Any = choice(self, "merge_mode", merge_mode, _MERGE)
         # Files store weights separately, so that the config does not contain them.
@@ -231,10 +233,10 @@ class Bidirectional(Layer):
             backward_layer = _copy(layer, "backward", go_backwards=True)
         self.backward_layer: Any = backward_layer
         self._check_directions()
-        parts: list[Any] = [self.forward_layer, self.backward_layer]
-        for part in parts:
-            if hasattr(part, "zero_output_for_mask"):
-                part.zero_output_for_mask = part.return_sequences
+        directions: list[Any] = [self.forward_layer, self.backward_layer]
+        for direction in directions:
+            if hasattr(direction, "zero_output_for_mask"):
+                direction.zero_output_for_mask = direction.return_sequences
         self._first_weights = weights
         self.stateful: Any = layer.stateful
         self.return_sequences: Any = layer.return_sequences
@@ -257,9 +259,9 @@ class Bidirectional(Layer):
                 )
 
     def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
-        for part in (self.forward_layer, self.backward_layer):
-            if not part.built:
-                part.build(sequences_shape)
+        for direction in (self.forward_layer, self.backward_layer):
+            if not direction.built:
+                direction.build(sequences_shape)
         if self._first_weights is not None:
             self.set_weights(self._first_weights)
 
@@ -275,15 +277,15 @@ class Bidirectional(Layer):
             half = len(initial_state) // 2
             states = list(initial_state[:half]), list(initial_state[half:])
         layers = self.forward_layer, self.backward_layer
-        found = [
+        results = [
             layer(sequences, initial_state=state, mask=mask, training=training)
             for layer, state in zip(layers, states, strict=True)
         ]
         ends: tuple[Any, ...] = ()
         if self.return_state:
-            ends = (*found[0][1:], *found[1][1:])
-            found = [outputs[0] for outputs in found]
-        forward, backward = (ops.cast(x, self.compute_dtype) for x in found)
+            ends = (*results[0][1:], *results[1][1:])
+            results = [outputs[0] for outputs in results]
+        forward, backward = (ops.cast(x, self.compute_dtype) for x in results)
         if self.return_sequences:
             backward = ops.flip(backward, axis=1)
         output = _MERGE[self.merge_mode](forward, backward)
@@ -295,10 +297,10 @@ class Bidirectional(Layer):
         self, sequences_shape: Any, initial_state_shape: Any = None
     ) -> Any:
         """Return the shape of the combined outputs, and of the states if returned."""
-        found = self.forward_layer.compute_output_shape(sequences_shape)
-        shape, states = found, ()
+        results = self.forward_layer.compute_output_shape(sequences_shape)
+        shape, states = results, ()
         if self.return_state:
-            shape, *states = found
+            shape, *states = results
         if self.merge_mode == "concat":
             shape = (*shape[:-1], 2 * shape[-1])
         outputs = (shape, shape) if self.merge_mode is None else (shape,)
@@ -308,8 +310,12 @@ class Bidirectional(Layer):
     @property
     def states(self) -> Any:
         """Return the states of stateful layers, forward then backward, or None."""
-        parts = self.forward_layer.states, self.backward_layer.states
-        return tuple(x for part in parts for x in part) if all(parts) else None
+        directions = self.forward_layer.states, self.backward_layer.states
+        return (
+            tuple(x for direction in directions for x in direction)
+            if all(directions)
+            else None
+        )
 
     def compute_mask(self, inputs: Any, mask: Any = None) -> Any:
         mask = mask[0] if isinstance(mask, list) else mask

@@ -83,7 +83,7 @@ _FUNCTIONS = (
     *(mean_absolute_percentage_error, mean_squared_logarithmic_error),
 )
 _OBJECTS = {
-    **{each.__name__: each for each in (*_CLASSES, *_FUNCTIONS)},
+    **{item.__name__: item for item in (*_CLASSES, *_FUNCTIONS)},
     **dict.fromkeys(("bce", "BCE"), binary_crossentropy),
     **dict.fromkeys(("kld", "KLD", "kullback_leibler_divergence"), kl_divergence),
     **dict.fromkeys(("mae", "MAE"), mean_absolute_error),

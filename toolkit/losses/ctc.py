@@ -78,8 +78,8 @@ def ctc_loss(
         ops.arange(2 * count + 1) % 2 == 1, ops.not_equal(states, before)
     )
 
-    def step(reached: Tensor, now: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
-        log_p, time = now
+    def step(reached: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
+        log_p, time = row
         skipped = ops.where(may_skip, _shifted(reached, 2), NEVER)
         ways = ops.stack([reached, _shifted(reached, 1), skipped])
         following = ops.logsumexp(ways, axis=0) + log_p
@@ -190,10 +190,10 @@ def _beam_search(
     start = ops.where(ops.arange(width) == 0, 0.0, NEVER)
     start = ops.cast(ops.broadcast_to(start, (batch, width)), x.dtype)
     paths = ops.full((batch, width, steps), -1, "int32")
-    places = ops.arange(steps, dtype="int32")
+    step_indices = ops.arange(steps, dtype="int32")
 
-    def step(state: Any, now: Any) -> Any:
-        p, time = now
+    def step(state: Any, row: Any) -> Any:
+        p, time = row
         paths, in_blank, in_label = state
         following = _extended(paths, in_blank, in_label, p, blank)
         active = ops.less(time, lengths)
@@ -203,7 +203,7 @@ def _beam_search(
         ), None
 
     state = paths, start, ops.full_like(start, NEVER)
-    (paths, *parts), _ = control.scan(step, state, (log_p, places))
+    (paths, *parts), _ = control.scan(step, state, (log_p, step_indices))
     scores, order = ops.top_k(ops.logaddexp(*parts), top)
     paths = ops.take_along_axis(paths, ops.expand_dims(order, -1), axis=1)
     return ops.transpose(paths, (1, 0, 2)), scores
@@ -214,12 +214,12 @@ def _extended(
 ) -> tuple[Any, Any, Any]:
     """Extend the paths by one step; return the best unchanged and extended paths."""
     (batch, width, steps), classes = paths.shape, p.shape[-1]
-    places = ops.arange(steps, dtype="int32")
+    step_indices = ops.arange(steps, dtype="int32")
     size = ops.sum(ops.cast(ops.not_equal(paths, -1), "int32"), axis=-1, keepdims=True)
-    last = ops.max(ops.where(places == size - 1, paths, -1), axis=-1)
+    last = ops.max(ops.where(step_indices == size - 1, paths, -1), axis=-1)
     total = ops.logaddexp(in_blank, in_label)
-    own = ops.take_along_axis(p, ops.maximum(last, 0), axis=1)
-    stay = ops.where(ops.equal(last, -1), NEVER, in_label + own)
+    repeated = ops.take_along_axis(p, ops.maximum(last, 0), axis=1)
+    stay = ops.where(ops.equal(last, -1), NEVER, in_label + repeated)
     # Append a label; an equal label needs a blank before it.
     labels = ops.arange(classes, dtype="int32")
     same = ops.equal(ops.expand_dims(last, -1), labels)
@@ -232,8 +232,8 @@ def _extended(
     # An extended path that equals a kept path adds its probability to that path.
     twin = _twins(paths, size, last, classes)
     stay = ops.logaddexp(stay, ops.take_along_axis(grown, twin, axis=1))
-    nothing = ops.full_like(stay, NEVER)
-    grown = bind(put_along_axis_p, grown, twin, nothing, axis=1, mode="set")
+    impossible = ops.full_like(stay, NEVER)
+    grown = bind(put_along_axis_p, grown, twin, impossible, axis=1, mode="set")
 
     in_blank = total + p[:, blank : blank + 1]
     candidates = ops.concatenate([ops.logaddexp(in_blank, stay), grown], axis=1)
@@ -245,10 +245,10 @@ def _extended(
     def picked(t: Any) -> Any:
         return ops.take_along_axis(t, source, axis=1)
 
-    taken = ops.take_along_axis(paths, ops.expand_dims(source, -1), axis=1)
-    end = places == ops.expand_dims(picked(size[:, :, 0]), -1)
+    selected = ops.take_along_axis(paths, ops.expand_dims(source, -1), axis=1)
+    end = step_indices == ops.expand_dims(picked(size[:, :, 0]), -1)
     return (
-        ops.where(end, ops.expand_dims(added, -1), taken),
+        ops.where(end, ops.expand_dims(added, -1), selected),
         ops.where(is_old, picked(in_blank), NEVER),
         ops.where(is_old, picked(stay), ops.take_along_axis(grown, new, axis=1)),
     )
@@ -263,6 +263,6 @@ def _twins(paths: Tensor, size: Any, last: Any, classes: int) -> Tensor:
     heads = ops.where(ops.arange(steps, dtype="int32") < size - 1, paths, -1)
     equal = ops.equal(ops.expand_dims(heads, 2), ops.expand_dims(paths, 1))
     parents = ops.all(equal, axis=-1)
-    found = ops.logical_and(ops.any(parents, axis=-1), last >= 0)
+    has_twin = ops.logical_and(ops.any(parents, axis=-1), last >= 0)
     index = ops.argmax(ops.cast(parents, "int32"), axis=-1) * classes + last
-    return ops.where(found, index, width * classes)
+    return ops.where(has_twin, index, width * classes)

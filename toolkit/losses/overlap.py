@@ -84,22 +84,24 @@ def circle(
     """
     y_pred = ops.convert_to_tensor(y_pred)
     labels = ops.reshape(ops.cast(y_true, "int32"), (-1, 1))
-    others = y_pred if ref_embeddings is None else ops.convert_to_tensor(ref_embeddings)
+    references = (
+        y_pred if ref_embeddings is None else ops.convert_to_tensor(ref_embeddings)
+    )
     other_labels = labels if ref_labels is None else ops.cast(ref_labels, "int32")
     other_labels = ops.reshape(other_labels, (1, -1))
 
-    distance = ops.maximum(1.0 - ops.matmul(y_pred, ops.transpose(others)), 0.0)
+    distance = ops.maximum(1.0 - ops.matmul(y_pred, ops.transpose(references)), 0.0)
     same = ops.equal(labels, other_labels)
     different = ops.logical_not(same)
     if remove_diagonal:
-        apart = ops.equal(ops.eye(*same.shape), 0)
-        same = ops.logical_and(same, apart)
+        off_diagonal = ops.equal(ops.eye(*same.shape), 0)
+        same = ops.logical_and(same, off_diagonal)
 
     pull = gamma * ops.maximum(margin + distance, 0.0) * (distance - margin)
     push = gamma * ops.maximum(1.0 + margin - distance, 0.0) * (1 - margin - distance)
-    least = float("-inf")
-    pulls = ops.logsumexp(ops.where(same, pull, least), axis=1)
-    pushes = ops.logsumexp(ops.where(different, push, least), axis=1)
+    minus_infinity = float("-inf")
+    pulls = ops.logsumexp(ops.where(same, pull, minus_infinity), axis=1)
+    pushes = ops.logsumexp(ops.where(different, push, minus_infinity), axis=1)
     losses = ops.softplus(pulls + pushes)
     losses._keras_mask = ops.greater(losses, 0)
     return losses

@@ -97,8 +97,8 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Tensor:
     y_true, y_pred = matched(y_true, y_pred)
     error = ops.abs(y_pred - y_true)
     # For |e| > delta the linear part equals m * (|e| - m / 2) with m = delta.
-    inside = ops.minimum(error, delta)
-    return ops.mean(inside * (error - 0.5 * inside), axis=-1)
+    clipped = ops.minimum(error, delta)
+    return ops.mean(clipped * (error - 0.5 * clipped), axis=-1)
 
 
 @operation

@@ -80,8 +80,8 @@ def _labels(y_true: Any, y_pred: Tensor) -> Tensor:
 def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
     """Return whether labels (...) are in the k best of y_pred (..., classes)."""
     rows = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
-    found = ops.in_top_k(ops.reshape(ops.cast(labels, "int32"), (-1,)), rows, k)
-    return _as_float(ops.reshape(found, labels.shape))
+    matches = ops.in_top_k(ops.reshape(ops.cast(labels, "int32"), (-1,)), rows, k)
+    return _as_float(ops.reshape(matches, labels.shape))
 
 
 @operation

@@ -24,11 +24,11 @@ def _even_steps(count: int) -> list[float]:
     return [i / (count - 1) for i in range(count)]
 
 
-def _grid(what: str, num_thresholds: int, least: int) -> list[float]:
+def _grid(what: str, num_thresholds: int, minimum: int) -> list[float]:
     """Return evenly spaced thresholds; the outer ones are just outside [0, 1]."""
-    if num_thresholds < least:
+    if num_thresholds < minimum:
         raise ArgumentError(
-            f"{what}: expected num_thresholds >= {least}; received {num_thresholds}"
+            f"{what}: expected num_thresholds >= {minimum}; received {num_thresholds}"
         )
     inner = _even_steps(num_thresholds)[1:-1]
     return [-settings.epsilon(), *inner, 1 + settings.epsilon()]
@@ -186,8 +186,8 @@ class AUC(ThresholdMetric):
         p = tp + self.false_positives.read()
         slope = ops.divide_no_nan(tp[:-1] - tp[1:], ops.maximum(p[:-1] - p[1:], 0))
         intercept = tp[1:] - slope * p[1:]
-        both = ops.logical_and(ops.greater(p[:-1], 0), ops.greater(p[1:], 0))
-        ratio = ops.where(both, ops.divide_no_nan(p[:-1], p[1:]), 1.0)
+        are_positive = ops.logical_and(ops.greater(p[:-1], 0), ops.greater(p[1:], 0))
+        ratio = ops.where(are_positive, ops.divide_no_nan(p[:-1], p[1:]), 1.0)
         area = slope * (tp[:-1] - tp[1:] + intercept * ops.log(ratio))
         positives = ops.maximum(tp[1:] + fn[1:], 0)
         return ops.sum(ops.divide_no_nan(area, positives), axis=0)
@@ -207,7 +207,7 @@ class _BestWhere(ThresholdMetric):
     """Largest value of one rate at the thresholds where another reaches a bound."""
 
     _direction = "up"
-    _wanted = "value"
+    _bound_name = "value"
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class _BestWhere(ThresholdMetric):
         super().__init__(name=name, dtype=dtype)
         if not 0 <= value <= 1:
             raise ArgumentError(
-                f"{type(self).__name__}: expected {self._wanted} in [0, 1]; "
+                f"{type(self).__name__}: expected {self._bound_name} in [0, 1]; "
                 f"received {value!r}"
             )
         if num_thresholds < 1:
@@ -254,8 +254,8 @@ class _BestWhere(ThresholdMetric):
         return self._rate("true_negatives", "false_positives")
 
     def result(self) -> Tensor:
-        constrained, wanted = self._rates()
-        return ops.max(ops.where(constrained >= self.value, wanted, 0.0))
+        constrained, objective = self._rates()
+        return ops.max(ops.where(constrained >= self.value, objective, 0.0))
 
 
 class SensitivityAtSpecificity(_BestWhere):
@@ -269,7 +269,7 @@ class SensitivityAtSpecificity(_BestWhere):
         dtype: as for `Metric`.
     """
 
-    _wanted = "specificity"
+    _bound_name = "specificity"
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class SpecificityAtSensitivity(_BestWhere):
         dtype: as for `Metric`.
     """
 
-    _wanted = "sensitivity"
+    _bound_name = "sensitivity"
 
     def __init__(
         self,
@@ -331,7 +331,7 @@ class PrecisionAtRecall(_BestWhere):
         0.5
     """
 
-    _wanted = "recall"
+    _bound_name = "recall"
 
     def __init__(
         self,
@@ -359,7 +359,7 @@ class RecallAtPrecision(_BestWhere):
         dtype: as for `Metric`.
     """
 
-    _wanted = "precision"
+    _bound_name = "precision"
 
     def __init__(
         self,

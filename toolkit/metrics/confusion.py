@@ -83,8 +83,8 @@ def prepare(
 def _only_top(x: Tensor, k: int) -> Tensor:
     """Set everything except the k largest of the last axis of x to -1e10."""
     _, best = ops.top_k(x, k)
-    kept = ops.sum(ops.one_hot(best, x.shape[-1], dtype=x.dtype), axis=-2)
-    return ops.where(ops.greater(kept, 0), x, -1e10)
+    is_top = ops.sum(ops.one_hot(best, x.shape[-1], dtype=x.dtype), axis=-2)
+    return ops.where(ops.greater(is_top, 0), x, -1e10)
 
 
 def count(
@@ -105,10 +105,10 @@ def count(
     dtype = y_pred.dtype
     positive = labels if weight is None else labels * weight
     negative = 1 - labels if weight is None else weight - positive
-    found = _found_evenly if are_even(np.clip(thresholds, 0, 1)) else _found
+    count_above = _found_evenly if are_even(np.clip(thresholds, 0, 1)) else _found
     limits = np.array(thresholds, dtype="float64")
-    true_positives = found(positive, y_pred, limits, dtype)
-    false_positives = found(negative, y_pred, limits, dtype)
+    true_positives = count_above(positive, y_pred, limits, dtype)
+    false_positives = count_above(negative, y_pred, limits, dtype)
     totals = ops.sum(positive, axis=0), ops.sum(negative, axis=0)
     return true_positives, false_positives, *totals
 
@@ -134,17 +134,19 @@ def _found_evenly(amount: Tensor, y_pred: Tensor, limits: Any, dtype: str) -> Te
     else:  # a prediction of 0 is above no limit: an extra bucket counts it
         bucket = ops.where(ops.less(bucket, 0), n, bucket)
     bucket = ops.cast(bucket, "int32")
-    rest = y_pred.shape[1:]
-    classes = math.prod(rest)
+    tail_shape = y_pred.shape[1:]
+    classes = math.prod(tail_shape)
     # The buckets of the classes are consecutive.
     offset = ops.arange(classes, dtype="int32") * (n + 1)
-    places = ops.reshape(bucket, (-1, classes)) + offset
+    bucket_indices = ops.reshape(bucket, (-1, classes)) + offset
     sums = ops.segment_sum(
-        ops.reshape(amount, (-1,)), ops.reshape(places, (-1,)), classes * (n + 1)
+        ops.reshape(amount, (-1,)),
+        ops.reshape(bucket_indices, (-1,)),
+        classes * (n + 1),
     )
     sums = ops.transpose(ops.reshape(sums, (classes, n + 1)))[:n]
     above = ops.flip(ops.cumsum(ops.flip(sums, 0), axis=0), 0)
-    return ops.reshape(above, (n, *rest))
+    return ops.reshape(above, (n, *tail_shape))
 
 
 class ThresholdMetric(Metric):

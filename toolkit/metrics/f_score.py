@@ -17,9 +17,9 @@ _COUNTS = (
 )
 
 
-def _check(metric: str, **given: Any) -> None:
+def _check(metric: str, **arguments: Any) -> None:
     """Raise unless an argument is a float in its range."""
-    ((name, value),) = given.items()
+    ((name, value),) = arguments.items()
     fits = {"beta": "be > 0", "threshold": "verify 0 < threshold <= 1"}[name]
     if not isinstance(value, float):
         fits = "be a Python float"
@@ -70,12 +70,12 @@ class FBetaScore(Metric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        what = type(self).__name__
+        label = type(self).__name__
         if average not in _AVERAGES:
-            raise unknown_choice(f"{what}: average", average, _AVERAGES)
-        _check(what, beta=beta)
+            raise unknown_choice(f"{label}: average", average, _AVERAGES)
+        _check(label, beta=beta)
         if threshold is not None:
-            _check(what, threshold=threshold)
+            _check(label, threshold=threshold)
         self.average = average
         self.beta = beta
         self.threshold = threshold
@@ -103,17 +103,17 @@ class FBetaScore(Metric):
             self._build(y_pred.shape[1])
         if self.threshold is None:
             largest = y_pred >= ops.max(y_pred, axis=-1, keepdims=True)
-            found = ops.logical_and(largest, ops.abs(y_pred) > 1e-9)
+            is_positive = ops.logical_and(largest, ops.abs(y_pred) > 1e-9)
         else:
-            found = y_pred > self.threshold
-        found = ops.cast(found, self.dtype)
+            is_positive = y_pred > self.threshold
+        is_positive = ops.cast(is_positive, self.dtype)
         weight: Any = 1
         if sample_weight is not None:
             weight = ops.convert_to_tensor(sample_weight, self.dtype)
             weight = ops.expand_dims(weight, 1) if weight.ndim == 1 else weight
         counts = (
-            *(found * y_true, found * (1 - y_true)),
-            *((1 - found) * y_true, y_true),
+            *(is_positive * y_true, is_positive * (1 - y_true)),
+            *((1 - is_positive) * y_true, y_true),
         )
         for name, values in zip(_COUNTS, counts, strict=True):
             getattr(self, name).assign_add(ops.sum(values * weight, axis=self._axis))

@@ -80,18 +80,18 @@ class IoU(Metric):
             valid = valid & ops.not_equal(true, self.ignore_class)
         weight = ops.cast(valid, self.dtype)
         if sample_weight is not None:
-            given = ops.convert_to_tensor(sample_weight)
-            if dtypes.is_float(given.dtype) and not dtypes.is_float(self.dtype):
+            weights = ops.convert_to_tensor(sample_weight)
+            if dtypes.is_float(weights.dtype) and not dtypes.is_float(self.dtype):
                 warn(
                     f"{type(self).__name__}: the sample weight is float, the metric "
-                    f"counts in int: casting {given.dtype} to {self.dtype}"
+                    f"counts in int: casting {weights.dtype} to {self.dtype}"
                 )
-            given = ops.cast(given, self.dtype)
-            if given.size == labels.size:
-                given = ops.reshape(given, labels.shape)
-            given = align_weight(self.name, given, labels)
-            given = ops.broadcast_to(given, labels.shape)
-            weight = weight * ops.reshape(given, (-1,))
+            weights = ops.cast(weights, self.dtype)
+            if weights.size == labels.size:
+                weights = ops.reshape(weights, labels.shape)
+            weights = align_weight(self.name, weights, labels)
+            weights = ops.broadcast_to(weights, labels.shape)
+            weight = weight * ops.reshape(weights, (-1,))
         cell = ops.where(valid, true * n + pred, 0)
         counts = ops.segment_sum(weight, cell, n * n)
         self.total_cm.assign_add(ops.reshape(counts, (n, n)))

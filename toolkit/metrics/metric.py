@@ -65,8 +65,8 @@ class Metric(Recorded):
         if isinstance(value, Variable):
             _append(self._variables, value)
         elif isinstance(value, (list, tuple, dict)):
-            for part in value.values() if isinstance(value, dict) else value:
-                self._track(part)
+            for item in value.values() if isinstance(value, dict) else value:
+                self._track(item)
         elif isinstance(value, Metric):
             _append(self._metrics, value)
 
@@ -78,8 +78,8 @@ class Metric(Recorded):
     @property
     def variables(self) -> list[Variable]:
         """Return the variables of the state, including nested metrics."""
-        own = list(self._variables)
-        return own + [v for metric in self._metrics for v in metric.variables]
+        variables = list(self._variables)
+        return variables + [v for metric in self._metrics for v in metric.variables]
 
     def add_variable(
         self,
@@ -197,5 +197,5 @@ class Metric(Recorded):
 
 def _append(items: list[Any], item: Any) -> None:
     """Append an item unless the list contains it."""
-    if not any(each is item for each in items):
+    if not any(member is item for member in items):
         items.append(item)

@@ -136,6 +136,6 @@ class R2Score(Metric):
     def _adjusted(self, scores: Tensor) -> Tensor:
         n = self.num_samples.read()
         free = n - self.num_regressors - 1
-        enough = ops.greater(free, 0)
-        penalty = (n - 1) / ops.where(enough, free, 1.0)
-        return ops.where(enough, 1 - (1 - scores) * penalty, scores)
+        is_enough = ops.greater(free, 0)
+        penalty = (n - 1) / ops.where(is_enough, free, 1.0)
+        return ops.where(is_enough, 1 - (1 - scores) * penalty, scores)

@@ -17,15 +17,19 @@ _PARTS = ("pre_block_layers", "sequential_blocks")
 
 def checked_structure(where: str, structure: Any) -> tuple[list[Layer], list[Layer]]:
     """Check a structure; return the layers before the blocks, and the blocks."""
-    known = isinstance(structure, dict) and set(structure) <= set(_PARTS)
-    parts = [list(structure.get(name) or ()) if known else [] for name in _PARTS]
-    if not parts[1] or any(not isinstance(x, Layer) for x in (*parts[0], *parts[1])):
+    is_structure = isinstance(structure, dict) and set(structure) <= set(_PARTS)
+    sections = [
+        list(structure.get(name) or ()) if is_structure else [] for name in _PARTS
+    ]
+    if not sections[1] or any(
+        not isinstance(x, Layer) for x in (*sections[0], *sections[1])
+    ):
         raise ArgumentError(
             f"{where}: expected a `quantization_layer_structure` in the config, or a "
             "`get_quantization_layer_structure` of the model, that is a dict of layers "
             f"for the keys {_PARTS[0]!r} and {_PARTS[1]!r}; received {structure!r}"
         )
-    return parts[0], parts[1]
+    return sections[0], sections[1]
 
 
 def samples(where: str, config: Any) -> Any:
@@ -50,7 +54,7 @@ def _tokens(where: str, config: Any) -> Any:
             f"{where}: expected a `dataset` in the config, an iterable of texts or "
             f"arrays of tokens; received {data!r:.80}"
         )
-    found = [_pieces(where, config.tokenizer, each).reshape(-1) for each in data]
+    found = [_pieces(where, config.tokenizer, item).reshape(-1) for item in data]
     tokens = np.concatenate(found) if found else np.zeros(0, "int32")
     if not len(tokens):
         raise ArgumentError(f"{where}: the `dataset` of the config is empty")
@@ -91,29 +95,29 @@ def calibrate(
     Returns:
         The quantized layers.
     """
-    inputs = [ops.convert_to_tensor(each) for each in tokens]
+    inputs = [ops.convert_to_tensor(item) for item in tokens]
     for layer in before:
         inputs = [layer(x) for x in inputs]
-    done: list[Any] = []
-    for i, (block, chosen) in enumerate(blocks):
-        if chosen:
-            done += _quantize_block(config, block, chosen, inputs)
+    quantized: list[Any] = []
+    for i, (block, layers) in enumerate(blocks):
+        if layers:
+            quantized += _quantize_block(config, block, layers, inputs)
         if i + 1 < len(blocks):
             inputs = [_first(block(x)) for x in inputs]
-    return done
+    return quantized
 
 
 def _quantize_block(
-    config: Any, block: Layer, chosen: Sequence[Any], inputs: Sequence[Any]
+    config: Any, block: Layer, layers: Sequence[Any], inputs: Sequence[Any]
 ) -> list[Any]:
     def run() -> None:
         for x in inputs:
             block(x)
 
     return _quantize_called(
-        {layer: layer._observe_inputs(config) for layer in chosen},
+        {layer: layer._observe_inputs(config) for layer in layers},
         run,
-        lambda layer, found: layer._quantize_calibrated(found, config),
+        lambda layer, tokens: layer._quantize_calibrated(tokens, config),
         f"its block {block.name} did not call it with the data",
     )
 
@@ -134,14 +138,14 @@ def _quantize_called(
     finally:
         for layer in observers:
             layer._end_observation()
-    done = []
-    for layer, found in observers.items():
-        if found.count:
-            quantize(layer, found)
-            done.append(layer)
+    quantized = []
+    for layer, tokens in observers.items():
+        if tokens.count:
+            quantize(layer, tokens)
+            quantized.append(layer)
         else:
             warn(f"{layer.name}: not quantized, as {why_not}")
-    return done
+    return quantized
 
 
 def _first(outputs: Any) -> Any:
@@ -149,12 +153,12 @@ def _first(outputs: Any) -> Any:
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
 
 
-def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any]:
+def calibrate_ranges(model: Any, layers: Sequence[Any], config: Any) -> list[Any]:
     """Quantize convolutions for the input ranges of a model's calls.
 
     Args:
         model: the model, called with each batch.
-        chosen: the layers to quantize.
+        layers: the layers to quantize.
         config: an `Int8QuantizationConfig` with data.
 
     Returns:
@@ -166,9 +170,9 @@ def calibrate_ranges(model: Any, chosen: Sequence[Any], config: Any) -> list[Any
             model(batch, training=False)
 
     return _quantize_called(
-        {layer: layer._observe_range() for layer in chosen},
+        {layer: layer._observe_range() for layer in layers},
         run,
-        lambda layer, found: layer._quantize_static(found, config),
+        lambda layer, tokens: layer._quantize_static(tokens, config),
         f"{model.name} did not call it",
     )
 

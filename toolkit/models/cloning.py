@@ -73,8 +73,8 @@ def clone_model(
     elif isinstance(model, Functional):
         twin = _clone_functional(model, input_tensors, cloned, call_function)
     else:
-        given = (clone_function, input_tensors, call_function)
-        if any(argument is not None for argument in given):
+        arguments = (clone_function, input_tensors, call_function)
+        if any(argument is not None for argument in arguments):
             raise ArgumentError(
                 "clone_model: `clone_function`, `input_tensors` and `call_function` "
                 "are for sequential and functional models; received "
@@ -92,12 +92,12 @@ def _clone_layer(layer: Any) -> Any:
     """Return a layer with the same config; shared sublayers have one clone."""
     config = {"class_name": type(layer).__name__, "config": layer.get_config()}
     note_config(layer, config)
-    found = shared_object(config)
-    if found is None:
+    clone = shared_object(config)
+    if clone is None:
         with only_reading():
-            found = type(layer).from_config(config["config"])
-        note_object(found, config)
-    return found
+            clone = type(layer).from_config(config["config"])
+        note_object(clone, config)
+    return clone
 
 
 def _once(
@@ -108,15 +108,15 @@ def _once(
     def clone(layer: Any) -> Any:
         if id(layer) not in cache:
             if isinstance(layer, FunctionOperation):
-                made: Any = FunctionOperation(layer.function, layer.name)
+                cloned: Any = FunctionOperation(layer.function, layer.name)
             elif recursive and isinstance(layer, (Sequential, Functional)):
                 calls = None if isinstance(layer, Sequential) else call_function
-                made = clone_model(
+                cloned = clone_model(
                     layer, None, clone_function, calls, recursive, cache=cache
                 )
             else:
-                made = clone_function(layer)
-            cache[id(layer)] = made
+                cloned = clone_function(layer)
+            cache[id(layer)] = cloned
         return cache[id(layer)]
 
     return clone
@@ -168,14 +168,14 @@ def _matching(input_tensors: Any, model: Functional) -> Any:
             "clone_model: All entries in `input_tensors` must be KerasTensors; "
             f"received {input_tensors!r}"
         )
-    given, wanted = (tree.structure_of(x) for x in (input_tensors, model.input))
-    if given == wanted:
+    arguments, expected = (tree.structure_of(x) for x in (input_tensors, model.input))
+    if arguments == expected:
         return input_tensors
     if len(leaves) == len(model.inputs) == 1:
         return tree.pack_sequence_as(model.input, leaves)
     raise ArgumentError(
         "clone_model: `input_tensors` must have the same structure as model.input, "
-        f"{wanted!r}; received {given!r}"
+        f"{expected!r}; received {arguments!r}"
     )
 
 
@@ -196,6 +196,6 @@ def _replay(model: Functional, inputs: Any, clone: Clone, call: Any) -> Any:
         else:
             outputs = operation(*args, **kwargs)
         symbols = tree.flatten(node.attrs["outputs"])
-        for symbol, made in zip(symbols, tree.flatten(outputs), strict=True):
-            fresh[id(symbol)] = made
+        for symbol, cloned in zip(symbols, tree.flatten(outputs), strict=True):
+            fresh[id(symbol)] = cloned
     return tree.map_structure(substitute, model.output)

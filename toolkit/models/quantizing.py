@@ -67,13 +67,13 @@ class QuantizableModel:
                 f"{self.name}.quantize: Unrecognized keyword arguments {sorted(kwargs)}"
             )
         if config.mode in ("gptq", "awq"):
-            done = self._calibrate(config, filters, type_check)
+            quantized = self._calibrate(config, filters, type_check)
         else:
-            chosen = _chosen(self, filters)
-            _check(chosen, config, type_check)
-            with undone_on_error(chosen):
-                done = self._quantize_layers(chosen, config, type_check)
-        if not done and filters is None:
+            layers = _chosen(self, filters)
+            _check(layers, config, type_check)
+            with undone_on_error(layers):
+                quantized = self._quantize_layers(layers, config, type_check)
+        if not quantized and filters is None:
             raise UnsupportedError(
                 f"{self.name}.quantize: the model has no layer that can be quantized"
             )
@@ -96,22 +96,22 @@ class QuantizableModel:
         return None
 
     def _quantize_layers(
-        self, chosen: list[Any], config: Any, type_check: bool
+        self, layers: list[Any], config: Any, type_check: bool
     ) -> list[Any]:
         """Return the quantized layers; layers that need data are quantized first."""
-        done = []
+        quantized = []
         if config.mode == "int8" and config.dataset is not None:
-            done = self._calibrate_ranges(chosen, config, type_check)
+            quantized = self._calibrate_ranges(layers, config, type_check)
             config = Int8QuantizationConfig(None, config.activation_quantizer)
-            chosen = [x for x in chosen if not isinstance(x, CalibratedConvolution)]
-        return done + [x for x in chosen if _quantize(x, config, type_check)]
+            layers = [x for x in layers if not isinstance(x, CalibratedConvolution)]
+        return quantized + [x for x in layers if _quantize(x, config, type_check)]
 
     def _calibrate_ranges(
-        self, chosen: list[Any], config: Any, type_check: bool
+        self, layers: list[Any], config: Any, type_check: bool
     ) -> list[Any]:
         """Quantize convolutions for the ranges of their inputs and return them."""
         possible, static = [], Int8QuantizationConfig(None, StaticQuantizer())
-        for layer in chosen:
+        for layer in layers:
             if not isinstance(layer, CalibratedConvolution) or not layer._gains:
                 continue
             if _is_possible(layer, static, type_check):
@@ -126,7 +126,7 @@ class QuantizableModel:
         where = f"{self.name}.quantize(mode={config.mode!r})"
         before, blocks = checked_structure(where, structure)
         x = samples(where, config)
-        chosen = [
+        layers = [
             [
                 layer
                 for layer in _chosen(block, filters)
@@ -135,8 +135,8 @@ class QuantizableModel:
             ]
             for block in blocks
         ]
-        with undone_on_error(layer for block in chosen for layer in block):
-            return calibrate(config, before, list(zip(blocks, chosen, strict=True)), x)
+        with undone_on_error(layer for block in layers for layer in block):
+            return calibrate(config, before, list(zip(blocks, layers, strict=True)), x)
 
 
 def _chosen(model: Any, filters: Any) -> list[Any]:

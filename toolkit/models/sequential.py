@@ -185,15 +185,17 @@ class Sequential(Model):
 
     def _check_takes_one(self, layer: Layer) -> None:
         """Raise unless a layer accepts one output of the previous layer."""
-        places = inspect.signature(layer.call).parameters.values()
-        taken = [p for p in places if p.kind in (p.POSITIONAL_ONLY, _POSITIONAL)]
-        required = [p.name for p in taken if p.default is p.empty]
-        if not taken or len(required) > 1:
-            what = ", ".join(required) or "no positional arguments"
+        parameters = inspect.signature(layer.call).parameters.values()
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, _POSITIONAL)
+        ]
+        required = [p.name for p in positional if p.default is p.empty]
+        if not positional or len(required) > 1:
+            description = ", ".join(required) or "no positional arguments"
             raise ArgumentError(
                 f"Sequential {self.name!r}: Layers added to a Sequential model must "
                 "have a single required positional argument, the input tensor; "
-                f"{type(layer).__name__} has {what}"
+                f"{type(layer).__name__} has {description}"
             )
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
@@ -253,11 +255,11 @@ class Sequential(Model):
             "and `pop`"
         )
 
-    def _graph(self, what: str) -> Functional:
+    def _graph(self, description: str) -> Functional:
         if self._functional is None:
             raise NotBuiltError(
-                f"Sequential {self.name!r} has no {what} yet; start with an Input, "
-                "build it or call it first"
+                f"Sequential {self.name!r} has no {description} yet; "
+                "start with an Input, build it or call it first"
             )
         return self._functional
 
@@ -329,12 +331,14 @@ class Sequential(Model):
                 )
             inner = layer["config"]
             name = inner.get("name") if isinstance(inner, dict) else None
-            first, again = added.get(name, (None, None))
+            first, repeated = added.get(name, (None, None))
             # equal entries are one layer, added twice
             if first != layer or name is None:
-                again = deserialize_keras_object(layer, custom_objects=custom_objects)
-            added[name] = layer, again
-            model.add(again, rebuild=False)
+                repeated = deserialize_keras_object(
+                    layer, custom_objects=custom_objects
+                )
+            added[name] = layer, repeated
+            model.add(repeated, rebuild=False)
         model._rebuild()
         shape = config.get("build_input_shape")
         if model._functional is None and shape is not None:

@@ -136,16 +136,16 @@ def in_range(caller: str, layers: list[Any], layer_range: Any) -> list[Any]:
     """Return the layers in a range, whose ends are names or patterns of names."""
     if layer_range is None:
         return layers
-    places = [
+    positions_of = [
         [i for i, layer in enumerate(layers) if re.match(pattern, layer.name)]
         for pattern in layer_range
     ]
-    if len(places) != 2 or not all(places):
+    if len(positions_of) != 2 or not all(positions_of):
         raise ArgumentError(
             f"{caller}: expected layer_range to be two names, or patterns, of layers "
             f"among {[layer.name for layer in layers]}; received {layer_range!r}"
         )
-    first, last = sorted((places[0][0], places[1][-1]))
+    first, last = sorted((positions_of[0][0], positions_of[1][-1]))
     return layers[first : last + 1]
 
 
@@ -191,11 +191,11 @@ def _shape_without_calls(layer: Any) -> str:
         return str(layer.output_shape)
     except (AttributeError, ValueError):
         pass
-    given = getattr(layer, "_build_shapes", None)
-    if not given or not layer.built:
+    ends = getattr(layer, "_build_shapes", None)
+    if not ends or not layer.built:
         return "?"
     try:
-        shapes = layer.compute_output_shape(*given.values())
+        shapes = layer.compute_output_shape(*ends.values())
     except (NotImplementedError, TypeError, ValueError):
         return "?"
     return _shape_text(map_shapes(_Text, shapes))
@@ -245,9 +245,9 @@ def _table(
     yield _rule("└─┴┘", widths)
 
 
-def _rule(parts: str, widths: list[int]) -> str:
-    left, line, middle, right = tuple(parts)
-    return left + middle.join(line * (width + 2) for width in widths) + right
+def _rule(characters: str, widths: list[int]) -> str:
+    start, line, middle, right = tuple(characters)
+    return start + middle.join(line * (width + 2) for width in widths) + right
 
 
 def _cells(
@@ -270,17 +270,17 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _totals(model: Any) -> list[str]:
-    parts = {
+    characters = {
         "Trainable": model.trainable_weights,
         "Non-trainable": model.non_trainable_weights,
     }
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None and optimizer.built:
-        parts["Optimizer"] = optimizer.variables
-    every = [v for variables in parts.values() for v in variables]
-    lines = {"Total": every, **parts}
+        characters["Optimizer"] = optimizer.variables
+    every = [v for variables in characters.values() for v in variables]
+    lines = {"Total": every, **characters}
     return [
-        f" {what} params: {_amount(variables)}" for what, variables in lines.items()
+        f" {label} params: {_amount(variables)}" for label, variables in lines.items()
     ]
 
 

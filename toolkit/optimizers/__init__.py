@@ -81,9 +81,9 @@ def get(identifier: Any) -> Any:
 
 
 def _checked(identifier: Any, custom_objects: Any = None) -> Any:
-    found = serialization.get(identifier, _BY_NAME, "optimizer", custom_objects)
-    if found is not None and not isinstance(found, Optimizer):
+    optimizer = serialization.get(identifier, _BY_NAME, "optimizer", custom_objects)
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
         raise ArgumentError(
-            f"optimizer: expected a name, a config or an optimizer; received {found!r}"
+            f"optimizer: expected a name, a config or an optimizer; received {optimizer!r}"
         )
-    return found
+    return optimizer

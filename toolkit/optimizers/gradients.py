@@ -22,13 +22,13 @@ def fitted(where: str, gradient: Any, variable: Variable) -> Tensor:
     Raises:
         ShapeError: if the shapes do not broadcast.
     """
-    found, shape = convert(gradient), variable.shape
-    if found.shape == shape:
-        return found
+    tensor, shape = convert(gradient), variable.shape
+    if tensor.shape == shape:
+        return tensor
     try:
-        return ops.broadcast_to(found, shape)
+        return ops.broadcast_to(tensor, shape)
     except ShapeError as error:
         raise ShapeError(
             f"{where}: expected a gradient of shape {shape} for the variable "
-            f"{variable.path!r}; received shape {found.shape}"
+            f"{variable.path!r}; received shape {tensor.shape}"
         ) from error

@@ -149,8 +149,8 @@ class LossScaleOptimizer(Optimizer):
         for g in grads:
             if g is not None:
                 # Divide the rows before the rows of one index are summed.
-                for part in [s.values for s in slices_of(g)] or [g]:
-                    finite = ops.logical_and(finite, ops.all(ops.isfinite(part)))
+                for values in [s.values for s in slices_of(g)] or [g]:
+                    finite = ops.logical_and(finite, ops.all(ops.isfinite(values)))
         return finite
 
     def finalize_variable_values(self, var_list: Any) -> None:

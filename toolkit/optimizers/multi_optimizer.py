@@ -162,8 +162,8 @@ class MultiOptimizer(Optimizer):
 
     def _number(self, optimizer: Any) -> int:
         """Return the index of an optimizer in the list; append it if it is new."""
-        for i, known in enumerate(self.optimizers):
-            if known is optimizer:
+        for i, existing in enumerate(self.optimizers):
+            if existing is optimizer:
                 return i
         self.optimizers.append(_plain(optimizer, self.name))
         optimizer.loss_scale_factor = self.loss_scale_factor
@@ -172,8 +172,8 @@ class MultiOptimizer(Optimizer):
     @property
     def variables(self) -> list[Variable]:
         """Return iteration and rate, then the variables of each optimizer."""
-        own = [v for optimizer in self.optimizers for v in optimizer.variables]
-        return [*self._variables, *own]
+        inner = [v for optimizer in self.optimizers for v in optimizer.variables]
+        return [*self._variables, *inner]
 
     @property
     def learning_rate(self) -> Any:
@@ -207,8 +207,8 @@ class MultiOptimizer(Optimizer):
             return
         self._trainable_variables = list(variables)
         self._index()
-        chosen = [self.optimizer_map(v) for v in self._trainable_variables]
-        self._numbers = [self._number(optimizer) for optimizer in chosen]
+        optimizers = [self.optimizer_map(v) for v in self._trainable_variables]
+        self._numbers = [self._number(optimizer) for optimizer in optimizers]
         for optimizer, group in zip(
             self.optimizers, self._groups(self._trainable_variables), strict=True
         ):
@@ -231,7 +231,7 @@ class MultiOptimizer(Optimizer):
         grads, variables = self._matched(grads, trainable_variables)
         if not grads:
             return
-        given = {id(v): g for v, g in zip(variables, grads, strict=True)}
+        grad_of = {id(v): g for v, g in zip(variables, grads, strict=True)}
         if all(g is None for g in grads):
             raise ArgumentError(
                 f"{self.name}.apply: No gradients provided for any variable."
@@ -239,9 +239,9 @@ class MultiOptimizer(Optimizer):
         for optimizer, group in zip(
             self.optimizers, self._groups(variables), strict=True
         ):
-            found = [given[id(v)] for v in group]
-            if any(g is not None for g in found):
-                optimizer.apply(found, group)
+            group_grads = [grad_of[id(v)] for v in group]
+            if any(g is not None for g in group_grads):
+                optimizer.apply(group_grads, group)
         self._iterations.assign_add(1)
 
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
@@ -259,10 +259,10 @@ class MultiOptimizer(Optimizer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        chosen = serialization.deserialize_keras_object(
+        optimizers = serialization.deserialize_keras_object(
             config["optimizer_map"], custom_objects
         )
-        return cls(**{**config, "optimizer_map": chosen})
+        return cls(**{**config, "optimizer_map": optimizers})
 
 
 _NO_RATE = "{}: each of the optimizers has a learning rate of its own; see .optimizers"

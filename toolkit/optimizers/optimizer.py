@@ -130,10 +130,10 @@ class Optimizer(OptimizerState):
                 f"received {self.ema_momentum}"
             )
         for name in ("ema_overwrite_frequency", "gradient_accumulation_steps"):
-            value, least = getattr(self, name), 1 if name.startswith("ema") else 2
-            if value is not None and value < least:
+            value, minimum = getattr(self, name), 1 if name.startswith("ema") else 2
+            if value is not None and value < minimum:
                 raise ArgumentError(
-                    f"{self.name}: expected {name} to be an integer >= {least} or "
+                    f"{self.name}: expected {name} to be an integer >= {minimum} or "
                     f"None; received {value!r}"
                 )
 
@@ -231,14 +231,14 @@ class Optimizer(OptimizerState):
 
     def _present(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
         """Return the pairs that have a gradient; warn about the rest."""
-        missing = [v.path for g, v in pairs if g is None]
-        if missing and len(missing) == len(pairs):
+        paths = [v.path for g, v in pairs if g is None]
+        if paths and len(paths) == len(pairs):
             raise ArgumentError(
                 f"{self.name}.apply: No gradients provided for any variable."
             )
-        if missing:
+        if paths:
             warn(
-                f"{self.name}: no gradient for the variables {', '.join(missing)}; "
+                f"{self.name}: no gradient for the variables {', '.join(paths)}; "
                 "the loss does not depend on them"
             )
         return [(g, v) for g, v in pairs if g is not None]
@@ -388,10 +388,10 @@ class Optimizer(OptimizerState):
     def finalize_variable_values(self, var_list: Iterable[Variable]) -> None:
         """Overwrite variables with their averages at the end of training."""
         if self.use_ema and self.built:
-            wanted = {id(v) for v in var_list}
+            selected = {id(v) for v in var_list}
             has_averages = ops.greater(self.iterations, 0)
             for v, average in self.averaged():
-                if id(v) in wanted:
+                if id(v) in selected:
                     v.assign(ops.where(has_averages, average.read(), v.read()))
 
     def _accumulate(self, grads: list[Any], variables: list[Variable]) -> None:
@@ -435,8 +435,8 @@ class Optimizer(OptimizerState):
         with StatelessScope(mapping) as scope:
             self.apply(grads)
         values = (self._trainable_variables, self.variables)
-        found = [[_after(scope, v) for v in variables] for variables in values]
-        return found[0], found[1]
+        results = [[_after(scope, v) for v in variables] for variables in values]
+        return results[0], results[1]
 
 
 def _after(scope: Any, variable: Variable) -> Tensor:

@@ -127,7 +127,7 @@ class Rows(NamedTuple):
 
     indices: Tensor
     values: Tensor
-    places: Tensor
+    positions: Tensor
 
 
 # Types that `in_rows` can return instead of a whole gradient.
@@ -139,18 +139,18 @@ def rows_of(gradient: Tensor) -> Rows:
 
     Gradients of one row are summed in the order of the lookups.
     """
-    slices, (extent, *rest) = slices_of(gradient), gradient.shape
+    slices, (extent, *row_shape) = slices_of(gradient), gradient.shape
     indices = _joined([ops.reshape(s.indices, (-1,)) for s in slices])
-    values = [ops.reshape(s.values, (s.indices.size, *rest)) for s in slices]
+    values = [ops.reshape(s.values, (s.indices.size, *row_shape)) for s in slices]
     numbers = ops.where(indices < 0, indices + extent, indices)
-    places = ops.searchsorted(ops.sort(numbers), numbers)
-    blank = ops.zeros((indices.size, *rest), gradient.dtype)
-    total = bind(scatter_p, blank, places, _joined(values), axis=0, mode="add")
-    return Rows(indices, total, places)
+    positions = ops.searchsorted(ops.sort(numbers), numbers)
+    blank = ops.zeros((indices.size, *row_shape), gradient.dtype)
+    total = bind(scatter_p, blank, positions, _joined(values), axis=0, mode="add")
+    return Rows(indices, total, positions)
 
 
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else ops.concatenate(parts)
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors)
 
 
 def on_values(change: Callable[[list[Tensor]], list[Tensor]], grads: list[Any]) -> Any:
@@ -191,7 +191,7 @@ def _update_rows(
     def read(v: Variable) -> Tensor:
         return ops.take(v.read(), rows.indices, axis=0)
 
-    gradient = convert(ops.take(rows.values, rows.places, axis=0), variable.dtype)
+    gradient = convert(ops.take(rows.values, rows.positions, axis=0), variable.dtype)
     memory = {name: read(slot) for name, slot in slots.items()}
     value, memory = update(gradient, read(variable), memory, *scalars)
     _write(variable, rows.indices, value, "set")

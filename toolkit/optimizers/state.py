@@ -121,9 +121,9 @@ class OptimizerState(Checked):
         early = {name for slots in initial for name in slots} - {*self.late_slots}
         for names in (early, *({name} for name in self.late_slots)):
             rows = zip(self._trainable_variables, initial, self._slots, strict=True)
-            for variable, values, made in rows:
+            for variable, values, slot in rows:
                 for name in filter(names.__contains__, values):
-                    made[name] = self.add_variable_from_reference(
+                    slot[name] = self.add_variable_from_reference(
                         variable, name, values[name]
                     )
 
@@ -170,14 +170,14 @@ class OptimizerState(Checked):
         dtype = reference_variable.dtype
         shape = reference_variable.shape
         if isinstance(initializer, str) or callable(initializer):
-            made = self.add_variable(shape, initializer, dtype, name=name)
+            slot = self.add_variable(shape, initializer, dtype, name=name)
         else:
             with no_trace():
                 value = ops.convert_to_tensor(initializer)
-            made = self.add_variable(value.shape, value, name=name)
-        if made.shape == shape:
-            made.place_like(reference_variable)
-        return made
+            slot = self.add_variable(value.shape, value, name=name)
+        if slot.shape == shape:
+            slot.place_like(reference_variable)
+        return slot
 
     def add_optimizer_variables(
         self, trainable_variables: Any, name: Any, initializer: Any = "zeros"
@@ -201,11 +201,11 @@ class OptimizerState(Checked):
             )
         columns: tuple[list[Any], ...] = tuple([] for _ in names)
         for v in trainable_variables:
-            for column, each, start in zip(columns, names, starts, strict=True):
-                made = None
+            for column, slot_name, start in zip(columns, names, starts, strict=True):
+                slot = None
                 if not v.overwrite_with_gradient:
-                    made = self.add_variable_from_reference(v, each, start)
-                column.append(made)
+                    slot = self.add_variable_from_reference(v, slot_name, start)
+                column.append(slot)
         return columns[0] if isinstance(name, str) else columns
 
     def _get_variable_index(self, variable: Variable) -> int:

@@ -26,16 +26,16 @@ class Rounding(NamedTuple):
         """Return scale and zero point, each (columns,), of a group (rows, columns)."""
         axis = 0 if self.per_channel else None
         # Each range includes 0, so that its zero point is one of the integers.
-        least = np.minimum(np.min(values, axis), 0)
-        most = np.maximum(np.max(values, axis), 0)
+        low = np.minimum(np.min(values, axis), 0)
+        high = np.maximum(np.max(values, axis), 0)
         if self.symmetric:
-            most = np.maximum(most, -least)
-            least = -most
-        flat = least == most
-        least, most = least - flat, most + flat
-        scale = ((most - least) / self.largest).astype("float32")
+            high = np.maximum(high, -low)
+            low = -high
+        flat = low == high
+        low, high = low - flat, high + flat
+        scale = ((high - low) / self.largest).astype("float32")
         middle = (self.largest + 1) // 2
-        zero = np.round(-least / scale) if not self.symmetric else middle
+        zero = np.round(-low / scale) if not self.symmetric else middle
         columns = values.shape[1]
         return np.broadcast_to(scale, columns), np.broadcast_to(zero, columns)
 
@@ -69,8 +69,8 @@ class Quantized(NamedTuple):
     def value(self) -> Array:
         """Return the dequantized matrix."""
         zero = self.zero.astype("float32")
-        found = (self.numbers - zero[self.block]) * self.scale[self.block]
-        return found if self.row_scales is None else found / self.row_scales[:, None]
+        values = (self.numbers - zero[self.block]) * self.scale[self.block]
+        return values if self.row_scales is None else values / self.row_scales[:, None]
 
 
 def blocks(rows: int, group_size: int) -> Array:
@@ -83,6 +83,6 @@ def round_to_nearest(values: Array, rounding: Rounding, group_size: int) -> Quan
     block = blocks(len(values), group_size)
     groups = [values[block == i] for i in range(int(block[-1]) + 1)]
     pairs = [rounding.of(group) for group in groups]
-    scale, zero = (np.stack(part) for part in zip(*pairs, strict=True))
+    scale, zero = (np.stack(column) for column in zip(*pairs, strict=True))
     numbers = rounding.rounded(values, scale[block], zero[block])
     return Quantized(numbers.astype("uint8"), scale, zero.astype("uint8"), block)

@@ -49,17 +49,19 @@ class AWQ:
         weights = np.asarray(matrix, "float32")
         steps = self._config.num_grid_points
         exponents = (i / steps for i in range(steps + 1))
-        candidates = (self._scaled(weights, inputs, each) for each in exponents)
-        return min(candidates, key=lambda each: self._loss(weights, inputs, each))
+        candidates = (self._scaled(weights, inputs, exponent) for exponent in exponents)
+        return min(
+            candidates, key=lambda exponent: self._loss(weights, inputs, exponent)
+        )
 
     def _scaled(self, weights: Array, inputs: Array, exponent: float) -> Quantized:
         scales = np.maximum(inputs**exponent, _LEAST_SCALE).astype("float32")
         scales = scales / np.sqrt(scales.max() * scales.min())
         rounding = Rounding(self._config.weight_bits)
         scaled = weights * scales[:, None]
-        found = round_to_nearest(scaled, rounding, self._config.group_size)
-        return found._replace(row_scales=scales)
+        quantized = round_to_nearest(scaled, rounding, self._config.group_size)
+        return quantized._replace(row_scales=scales)
 
-    def _loss(self, weights: Array, inputs: Array, found: Quantized) -> float:
-        error = (weights - found.value()) * inputs[:, None]
+    def _loss(self, weights: Array, inputs: Array, quantized: Quantized) -> float:
+        error = (weights - quantized.value()) * inputs[:, None]
         return float(np.mean(np.square(error)))

@@ -40,8 +40,8 @@ class QuantizationConfig(Recorded):
     @staticmethod
     def weight_quantizer_or_default(config: Any, default: Any) -> Any:
         """Return the weight quantizer of a config, or `default`."""
-        found = None if config is None else config.weight_quantizer
-        return default if found is None else found
+        quantizer = None if config is None else config.weight_quantizer
+        return default if quantizer is None else quantizer
 
     @staticmethod
     def activation_quantizer_or_default(config: Any, default: Any) -> Any:
@@ -137,8 +137,8 @@ class Int4QuantizationConfig(QuantizationConfig):
                 f"integer; received {block_size!r}"
             )
         self.block_size = block_size
-        given = (weight_quantizer, activation_quantizer) != (None, None)
-        if block_size not in (None, -1) and given:
+        has_quantizers = (weight_quantizer, activation_quantizer) != (None, None)
+        if block_size not in (None, -1) and has_quantizers:
             raise ArgumentError(
                 "Int4QuantizationConfig: sub-channel quantization, with a block_size, "
                 f"does not support quantizers; received block_size={block_size}"

@@ -66,9 +66,9 @@ def _quantized(x: Any, low: Any, high: Any, num_bits: int, narrow_range: bool) -
 
     @ops.custom_gradient
     def rounded(x: Any, low: Any, high: Any) -> Any:
-        place = ops.multiply(ops.subtract(ops.clip(x, bottom, top), bottom), count)
+        position = ops.multiply(ops.subtract(ops.clip(x, bottom, top), bottom), count)
         origin = ops.floor(ops.add(ops.multiply(-bottom, count), 0.5))
-        y = ops.multiply(ops.floor(ops.add(ops.subtract(place, origin), 0.5)), size)
+        y = ops.multiply(ops.floor(ops.add(ops.subtract(position, origin), 0.5)), size)
         within = ops.logical_and(ops.greater_equal(x, bottom), ops.less_equal(x, top))
 
         def grad(g: Any) -> tuple[Any, Any, Any]:

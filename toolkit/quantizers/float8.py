@@ -65,8 +65,8 @@ def compute_float8_amax_history(x: Any, amax_history: Any) -> Any:
     """
     amax_history = convert(amax_history)
     newest = ops.cast(ops.max(ops.abs(convert(x))), amax_history.dtype)
-    rest = ops.roll(amax_history, shift=-1)[1:]
-    return ops.concatenate([ops.reshape(newest, (1,)), rest])
+    older = ops.roll(amax_history, shift=-1)[1:]
+    return ops.concatenate([ops.reshape(newest, (1,)), older])
 
 
 @operation

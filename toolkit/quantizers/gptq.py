@@ -105,5 +105,5 @@ def _rounded_in_order(
             errors[i - start] = error
             near[i - start :] -= np.outer(factor[i, i:end], error)
         matrix[end:] -= factor[start:end, end:].T @ errors
-    scale, zero = (np.stack(part) for part in zip(*pairs, strict=True))
+    scale, zero = (np.stack(column) for column in zip(*pairs, strict=True))
     return numbers, scale, zero.astype("uint8")

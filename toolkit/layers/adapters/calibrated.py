@@ -88,14 +88,14 @@ class CalibratedWeight(WholeWeight):
             "expected a call of the model's `quantize`"
         )
 
-    def stored(self, found: Quantized) -> dict[str, Any]:
+    def stored(self, quantized: Quantized) -> dict[str, Any]:
         """Return the values of the layer's Variables for a matrix, by attribute."""
-        numbers = found.numbers.T
+        numbers = quantized.numbers.T
         if self._bits == 4:
             numbers, _, _ = pack_int4(numbers, axis=0, dtype="uint8")
-        of_rows = [] if found.row_scales is None else [found.row_scales]
-        block = found.block.astype("float32")
-        values = (numbers, found.scale.T, found.zero.T, *of_rows, block)
+        of_rows = [] if quantized.row_scales is None else [quantized.row_scales]
+        block = quantized.block.astype("float32")
+        values = (numbers, quantized.scale.T, quantized.zero.T, *of_rows, block)
         return dict(zip(self.scales, values, strict=True))
 
     def value(self) -> Any:
@@ -109,16 +109,16 @@ class CalibratedWeight(WholeWeight):
             ops.take(ops.cast(zero, scale.dtype), group, axis=1),
         )
         matrix = ops.transpose(ops.multiply(shifted, ops.take(scale, group, axis=1)))
-        for each in of_rows:
-            matrix = ops.divide(matrix, ops.expand_dims(each, -1))
+        for row in of_rows:
+            matrix = ops.divide(matrix, ops.expand_dims(row, -1))
         return ops.reshape(matrix, self.shape)
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
         if product is not ops.matmul or self._bits != 4:
             return super().multiply(product, inputs)
         packed, scale, zero, *of_rows, block = map(self._stored, self.scales)
-        for each in of_rows:
-            inputs = ops.divide(inputs, each)
+        for row in of_rows:
+            inputs = ops.divide(inputs, row)
         packed, scale, zero = map(ops.transpose, (packed, scale, zero))
         return matmul_int4(inputs, packed, scale, zero, block)
 

@@ -28,7 +28,9 @@ class Float8Weight(Weight):
 
     mode: str = "float8"
     scales: tuple[str, ...] = tuple(
-        f"{part}_{what}" for part in _ROUNDED for what in ("scale", "amax_history")
+        f"{factor}_{suffix}"
+        for factor in _ROUNDED
+        for suffix in ("scale", "amax_history")
     )
 
     def create_scales(self) -> None:
@@ -53,10 +55,10 @@ class Float8Weight(Weight):
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
         x, kernel, gradient = (
             [
-                getattr(self.layer, f"{part}_{what}")
-                for what in ("scale", "amax_history")
+                getattr(self.layer, f"{factor}_{suffix}")
+                for suffix in ("scale", "amax_history")
             ]
-            for part in _ROUNDED
+            for factor in _ROUNDED
         )
         dtype = self.layer.compute_dtype
         weight = ops.convert_to_tensor(self.value())

@@ -72,33 +72,33 @@ class Int4Weight(WholeWeight):
         axis = self.layout.blocks
         if self.block_size:
             lines = matrix if axis == 0 else ops.transpose(matrix)
-            found = abs_max_quantize_grouped_with_zero_point(
+            expanded = abs_max_quantize_grouped_with_zero_point(
                 lines, self.block_size, to_numpy=True
             )
-            parts = found if axis == 0 else map(ops.transpose, found)
-            whole, *scales = parts
+            arrays = expanded if axis == 0 else map(ops.transpose, expanded)
+            integers, *scales = arrays
         else:
             quantizer = self.config.weight_quantizer or AbsMaxQuantizer(axis, _RANGE)
-            whole, scale = quantizer(matrix, to_numpy=True)
+            integers, scale = quantizer(matrix, to_numpy=True)
             if scale.shape[axis] != 1 or scale.ndim != 2:
                 raise ArgumentError(
                     f"{self.layer.name}: the weight_quantizer must share scales along "
                     f"axis={axis}; received scales of shape {tuple(scale.shape)}"
                 )
             scales = [ops.squeeze(scale, axis)]
-        packed, _, _ = pack_int4(whole, axis=self.layout.packed)
+        packed, _, _ = pack_int4(integers, axis=self.layout.packed)
         values = dict(zip(self.scales, scales, strict=False))
         return {f"_{self.name}": packed, **values}
 
     def value(self) -> Any:
         axis, packed = self.layout.blocks, self.layout.packed
         count = self.layout.matrix(self.shape)[packed]
-        whole = unpack_int4(self.variable, count, axis=packed)
+        integers = unpack_int4(self.variable, count, axis=packed)
         if not self.block_size:
             scale = ops.expand_dims(self._stored(0), axis)
-            return ops.reshape(ops.divide(whole, scale), self.shape)
-        scale, zero = (self._spread(self._stored(i), axis) for i in (0, 1))
-        return ops.reshape(_dequantized(whole, scale, zero), self.shape)
+            return ops.reshape(ops.divide(integers, scale), self.shape)
+        scale, zero = (self._expand_blocks(self._stored(i), axis) for i in (0, 1))
+        return ops.reshape(_dequantized(integers, scale, zero), self.shape)
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
         is_plain = product is ops.matmul and self.layout.packed == 1
@@ -107,22 +107,22 @@ class Int4Weight(WholeWeight):
         return matmul_int4(inputs, self.variable, *(map(self._stored, range(3))))
 
     def rows(self, indices: Any) -> Any:
-        whole = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)
-        found = [
+        integers = unpack_int4(super().rows(indices), self.shape[-1], axis=-1)
+        expanded = [
             ops.take(self._stored(i), indices, axis=0)
             for i in range(2 if self.block_size else 1)
         ]
         if not self.block_size:
-            return ops.divide(whole, ops.expand_dims(found[0], -1))
-        return _dequantized(whole, *(self._spread(x, -1) for x in found))
+            return ops.divide(integers, ops.expand_dims(expanded[0], -1))
+        return _dequantized(integers, *(self._expand_blocks(x, -1) for x in expanded))
 
     def _stored(self, number: int) -> Any:
         return ops.convert_to_tensor(getattr(self.layer, self.scales[number]))
 
-    def _spread(self, x: Any, axis: int) -> Any:
+    def _expand_blocks(self, x: Any, axis: int) -> Any:
         """Expand values per block along an axis to values per row or column."""
         return ops.take(x, ops.cast(self._stored(2), "int32"), axis=axis)
 
 
-def _dequantized(whole: Any, scale: Any, zero: Any) -> Any:
-    return ops.multiply(ops.subtract(whole, ops.cast(zero, scale.dtype)), scale)
+def _dequantized(integers: Any, scale: Any, zero: Any) -> Any:
+    return ops.multiply(ops.subtract(integers, ops.cast(zero, scale.dtype)), scale)

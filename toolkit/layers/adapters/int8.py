@@ -43,8 +43,8 @@ class Int8Weight(WholeWeight):
         self._create(self.scales[0], stored.shape, "ones")
 
     def quantized(self, value: Any) -> dict[str, Any]:
-        whole, scale = self._scaled(self.weight_quantizer, value)
-        return {f"_{self.name}": whole, self.scales[0]: self.layout.stored(scale)}
+        integers, scale = self._scaled(self.weight_quantizer, value)
+        return {f"_{self.name}": integers, self.scales[0]: self.layout.stored(scale)}
 
     def value(self) -> Any:
         return self._divided(self.variable, ops.convert_to_tensor(self.scale))
@@ -66,8 +66,8 @@ class Int8Weight(WholeWeight):
 
         @ops.custom_gradient
         def multiplied(x: Any, weight: Any, scale: Any) -> Any:
-            whole, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
-            y = ops.cast(product(whole, weight), dtype)
+            integers, x_scale = self.inputs_quantizer(x, axis=layout.inputs)
+            y = ops.cast(product(integers, weight), dtype)
             # Only the few scales are inverted; a division per element would be slower.
             y = ops.multiply(y, ops.reciprocal(ops.cast(scale, dtype)))
             y = ops.multiply(y, ops.reciprocal(layout.of_outputs(x_scale)))

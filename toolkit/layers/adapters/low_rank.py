@@ -199,13 +199,13 @@ class LowRankLayer(Layer):
         """
         if not isinstance(self._adapter, LowRankWeight):
             return super().load_own_variables(store)
-        kept = self._kept_variables(self._adapter)
-        if len(store.keys()) != len(kept):
+        variables = self._kept_variables(self._adapter)
+        if len(store.keys()) != len(variables):
             raise ArgumentError(
-                f"{self.name}.load_own_variables: expected {len(kept)} variables; "
+                f"{self.name}.load_own_variables: expected {len(variables)} variables; "
                 f"received {len(store.keys())}"
             )
-        assign_all((variable, store[str(i)]) for i, variable in enumerate(kept))
+        assign_all((variable, store[str(i)]) for i, variable in enumerate(variables))
         _, b = self._adapter.factors()
         b.assign(ops.zeros(b.shape, dtype=b.dtype))
         return None

@@ -245,9 +245,11 @@ class QuantizableLayer(LowRankLayer):
         policy, layout = self._policy_for(config), self._scale_layout()
         plain = Weight(self).variable
         matrix = ops.reshape(plain.value, layout.matrix(plain.shape))
-        found = calibration.quantized(ops.convert_to_numpy(ops.cast(matrix, "float32")))
+        result = calibration.quantized(
+            ops.convert_to_numpy(ops.cast(matrix, "float32"))
+        )
         weight = CalibratedWeight(self, layout, policy)
-        self._replace_weight(weight, weight.stored(found))
+        self._replace_weight(weight, weight.stored(result))
         self.quantization_config, self.dtype_policy = config, policy
 
     def enable_lora(self, rank: int, *args: Any, **kwargs: Any) -> None:
@@ -273,14 +275,14 @@ class QuantizableLayer(LowRankLayer):
 
         A calibrated weight is one of its `scales`, after the bias.
         """
-        found = super()._own_variables()
+        result = super()._own_variables()
         if self._quantized is None:
-            return found
+            return result
         name = f"_{self._adapted}"
         first = [getattr(self, name)] if hasattr(self, name) else []
         scales = [getattr(self, x) for x in self._quantized.scales if hasattr(self, x)]
-        taken = {*first, *scales}
-        return [*first, *(v for v in found if v not in taken), *scales]
+        used = {*first, *scales}
+        return [*first, *(v for v in result if v not in used), *scales]
 
     def _merged(self) -> dict[Variable, Any]:
         if not isinstance(self._quantized, WholeWeight):

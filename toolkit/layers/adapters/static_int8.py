@@ -69,8 +69,8 @@ class InputRange(Weight):
     @property
     def scale(self) -> float:
         """Return the factor that maps the largest input to the last integer."""
-        least, most = self.quantizer.value_range
-        return most / max(self.high, self.low * most / least if least else 0, epsilon())
+        low, high = self.quantizer.value_range
+        return high / max(self.high, self.low * high / low if low else 0, epsilon())
 
 
 class StaticInt8Weight(WholeWeight):
@@ -95,8 +95,8 @@ class StaticInt8Weight(WholeWeight):
         self._create(self.scales[1], (), "ones")
 
     def quantized(self, value: Any) -> dict[str, Any]:
-        whole, scale = self._scaled(self.weight_quantizer, value)
-        return {f"_{self.name}": whole, self.scales[0]: ops.reshape(scale, (-1,))}
+        integers, scale = self._scaled(self.weight_quantizer, value)
+        return {f"_{self.name}": integers, self.scales[0]: ops.reshape(scale, (-1,))}
 
     def value(self) -> Any:
         return self._divided(self.variable, getattr(self.layer, self.scales[0]))
@@ -116,16 +116,16 @@ class StaticInt8Weight(WholeWeight):
 
         @ops.custom_gradient
         def convolved(x: Any, weight: Any, scale: Any, x_scale: Any) -> Any:
-            whole = quantizer(x, ops.cast(x_scale, dtype))
+            integers = quantizer(x, ops.cast(x_scale, dtype))
             y = convolve_whole(
-                *(whole, layer._as_filters(weight)),
+                *(integers, layer._as_filters(weight)),
                 **options,
                 offset=quantizer.offset,
                 bits=quantizer.bits,
             )
-            both = ops.cast(ops.multiply(scale, x_scale), dtype)
+            total_scale = ops.cast(ops.multiply(scale, x_scale), dtype)
             y = ops.multiply(
-                ops.cast(y, dtype), layer._along_channels(ops.reciprocal(both))
+                ops.cast(y, dtype), layer._along_channels(ops.reciprocal(total_scale))
             )
 
             def grad(g: Any) -> Any:
@@ -221,12 +221,14 @@ class CalibratedConvolution(QuantizableLayer):
         self._adapter = InputRange(self)
         return self._adapter
 
-    def _quantize_static(self, found: InputRange, config: Any) -> None:
+    def _quantize_static(self, recorded: InputRange, config: Any) -> None:
         """Replace the weights by integers, for inputs of a recorded range."""
-        own = Int8QuantizationConfig(None, found.quantizer)
-        policy = self._policy_for(own)
-        self.quantization_config = own
+        fixed_config = Int8QuantizationConfig(None, recorded.quantizer)
+        policy = self._policy_for(fixed_config)
+        self.quantization_config = fixed_config
         weight = self._whole_weight()
         values = weight.quantized(Weight(self).variable.value)
-        self._replace_weight(weight, values | {"input_scale": np.float32(found.scale)})
+        self._replace_weight(
+            weight, values | {"input_scale": np.float32(recorded.scale)}
+        )
         self.dtype_policy = policy

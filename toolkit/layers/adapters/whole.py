@@ -103,13 +103,13 @@ class WholeWeight(Weight):
 
     def _scaled(self, quantizer: Any, value: Any) -> tuple[Any, Any]:
         """Quantize a floating weight; raise unless the scales fit the layout."""
-        found = quantizer(value, to_numpy=True)
-        if not isinstance(found, tuple) or len(found) != 2:
+        result = quantizer(value, to_numpy=True)
+        if not isinstance(result, tuple) or len(result) != 2:
             raise ArgumentError(
                 f"{self.layer.name}: expected whole numbers and their scale of the "
-                f"weight_quantizer; received {type(found).__name__}"
+                f"weight_quantizer; received {type(result).__name__}"
             )
-        whole, scale = found
+        integers, scale = result
         expected = self.layout.kept(value.shape)
         if tuple(scale.shape) != expected:
             raise ArgumentError(
@@ -117,13 +117,13 @@ class WholeWeight(Weight):
                 f"{expected}, from axis={self.layout.shared}; received "
                 f"{tuple(scale.shape)}"
             )
-        return whole, scale
+        return integers, scale
 
     def rounded(self, inputs: Any) -> Any:
         if self.inputs_quantizer is None:
             return inputs
-        whole, scale = self.inputs_quantizer(inputs, axis=self.layout.inputs)
-        error = ops.subtract(ops.divide(whole, scale), inputs)
+        integers, scale = self.inputs_quantizer(inputs, axis=self.layout.inputs)
+        error = ops.subtract(ops.divide(integers, scale), inputs)
         return ops.add(inputs, ops.stop_gradient(error))
 
     def _create(self, name: str, shape: Any, start: Any, dtype: Any = None) -> Variable:

@@ -11,7 +11,7 @@ from toolkit.layers.preprocessing.boxes import coordinates, joined, shifted
 from toolkit.layers.preprocessing.color_layer import factor_range
 from toolkit.layers.preprocessing.geometric_layer import (
     AffineLayer,
-    beside,
+    expand_like,
     symmetric_range,
 )
 from toolkit.layers.preprocessing.image_layer import Size
@@ -69,7 +69,7 @@ class RandomRotation(AffineLayer):
         )
         self.factor: Range = factor_range(self, factor)
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         degrees = [360.0 * x for x in self.factor]
         return {"angle": ops.squeeze(_uniform(degrees, n, seed), -1)}
 
@@ -137,7 +137,7 @@ class RandomTranslation(AffineLayer):
             )
         ]
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         pairs = zip(self._ranges, size, strict=True)
         down, right = (_uniform(bounds, n, seed) * extent for bounds, extent in pairs)
         return {"translations": ops.concatenate([right, down], axis=1)}
@@ -149,7 +149,7 @@ class RandomTranslation(AffineLayer):
 
     def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
         distances = ops.unstack(transformation["translations"], axis=-1)
-        right, down = (beside(x, boxes) for x in distances)
+        right, down = (expand_like(x, boxes) for x in distances)
         return shifted(boxes, down, right)
 
 
@@ -200,14 +200,14 @@ class RandomZoom(AffineLayer):
         )
         self.height_factor: NumberOrRange = height_factor
         self.width_factor: NumberOrRange | None = width_factor
-        given = {"height_factor": height_factor, "width_factor": width_factor}
+        factors = {"height_factor": height_factor, "width_factor": width_factor}
         self._ranges = [
             symmetric_range(self, name, factor, (-1.0, 1.0), open_low=True)
-            for name, factor in given.items()
+            for name, factor in factors.items()
             if factor is not None or name == "height_factor"
         ]
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         zooms = [_uniform(bounds, n, seed, offset=1.0) for bounds in self._ranges]
         return {"height_zoom": zooms[0], "width_zoom": zooms[-1]}
 
@@ -272,7 +272,7 @@ class RandomShear(AffineLayer):
         self.x_factor: Range = symmetric_range(self, "x_factor", x_factor, (0.0, 1.0))
         self.y_factor: Range = symmetric_range(self, "y_factor", y_factor, (0.0, 1.0))
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         sides = ops.where(random.uniform((n, 1), seed=seed) > 0.5, -1.0, 1.0)
         factors = [
             _uniform(bounds, n, seed) for bounds in (self.x_factor, self.y_factor)

@@ -70,7 +70,7 @@ class RandomColorJitter(RandomColorLayer):
         self.contrast_factor: NumberOrRange | None = contrast_factor
         self.saturation_factor: NumberOrRange | None = saturation_factor
         self.hue_factor: NumberOrRange | None = hue_factor
-        given = {
+        factors = {
             "random_brightness": (RandomBrightness, brightness_factor),
             "random_contrast": (RandomContrast, contrast_factor),
             "random_saturation": (RandomSaturation, saturation_factor),
@@ -79,16 +79,19 @@ class RandomColorJitter(RandomColorLayer):
         shared = {"data_format": "channels_last", "dtype": self.dtype_policy}
         self._steps = {
             name: cls(factor, self.value_range, seed=seed, **shared)
-            for name, (cls, factor) in given.items()
+            for name, (cls, factor) in factors.items()
             if factor is not None
         }
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
-        return {name: step._drawn(n, seed) for name, step in self._steps.items()}
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
+        return {
+            name: step._draw_transformation(n, seed)
+            for name, step in self._steps.items()
+        }
 
-    def _adjusted(self, x: Any, **drawn: Any) -> Any:
+    def _adjusted(self, x: Any, **draws: Any) -> Any:
         for name, step in self._steps.items():
-            x = step.transform_images(x, drawn[name])
+            x = step.transform_images(x, draws[name])
         return x
 
 
@@ -108,9 +111,9 @@ class _AugmentationPolicy(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
         self.interpolation = interpolation
-        self._steps = self._made()
+        self._steps = self._create_layers()
 
-    def _made(self) -> dict[str, Any]:
+    def _create_layers(self) -> dict[str, Any]:
         """Return the layers to choose from, by name."""
         shared: dict[str, Any] = {
             "data_format": self.data_format,
@@ -151,11 +154,11 @@ class _AugmentationPolicy(RandomColorLayer):
             for name, step in self._steps.items()
         }
 
-    def _step(self, part: str, x: Any, index: Any, draws: dict[str, Any]) -> Any:
+    def _step(self, key: str, x: Any, index: Any, draws: dict[str, Any]) -> Any:
         """Apply the layer of this index to a part of the data, or the identity."""
 
         def through(name: str) -> Any:
-            change = getattr(self._steps[name], f"transform_{part}")
+            change = getattr(self._steps[name], f"transform_{key}")
             y = change(x, draws[name])
             return tree.map_structure(lambda a, b: ops.cast(a, b.dtype), y, x)
 
@@ -180,7 +183,7 @@ class _AugmentationPolicy(RandomColorLayer):
         masks = ops.convert_to_tensor(segmentation_masks)
         return self._combined("segmentation_masks", masks, transformation)
 
-    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+    def _combined(self, key: str, x: Any, transformation: dict[str, Any]) -> Any:
         """Return a part of the data after the transformation."""
         raise NotImplementedError(f"{type(self).__name__} needs _combined")
 
@@ -233,13 +236,13 @@ class RandAugment(_AugmentationPolicy):
         self.num_ops = num_ops
 
     def _drawn_for(self, data: Any, seed: Any) -> dict[str, Any]:
-        chosen = random.randint((self.num_ops,), 0, len(self._steps), seed=seed)
-        return {"layer_idxes": chosen, "transforms": self._draws(data, seed)}
+        indices = random.randint((self.num_ops,), 0, len(self._steps), seed=seed)
+        return {"layer_idxes": indices, "transforms": self._draws(data, seed)}
 
-    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+    def _combined(self, key: str, x: Any, transformation: dict[str, Any]) -> Any:
         for i in range(self.num_ops):
             index = transformation["layer_idxes"][i]
-            x = self._step(part, x, index, transformation["transforms"])
+            x = self._step(key, x, index, transformation["transforms"])
         return x
 
     def transform_bounding_boxes(
@@ -338,15 +341,15 @@ class AugMix(_AugmentationPolicy):
             ],
         }
 
-    def _combined(self, part: str, x: Any, transformation: dict[str, Any]) -> Any:
+    def _combined(self, key: str, x: Any, transformation: dict[str, Any]) -> Any:
         total = 0
         for i, draws in enumerate(transformation["chain_transforms"]):
             y = x
             for j in range(self.chain_depth):
-                y = self._step(part, y, transformation["layer_idxes"][i, j], draws[j])
+                y = self._step(key, y, transformation["layer_idxes"][i, j], draws[j])
             total = total + transformation["chain_mixing_weights"][i] * y
         weight = transformation["weight_sample"]
         mixed = weight * x + (1 - weight) * total
-        if part == "images":
+        if key == "images":
             mixed = self._clipped(mixed)
         return ops.cast(mixed, self.compute_dtype)

@@ -53,9 +53,9 @@ def coordinates(boxes: Any) -> Coordinates:
     return left, top, right, bottom
 
 
-def joined(parts: Sequence[Any]) -> Any:
+def joined(coordinates_list: Sequence[Any]) -> Any:
     """Concatenate four coordinates to boxes (..., 4)."""
-    return ops.concatenate(parts, axis=-1)
+    return ops.concatenate(coordinates_list, axis=-1)
 
 
 def _checked(name: str) -> str:

@@ -49,7 +49,7 @@ class RandomBrightness(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         low, high = self.value_range
         return {"rgb_delta": self._uniform(n, seed) * (high - low)}
 
@@ -94,7 +94,7 @@ class RandomContrast(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         bounds = 1.0 - self.factor[0], 1.0 + self.factor[1]
         return {"contrast_factor": self._uniform(n, seed, bounds)}
 
@@ -130,7 +130,7 @@ class RandomSaturation(RandomColorLayer):
         [[[1.0, 1.0, 1.0]]]
     """
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         factor = self._uniform(n, seed)
         return {"factor": factor / (1 - factor + settings.epsilon())}
 
@@ -168,7 +168,7 @@ class RandomHue(RandomColorLayer):
 
     bounds: ClassVar[Range] = (0.0, 1.0)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         sign = ops.where(self._uniform(n, seed, (0.0, 1.0)) > 0.5, -1.0, 1.0)
         return {"factor": sign * self._uniform(n, seed) * 0.5}
 
@@ -248,7 +248,7 @@ class RandomGrayscale(RandomColorLayer):
             )
         super().__init__((factor, factor), data_format=data_format, seed=seed, **kwargs)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         return {"should_apply": self._uniform(n, seed, (0.0, 1.0)) < self.factor[0]}
 
     def _adjusted(self, x: Any, should_apply: Any) -> Any:
@@ -291,7 +291,7 @@ class RandomInvert(RandomColorLayer):
     ) -> None:
         super().__init__(factor, value_range, data_format, seed, **kwargs)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         return {"apply_inversion": self._chosen(n, seed)}
 
     def _adjusted(self, x: Any, apply_inversion: Any) -> Any:

@@ -83,7 +83,7 @@ class RandomPosterization(RandomColorLayer):
 
     bounds: ClassVar[Range] = (1, 8)
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         low, high = map(int, self.factor)
         bits = random.randint((n, 1, 1, 1), low, max(high, low + 1), seed=seed)
         return {"shift_factor": 8 - bits}
@@ -146,7 +146,7 @@ class RandomGaussianBlur(RandomColorLayer):
         self.kernel_size: tuple[Any, ...] = tuple(sizes)
         self.sigma: Range = factor_range(self, sigma, self.bounds, "sigma")
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         # A sigma of 0 would compute 0 / 0 in the center of the kernel.
         low, high = map(float, self.sigma)
         sigma = random.uniform((2,), low, high, seed=seed) + 1e-6
@@ -204,7 +204,7 @@ class Solarization(RandomColorLayer):
             self, threshold_factor, bounds, "threshold_factor"
         )
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         return {
             "additions": self._uniform(n, seed, self.addition_factor) * 255,
             "thresholds": self._uniform(n, seed, self.threshold_factor) * 255,

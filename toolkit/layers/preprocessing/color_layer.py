@@ -157,9 +157,11 @@ class RandomColorLayer(ColorLayer):
         """
         if not training:
             return None
-        return self._drawn(batch_size(data), self.generator if seed is None else seed)
+        return self._draw_transformation(
+            batch_size(data), self.generator if seed is None else seed
+        )
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         """Return the transformation of n images."""
         return {"factor": self._uniform(n, seed)}
 

@@ -46,10 +46,10 @@ class CroppingLayer(ImageLayer):
 
     def _window(self, size: Size, training: bool, seed: Any) -> Window:
         """Return the window to keep."""
-        height, width = self._kept(size)
+        height, width = self._window_size(size)
         return (size[0] - height) // 2, (size[1] - width) // 2, height, width
 
-    def _kept(self, size: Size) -> Size:
+    def _window_size(self, size: Size) -> Size:
         """Return the window size; for small images, the largest of its aspect ratio."""
         height, width = size
         if height >= self.height and width >= self.width:
@@ -62,16 +62,18 @@ class CroppingLayer(ImageLayer):
     def _cropped(self, images: Any, transformation: Any, interpolation: str) -> Any:
         if transformation is None:
             transformation = self.get_random_transformation(images)
-        top, left, *kept = transformation["window"]
+        top, left, *extents = transformation["window"]
         images = ops.convert_to_tensor(images)
         start = images.ndim - (2 if self.data_format == "channels_first" else 3)
         starts, sizes = [0] * images.ndim, list(images.shape)
-        starts[start : start + 2], sizes[start : start + 2] = (top, left), kept
-        part = ops.slice(images, starts, sizes)
+        starts[start : start + 2], sizes[start : start + 2] = (top, left), extents
+        window = ops.slice(images, starts, sizes)
         size = self.height, self.width
-        if size == tuple(kept):
-            return part
-        return ops.image.resize(part, size, interpolation, data_format=self.data_format)
+        if size == tuple(extents):
+            return window
+        return ops.image.resize(
+            window, size, interpolation, data_format=self.data_format
+        )
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
@@ -162,12 +164,12 @@ class RandomCrop(CroppingLayer):
         self.generator: random.SeedGenerator = as_generator(seed)
 
     def _window(self, size: Size, training: bool, seed: Any) -> Window:
-        kept = self._kept(size)
-        if not training or kept != (self.height, self.width):
+        extents = self._window_size(size)
+        if not training or extents != (self.height, self.width):
             return super()._window(size, training, seed)
         seed = self.generator if seed is None else seed
         top, left = (
             random.randint((), 0, extent - n + 1, seed=seed)
-            for extent, n in zip(size, kept, strict=True)
+            for extent, n in zip(size, extents, strict=True)
         )
-        return top, left, *kept
+        return top, left, *extents

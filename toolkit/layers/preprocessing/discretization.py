@@ -63,9 +63,11 @@ class Discretization(DataLayer):
                 f"received {num_bins}"
             )
         if (num_bins is None) == (bin_boundaries is None):
-            both = "not be set both" if num_bins is not None else "be set, one of them"
+            reason = (
+                "not be set both" if num_bins is not None else "be set, one of them"
+            )
             raise ArgumentError(
-                f"Discretization: `num_bins` and `bin_boundaries` should {both}; "
+                f"Discretization: `num_bins` and `bin_boundaries` should {reason}; "
                 f"received num_bins={num_bins}, bin_boundaries={bin_boundaries}"
             )
         if bin_boundaries is not None and np.any(np.diff(bin_boundaries) < 0):
@@ -104,15 +106,15 @@ class Discretization(DataLayer):
                 "use `num_bins` instead"
             )
         self.reset_state()
-        whole = hasattr(data, "__array__") or hasattr(data, "shape")
-        for batch in [data] if whole else batches_of(data, steps):
+        is_array = hasattr(data, "__array__") or hasattr(data, "shape")
+        for batch in [data] if is_array else batches_of(data, steps):
             self.update_state(batch)
         self.finalize_state()
 
     def update_state(self, data: Any) -> None:
         """Accumulate one batch of values."""
-        own = summarize(np.asarray(data, "float32"), self.epsilon)
-        self.summary = merge_summaries(own, self.summary, self.epsilon)
+        batch_summary = summarize(np.asarray(data, "float32"), self.epsilon)
+        self.summary = merge_summaries(batch_summary, self.summary, self.epsilon)
 
     def finalize_state(self) -> None:
         """Compute the boundaries from the accumulated values."""

@@ -43,8 +43,8 @@ def encode(indices: Any, mode: str, depth: int, dtype: str, weights: Any = None)
         return ops.sum(codes, axis=1) if mode == "count" else ops.max(codes, axis=1)
     indices = ops.cast(indices, "int64" if "64" in indices.dtype else "int32")
     known = ops.logical_and(indices >= 0, indices < depth)
-    places = ops.where(known, indices, depth)
-    counts = ops.bincount(places, weights=weights, minlength=depth + 1)[..., :depth]
+    columns = ops.where(known, indices, depth)
+    counts = ops.bincount(columns, weights=weights, minlength=depth + 1)[..., :depth]
     return ops.cast(counts > 0 if mode == "multi_hot" else counts, dtype)
 
 

@@ -83,13 +83,13 @@ class RandomErasing(RandomColorLayer):
         low, high = map(float, self.scale)
         shares = ops.sqrt(random.uniform((2, n), low, high, seed=seed))
         first = 2 if self.data_format == "channels_first" else 1
-        inside = [
+        intervals = [
             _interval(extent, shares[i], first + axis, seed)
             for i, axis, extent in ((0, 1, width), (1, 0, height))
         ]
         return {
             "apply_erasing": ops.reshape(self._chosen(n, seed), (n,)),
-            "batch_masks": ops.logical_and(*inside),
+            "batch_masks": ops.logical_and(*intervals),
             "fill_value": self._filling(tuple(images.shape), seed),
         }
 
@@ -123,8 +123,8 @@ def _interval(extent: int, share: Any, axis: int, seed: Any) -> Any:
     start, stop = (ops.reshape(x, (-1, 1, 1, 1)) for x in (start, start + length))
     shape = [1] * 4
     shape[axis] = extent
-    places = ops.reshape(ops.arange(extent, dtype=share.dtype), shape)
-    return ops.logical_and(places >= start, places < stop)
+    positions = ops.reshape(ops.arange(extent, dtype=share.dtype), shape)
+    return ops.logical_and(positions >= start, positions < stop)
 
 
 class MaxNumBoundingBoxes(ImageLayer):
@@ -171,6 +171,6 @@ class MaxNumBoundingBoxes(ImageLayer):
     def _fitted(self, x: Any) -> Any:
         """Truncate or pad (batch, n, ...) to `max_number` along the second axis."""
         x = ops.convert_to_tensor(x)[:, : self.max_number]
-        missing = self.max_number - x.shape[1]
-        widths = [(0, missing if axis == 1 else 0) for axis in range(x.ndim)]
+        padding = self.max_number - x.shape[1]
+        widths = [(0, padding if axis == 1 else 0) for axis in range(x.ndim)]
         return ops.pad(x, widths, constant_values=self.fill_value)

@@ -42,7 +42,7 @@ def symmetric_range(
     return -abs(factor), abs(factor)
 
 
-def beside(x: Any, y: Any) -> Any:
+def expand_like(x: Any, y: Any) -> Any:
     """Reshape (n,) numbers, one per image, to the rank of y."""
     return ops.reshape(x, (-1, *(1,) * (len(y.shape) - 1)))
 
@@ -93,8 +93,10 @@ class GeometricLayer(ImageLayer):
             return None
         images = data["images"] if isinstance(data, dict) else data
         seed = self.generator if seed is None else seed
-        drawn = self._drawn(batch_size(images), self.image_size(images), seed)
-        return {**drawn, "input_shape": tuple(images.shape)}
+        draws = self._draw_transformation(
+            batch_size(images), self.image_size(images), seed
+        )
+        return {**draws, "input_shape": tuple(images.shape)}
 
     def transform_images(
         self, images: Any, transformation: Any = None, training: bool = True
@@ -124,7 +126,7 @@ class GeometricLayer(ImageLayer):
 
         return self._move_boxes(bounding_boxes, size, size, move)
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         """Return the random transformation of n images."""
         raise NotImplementedError(f"{type(self).__name__} needs _drawn")
 
@@ -174,21 +176,21 @@ class AffineLayer(GeometricLayer):
         )
         determinant = a0 * b1 - a1 * b0
 
-        def place(x: Any, y: Any) -> tuple[Any, Any]:
+        def map_point(x: Any, y: Any) -> tuple[Any, Any]:
             x, y = x - a2, y - b2
             return (
                 (b1 * x - a1 * y) / determinant,
                 (a0 * y - b0 * x) / determinant,
             )
 
-        return upright(boxes, place)
+        return upright(boxes, map_point)
 
 
-def upright(boxes: Any, place: Any) -> Any:
+def upright(boxes: Any, map_point: Any) -> Any:
     """Return axis-aligned bounding boxes of the corners of boxes, mapped by `place`."""
     left, top, right, bottom = coordinates(boxes)
     corners = [(left, top), (right, top), (left, bottom), (right, bottom)]
-    columns, rows = zip(*(place(x, y) for x, y in corners), strict=True)
+    columns, rows = zip(*(map_point(x, y) for x, y in corners), strict=True)
     ends = []
     for bound in (ops.min, ops.max):
         for numbers in (columns, rows):

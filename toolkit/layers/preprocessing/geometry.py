@@ -11,7 +11,7 @@ from toolkit.layers.preprocessing.boxes import coordinates, joined
 from toolkit.layers.preprocessing.color_layer import factor_range, sorted_range
 from toolkit.layers.preprocessing.geometric_layer import (
     GeometricLayer,
-    beside,
+    expand_like,
     upright,
 )
 from toolkit.layers.preprocessing.image_layer import Size
@@ -23,7 +23,7 @@ from toolkit.type_aliases import NumberOrRange, NumberRange, Range
 _MODES = ("horizontal", "vertical", "horizontal_and_vertical")
 
 
-def _chosen(factor: Any, n: int, seed: Any) -> Any:
+def _draw_selection(factor: Any, n: int, seed: Any) -> Any:
     """Return a random boolean per image, (n,), with a probability from `factor`."""
     low, high = map(float, factor)
     probability = random.uniform((n,), low, high, seed=seed)
@@ -66,7 +66,7 @@ class RandomFlip(GeometricLayer):
             raise unknown_choice("RandomFlip: mode", mode, _MODES)
         self.mode = mode
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         return {"flips": random.uniform((n, 1, 1, 1), seed=seed) <= 0.5}
 
     def _moved(self, x: Any, transformation: Any, interpolation: str) -> Any:
@@ -76,7 +76,7 @@ class RandomFlip(GeometricLayer):
             for name, axis in (("horizontal", width), ("vertical", width - 1))
             if name in self.mode
         ]
-        flips = beside(transformation["flips"], x)
+        flips = expand_like(transformation["flips"], x)
         return ops.where(flips, ops.flip(x, axis=axes), x)
 
     def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
@@ -86,7 +86,7 @@ class RandomFlip(GeometricLayer):
             left, right = width - right, width - left
         if "vertical" in self.mode:
             top, bottom = height - bottom, height - top
-        flips = beside(transformation["flips"], boxes)
+        flips = expand_like(transformation["flips"], boxes)
         return ops.where(flips, joined((left, top, right, bottom)), boxes)
 
 
@@ -138,9 +138,9 @@ class RandomPerspective(GeometricLayer):
             )
         self.scale = scale
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         height, width = size
-        chosen = _chosen(self.factor, n, seed)
+        is_selected = _draw_selection(self.factor, n, seed)
         bound = 0.5 * self.scale
         moves = random.uniform((n, 4, 2), -bound, bound, seed=seed)
         right, bottom = width - 1, height - 1
@@ -148,7 +148,7 @@ class RandomPerspective(GeometricLayer):
         start = ops.convert_to_tensor([corners], dtype=moves.dtype)
         start = ops.broadcast_to(start, (n, 4, 2))
         return {
-            "apply_perspective": chosen,
+            "apply_perspective": is_selected,
             "start_points": start,
             "end_points": start * (1 + moves),
         }
@@ -167,7 +167,7 @@ class RandomPerspective(GeometricLayer):
             fill_value=self.fill_value,
             data_format=self.data_format,
         )
-        return ops.where(beside(transformation["apply_perspective"], x), y, x)
+        return ops.where(expand_like(transformation["apply_perspective"], x), y, x)
 
     def _moved_boxes(self, boxes: Any, transformation: Any, size: Size) -> Any:
         start, end = self._points(transformation)
@@ -176,12 +176,12 @@ class RandomPerspective(GeometricLayer):
             for x in ops.unstack(homographies(end, start), axis=1)
         )
 
-        def place(x: Any, y: Any) -> tuple[Any, Any]:
+        def map_point(x: Any, y: Any) -> tuple[Any, Any]:
             depth = c0 * x + c1 * y + 1
             return (a0 * x + a1 * y + a2) / depth, (b0 * x + b1 * y + b2) / depth
 
-        chosen = beside(transformation["apply_perspective"], boxes)
-        return ops.where(chosen, upright(boxes, place), boxes)
+        is_selected = expand_like(transformation["apply_perspective"], boxes)
+        return ops.where(is_selected, upright(boxes, map_point), boxes)
 
 
 class RandomElasticTransform(GeometricLayer):
@@ -244,10 +244,10 @@ class RandomElasticTransform(GeometricLayer):
             return None
         return super().get_random_transformation(data, training, seed)
 
-    def _drawn(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, size: Size, seed: Any) -> dict[str, Any]:
         low, high = map(float, self.scale)
         return {
-            "apply_transform": _chosen(self.factor, n, seed),
+            "apply_transform": _draw_selection(self.factor, n, seed),
             "distortion_factor": random.uniform((), low, high, seed=seed),
             # Images and masks use the same displacement fields.
             "seed": draw_seed(seed),
@@ -277,7 +277,7 @@ class RandomElasticTransform(GeometricLayer):
             transformation["seed"],
             self.data_format,
         )
-        return ops.where(beside(transformation["apply_transform"], x), y, x)
+        return ops.where(expand_like(transformation["apply_transform"], x), y, x)
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any = None, training: bool = True

@@ -61,16 +61,20 @@ def as_strings(values: Array) -> Array:
 def hash_bins(values: Array, num_bins: int, salt: Any = None) -> Array:
     """Return the bin of each value: FarmHash, or with a salt SipHash, modulo bins."""
     if salt is None:
-        return _each(as_strings(values), lambda s: farm_hash(encode_text(s)) % num_bins)
+        return _map_unique(
+            as_strings(values), lambda s: farm_hash(encode_text(s)) % num_bins
+        )
     key = (salt[0], salt[1])
-    return _each(as_strings(values), lambda s: sip_hash(encode_text(s), key) % num_bins)
+    return _map_unique(
+        as_strings(values), lambda s: sip_hash(encode_text(s), key) % num_bins
+    )
 
 
-def _each(values: Array, function: Callable[[Any], int]) -> Array:
+def _map_unique(values: Array, function: Callable[[Any], int]) -> Array:
     """Return int64 `function(value)` of each; equal values are computed once."""
     flat = values.reshape(-1).tolist()
-    found = {value: function(value) for value in set(flat)}
-    return np.array([found[v] for v in flat], "int64").reshape(values.shape)
+    results = {value: function(value) for value in set(flat)}
+    return np.array([results[v] for v in flat], "int64").reshape(values.shape)
 
 
 def _words(values: Array) -> list[int]:

@@ -20,12 +20,12 @@ def _counts(levels: Any, groups: Any, shape: tuple[int, ...]) -> Any:
         levels: int32, below shape[-1].
         groups: int32, the flat index of the group in shape[:-1], row-major.
     """
-    places = ops.reshape(groups * shape[-1] + levels, (-1,))
+    offsets = ops.reshape(groups * shape[-1] + levels, (-1,))
     total = 1
     for n in shape:
         total *= n
-    ones = ops.ones(places.shape, "float32")
-    return ops.reshape(ops.segment_sum(ones, places, total), shape)
+    ones = ops.ones(offsets.shape, "float32")
+    return ops.reshape(ops.segment_sum(ones, offsets, total), shape)
 
 
 class AutoContrast(ColorLayer):
@@ -106,12 +106,12 @@ class Equalization(ColorLayer):
         counts = _counts(levels, channels, (x.shape[-1], self.bins))
         below = ops.cumsum(counts, axis=-1)
         first = ops.amin(ops.where(below > 0, below, below[:, -1:]), -1, keepdims=True)
-        others = below[:, -1:] - first  # pixels above the lowest value
-        table = (below - first) * 255 / ops.where(others == 0, 1.0, others)
+        remaining = below[:, -1:] - first  # pixels above the lowest value
+        table = (below - first) * 255 / ops.where(remaining == 0, 1.0, remaining)
         table = ops.reshape(ops.clip(ops.round(table), 0, 255), (-1,))
         equalized = ops.take(table, channels * self.bins + levels)
         equalized = rescaled(equalized, BYTES, self.value_range)
-        return ops.where(others[:, 0] == 0, x, ops.cast(equalized, x.dtype))
+        return ops.where(remaining[:, 0] == 0, x, ops.cast(equalized, x.dtype))
 
 
 class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
@@ -180,7 +180,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         result = self._interpolated(tables, levels, sizes)[:, :height, :width]
         return rescaled(result, BYTES, self.value_range)
 
-    def _places(self, levels: Any, rows: Any, columns: Any) -> Any:
+    def _table_offsets(self, levels: Any, rows: Any, columns: Any) -> Any:
         """Return for each pixel the index of its table: image, tile and channel."""
         down, across = self.tile_grid_size
         batch, _, _, channels = levels.shape
@@ -194,16 +194,18 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
             ops.arange(size * k, dtype="int32") // size
             for size, k in zip(sizes, self.tile_grid_size, strict=True)
         )
-        places = self._places(levels, rows, columns)
+        offsets = self._table_offsets(levels, rows, columns)
         shape = (levels.shape[0], *self.tile_grid_size, levels.shape[-1], _LEVELS)
-        counts, pixels = _counts(levels, places, shape), sizes[0] * sizes[1]
+        counts, pixels = _counts(levels, offsets, shape), sizes[0] * sizes[1]
         if self.clip_limit > 0:
             cut = ops.minimum(counts, self.clip_limit * pixels / _LEVELS)
             excess = ops.sum(counts - cut, axis=-1, keepdims=True)
             counts = cut + excess / _LEVELS
         below = ops.cumsum(counts, axis=-1)
-        others = pixels - below[..., :1]
-        table = (below - below[..., :1]) * 255 / ops.where(others == 0, 1.0, others)
+        remaining = pixels - below[..., :1]
+        table = (
+            (below - below[..., :1]) * 255 / ops.where(remaining == 0, 1.0, remaining)
+        )
         return ops.clip(table, *BYTES)
 
     def _interpolated(self, tables: Any, levels: Any, sizes: list[int]) -> Any:
@@ -215,8 +217,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
         )
 
         def looked_up(rows: Any, columns: Any) -> Any:
-            places = self._places(levels, rows, columns)
-            return ops.take(tables, places * _LEVELS + levels)
+            offsets = self._table_offsets(levels, rows, columns)
+            return ops.take(tables, offsets * _LEVELS + levels)
 
         def between(rows: Any) -> Any:
             first = looked_up(rows, left)
@@ -228,9 +230,9 @@ class ContrastLimitedAdaptiveHistogramEqualization(ColorLayer):
 
 def _neighbours(size: int, count: int) -> tuple[Any, Any, Any]:
     """Return for each pixel along one axis: the two nearest tiles and the weight."""
-    place = (ops.arange(size * count, dtype="float32") - size / 2) / size
-    first = ops.floor(place)
-    share = place - first
+    position = (ops.arange(size * count, dtype="float32") - size / 2) / size
+    first = ops.floor(position)
+    share = position - first
     before = ops.cast(ops.clip(first, 0, count - 1), "int32")
     after = ops.cast(ops.clip(first + 1, 0, count - 1), "int32")
     return before, after, share

@@ -98,8 +98,8 @@ def blocks_of(lengths: list[int]) -> list[Array]:
 
 def refuse_sparse(layer: Any, sparse: bool, ragged: bool = False) -> None:
     """Raise if sparse or ragged results are requested."""
-    for name, asked in (("sparse", sparse), ("ragged", ragged)):
-        if asked:
+    for name, is_requested in (("sparse", sparse), ("ragged", ragged)):
+        if is_requested:
             raise ArgumentError(
                 f"{type(layer).__name__}: `{name}=True` cannot be used: there are no "
                 f"{name} tensors"

@@ -71,10 +71,10 @@ class ImageLayer(DataLayer):
         """Transform the parts of a batch, each by its method, with one random draw."""
         transformation = self.get_random_transformation(sample, training=training)
         result = dict(sample)
-        for part in ("images", "bounding_boxes", "labels", "segmentation_masks"):
-            if part in sample:
-                transform = getattr(self, f"transform_{part}")
-                result[part] = transform(sample[part], transformation, training)
+        for key in ("images", "bounding_boxes", "labels", "segmentation_masks"):
+            if key in sample:
+                transform = getattr(self, f"transform_{key}")
+                result[key] = transform(sample[key], transformation, training)
         return result
 
     def image_size(self, images: Any) -> Size:

@@ -151,11 +151,11 @@ class IndexLookup(VocabularyLayer):
         if not of_text:
             inputs = inputs.astype("int64")
         values = inputs.reshape(-1).tolist()
-        found = {value: self._index.get(value) for value in set(values)}
+        index_of = {value: self._index.get(value) for value in set(values)}
         if self.mask_token is not None:
-            found[self.mask_token] = 0 if self.output_mode == "int" else -1
-        found.update(self._unknown([v for v, i in found.items() if i is None]))
-        indices = np.array([found[v] for v in values], "int64")
+            index_of[self.mask_token] = 0 if self.output_mode == "int" else -1
+        index_of.update(self._unknown([v for v, i in index_of.items() if i is None]))
+        indices = np.array([index_of[v] for v in values], "int64")
         return indices.reshape(inputs.shape)
 
     def _unknown(self, values: list[Any]) -> dict[Any, int]:
@@ -234,13 +234,18 @@ class IndexLookup(VocabularyLayer):
     # --- saving -----------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        own = {
+        arguments = {
             **{name: getattr(self, name) for name in _CONFIG},
             "vocabulary": self.input_vocabulary,
             "idf_weights": self.input_idf_weights,
             "vocabulary_size": self._frozen_size,
         }
-        return {"name": self.name, "trainable": self.trainable, "dtype": None, **own}
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": None,
+            **arguments,
+        }
 
     def get_build_config(self) -> dict[str, Any]:
         return {}

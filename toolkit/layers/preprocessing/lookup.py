@@ -177,11 +177,11 @@ class IntegerLookup(IndexLookup):
         if self._tokens:
             order = np.argsort(self._tokens)
             keys = np.array(self._tokens, "int64")[order]
-            place = ops.searchsorted(keys, ops.reshape(inputs, (-1,)))
-            place = ops.reshape(ops.minimum(place, len(keys) - 1), inputs.shape)
-            known = ops.equal(ops.take(keys, place), inputs)
+            position = ops.searchsorted(keys, ops.reshape(inputs, (-1,)))
+            position = ops.reshape(ops.minimum(position, len(keys) - 1), inputs.shape)
+            is_term = ops.equal(ops.take(keys, position), inputs)
             indices = order + self._special_count
-            result = ops.where(known, ops.take(indices, place), result)
+            result = ops.where(is_term, ops.take(indices, position), result)
         if self.mask_token is not None:
             masked = 0 if self.output_mode == "int" else -1
             result = ops.where(ops.equal(inputs, self.mask_token), masked, result)
@@ -192,5 +192,5 @@ class IntegerLookup(IndexLookup):
             return super()._reverse(inputs)
         values = [self.oov_token if v is None else v for v in self.get_vocabulary()]
         table = np.array([*values, self.oov_token], "int64")
-        outside = ops.logical_or(inputs < 0, inputs >= len(values))
-        return ops.take(table, ops.where(outside, len(values), inputs))
+        is_outside = ops.logical_or(inputs < 0, inputs >= len(values))
+        return ops.take(table, ops.where(is_outside, len(values), inputs))

@@ -16,7 +16,7 @@ def _order(n: int, seed: Any) -> Any:
     return random.shuffle(ops.arange(n, dtype="int32"), seed=seed)
 
 
-def _others(x: Any, order: Any) -> Any:
+def _partners(x: Any, order: Any) -> Any:
     return ops.take(x, ops.convert_to_tensor(order, dtype="int32"), axis=0)
 
 
@@ -24,7 +24,7 @@ def _mixed(x: Any, transformation: dict[str, Any], ndim: int | None = None) -> A
     """Return weight * x + (1 - weight) * partner, along the first of `ndim` axes."""
     shape = (-1,) + (1,) * ((ndim or x.ndim) - 1)
     weight = ops.reshape(ops.cast(transformation["mix_weight"], x.dtype), shape)
-    return weight * x + (1 - weight) * _others(x, transformation["permutation_order"])
+    return weight * x + (1 - weight) * _partners(x, transformation["permutation_order"])
 
 
 class _Mixing(RandomColorLayer):
@@ -99,7 +99,7 @@ class MixUp(_Mixing):
             raise ArgumentError(f"MixUp: expected alpha > 0; received {alpha!r}")
         self.alpha = alpha
 
-    def _drawn(self, n: int, seed: Any) -> dict[str, Any]:
+    def _draw_transformation(self, n: int, seed: Any) -> dict[str, Any]:
         weight = random.beta((n,), self.alpha, self.alpha, seed=seed)
         return {"mix_weight": weight, "permutation_order": _order(n, seed)}
 
@@ -115,8 +115,8 @@ class MixUp(_Mixing):
         boxes, labels = bounding_boxes["boxes"], bounding_boxes["labels"]
         axes = {"boxes": 1, "labels": len(boxes.shape) - 2}
         return {
-            part: ops.concatenate([x, _others(x, order)], axis=axes[part])
-            for part, x in (("boxes", boxes), ("labels", labels))
+            fraction: ops.concatenate([x, _partners(x, order)], axis=axes[fraction])
+            for fraction, x in (("boxes", boxes), ("labels", labels))
         }
 
 
@@ -170,28 +170,28 @@ class CutMix(_Mixing):
         low, high = map(float, self.factor)
         # Beta is undefined at 0.
         alpha = random.uniform((), low, high, seed=seed) + 1e-6
-        kept = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
-        inside: Any = True
-        part: Any = 1.0
+        kept_area = random.beta((n, 1, 1, 1), alpha, alpha, seed=seed)
+        is_inside: Any = True
+        fraction: Any = 1.0
         axes = (-2, -1) if self.data_format == "channels_first" else (-3, -2)
         for extent, axis in zip(size, axes, strict=True):
-            length = ops.sqrt(1 - kept) * extent
+            length = ops.sqrt(1 - kept_area) * extent
             start = self._uniform(n, seed, (0.0, 1.0)) * (extent - length)
             shape = [1] * 4
             shape[axis] = extent
-            place = ops.reshape(ops.arange(extent, dtype="float32"), shape)
-            inside = inside & (place >= start) & (place < start + length)
-            part = part * length / extent
+            position = ops.reshape(ops.arange(extent, dtype="float32"), shape)
+            is_inside = is_inside & (position >= start) & (position < start + length)
+            fraction = fraction * length / extent
         return {
-            "batch_masks": inside,
-            "mix_weight": 1 - part,
+            "batch_masks": is_inside,
+            "mix_weight": 1 - fraction,
             "permutation_order": _order(n, seed),
         }
 
     def _mixture(self, images: Any, transformation: Any) -> Any:
         masks = ops.cast(transformation["batch_masks"], "bool")
-        others = _others(images, transformation["permutation_order"])
-        return ops.where(masks, others, images)
+        partners = _partners(images, transformation["permutation_order"])
+        return ops.where(masks, partners, images)
 
     def transform_bounding_boxes(
         self, bounding_boxes: Any, transformation: Any, training: bool = True

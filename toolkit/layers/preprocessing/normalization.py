@@ -93,16 +93,16 @@ class Normalization(DataLayer):
                 f"Normalization: All `axis` values must be in the range [{-ndim}, "
                 f"{ndim}); received {self.axis}"
             )
-        kept = tuple(sorted(axis % ndim for axis in self.axis))
-        if any(input_shape[axis] is None for axis in kept):
+        axes = tuple(sorted(axis % ndim for axis in self.axis))
+        if any(input_shape[axis] is None for axis in axes):
             raise ArgumentError(
                 "Normalization: All `axis` values to be kept must have a known shape; "
                 f"received axis={self.axis} and shape {tuple(input_shape)}"
             )
-        self._kept = kept
-        self._extents = tuple(input_shape[axis] for axis in kept)
-        self._row = [n if i in kept else 1 for i, n in enumerate(input_shape)]
-        self._reduced = tuple(i for i in range(ndim) if i not in kept)
+        self._kept_axes = axes
+        self._extents = tuple(input_shape[axis] for axis in axes)
+        self._row = [n if i in axes else 1 for i, n in enumerate(input_shape)]
+        self._reduced = tuple(i for i in range(ndim) if i not in axes)
         if self.input_mean is None:
             for name, initial in (("mean", "zeros"), ("variance", "ones")):
                 weight = self.add_weight(
@@ -132,7 +132,7 @@ class Normalization(DataLayer):
             return ops.cast(value, self.compute_dtype)
         value = np.asarray(value, "float64")
         shape = [1] * len(self._row)
-        for axis, extent in zip(self._kept[::-1], value.shape[::-1], strict=False):
+        for axis, extent in zip(self._kept_axes[::-1], value.shape[::-1], strict=False):
             shape[axis] = extent
         rows = np.broadcast_to(value.reshape(shape), self._row)
         return convert(rows, self.compute_dtype)
@@ -157,20 +157,20 @@ class Normalization(DataLayer):
             own_variance = batch.var(self._reduced)
             added = prod(batch.shape[axis] for axis in self._reduced)
             count += added
-            part = added / count if count else 0.0
-            total = mean + (own_mean - mean) * part
-            variance = (variance + (mean - total) ** 2) * (1 - part)
-            variance = variance + (own_variance + (own_mean - total) ** 2) * part
+            fraction = added / count if count else 0.0
+            total = mean + (own_mean - mean) * fraction
+            variance = (variance + (mean - total) ** 2) * (1 - fraction)
+            variance = variance + (own_variance + (own_mean - total) ** 2) * fraction
             mean = total
         self.adapt_mean.assign(mean)
         self.adapt_variance.assign(variance)
 
     def _check_shape(self, shape: Any) -> None:
         fits = len(shape) == len(self._row)
-        if not fits or tuple(shape[axis] for axis in self._kept) != self._extents:
+        if not fits or tuple(shape[axis] for axis in self._kept_axes) != self._extents:
             raise ShapeError(
                 "Normalization: `adapt` received data with an incompatible shape: "
-                f"expected {self._extents} along the axes {self._kept}; received "
+                f"expected {self._extents} along the axes {self._kept_axes}; received "
                 f"{tuple(shape)}"
             )
 
@@ -197,8 +197,8 @@ class Normalization(DataLayer):
         if self._looked or self.may_be_unadapted or self.input_mean is not None:
             return
         self.__dict__["_looked"] = True
-        held = (self.adapt_mean, self.adapt_variance)
-        mean, variance = (to_host(v._tensor._array) for v in held)
+        statistics = (self.adapt_mean, self.adapt_variance)
+        mean, variance = (to_host(v._tensor._array) for v in statistics)
         if not mean.any() and (variance == 1).all():
             warn(
                 f"Normalization {self.name!r}: it has not been adapted, and lets its "
@@ -209,11 +209,11 @@ class Normalization(DataLayer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        given = {"mean": self.input_mean, "variance": self.input_variance}
-        given = {
-            k: v if v is None else np.asarray(v).tolist() for k, v in given.items()
+        arguments = {"mean": self.input_mean, "variance": self.input_variance}
+        arguments = {
+            k: v if v is None else np.asarray(v).tolist() for k, v in arguments.items()
         }
-        return {**super().get_config(), "axis": self.axis, **given}
+        return {**super().get_config(), "axis": self.axis, **arguments}
 
 
 def _batches(data: Any) -> Any:

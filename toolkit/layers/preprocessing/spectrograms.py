@@ -162,8 +162,8 @@ class STFTSpectrogram(DataLayer):
             return ops.concatenate([real, imag], axis=-1)
         power = ops.square(real) + ops.square(imag)
         if self.mode == "psd":
-            both = ops.pad(power[..., 1:-1], [(0, 0), (0, 0), (1, 1)])
-            return power + both
+            doubled = ops.pad(power[..., 1:-1], [(0, 0), (0, 0), (1, 1)])
+            return power + doubled
         smallest = settings.epsilon()
         magnitude = ops.sqrt(ops.maximum(power, smallest))
         if self.mode == "magnitude":
@@ -312,10 +312,10 @@ class MelSpectrogram(DataLayer):
         lowest, highest = _mel(lower_edge_hertz), _mel(upper_edge_hertz)
         edges = np.linspace(lowest, highest, num_mel_bins + 2)
         frequencies = np.linspace(0, sampling_rate / 2, num_spectrogram_bins)
-        places = _mel(frequencies)[:, None]
+        mels = _mel(frequencies)[:, None]
         low, middle, high = edges[:-2], edges[1:-1], edges[2:]
-        rising = (places - low) / (middle - low)
-        falling = (high - places) / (high - middle)
+        rising = (mels - low) / (middle - low)
+        falling = (high - mels) / (high - middle)
         weights = np.maximum(0, np.minimum(rising, falling))
         weights[0] = 0
         return ops.convert_to_tensor(weights, dtype=dtype)

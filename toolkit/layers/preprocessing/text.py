@@ -229,15 +229,15 @@ class TextVectorization(AdaptableLayer):
 
     def _lengths_in(self, words: list[str]) -> Sequence[int]:
         """Return the lengths of the n-grams that a text of these words can have."""
-        most = len(words) if isinstance(self._ngrams, range) else None
-        return (self._ngrams or ())[:most]
+        maximum = len(words) if isinstance(self._ngrams, range) else None
+        return (self._ngrams or ())[:maximum]
 
     def _standardize_all(self, function: Callable[[Any], Any], texts: Array) -> Array:
         if texts.ndim == 0:
             return host_array(self, function(texts.astype(str)))
         blocks = blocks_of(_widths_of(texts))
-        made = [host_array(self, function(texts[rows].astype(str))) for rows in blocks]
-        return made[0] if len(made) == 1 else _in_order(np.concatenate(made), blocks)
+        lists = [host_array(self, function(texts[rows].astype(str))) for rows in blocks]
+        return lists[0] if len(lists) == 1 else _in_order(np.concatenate(lists), blocks)
 
     def _split_all(self, texts: Array) -> list[list[str]]:
         if not callable(self._split):
@@ -252,8 +252,8 @@ class TextVectorization(AdaptableLayer):
                     f"list of words for each of {len(rows)} texts; received "
                     f"{len(words)}"
                 )
-            for row, found in zip(rows.tolist(), words, strict=True):
-                documents[row] = text_array(self, np.asarray(found, object)).tolist()
+            for row, items in zip(rows.tolist(), words, strict=True):
+                documents[row] = text_array(self, np.asarray(items, object)).tolist()
         return documents
 
     def call(self, inputs: Any) -> Any:
@@ -283,9 +283,9 @@ class TextVectorization(AdaptableLayer):
             texts = texts.reshape(*leading, count)
         indices = self._lookup_layer._lookup(texts)
         if length is not None:
-            kept = indices[..., :length]
-            missing = length - kept.shape[-1]
-            indices = np.pad(kept, [(0, 0)] * (kept.ndim - 1) + [(0, missing)])
+            kept_ids = indices[..., :length]
+            padding = length - kept_ids.shape[-1]
+            indices = np.pad(kept_ids, [(0, 0)] * (kept_ids.ndim - 1) + [(0, padding)])
         return self._lookup_layer._encode(indices)
 
     def _vectorize(self, documents: list[list[str]], leading: tuple[int, ...]) -> Any:
@@ -299,34 +299,34 @@ class TextVectorization(AdaptableLayer):
             )
         words = np.empty(sum(lengths), object)
         words[:] = [word for words in documents for word in words]
-        found = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
+        ids = np.split(self._lookup_layer._lookup(words), np.cumsum(lengths))[:-1]
         if is_int and self._ragged:
-            return self._in_rows(found)
+            return self._in_rows(ids)
         if is_int:
             length = self._output_sequence_length
-            indices = _filled(found, longest if length is None else length, 0)
+            indices = _filled(ids, longest if length is None else length, 0)
             width = indices.shape[1]
             return self._lookup_layer._encode(indices.reshape(*leading, width))
         if not leading:
-            return self._lookup_layer._encode(found[0])
+            return self._lookup_layer._encode(ids[0])
         blocks = blocks_of(lengths)
-        parts = [self._codes([found[row] for row in rows]) for rows in blocks]
+        parts = [self._codes([ids[row] for row in rows]) for rows in blocks]
         codes = parts[0]
         if len(parts) > 1:
             codes = _in_order(ops.concatenate(parts), blocks)
         return ops.reshape(codes, (*leading, *codes.shape[1:]))
 
-    def _in_rows(self, found: list[Array]) -> Any:
+    def _in_rows(self, ids: list[Array]) -> Any:
         """Return the indices of the words of each text, as ragged rows."""
-        splits = np.cumsum([0, *map(len, found)], dtype="int64")
+        splits = np.cumsum([0, *map(len, ids)], dtype="int64")
         return constructors["ragged"](
-            np.concatenate([np.zeros(0, "int64"), *found]), splits
+            np.concatenate([np.zeros(0, "int64"), *ids]), splits
         )
 
-    def _codes(self, found: list[Array]) -> Any:
+    def _codes(self, ids: list[Array]) -> Any:
         """Return the codes of words, from their indices per text."""
         return self._lookup_layer._encode(
-            _filled(found, max(map(len, found), default=0), -1)
+            _filled(ids, max(map(len, ids), default=0), -1)
         )
 
     def compute_output_shape(self, input_shape: Any) -> Any:
@@ -350,14 +350,14 @@ class TextVectorization(AdaptableLayer):
 
     def get_config(self) -> dict[str, Any]:
         lookup = self._lookup_layer.get_config()
-        own = {
+        arguments = {
             "standardize": self._standardize,
             "split": self._split,
             "ngrams": self._ngrams_arg,
             "output_sequence_length": self._output_sequence_length,
             "ragged": self._ragged,
         }
-        config = super().get_config() | own
+        config = super().get_config() | arguments
         return config | {name: lookup[name] for name in _FROM_LOOKUP}
 
     @classmethod
@@ -431,10 +431,10 @@ def _in_order(rows: Any, blocks: list[Array]) -> Any:
     return rows[np.argsort(np.concatenate(blocks))]
 
 
-def _filled(found: list[Array], width: int, fill: int) -> Array:
+def _filled(ids: list[Array], width: int, fill: int) -> Array:
     """Truncate or pad word indices to a width."""
-    indices = np.full((len(found), width), fill, "int64")
-    for row, values in zip(indices, found, strict=True):
+    indices = np.full((len(ids), width), fill, "int64")
+    for row, values in zip(indices, ids, strict=True):
         row[: len(values)] = values[:width]
     return indices
 

@@ -233,9 +233,9 @@ class VocabularyLayer(AdaptableLayer):
             weights = np.pad(weights, (0, self.max_tokens - len(weights)))
         self.__dict__["idf_weights"] = weights.astype(settings.floatx())
 
-    def _check_room(self, found: list[Any]) -> None:
+    def _check_room(self, terms: list[Any]) -> None:
         """Raise if special tokens leave no index for the vocabulary."""
-        if found and self.max_tokens is not None:
+        if terms and self.max_tokens is not None:
             if self.max_tokens <= len(self._specials):
                 raise ArgumentError(
                     f"{type(self).__name__} {self.name!r}: max_tokens="

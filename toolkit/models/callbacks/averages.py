@@ -33,20 +33,20 @@ class SwapEMAWeights(Callback):
         """Return the optimizers that keep averages."""
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        found = [
-            each
-            for each in getattr(optimizer, "optimizers", [optimizer])
-            if each.use_ema and each.built
+        averaging = [
+            inner
+            for inner in getattr(optimizer, "optimizers", [optimizer])
+            if inner.use_ema and inner.built
         ]
-        if not found:
+        if not averaging:
             raise ArgumentError(
                 "SwapEMAWeights must be used when `use_ema=True` is set on the "
                 f"optimizer; received {optimizer.name!r}, which keeps no averages"
             )
-        return found
+        return averaging
 
-    def _swap(self, wanted: bool) -> None:
-        if self._swapped == wanted:
+    def _swap(self, with_averages: bool) -> None:
+        if self._swapped == with_averages:
             return
         for optimizer in self._averaging():
             if int(optimizer.iterations) == 0:
@@ -55,7 +55,7 @@ class SwapEMAWeights(Callback):
                 value, mean = variable.numpy().copy(), average.numpy().copy()
                 variable.assign(mean)
                 average.assign(value)
-        self._swapped = wanted
+        self._swapped = with_averages
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         if self.swap_on_epoch:

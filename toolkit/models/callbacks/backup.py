@@ -159,10 +159,10 @@ def _record_of(weights: Path, metadata: Path) -> dict[str, Any]:
     """
     if not metadata.exists() and not metadata.with_name(_METADATA + _OLDER).exists():
         return {}  # weights only, as in Keras
-    record, found = _read(metadata), _digest(weights)
-    for each in (record, record.get("previous")):
-        if each is not None and each.get("sha256", found) == found:
-            return dict(each)
+    record, digest = _read(metadata), _digest(weights)
+    for candidate in (record, record.get("previous")):
+        if candidate is not None and candidate.get("sha256", digest) == digest:
+            return dict(candidate)
     raise ModelFileError(
         f"BackupAndRestore: {str(weights)!r} is not the file that {str(metadata)!r} "
         "describes"

@@ -82,11 +82,11 @@ class CallbackList(Callback):
 
     def listening_to(self, hook: str) -> list[Any]:
         """Return the callbacks that override a per-step hook."""
-        found = self._listeners.get(hook)
-        if found is None:
-            found = [c for c in self.callbacks if _overrides(c, hook)]
-            self._listeners[hook] = found
-        return found
+        listeners = self._listeners.get(hook)
+        if listeners is None:
+            listeners = [c for c in self.callbacks if _overrides(c, hook)]
+            self._listeners[hook] = listeners
+        return listeners
 
     def append(self, callback: Callback) -> None:
         """Append a callback."""

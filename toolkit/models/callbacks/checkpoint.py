@@ -101,9 +101,9 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             self.model.save(path, overwrite=True)
         self._tell(f"finished saving model to {path}")
 
-    def _tell(self, what: str) -> None:
+    def _tell(self, message: str) -> None:
         if self.verbose > 0:
-            tell(f"Epoch {self._epoch + 1}: {what}")
+            tell(f"Epoch {self._epoch + 1}: {message}")
 
     def _is_wanted(self, logs: Logs, path: str) -> bool:
         if not self.save_best_only:

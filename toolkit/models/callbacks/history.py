@@ -114,8 +114,8 @@ class History(Callback):
                 if kind and name == "loss" and np.isfinite(values).any():
                     best = int(np.nanargmin(np.nan_to_num(values, nan=np.inf)))
                 title = "validation" if kind else "training"
-                places = self._places(kind + name, len(values))
-                curve = title, places, values, color, bool(kind), best
+                epochs = self._places(kind + name, len(values))
+                curve = title, epochs, values, color, bool(kind), best
                 curves.append(pictures.curves.Curve(*curve))
         return curves
 

@@ -17,10 +17,10 @@ from toolkit.models.callbacks.monitor import MonitorCallback
 
 def optimizers_of(model: Any) -> dict[str, Any]:
     """Return the optimizers with a learning rate, by its name in the logs."""
-    several = getattr(model.optimizer, "optimizers", None)
-    if several is None:
+    inner = getattr(model.optimizer, "optimizers", None)
+    if inner is None:
         return {"learning_rate": model.optimizer}
-    return {f"learning_rate_{each.name}": each for each in several}
+    return {f"learning_rate_{optimizer.name}": optimizer for optimizer in inner}
 
 
 def learning_rates(model: Any) -> dict[str, float]:

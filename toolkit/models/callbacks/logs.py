@@ -14,12 +14,12 @@ from toolkit.core.variable import current_value
 
 def flat(logs: Any) -> dict[str, Any]:
     """Return logs sorted by name, with nested dicts merged."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in sorted((logs or {}).items()):
-        found.update(
+        values.update(
             flat(value) if isinstance(value, dict) else {name: current_value(value)}
         )
-    return found
+    return values
 
 
 def python_logs(logs: Any) -> dict[str, Any]:
@@ -59,9 +59,9 @@ class LazyLogs(dict[str, Any]):
         if self._is_read:
             return
         self.begin()
-        found = self._coming.get() if self._coming is not None else []
+        values = self._coming.get() if self._coming is not None else []
         self._is_read = True
-        for name, value in zip(list(self.keys()), found, strict=True):
+        for name, value in zip(list(self.keys()), values, strict=True):
             is_number = isinstance(value, (np.ndarray, np.generic)) and value.size == 1
             dict.__setitem__(self, name, float(value.item()) if is_number else value)
 

@@ -95,8 +95,8 @@ class MonitorCallback(Callback):
 
 def _all_metrics(metrics: Any) -> list[Any]:
     """Return all metrics, including the metrics that `compile` has grouped."""
-    found = []
+    flattened = []
     for metric in metrics:
-        found.append(metric)
-        found += _all_metrics(getattr(metric, "metrics", ()))
-    return found
+        flattened.append(metric)
+        flattened += _all_metrics(getattr(metric, "metrics", ()))
+    return flattened

@@ -175,10 +175,10 @@ class ProgbarLogger(Callback):
 
     def _pace(self) -> str:
         """Return the time per step, without the first step (which can compile)."""
-        now = perf_counter()
+        current = perf_counter()
         if self._seen > 1 and self._after_first is not None:
-            return duration((now - self._after_first) / (self._seen - 1))
-        return duration((now - self._started) / max(self._seen, 1))
+            return duration((current - self._after_first) / (self._seen - 1))
+        return duration((current - self._started) / max(self._seen, 1))
 
     def _end(self, logs: Logs) -> None:
         if self.target is None:
@@ -190,8 +190,8 @@ class ProgbarLogger(Callback):
         elif self.verbose == 2:
             seconds = perf_counter() - self._started
             pace = f"{self._pace()}/step"
-            parts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", pace]
-            print_message(" - ".join([*parts, *filter(None, [format_logs(logs)])]))
+            texts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", pace]
+            print_message(" - ".join([*texts, *filter(None, [format_logs(logs)])]))
 
 
 def duration(seconds: float) -> str:

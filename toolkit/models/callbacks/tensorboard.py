@@ -148,8 +148,8 @@ class TensorBoard(Callback):
             steps = self._train_batches - self._epoch_batches
             train["steps_per_second"] = steps / max(seconds, 1e-9)
         self._scalars("train", "epoch_{}", train, epoch)
-        held = {k[4:]: v for k, v in logs.items() if k.startswith("val_")}
-        self._scalars("validation", "epoch_{}", held, epoch)
+        validation = {k[4:]: v for k, v in logs.items() if k.startswith("val_")}
+        self._scalars("validation", "epoch_{}", validation, epoch)
         variables = self.model.variables
         if self.histogram_freq and epoch % self.histogram_freq == 0:
             distribution_context.on_chief(lambda: self._write_weights(epoch), variables)

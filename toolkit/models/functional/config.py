@@ -36,7 +36,7 @@ def functional_config(model: Any) -> dict[str, Any]:
         ]
         layers.append(config)
 
-    def place(symbol: KerasTensor) -> list[Any]:
+    def reference(symbol: KerasTensor) -> list[Any]:
         name, index, tensor_index = _place(symbol, members)
         # In Keras the first node of a nested model is its own graph.
         offset = _is_graph(symbol._keras_history.operation)  # type: ignore[union-attr]
@@ -46,8 +46,8 @@ def functional_config(model: Any) -> dict[str, Any]:
         "name": model.name,
         "trainable": model.trainable,
         "layers": layers,
-        "input_layers": tree.map_structure(place, model.input),
-        "output_layers": tree.map_structure(place, model.output),
+        "input_layers": tree.map_structure(reference, model.input),
+        "output_layers": tree.map_structure(reference, model.output),
     }
 
 
@@ -110,20 +110,20 @@ def functional_from_config(
     """Build the model from the result of `functional_config`."""
     config = dict(config)
     layers = config.pop("layers")
-    made = {data["name"]: _layer(data, custom_objects) for data in layers}
+    layers_by_name = {data["name"]: _layer(data, custom_objects) for data in layers}
     setups = {data["name"]: _setup(data) for data in layers}
     is_old = has_keras_2_calls(layers)
     deferred = deferred_models(layers) if is_old else set()
 
     def count_from(name: str) -> int:
         """Return the index of a layer's first call: a graph has an additional node."""
-        operation = made.get(name)
+        operation = layers_by_name.get(name)
         is_inner = is_old and hasattr(operation, "_functional")  # a Sequential
         return int((_is_graph(operation) or is_inner) and name not in deferred)
 
     waiting = {
         data["name"]: [
-            upgrade_call(call, made[data["name"]], data["config"], count_from)
+            upgrade_call(call, layers_by_name[data["name"]], data["config"], count_from)
             for call in data["inbound_nodes"]
         ]
         for data in layers
@@ -131,7 +131,7 @@ def functional_from_config(
     while any(waiting.values()):
         progress = False
         for name, calls in waiting.items():
-            while calls and _replay(made, name, calls[0], setups[name]):
+            while calls and _replay(layers_by_name, name, calls[0], setups[name]):
                 calls.pop(0)
                 progress = True
         if not progress:
@@ -141,9 +141,11 @@ def functional_from_config(
                 f"need layers that are not there: {stuck}"
             )
 
-    def symbol(place: Any) -> KerasTensor:
-        name, node_index, tensor_index = place
-        return _find(made, [name, node_index - count_from(name), tensor_index])
+    def symbol(reference: Any) -> KerasTensor:
+        name, node_index, tensor_index = reference
+        return _find(
+            layers_by_name, [name, node_index - count_from(name), tensor_index]
+        )
 
     inputs = _map_places(symbol, config.pop("input_layers"))
     outputs = _map_places(symbol, config.pop("output_layers"))
@@ -170,45 +172,48 @@ def _layer(data: dict[str, Any], custom_objects: Any) -> Operation:
 
 
 def _replay(
-    made: dict[str, Any], name: str, call: dict[str, Any], setup: dict[str, Any]
+    layers_by_name: dict[str, Any],
+    name: str,
+    call: dict[str, Any],
+    setup: dict[str, Any],
 ) -> bool:
     """Replay one recorded call; return False if an input is missing so far."""
     try:
-        args = _arguments(made, call["args"])
-        kwargs = _arguments(made, call["kwargs"])
+        args = _arguments(layers_by_name, call["args"])
+        kwargs = _arguments(layers_by_name, call["kwargs"])
     except _NotYet:
         return False
-    if _is_indexing(made[name]):
+    if _is_indexing(layers_by_name[name]):
         args = [tuple(x) if isinstance(x, list) else x for x in args]
-    if isinstance(made[name], FunctionOperation):
+    if isinstance(layers_by_name[name], FunctionOperation):
         setup = deserialize_argument({k: setup[k] for k in setup if k != "name"})
-        args, kwargs = join_call(made[name].function, args, kwargs, setup)
+        args, kwargs = join_call(layers_by_name[name].function, args, kwargs, setup)
     try:
-        made[name](*args, **kwargs)
+        layers_by_name[name](*args, **kwargs)
     except ToolkitError as error:
         error.args = (f"Functional.from_config: calling {name!r}: {error}",)
         raise
     return True
 
 
-def _arguments(made: dict[str, Any], data: Any) -> Any:
+def _arguments(layers_by_name: dict[str, Any], data: Any) -> Any:
     """Return arguments from their config, with symbols of the replayed calls."""
     if isinstance(data, dict):
         if data.get("class_name") == SYMBOL:
-            return _find(made, data["config"]["keras_history"])
+            return _find(layers_by_name, data["config"]["keras_history"])
         if "class_name" in data and "config" in data:
             return deserialize_keras_object(data)
-        return {key: _arguments(made, value) for key, value in data.items()}
+        return {key: _arguments(layers_by_name, value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return type(data)(_arguments(made, value) for value in data)
+        return type(data)(_arguments(layers_by_name, value) for value in data)
     return data
 
 
-def _find(made: dict[str, Any], place: Any) -> KerasTensor:
-    name, node_index, tensor_index = place
-    if name not in made:
+def _find(layers_by_name: dict[str, Any], reference: Any) -> KerasTensor:
+    name, node_index, tensor_index = reference
+    if name not in layers_by_name:
         raise ArgumentError(f"Functional.from_config: Missing node: {name}")
-    nodes = made[name]._inbound_nodes
+    nodes = layers_by_name[name]._inbound_nodes
     if node_index >= len(nodes):
         raise _NotYet
     symbol: KerasTensor = nodes[node_index].outputs[tensor_index]

@@ -33,13 +33,14 @@ class Function(Operation):
 
     def __init__(self, inputs: Any, outputs: Any, name: str | None = None) -> None:
         super().__init__(name)
-        for what, structure in (("inputs", inputs), ("outputs", outputs)):
+        for argument, structure in (("inputs", inputs), ("outputs", outputs)):
             leaves = tree.flatten(structure)
             if not leaves:
-                raise ArgumentError(f"Function: `{what}` argument cannot be empty")
+                raise ArgumentError(f"Function: `{argument}` argument cannot be empty")
             if not all(map(is_symbolic, leaves)):
                 raise ArgumentError(
-                    f"Function: expected KerasTensors as `{what}`; received {leaves}"
+                    f"Function: expected KerasTensors as `{argument}`; "
+                    f"received {leaves}"
                 )
         self._inputs_struct, self._outputs_struct = inputs, outputs
         self.inputs: list[KerasTensor] = tree.flatten(inputs)
@@ -81,12 +82,13 @@ class Function(Operation):
                 f"{self._inputs_struct}; received {inputs!r}"
             )
         tensors = [convert(x) for x in leaves]
-        for x, own in zip(tensors, self.inputs, strict=True):
-            pairs = zip(x.shape, own.shape, strict=False)
-            if x.ndim != own.ndim or any(n not in (None, m) for m, n in pairs):
+        for x, symbol in zip(tensors, self.inputs, strict=True):
+            pairs = zip(x.shape, symbol.shape, strict=False)
+            if x.ndim != symbol.ndim or any(n not in (None, m) for m, n in pairs):
                 raise ShapeError(
                     f"Function {self.name!r} received incompatible inputs: expected "
-                    f"shape {own.shape} for {own.name!r}; received shape {x.shape}"
+                    f"shape {symbol.shape} for {symbol.name!r}; "
+                    f"received shape {x.shape}"
                 )
         return tensors
 
@@ -98,8 +100,8 @@ class Function(Operation):
         """Return the shapes of the outputs for inputs of these shapes."""
         shapes = tree.flatten_up_to(self._inputs_struct, input_shape)
         symbols = [
-            KerasTensor(shape, own.dtype)
-            for shape, own in zip(shapes, self.inputs, strict=True)
+            KerasTensor(shape, symbol.dtype)
+            for shape, symbol in zip(shapes, self.inputs, strict=True)
         ]
         packed = tree.pack_sequence_as(self._inputs_struct, symbols)
         return tree.map_structure(lambda x: x.shape, self.compute_output_spec(packed))

@@ -43,12 +43,12 @@ class FunctionalInputs(FunctionalSymbols):
     def _standardize(self, inputs: Any) -> list[Any]:
         """Check the inputs; return tensors in the order of `self.inputs`."""
         flat = self._ordered(inputs)
-        several = len(flat) > 1 or isinstance(inputs, dict)
-        if several and not _is_alike(self._inputs_struct, inputs):
+        is_nested = len(flat) > 1 or isinstance(inputs, dict)
+        if is_nested and not _is_alike(self._inputs_struct, inputs):
             warn(self._unlike(inputs))
         return [
-            self._standardize_one(x, own)
-            for x, own in zip(flat, self._inputs, strict=True)
+            self._standardize_one(x, symbol)
+            for x, symbol in zip(flat, self._inputs, strict=True)
         ]
 
     def _ordered(self, inputs: Any) -> list[Any]:
@@ -89,15 +89,15 @@ class FunctionalInputs(FunctionalSymbols):
             f"{tree.map_structure(_brief, inputs)!r}"
         )
 
-    def _standardize_one(self, x: Any, own: KerasTensor) -> Any:
-        if type(x) is Tensor and x.dtype == own.dtype and x.ndim == own.ndim:
-            if x.shape[1:] == own.shape[1:]:
+    def _standardize_one(self, x: Any, symbol: KerasTensor) -> Any:
+        if type(x) is Tensor and x.dtype == symbol.dtype and x.ndim == symbol.ndim:
+            if x.shape[1:] == symbol.shape[1:]:
                 return x
         if x is None:
-            layer = own._keras_history.operation  # type: ignore[union-attr]
+            layer = symbol._keras_history.operation  # type: ignore[union-attr]
             if not getattr(layer, "optional", False):
                 raise ArgumentError(
-                    f"{self._kind} {self.name!r}: the input {own.name!r} is not "
+                    f"{self._kind} {self.name!r}: the input {symbol.name!r} is not "
                     "optional; received None"
                 )
             return None
@@ -106,30 +106,30 @@ class FunctionalInputs(FunctionalSymbols):
         mask = getattr(x, "_keras_mask", None)
         dtype = getattr(x, "dtype", None) if self._keeps_integers else None
         is_kept = dtype is not None and dtypes.is_integer(str(dtype))
-        tensor = convert_input(x, str(dtype) if is_kept else own.dtype)
-        rank, expected = tensor.ndim, own.ndim
+        tensor = convert_input(x, str(dtype) if is_kept else symbol.dtype)
+        rank, expected = tensor.ndim, symbol.ndim
         if rank == expected + 1 and tensor.shape[-1] == 1:
             tensor = tensor[..., 0]
-        elif rank == expected - 1 and own.shape[-1] == 1:
+        elif rank == expected - 1 and symbol.shape[-1] == 1:
             tensor = tensor[..., None]
-        if tensor.ndim != expected or (self._is_strict and not _fits(tensor, own)):
-            raise ShapeError(self._misfit(x, own))
+        if tensor.ndim != expected or (self._is_strict and not _fits(tensor, symbol)):
+            raise ShapeError(self._misfit(x, symbol))
         if mask is not None and tensor is not x:
             tensor._keras_mask = mask
         return tensor
 
     def _explain(self, x: Any, error: ShapeError) -> None:
         """Prefix an error's message with the shape of the only input, if wrong."""
-        (own,) = self._inputs
-        if hasattr(x, "shape") and not _fits(x, own) and not self._is_strict:
-            if self._misfit(x, own) not in str(error):
-                error.args = (f"{self._misfit(x, own)}: {error}",)
+        (symbol,) = self._inputs
+        if hasattr(x, "shape") and not _fits(x, symbol) and not self._is_strict:
+            if self._misfit(x, symbol) not in str(error):
+                error.args = (f"{self._misfit(x, symbol)}: {error}",)
 
-    def _misfit(self, x: Any, own: KerasTensor) -> str:
+    def _misfit(self, x: Any, symbol: KerasTensor) -> str:
         """Return the message for an input of a wrong shape."""
         return (
-            f"{self._kind} {self.name!r}: input with name {own.name!r} and path "
-            f"{self._path_of(own)!r}: expected shape={own.shape}, found "
+            f"{self._kind} {self.name!r}: input with name {symbol.name!r} and path "
+            f"{self._path_of(symbol)!r}: expected shape={symbol.shape}, found "
             f"shape={tuple(x.shape)}"
         )
 
@@ -150,37 +150,37 @@ def _fits(x: Any, symbol: KerasTensor) -> bool:
     return len(x.shape) == symbol.ndim and all(n in (None, m) for m, n in pairs)
 
 
-def _pick(expected: dict[Any, Any], given: dict[Any, Any]) -> list[Any] | None:
+def _pick(expected: dict[Any, Any], received: dict[Any, Any]) -> list[Any] | None:
     """Return the leaves of a dict at the keys of `expected`; None if incomplete."""
-    if not set(expected) <= set(given):
+    if not set(expected) <= set(received):
         return None
-    picked = {key: given[key] for key in expected}
+    picked = {key: received[key] for key in expected}
     try:
         return tree.flatten_up_to(expected, picked)
     except ArgumentError:
         return None
 
 
-def _is_alike(expected: Any, given: Any) -> bool:
+def _is_alike(expected: Any, received: Any) -> bool:
     """Return whether inputs are nested as expected; lists match tuples.
 
     A dict also matches a flat list of inputs, by name.
     """
     if isinstance(expected, dict):
         return (
-            isinstance(given, dict)
-            and expected.keys() == given.keys()
-            and all(_is_alike(expected[key], given[key]) for key in expected)
+            isinstance(received, dict)
+            and expected.keys() == received.keys()
+            and all(_is_alike(expected[key], received[key]) for key in expected)
         )
     if isinstance(expected, (list, tuple)):
-        if isinstance(given, dict):
+        if isinstance(received, dict):
             return True
         return (
-            isinstance(given, (list, tuple))
-            and len(expected) == len(given)
-            and all(map(_is_alike, expected, given))
+            isinstance(received, (list, tuple))
+            and len(expected) == len(received)
+            and all(map(_is_alike, expected, received))
         )
-    return isinstance(given, dict) or not tree.is_nested(given)
+    return isinstance(received, dict) or not tree.is_nested(received)
 
 
 def _brief(leaf: Any) -> Any:

@@ -32,13 +32,13 @@ def deferred_models(layers: list[dict[str, Any]]) -> set[str]:
     For other nested models the first node is their own graph, so that calls count from
     1.
     """
-    places = (
-        place
+    references = (
+        reference
         for data in layers
         for call in data["inbound_nodes"]
-        for place in _places(call)
+        for reference in _places(call)
     )
-    return {place[0] for place in places if place[1] == 0}
+    return {reference[0] for reference in references if reference[1] == 0}
 
 
 def _places(data: Any) -> Iterator[Any]:
@@ -87,9 +87,9 @@ def upgrade_call(
         if isinstance(value, dict):
             if "class_name" in value and "config" in value:
                 return deserialize_keras_object(value)
-            return {key: argument(each) for key, each in value.items()}
+            return {key: argument(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [argument(each) for each in value]
+            return [argument(item) for item in value]
         return value
 
     first = argument(data)

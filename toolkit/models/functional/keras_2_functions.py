@@ -208,9 +208,9 @@ def _product(first: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         any(kwargs.get(f"{kind}_{x}") for kind in ("transpose", "adjoint"))
         for x in "ab"
     ]
-    left = "...ki" if is_transposed[0] else "...ik"
+    first_operand = "...ki" if is_transposed[0] else "...ik"
     right = "...jk" if is_transposed[1] else "...kj"
-    subscripts = {"subscripts": f"{left},{right}->...ij"}
+    subscripts = {"subscripts": f"{first_operand},{right}->...ij"}
     return {"args": [first, kwargs["b"]], "kwargs": subscripts}
 
 
@@ -224,7 +224,7 @@ def _sections(value: Any) -> Any:
 def _index(spec: Any) -> Any:
     """Convert an index from the form of Keras 2: slices are dicts with their ends."""
     if isinstance(spec, list):
-        return tuple(_index(each) for each in spec)
+        return tuple(_index(item) for item in spec)
     if isinstance(spec, dict) and spec.keys() == {"start", "stop", "step"}:
         return slice(spec["start"], spec["stop"], spec["step"])
     ellipsis = isinstance(spec, dict) and spec.get("class_name") == "__ellipsis__"

@@ -79,7 +79,7 @@ class Functional(FunctionalInputs, Model):
             self._has_one_output = is_symbolic(_unpack(outputs))
         self._operations = self._topology.operations
         histories: list[Any] = [x._keras_history for x in self._outputs]
-        self.output_names: list[str] = [made.operation.name for made in histories]
+        self.output_names: list[str] = [history.operation.name for history in histories]
         self.built = True
         self._path = current_path(self.name)
         self._computes_mask = type(self).compute_mask is not Functional.compute_mask
@@ -163,15 +163,17 @@ class Functional(FunctionalInputs, Model):
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
-        given = self._ordered(inputs)
-        narrowed = list(map(_narrowed, given, self._inputs))
+        symbols = self._ordered(inputs)
+        narrowed = list(map(_narrowed, symbols, self._inputs))
         pairs = zip(narrowed, self._inputs, strict=True)
-        if all(x.shape == own.shape and x.dtype == own.dtype for x, own in pairs):
+        if all(
+            x.shape == symbol.shape and x.dtype == symbol.dtype for x, symbol in pairs
+        ):
             return tree.map_structure(
                 lambda x: KerasTensor(x.shape, x.dtype), _unpack(self._outputs_struct)
             )
-        known = dict(zip(map(id, given), narrowed, strict=True))
-        inputs = tree.map_structure(lambda x: known.get(id(x), x), inputs)
+        narrowed_by_id = dict(zip(map(id, symbols), narrowed, strict=True))
+        inputs = tree.map_structure(lambda x: narrowed_by_id.get(id(x), x), inputs)
         arguments = {"training": training, "mask": mask}
         return without_masks(infer(self.call, (inputs,), arguments))
 
@@ -181,8 +183,8 @@ class Functional(FunctionalInputs, Model):
         if len(self._inputs) > 1 or not _is_shape(input_shape):
             shapes = _shapes_of(input_shape, self._inputs_struct)
         symbols = [
-            KerasTensor(shape, own.dtype)
-            for shape, own in zip(shapes, self._inputs, strict=True)
+            KerasTensor(shape, symbol.dtype)
+            for shape, symbol in zip(shapes, self._inputs, strict=True)
         ]
         packed = tree.pack_sequence_as(self._inputs_struct, symbols)
         return tree.map_structure(lambda x: x.shape, self.compute_output_spec(packed))
@@ -208,27 +210,27 @@ def has_functional_constructor(cls: type) -> bool:
     return cls.__init__ is Functional.__init__  # type: ignore[misc]
 
 
-def _check_symbols(what: str, structure: Any) -> None:
+def _check_symbols(kind: str, structure: Any) -> None:
     leaves = tree.flatten(structure)
     if not leaves:
-        raise ArgumentError(f"Model: expected at least one symbol as `{what}`")
+        raise ArgumentError(f"Model: expected at least one symbol as `{kind}`")
     for leaf in leaves:
         if not is_symbolic(leaf):
             raise ArgumentError(
-                f"Model: All `{what}` values must be KerasTensors, symbols from "
+                f"Model: All `{kind}` values must be KerasTensors, symbols from "
                 f"Input() and calls on them; received {leaf!r} of type "
                 f"{type(leaf).__name__}"
             )
 
 
-def _narrowed(x: Any, own: KerasTensor) -> Any:
+def _narrowed(x: Any, symbol: KerasTensor) -> Any:
     """Return a symbol with extents filled in from the model's input.
 
     The batch size stays unknown: a call accepts any.
     """
-    if not is_symbolic(x) or x.ndim != own.ndim:
+    if not is_symbolic(x) or x.ndim != symbol.ndim:
         return x
-    pairs = zip(x.shape[1:], own.shape[1:], strict=True)
+    pairs = zip(x.shape[1:], symbol.shape[1:], strict=True)
     shape = (*x.shape[:1], *(n if m is None else m for m, n in pairs))
     if shape == x.shape:
         return x
@@ -261,9 +263,9 @@ def _argument_filler(
     if len(args) == 1 and is_symbolic(args[0]) and not kwargs:
         return partial(_fill_one, slots[id(args[0])])
     leaves = tree.flatten((args, kwargs))
-    places = [(i, slots[id(x)]) for i, x in enumerate(leaves) if is_symbolic(x)]
+    symbol_slots = [(i, slots[id(x)]) for i, x in enumerate(leaves) if is_symbolic(x)]
     constants = [None if is_symbolic(x) else x for x in leaves]
-    return partial(_fill, (args, kwargs), constants, places)
+    return partial(_fill, (args, kwargs), constants, symbol_slots)
 
 
 def _fill_one(slot: int, values: Values) -> tuple[Any, dict[str, Any]]:
@@ -271,10 +273,13 @@ def _fill_one(slot: int, values: Values) -> tuple[Any, dict[str, Any]]:
 
 
 def _fill(
-    structure: Any, constants: Values, places: list[tuple[int, int]], values: Values
+    structure: Any,
+    constants: Values,
+    symbol_slots: list[tuple[int, int]],
+    values: Values,
 ) -> tuple[Any, dict[str, Any]]:
     filled = list(constants)
-    for i, slot in places:
+    for i, slot in symbol_slots:
         filled[i] = values[slot]
     packed: tuple[Any, dict[str, Any]] = tree.pack_sequence_as(structure, filled)
     return packed

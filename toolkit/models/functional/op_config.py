@@ -46,10 +46,10 @@ def _parameters(function: Any) -> tuple[tuple[str, bool, bool], ...]:
     called = _CALLED.get(function.__name__, ())
     rows = []
     for name, parameter in inspect.signature(function).parameters.items():
-        rest = parameter.kind is parameter.VAR_POSITIONAL
+        variadic = parameter.kind is parameter.VAR_POSITIONAL
         has_default = parameter.default is not parameter.empty
         in_call = name in called or not (has_default or name in _CONSTRUCTED)
-        rows.append((name, rest or in_call, rest))
+        rows.append((name, variadic or in_call, variadic))
     return tuple(rows)
 
 
@@ -61,7 +61,7 @@ def op_config(operation: FunctionOperation) -> dict[str, Any]:
             f"Functional.get_config: expected a function of toolkit.ops; {name!r} is "
             "none. Put it into a layer"
         )
-    camel = "".join(part.capitalize() for part in name.split("_"))
+    camel = "".join(word.capitalize() for word in name.split("_"))
     class_name = _CLASS_OF.get(name, camel)
     node = operation._inbound_nodes[0]
     _, setup = split_call(operation.function, *node.attrs["arguments"])
@@ -81,9 +81,9 @@ def split_call(
     bound.apply_defaults()
     call: list[Any] = []
     setup = {}
-    for name, in_call, rest in _parameters(function):
+    for name, in_call, variadic in _parameters(function):
         value = bound.arguments[name]
-        if rest:
+        if variadic:
             call += value
         elif in_call or any_symbolic(value):
             call.append(value)
@@ -94,34 +94,34 @@ def split_call(
 
 def join_call(function: Any, args: Any, kwargs: Any, setup: Any) -> Any:
     """Join the arguments of Keras's call and constructor to our function's."""
-    given = list(args)
+    positional = list(args)
     joined = dict(kwargs)
-    rest: list[Any] = []
+    variadic: list[Any] = []
     for name, in_call, takes_rest in _parameters(function):
         if takes_rest:
-            rest, given = given, []
+            variadic, positional = positional, []
         elif name in setup:
             value = setup[name]
             joined[name] = tuple(value) if isinstance(value, list) else value
-        elif in_call and given:
-            joined[name] = given.pop(0)
+        elif in_call and positional:
+            joined[name] = positional.pop(0)
     for (name, *_), value in zip(
         (row for row in _parameters(function) if row[0] not in joined),
-        given,
+        positional,
         strict=False,
     ):
         joined[name] = value  # a tensor instead of a number for Keras's constructor
-    if rest:
+    if variadic:
         first = [joined.pop(name) for name, _, r in _parameters(function) if not r]
-        return (*first, *rest), joined
+        return (*first, *variadic), joined
     return (), joined
 
 
 def op_of(class_name: str, name: str) -> FunctionOperation:
     """Return the op of a Keras class; only functions of tensors are accepted."""
-    wanted = class_name.lower()
+    lower_name = class_name.lower()
     for candidate in dir(ops):
-        if candidate.replace("_", "") == wanted and not candidate.startswith("_"):
+        if candidate.replace("_", "") == lower_name and not candidate.startswith("_"):
             function = getattr(ops, candidate)
             if hasattr(function, "__wrapped__"):  # decorated by `operation`
                 return FunctionOperation(function, name)

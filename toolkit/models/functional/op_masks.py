@@ -86,9 +86,9 @@ def _mask(function: Any, args: Any, kwargs: Any, leaves: Any, result: Tensor) ->
     rule = _of_axis if name in _ALONG_AXIS else _RULES.get(name)
     if rule is None or not is_known:
         raise _End("it may move or mix the steps; put it into a layer that sets a mask")
-    given = _signature(function).bind(*args, **kwargs)
-    given.apply_defaults()
-    return rule(given.arguments, result)
+    bound = _signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return rule(bound.arguments, result)
 
 
 @cache
@@ -177,17 +177,17 @@ def _of_transpose(arguments: dict[str, Any], result: Tensor) -> Any:
 
 
 def _of_joined(arguments: dict[str, Any], result: Tensor) -> Any:
-    parts = next(iter(arguments.values()))
+    operands = next(iter(arguments.values()))
     (axis,) = _axes(arguments["axis"], result.ndim)
-    masks = [mask_of(x) for x in parts]
+    masks = [mask_of(x) for x in operands]
     ndim = max(mask.ndim for mask in masks if mask is not None)
     if axis >= ndim:
         if any(mask is None for mask in masks):
             raise _End("another operand has no mask")
         return reduce(ops.logical_or, masks)
-    if result.ndim != parts[0].ndim:
+    if result.ndim != operands[0].ndim:
         raise _End("it adds an axis before the steps")
-    pairs = zip(parts, masks, strict=True)
+    pairs = zip(operands, masks, strict=True)
     filled = [ops.ones(x.shape[:ndim], "bool") if m is None else m for x, m in pairs]
     return ops.concatenate(filled, axis=axis)
 

@@ -80,7 +80,7 @@ def _search(
 
     It is an iterative depth-first search from the outputs: models can be deep.
     """
-    given = {id(symbol) for symbol in inputs}
+    input_ids = {id(symbol) for symbol in inputs}
     finished: list[Node] = []
     done: set[Node] = set()
     first_seen: dict[Any, int] = {}
@@ -89,7 +89,7 @@ def _search(
 
     def enter(symbol: KerasTensor) -> None:
         node = node_of(symbol)
-        if node is None or node in done or (id(symbol) in given and node.inputs):
+        if node is None or node in done or (id(symbol) in input_ids and node.inputs):
             return
         if node in on_stack:
             raise ArgumentError(f"Model: {symbol} is computed from itself")
@@ -100,8 +100,8 @@ def _search(
     for output in outputs:
         enter(output)
         while stack:
-            node, rest = stack[-1]
-            symbol = next(rest, None)
+            node, remaining = stack[-1]
+            symbol = next(remaining, None)
             if symbol is not None:
                 enter(symbol)
                 continue
@@ -118,22 +118,24 @@ def _needed(node: Node) -> tuple[KerasTensor, ...]:
 
 
 def _members(
-    inputs: Sequence[KerasTensor], outputs: Sequence[KerasTensor], found: list[Node]
+    inputs: Sequence[KerasTensor],
+    outputs: Sequence[KerasTensor],
+    nodes_found: list[Node],
 ) -> set[Node]:
     """Return the nodes that are not needed only for masks."""
     members = {node_of(symbol) for symbol in outputs}
     members.update(node_of(symbol) for symbol in inputs if is_input(symbol))
-    for node in reversed(found):
+    for node in reversed(nodes_found):
         if node in members:
             members.update(map(node_of, node.inputs))
-    return {node for node in found if node in members}
+    return {node for node in nodes_found if node in members}
 
 
 def _depths(
     nodes: list[Node], members: set[Node]
 ) -> tuple[dict[Node, int], dict[Any, int]]:
     """Return the depths of the members in `nodes`, and of their operations."""
-    found = set(nodes)
+    nodes_found = set(nodes)
     depths: dict[Node, int] = {}
     operations: dict[Any, int] = {}
     for node in reversed(nodes):
@@ -141,12 +143,12 @@ def _depths(
         depths[node] = operations[node.op] = depth
         for symbol in _needed(node):
             parent = node_of(symbol)
-            if parent in found:
+            if parent in nodes_found:
                 depths[parent] = max(depth + 1, depths.get(parent, 0))
-    kept = {node.op for node in members}
+    member_ops = {node.op for node in members}
     return (
         {node: depth for node, depth in depths.items() if node in members},
-        {op: depth for op, depth in operations.items() if op in kept},
+        {op: depth for op, depth in operations.items() if op in member_ops},
     )
 
 
@@ -156,12 +158,12 @@ def _check_connected(
     nodes: list[Node],
     structure: Any,
 ) -> None:
-    known = {id(symbol) for symbol in inputs}
+    input_ids = {id(symbol) for symbol in inputs}
     paths = tree.flatten_with_path(list(outputs) if structure is None else structure)
     reached: list[str] = []
     for node in nodes:
         for symbol in node.inputs:
-            if id(symbol) not in known:
+            if id(symbol) not in input_ids:
                 raise ArgumentError(
                     f"Model: the graph is disconnected: {_lost(inputs, paths)}"
                     f"{node.op.name!r} needs {symbol}, which does not come from the "
@@ -169,9 +171,9 @@ def _check_connected(
                     f"{[i.name for i in inputs]}; reached without it: {reached}"
                 )
         reached.append(node.op.name)
-        known.update(map(id, node.outputs))
+        input_ids.update(map(id, node.outputs))
     for symbol in outputs:
-        if id(symbol) not in known:
+        if id(symbol) not in input_ids:
             raise ArgumentError(
                 f"Model: {_lost(inputs, paths)}{symbol} does not come from the inputs "
                 f"{[i.name for i in inputs]}"
@@ -183,16 +185,16 @@ def _lost(
 ) -> str:
     """Return the start of a message: the output that depends on other inputs."""
     for path, output in outputs:
-        waiting, seen = [output], {id(symbol) for symbol in inputs}
+        waiting, visited = [output], {id(symbol) for symbol in inputs}
         while waiting:
             symbol = waiting.pop()
-            if id(symbol) in seen:
+            if id(symbol) in visited:
                 continue
-            seen.add(id(symbol))
+            visited.add(id(symbol))
             node = node_of(symbol)
             if node is None or not node.inputs:
-                place = ".".join(map(str, path))
-                which = f"with path `{place}`" if path else repr(output.name)
+                path_text = ".".join(map(str, path))
+                which = f"with path `{path_text}`" if path else repr(output.name)
                 return f"Output {which} is not connected to `inputs`: "
             waiting += node.inputs
     return ""
@@ -216,7 +218,7 @@ def replace_inputs(
     The calls after it are recorded again on new symbols, so that the model has a
     separate graph. `make_input(symbol)` creates the replacement of `symbol`.
     """
-    found = Topology(inputs, tree.flatten(outputs)).found
+    nodes_found = Topology(inputs, tree.flatten(outputs)).found
     fresh = {id(s): s if is_input(s) else make_input(s) for s in inputs}
 
     def substitute(leaf: Any) -> Any:
@@ -230,13 +232,13 @@ def replace_inputs(
         fresh[id(leaf)] = symbol
         return symbol
 
-    for node in found:
+    for node in nodes_found:
         if not any(id(symbol) in fresh for symbol in _needed(node)):
             continue  # it computes a mask from values before the inputs
         args, kwargs = tree.map_structure(substitute, node.attrs["arguments"])
-        made = tree.map_structure(copy, node.attrs["outputs"])
+        copies = tree.map_structure(copy, node.attrs["outputs"])
         masks = [fresh[id(m)] for m in node.attrs["masks"] if id(m) in fresh]
-        record(node.op, args, kwargs, made, masks)
+        record(node.op, args, kwargs, copies, masks)
     for symbol in list(fresh.values()):
         symbol._keras_mask = substitute(symbol._keras_mask)
     return [fresh[id(s)] for s in inputs], tree.map_structure(substitute, outputs)
@@ -251,15 +253,15 @@ def get_source_inputs(tensor: KerasTensor) -> list[KerasTensor]:
         >>> [s.name for s in toolkit.utils.get_source_inputs(x + 1.0)]
         ['x']
     """
-    found: dict[int, KerasTensor] = {}
-    seen: set[Node] = set()
+    nodes_found: dict[int, KerasTensor] = {}
+    visited: set[Node] = set()
     waiting = [tensor]
     while waiting:
         symbol = waiting.pop(0)
         node = node_of(symbol)
         if node is None or not node.inputs:
-            found.setdefault(id(symbol), symbol)
-        elif node not in seen:
-            seen.add(node)
+            nodes_found.setdefault(id(symbol), symbol)
+        elif node not in visited:
+            visited.add(node)
             waiting += node.inputs
-    return list(found.values())
+    return list(nodes_found.values())

@@ -48,10 +48,10 @@ class Operator:
     def counts(self) -> tuple[int, float]:
         """Return the minimum and the maximum number of inputs."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
-        several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         single = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
-        least = sum(p.default is p.empty for p in single)
-        return least, math.inf if several else len(single)
+        minimum = sum(p.default is p.empty for p in single)
+        return minimum, math.inf if is_variadic else len(single)
 
 
 class Call:
@@ -120,8 +120,8 @@ class Call:
 
     def graph(self, name: str) -> OnnxGraph:
         """Return a graph attribute."""
-        found: OnnxGraph = self._read(name, OnnxGraph, _MISSING, "a graph")
-        return found
+        value: OnnxGraph = self._read(name, OnnxGraph, _MISSING, "a graph")
+        return value
 
     def integers(self, name: str, default: Any = _MISSING) -> Any:
         """Return an attribute that is a list of integers, as a tuple."""
@@ -224,7 +224,7 @@ def axis_of(axis: int, ndim: int) -> int:
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return distinct axes, counted from the front."""
-    found = tuple(axis_of(int(axis), ndim) for axis in axes)
-    if len(set(found)) != len(found):
+    value = tuple(axis_of(int(axis), ndim) for axis in axes)
+    if len(set(value)) != len(value):
         raise ModelFileError(f"expected different axes; received {tuple(axes)}")
-    return found
+    return value

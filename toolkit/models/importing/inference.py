@@ -42,14 +42,14 @@ def infer_outputs(
     first_error: ToolkitError | None = None
     for small, large in tries if unknown else tries[:1]:
         try:
-            found = _specs(run, inputs, small, True)
-            again = _specs(run, inputs, large, False) if unknown else found
+            specs = _specs(run, inputs, small, True)
+            second_specs = _specs(run, inputs, large, False) if unknown else specs
         except LoadBudgetError:
             raise
         except ToolkitError as error:
             first_error = first_error or error
             continue
-        pairs = list(zip(found, again, strict=True))
+        pairs = list(zip(specs, second_specs, strict=True))
         if all(len(a.shape) == len(b.shape) for a, b in pairs if a and b):
             return [_merged(a, b) if a and b else None for a, b in pairs]
     assert first_error is not None

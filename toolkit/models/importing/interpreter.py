@@ -83,11 +83,11 @@ class Interpreter:
         values.update((k, Value.of(v)) for k, v in graph.initializers.items())
         values.update((v.name, x) for v, x in zip(graph.inputs, inputs, strict=True))
         last_use = _last_uses(graph)
-        for place, node in enumerate(graph.nodes):
+        for index, node in enumerate(graph.nodes):
             run_node(node, values)
             used = dict.fromkeys((*node.inputs, *node.outputs))
-            gone = [n for n in used if last_use.get(n, place) == place and n]
-            self._ledger.free(values.made(gone))
+            unused = [n for n in used if last_use.get(n, index) == index and n]
+            self._ledger.free(values.made(unused))
         return values
 
     def _run_or_defer(self, node: OnnxNode, values: _Names) -> None:
@@ -122,17 +122,19 @@ class Interpreter:
         if operator is None:
             raise UnsupportedError(why_not(node.op))
         inputs = [values[name] if name else None for name in node.inputs]
-        least, most = operator.counts
-        if not least <= len(inputs) <= most:
+        minimum, maximum = operator.counts
+        if not minimum <= len(inputs) <= maximum:
             raise ModelFileError(
-                f"expected {least} to {most} inputs; received {len(inputs)}"
+                f"expected {minimum} to {maximum} inputs; received {len(inputs)}"
             )
-        if any(x is None for x in inputs[:least]):
-            raise ModelFileError(f"expected its first {least} inputs; one is left out")
-        there = [x for x in inputs if x is not None]
-        small = sum(x.reach for x in there) <= MAX_KNOWN
+        if any(x is None for x in inputs[:minimum]):
+            raise ModelFileError(
+                f"expected its first {minimum} inputs; one is left out"
+            )
+        present = [x for x in inputs if x is not None]
+        small = sum(x.reach for x in present) <= MAX_KNOWN
         small = small and operator.needs_data and not operator.has_graphs
-        if small and all(x.known is not None for x in there):
+        if small and all(x.known is not None for x in present):
             try:
                 with no_trace():
                     found = self._called(operator, node, inputs, values, known=True)
@@ -154,13 +156,13 @@ class Interpreter:
         values: _Names,
         known: bool,
     ) -> tuple[Value, ...]:
-        def run(graph: OnnxGraph, given: Sequence[Value]) -> list[Value]:
-            return self.run(graph, given, values.inner())
+        def run(graph: OnnxGraph, inputs: Sequence[Value]) -> list[Value]:
+            return self.run(graph, inputs, values.inner())
 
         call = Call(node, self._opset, self._ledger, run, known)
-        found = operator.function(call, *inputs)
+        results = operator.function(call, *inputs)
         call.finish()
-        return (found,) if isinstance(found, Value) else tuple(found)
+        return (results,) if isinstance(results, Value) else tuple(results)
 
 
 def _known(value: Value) -> Value:
@@ -172,11 +174,11 @@ def _known(value: Value) -> Value:
 
 def _last_uses(graph: OnnxGraph) -> dict[str, int]:
     """Return the index of the last node that reads a value; outputs: past the end."""
-    found: dict[str, int] = {}
-    for place, node in enumerate(graph.nodes):
-        found.update(dict.fromkeys(_needed(node), place))
-    found.update(dict.fromkeys((v.name for v in graph.outputs), len(graph.nodes)))
-    return found
+    results: dict[str, int] = {}
+    for index, node in enumerate(graph.nodes):
+        results.update(dict.fromkeys(_needed(node), index))
+    results.update(dict.fromkeys((v.name for v in graph.outputs), len(graph.nodes)))
+    return results
 
 
 def _needed(node: OnnxNode) -> Iterable[str]:
@@ -213,6 +215,6 @@ class _Names(Values):
 
     def made(self, names: list[str]) -> list[Value]:
         """Remove and return the values of these names that nodes have created."""
-        there = [name for name in names if name in self._made]
-        self._made.difference_update(there)
-        return [self.pop(name) for name in there]
+        present = [name for name in names if name in self._made]
+        self._made.difference_update(present)
+        return [self.pop(name) for name in present]

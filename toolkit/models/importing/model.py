@@ -86,8 +86,8 @@ class OnnxModel(FunctionalInputs, Model):
         kwargs.setdefault("dtype", "float32")
         super().__init__(name=name, **kwargs)
         rows = [_weight_of(row) for row in weights]
-        given = graph_of(graph)
-        self._graph: OnnxGraph = _checked(given, rows, opset)
+        values = graph_of(graph)
+        self._graph: OnnxGraph = _checked(values, rows, opset)
         self._opset = opset
         self._rows = rows
         with no_tracking():
@@ -98,8 +98,8 @@ class OnnxModel(FunctionalInputs, Model):
         self._make_weights(frozen)
         self._scopes = self._name_scopes()
         with no_tracking():
-            own = [(x.shape, x.dtype) for x in self._graph.inputs]
-            self._outputs = self._infer(own)
+            expected = [(x.shape, x.dtype) for x in self._graph.inputs]
+            self._outputs = self._infer(expected)
             self._outputs_struct = only(self._outputs)
         self.output_names: list[str] = [v.name for v in self._graph.outputs]
         self.built = True
@@ -127,11 +127,11 @@ class OnnxModel(FunctionalInputs, Model):
     def _name_scopes(self) -> dict[str, str]:
         """Return the name scope of each node's operations: its layer, or the node."""
         owners = {row.source: row.layer for row in self._rows}
-        found = {}
+        results = {}
         for node in self._graph.nodes:
             names = [owners[name] for name in node.inputs if name in owners]
-            found[node.name] = names[0] if names else plain_name(node.name)
-        return found
+            results[node.name] = names[0] if names else plain_name(node.name)
+        return results
 
     # --- calls ------------------------------------------------------------------------
 
@@ -143,13 +143,13 @@ class OnnxModel(FunctionalInputs, Model):
                 f"longer: {self._reason}"
             )
             self._reason = ""
-        interpreter, given, weights = self._start(
+        interpreter, values, weights = self._start(
             self._standardize(inputs), limit_of_load()
         )
         # The ledger counts the work of kernels, not the cost of code generation.
         with rules.inside(array_kernels_only=True):
-            found = interpreter.run(self._graph, given, weights)
-        return only([value.tensor for value in found])
+            results = interpreter.run(self._graph, values, weights)
+        return only([value.tensor for value in results])
 
     def _start(
         self, tensors: Sequence[Tensor], limit: int
@@ -169,35 +169,37 @@ class OnnxModel(FunctionalInputs, Model):
 
         def run(tensors: list[Tensor], is_small: bool) -> list[Tensor | None]:
             limit = limit_of_load() * (1 if is_small else _MORE)
-            interpreter, given, weights = self._start(tensors, limit)
+            interpreter, values, weights = self._start(tensors, limit)
             with rules.inside(array_kernels_only=True):
-                found = interpreter.run_known(self._graph, given, weights)
+                results = interpreter.run_known(self._graph, values, weights)
             runs.append(interpreter)
-            return [None if value is None else value.tensor for value in found]
+            return [None if value is None else value.tensor for value in results]
 
         outputs = infer_outputs(run, inputs, len(self._graph.nodes))
-        shapes = [each.shapes for each in runs[-2:]]
+        shapes = [run.shapes for run in runs[-2:]]
         for layer in self._modules:
-            each = [found[layer.name] for found in shapes if layer.name in found]
+            each = [results[layer.name] for results in shapes if layer.name in results]
             if each and layer.output_shape is None:
                 layer.output_shape = merged(each[0], each[-1])
-        reason = next((each.reason for each in runs[-2:] if each.reason), "")
+        reason = next((run.reason for run in runs[-2:] if run.reason), "")
         if reason and self.supports_jit:
             self.supports_jit, self._reason = False, reason
         return [
-            KerasTensor(*(found or _declared(info, reason)))
-            for found, info in zip(outputs, self._graph.outputs, strict=True)
+            KerasTensor(*(results or _declared(info, reason)))
+            for results, info in zip(outputs, self._graph.outputs, strict=True)
         ]
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> Any:
         """Return the symbolic outputs of a call with these symbols."""
-        given = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
-        shapes = [(tuple(x.shape), x.dtype) for x in given]
-        if [shape for shape, _ in shapes] == [own.shape for own in self._inputs]:
-            found = [KerasTensor(x.shape, x.dtype) for x in self._outputs]
+        values = [x if is_symbolic(x) else convert(x) for x in self._ordered(inputs)]
+        shapes = [(tuple(x.shape), x.dtype) for x in values]
+        if [shape for shape, _ in shapes] == [
+            expected.shape for expected in self._inputs
+        ]:
+            results = [KerasTensor(x.shape, x.dtype) for x in self._outputs]
         else:
-            found = self._infer(with_names(self._graph.inputs, shapes))
-        return only(found)
+            results = self._infer(with_names(self._graph.inputs, shapes))
+        return only(results)
 
     # --- configuration ----------------------------------------------------------------
 
@@ -223,14 +225,14 @@ def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
     for row in rows:
         if sorted(row.order) != list(range(len(row.shape))):
             raise ModelFileError(f"{row.source!r}: axes in the order {row.order}")
-    found = checked(graph, opset, [row.source for row in rows])
-    for info in found.inputs:
+    results = checked(graph, opset, [row.source for row in rows])
+    for info in results.inputs:
         if info.shape is None:
             raise ModelFileError(
                 f"the input {info.name!r} has no shape; expected one whose axes may be "
                 "unknown"
             )
-    return found
+    return results
 
 
 def _symbol(info: ValueInfo) -> KerasTensor:
@@ -258,7 +260,7 @@ def _weight_of(row: Any) -> Weight:
     if not isinstance(row, (list, tuple)) or len(row) != 7:
         raise ModelFileError(f"expected a weight as seven values; found {row!r:.99}")
     *texts, shape, dtype, order, trainable = row
-    integers = [n for part in (shape, order) for n in _listed(part)]
+    integers = [n for sequence in (shape, order) for n in _listed(sequence)]
     fits = all(isinstance(text, str) and text for text in texts)
     fits = fits and all(type(n) is int and 0 <= n < 1 << 48 for n in integers)
     if not fits or dtype not in dtypes.DTYPES or not isinstance(trainable, bool):

@@ -147,12 +147,12 @@ class Value:
         """Return ONNX's Transpose of the value, without moving data."""
         if self.known is not None:
             return Value.of(self.known.transpose(axes))
-        first, *rest = (
+        first, *remaining = (
             (tuple(axes.index(i) for i in order), tensor)
             for order, tensor in self._orders.items()
         )
         value = Value(first[1], first[0])
-        value._orders.update(rest)
+        value._orders.update(remaining)
         return value
 
 
@@ -221,6 +221,6 @@ def common_order(values: Sequence[Value], ndim: int) -> Order:
 
 def without_axes(order: Order, axes: set[int]) -> Order:
     """Return the order of the remaining axes after the removal of file axes."""
-    kept = [i for i in order if i not in axes]
-    ranks = {axis: rank for rank, axis in enumerate(sorted(kept))}
-    return tuple(ranks[i] for i in kept)
+    remaining = [i for i in order if i not in axes]
+    ranks = {axis: rank for rank, axis in enumerate(sorted(remaining))}
+    return tuple(ranks[i] for i in remaining)

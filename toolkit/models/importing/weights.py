@@ -65,12 +65,12 @@ class Weight:
 def chosen_weights(graph: OnnxGraph) -> list[Weight]:
     """Return the weights of a graph, in the order in which its nodes use them."""
     uses = _uses(graph)
-    known = _needed_on_host(graph)
+    static_names = _needed_on_host(graph)
     names = _Names()
     found = []
     for source, users in uses.items():
         array = graph.initializers[source]
-        if source in known or not _is_weight(source, array, users):
+        if source in static_names or not _is_weight(source, array, users):
             continue
         order = _order(array, users)
         layer, name = names.of(source, users)
@@ -84,17 +84,17 @@ def chosen_weights(graph: OnnxGraph) -> list[Weight]:
 def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
     """Return the graph with large constants of nodes as initializers."""
     arrays, nodes = dict(graph.initializers), []
-    places: dict[int, str] = {}
+    name_by_id: dict[int, str] = {}
     for node in graph.nodes:
         value = node.attributes.get("value")
         is_large = isinstance(value, np.ndarray) and value.size > _SMALL
         if node.op == "Constant" and is_large and len(node.outputs) == 1:
             # An array of a function with several calls is one weight.
-            place = places.setdefault(id(value), node.outputs[0])
-            if place == node.outputs[0]:
-                arrays[place] = np.asarray(value)
+            index = name_by_id.setdefault(id(value), node.outputs[0])
+            if index == node.outputs[0]:
+                arrays[index] = np.asarray(value)
             else:
-                same = replace(node, op="Identity", inputs=(place,), attributes={})
+                same = replace(node, op="Identity", inputs=(index,), attributes={})
                 nodes.append(same)
         else:
             nodes.append(node)
@@ -103,19 +103,19 @@ def with_large_constants(graph: OnnxGraph) -> OnnxGraph:
 
 def _uses(graph: OnnxGraph) -> dict[str, list[Use]]:
     """Return the nodes that use each initializer, and its input index there."""
-    found: dict[str, list[Use]] = defaultdict(list)
+    uses: dict[str, list[Use]] = defaultdict(list)
 
     def visit(nodes: tuple[OnnxNode, ...]) -> None:
         for node in nodes:
-            for place, name in enumerate(node.inputs):
+            for index, name in enumerate(node.inputs):
                 if name in graph.initializers:
-                    found[name].append((node, place))
+                    uses[name].append((node, index))
             for value in node.attributes.values():
                 if isinstance(value, OnnxGraph):
                     visit(value.nodes)
 
     visit(graph.nodes)
-    return found
+    return uses
 
 
 def _needed_on_host(graph: OnnxGraph) -> set[str]:
@@ -151,7 +151,7 @@ def _computed_from_inputs(graph: OnnxGraph) -> set[str]:
     def reads(node: OnnxNode) -> bool:
         graphs = [v for v in node.attributes.values() if isinstance(v, OnnxGraph)]
         return not computed.isdisjoint(node.inputs) or any(
-            reads(inner) for each in graphs for inner in each.nodes
+            reads(inner) for graph_inside in graphs for inner in graph_inside.nodes
         )
 
     for node in graph.nodes:
@@ -176,7 +176,7 @@ def _is_trainable(array: Array, users: list[Use]) -> bool:
     if not dtypes.is_float(dtypes.standardize(array.dtype)):
         return False
     statistics = all(
-        node.op == "BatchNormalization" and place in (3, 4) for node, place in users
+        node.op == "BatchNormalization" and index in (3, 4) for node, index in users
     )
     fixed = all(
         node.op in _COMPARING | _QUANTIZED or node.op.startswith("com.microsoft.")
@@ -187,16 +187,16 @@ def _is_trainable(array: Array, users: list[Use]) -> bool:
 
 def _order(array: Array, users: list[Use]) -> Order:
     """Return the order of axes that all users of an array need, or the file's."""
-    wanted = {_order_for(array.ndim, node, place) for node, place in users}
-    return wanted.pop() if len(wanted) == 1 else file_order(array.ndim)
+    orders = {_order_for(array.ndim, node, index) for node, index in users}
+    return orders.pop() if len(orders) == 1 else file_order(array.ndim)
 
 
-def _order_for(ndim: int, node: OnnxNode, place: int) -> Order:
-    if _KERNELS.get(node.op) == place and 3 <= ndim <= 5:
+def _order_for(ndim: int, node: OnnxNode, index: int) -> Order:
+    if _KERNELS.get(node.op) == index and 3 <= ndim <= 5:
         return kernel_order(ndim)
-    if node.op in ("LSTM", "GRU", "RNN") and place in (1, 2) and ndim == 3:
+    if node.op in ("LSTM", "GRU", "RNN") and index in (1, 2) and ndim == 3:
         return (0, 2, 1)
-    is_turned = node.op == "Gemm" and place == 1 and node.attributes.get("transB")
+    is_turned = node.op == "Gemm" and index == 1 and node.attributes.get("transB")
     if is_turned and ndim == 2:
         return (1, 0)
     if node.op == "Transpose":
@@ -225,15 +225,15 @@ class _Names:
 
         A name without a path belongs to the first node that uses it.
         """
-        parent, _, own = plain_name(source).rpartition(".")
+        parent, _, leaf = plain_name(source).rpartition(".")
         if not parent or "::" in source:
             node = users[0][0]
             # TorchScript's `/conv1/Conv` is the only node of the module `conv1`.
             parent = plain_name(node.name.removesuffix(f"/{node.op}"))
-        name, count = own, 0
+        name, count = leaf, 0
         while (parent, name) in self._taken:
             count += 1
-            name = f"{own}_{count}"
+            name = f"{leaf}_{count}"
         self._taken.add((parent, name))
         return parent, name
 

@@ -76,85 +76,97 @@ def _labels(y_true: Any, count: int) -> np.ndarray[Any, Any] | None:
         return y_true.argmax(1) if single else None
     if y_true.ndim == 2 and y_true.shape[1] == 1:
         y_true = y_true[:, 0]
-    whole = y_true.ndim == 1 and (y_true % 1 == 0).all()
-    if not whole or y_true.min(initial=0) < 0 or y_true.max(initial=0) >= count:
+    is_integer = y_true.ndim == 1 and (y_true % 1 == 0).all()
+    if not is_integer or y_true.min(initial=0) < 0 or y_true.max(initial=0) >= count:
         return None
     return y_true.astype("int64")
 
 
-def confusion_section(found: Confusion) -> Markup:
+def confusion_section(errors: Confusion) -> Markup:
     """Return the matrix, the most frequent mistakes and the figures for each class."""
-    right, total = int(np.trace(found.counts)), int(found.counts.sum())
+    right, total = (
+        int(np.trace(errors.counts)),
+        int(errors.counts.sum()),
+    )
     text = f"{right:,} of {total:,} samples ({right / total:.1%}) are told correctly."
     how = " In the matrix, rows are the true classes, columns the predicted ones."
-    matrix = _matrix(found) if len(found.names) <= _MOST else ""
+    matrix = _matrix(errors) if len(errors.names) <= _MOST else ""
     return tag(
         "section",
         tag("h2", "Classes"),
         tag("p", text, how if matrix else ""),
-        tag("div", matrix, _mistakes(found), class_="beside"),
-        _figures(found),
+        tag("div", matrix, _mistakes(errors), class_="beside"),
+        _figures(errors),
         id="classes",
     )
 
 
-def _matrix(found: Confusion) -> Markup:
-    sums = found.counts.sum(1, keepdims=True)
-    shares = found.counts / np.maximum(sums, 1)
-    head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in found.names))
+def _matrix(errors: Confusion) -> Markup:
+    sums = errors.counts.sum(1, keepdims=True)
+    shares = errors.counts / np.maximum(sums, 1)
+    head = tag(
+        "tr",
+        tag("td"),
+        *(tag("th", name, scope="col") for name in errors.names),
+    )
     rows = []
-    for i, name in enumerate(found.names):
+    for i, name in enumerate(errors.names):
         cells = [
-            _cell(found, i, j, float(shares[i, j])) for j in range(len(found.names))
+            _cell(errors, i, j, float(shares[i, j])) for j in range(len(errors.names))
         ]
         rows.append(tag("tr", tag("th", name, scope="row"), *cells))
     caption = "Confusion matrix"
     content = (tag("thead", head), tag("tbody", *rows))
-    inside = tag("table", *content, class_="matrix", aria_label=caption)
-    return captioned(inside, caption)
+    matrix = tag("table", *content, class_="matrix", aria_label=caption)
+    return captioned(matrix, caption)
 
 
-def _cell(found: Confusion, i: int, j: int, share: float) -> Markup:
-    count = int(found.counts[i, j])
+def _cell(errors: Confusion, i: int, j: int, share: float) -> Markup:
+    count = int(errors.counts[i, j])
     kinds = ["right" if i == j else "wrong"] if count else ["none"]
     if share >= _STRONG:
         kinds.append("strong")
-    hint = f"{found.names[i]} predicted as {found.names[j]}: {count:,}, {share:.1%}"
+    hint = f"{errors.names[i]} predicted as {errors.names[j]}: {count:,}, {share:.1%}"
     style = f"--share:{share:.3f}" if count else None
     return tag("td", f"{count:,}", class_=" ".join(kinds), style=style, title=hint)
 
 
-def _mistakes(found: Confusion) -> Markup:
-    wrong = found.counts.copy()
+def _mistakes(errors: Confusion) -> Markup:
+    wrong = errors.counts.copy()
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:_PAIRS]
-    pairs = [divmod(int(place), len(found.names)) for place in order]
+    pairs = [divmod(int(index), len(errors.names)) for index in order]
     pairs = [(i, j) for i, j in pairs if wrong[i, j]]
     if not pairs:
         return tag("p", "There are no mistakes.")
-    sums = found.counts.sum(1)
+    sums = errors.counts.sum(1)
     rows = [
-        (found.names[i], found.names[j], wrong[i, j], f"{wrong[i, j] / sums[i]:.1%}")
+        (
+            errors.names[i],
+            errors.names[j],
+            wrong[i, j],
+            f"{wrong[i, j] / sums[i]:.1%}",
+        )
         for i, j in pairs
     ]
     heads = ("True class", "Predicted", "Samples", "Of the class")
     return table(heads, rows, "The most frequent mistakes", numbers=(2, 3))
 
 
-def _figures(found: Confusion) -> Markup:
-    right = np.diag(found.counts)
-    true, told = found.counts.sum(1), found.counts.sum(0)
-    recall, precision = right / np.maximum(true, 1), right / np.maximum(told, 1)
-    both = 2 * right / np.maximum(true + told, 1)
+def _figures(errors: Confusion) -> Markup:
+    right = np.diag(errors.counts)
+    true, predicted = errors.counts.sum(1), errors.counts.sum(0)
+    recall, precision = right / np.maximum(true, 1), right / np.maximum(predicted, 1)
+    f1 = 2 * right / np.maximum(true + predicted, 1)
     rows = [
         (
             name,
             f"{true[i]:,}",
-            f"{precision[i]:.1%}" if told[i] else "\N{EN DASH}",
+            f"{precision[i]:.1%}" if predicted[i] else "\N{EN DASH}",
             f"{recall[i]:.1%}" if true[i] else "\N{EN DASH}",
-            bar(both[i], f"{both[i]:.1%}"),
+            bar(f1[i], f"{f1[i]:.1%}"),
         )
-        for i, name in enumerate(found.names)
+        for i, name in enumerate(errors.names)
     ]
     heads = ("Class", "Samples", "Precision", "Recall", "F1")
     return table(heads, rows, "Each class", numbers=(1, 2, 3, 4))

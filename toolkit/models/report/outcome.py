@@ -60,16 +60,18 @@ def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
         logs = logs if test is None else test(batch)
     logs = {} if test is None else model._final_logs(logs)
     y_true, y_pred = _joined(targets), _joined(outputs)
-    samples = sum(len(tree.flatten(part)[0]) for part in outputs if part is not None)
+    samples = sum(len(tree.flatten(array)[0]) for array in outputs if array is not None)
     return Outcome(first, samples, logs, y_true, y_pred)
 
 
-def _array(part: Any) -> Any:
+def _array(array: Any) -> Any:
     """Return the only array of a component of a batch, or a nest of several."""
-    leaves = [np.asarray(leaf) for leaf in tree.flatten(part) if leaf is not None]
+    leaves = [np.asarray(leaf) for leaf in tree.flatten(array) if leaf is not None]
     return leaves[0] if len(leaves) == 1 else leaves or None
 
 
-def _joined(parts: list[Any]) -> Any:
-    whole = parts and all(isinstance(part, np.ndarray) and part.ndim for part in parts)
-    return np.concatenate(parts) if whole else None
+def _joined(arrays: list[Any]) -> Any:
+    are_arrays = arrays and all(
+        isinstance(array, np.ndarray) and array.ndim for array in arrays
+    )
+    return np.concatenate(arrays) if are_arrays else None

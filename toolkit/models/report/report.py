@@ -54,31 +54,31 @@ def write_report(
         raise ArgumentError(
             f"report: expected a path ending in .html; received {path!r}"
         )
-    found = None if data is None else outcome(model, data, batch_size)
+    evaluation = None if data is None else outcome(model, data, batch_size)
     if not model.built:
         raise ArgumentError(
             f"report: {model.name} has no weights yet; build it, or give data"
         )
     history = model.history if history is None else history
     classes = None
-    if found is not None:
-        classes = confusion(found.y_true, found.y_pred, class_names)
+    if evaluation is not None:
+        classes = confusion(evaluation.y_true, evaluation.y_pred, class_names)
     if class_names is not None and classes is None:
         raise ArgumentError(
             "report: class_names needs data with classes as targets, and outputs that "
             "score each class"
         )
-    batch = _batch(model, found) if measure else None
-    content = _content(model, found, classes, history, batch)
+    batch = _batch(model, evaluation) if measure else None
+    content = _content(model, evaluation, classes, history, batch)
     text = page(f"Report of {model.name}", content)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
 
 
-def _batch(model: Any, found: Outcome | None) -> Any:
+def _batch(model: Any, evaluation: Outcome | None) -> Any:
     """Return a batch for measurements: the first of the data, or zeros."""
-    if found is not None:
-        return found.batch
+    if evaluation is not None:
+        return evaluation.batch
     if not isinstance(model, (Functional, Sequential)) or not model.inputs:
         return None
 
@@ -91,7 +91,7 @@ def _batch(model: Any, found: Outcome | None) -> Any:
 
 def _content(
     model: Any,
-    found: Outcome | None,
+    evaluation: Outcome | None,
     classes: Confusion | None,
     history: Any,
     batch: Any,
@@ -101,21 +101,21 @@ def _content(
     sections = {"architecture": ("Architecture", _architecture(model))}
     if history is not None and history.history:
         sections["training"] = ("Training", _training(history))
-    if found is not None and found.logs:
-        sections["evaluation"] = ("Evaluation", _evaluation(found))
+    if evaluation is not None and evaluation.logs:
+        sections["evaluation"] = ("Evaluation", _evaluation(evaluation))
     if classes is not None:
         sections["classes"] = ("Classes", confusion_section(classes))
-    elif found is not None:
-        errors = values_section(found.y_true, found.y_pred)
+    elif evaluation is not None:
+        errors = values_section(evaluation.y_true, evaluation.y_pred)
         if errors is not None:
             sections["predictions"] = ("Predictions", errors)
     if plans:
-        what, plan = plans[-1]
+        step_name, plan = plans[-1]
         x = unpack_x_y_sample_weight(batch)[0]
         samples = len(tree.flatten(x)[0])
         costs = costs_section(layer_costs(model, x), plans[0][1], samples)
         sections["costs"] = ("Time and memory", costs)
-        sections["compiler"] = ("Compiler", program_section(plan, what))
+        sections["compiler"] = ("Compiler", program_section(plan, step_name))
     links = [
         tag("li", tag("a", title, href=f"#{key}"))
         for key, (title, _) in sections.items()
@@ -125,7 +125,7 @@ def _content(
         tag("h1", model.name),
         tag("p", f"A {class_name(model)} model of {len(model.layers)} layers"),
         tag("nav", tag("ul", *links), aria_label="Sections"),
-        _facts(model, found, classes, history, plans),
+        _facts(model, evaluation, classes, history, plans),
     )
     bodies = [section for _, section in sections.values()]
     return Markup(header + "".join(bodies) + _footer())
@@ -149,7 +149,7 @@ def _plans(model: Any, batch: Any) -> list[tuple[str, Inspection]]:
 
 def _facts(
     model: Any,
-    found: Outcome | None,
+    evaluation: Outcome | None,
     classes: Confusion | None,
     history: Any,
     plans: list[tuple[str, Inspection]],
@@ -164,10 +164,10 @@ def _facts(
         facts["Epochs"] = f"{max(map(len, history.history.values())):,}"
     if classes is not None:
         facts["Accuracy"] = f"{classes.accuracy:.1%}"
-    if found is not None and found.logs:
-        facts["Loss"] = number_text(found.logs.get("loss", float("nan")))
-    for what, plan in plans:
-        facts[f"{what.capitalize()} step"] = seconds_text(step_seconds(plan))
+    if evaluation is not None and evaluation.logs:
+        facts["Loss"] = number_text(evaluation.logs.get("loss", float("nan")))
+    for step_name, plan in plans:
+        facts[f"{step_name.capitalize()} step"] = seconds_text(step_seconds(plan))
     pairs = [tag("div", tag("dt", k), tag("dd", v)) for k, v in facts.items()]
     return tag("dl", *pairs, class_="facts")
 
@@ -182,12 +182,12 @@ def _architecture(model: Any) -> Markup:
     if len(model.layers) > _MANY:
         drawing = tag("details", tag("summary", "Show the diagram"), drawing)
     rows = list(layer_rows(model))
-    most = max((_params(layer) for layer, *_ in rows), default=0)
+    maximum = max((_params(layer) for layer, *_ in rows), default=0)
     cells = [
         (
             join((name, tag("span", kind, class_="note"))),
             tag("span", shape, class_="shape"),
-            bar(_params(layer) / (most or 1), params),
+            bar(_params(layer) / (maximum or 1), params),
         )
         for layer, name, kind, shape, params in rows
     ]
@@ -211,18 +211,18 @@ def _training(history: Any) -> Markup:
     return tag("section", heading, panels, tag("p", note, class_="note"), id="training")
 
 
-def _evaluation(found: Outcome) -> Markup:
-    names = sorted(found.logs, key=lambda name: name != "loss")
-    rows = [(name, number_text(float(found.logs[name]), 6)) for name in names]
-    caption = f"On the {found.samples:,} samples of this report's data"
+def _evaluation(evaluation: Outcome) -> Markup:
+    names = sorted(evaluation.logs, key=lambda name: name != "loss")
+    rows = [(name, number_text(float(evaluation.logs[name]), 6)) for name in names]
+    caption = f"On the {evaluation.samples:,} samples of this report's data"
     listed = table(("Metric", "Value"), rows, caption, numbers=(1,))
     return tag("section", tag("h2", "Evaluation"), listed, id="evaluation")
 
 
 def _footer() -> Markup:
-    now = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+    timestamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
     text = (
-        f"Made on {now} by toolkit on backend {settings.backend()}, with "
+        f"Made on {timestamp} by toolkit on backend {settings.backend()}, with "
         f"{settings.num_threads()} threads, Python {platform.python_version()} and "
         f"NumPy {np.__version__}. This page loads nothing from elsewhere."
     )

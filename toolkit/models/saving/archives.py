@@ -73,12 +73,12 @@ def write_members(model: Any, folder: Path) -> None:
     """Write the files of a model into an empty folder; the metadata list them."""
     Path(folder, CONFIG).write_text(config_text(model), "utf-8")
     write_groups(Path(folder, WEIGHTS), groups_of(model))
-    for where, part in parts_of(model).items():
-        if hasattr(part, "save_assets"):
-            own = Path(folder, ASSETS, where)
-            own.mkdir(parents=True, exist_ok=True)
-            _check_distinct(own, where)
-            part.save_assets(str(own))
+    for where, layer in parts_of(model).items():
+        if hasattr(layer, "save_assets"):
+            folder_of_layer = Path(folder, ASSETS, where)
+            folder_of_layer.mkdir(parents=True, exist_ok=True)
+            _check_distinct(folder_of_layer, where)
+            layer.save_assets(str(folder_of_layer))
     metadata = {
         "keras_version": KERAS_VERSION,
         "date_saved": datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
@@ -87,12 +87,12 @@ def write_members(model: Any, folder: Path) -> None:
     Path(folder, METADATA).write_text(json.dumps(metadata), "utf-8")
 
 
-def _check_distinct(own: Path, where: str) -> None:
+def _check_distinct(folder_of_layer: Path, where: str) -> None:
     """Raise if the file system treats the folders of two sublayers as equal."""
-    for place in (own, *own.parents[: where.count("/")]):
-        if not is_listed(place):
+    for path in (folder_of_layer, *folder_of_layer.parents[: where.count("/")]):
+        if not is_listed(path):
             raise UnwritableFileError(
-                f"the assets of {where!r}: {place.name!r} would be in the folder of "
+                f"the assets of {where!r}: {path.name!r} would be in the folder of "
                 "another name, such as one that differs in case; rename the part"
             )
 
@@ -158,17 +158,23 @@ def loaded(
 
 def written_by(metadata: bytes | None) -> Any:
     """Return the version of Keras in the metadata, or None."""
-    found = None if metadata is None else parsed(metadata, METADATA)
-    return found.get("keras_version") if isinstance(found, dict) else None
+    parsed_metadata = None if metadata is None else parsed(metadata, METADATA)
+    return (
+        parsed_metadata.get("keras_version")
+        if isinstance(parsed_metadata, dict)
+        else None
+    )
 
 
 def load_assets(model: Any, folder: Path) -> None:
     """Let each layer load its asset files."""
-    for where, part in parts_of(model).items():
-        if hasattr(part, "load_assets"):
-            own = Path(folder, where)
-            with clear_errors(f"{str(folder)!r}: the assets of {part.name!r}"):
-                part.load_assets(str(own) if own.is_dir() else None)
+    for where, layer in parts_of(model).items():
+        if hasattr(layer, "load_assets"):
+            folder_of_layer = Path(folder, where)
+            with clear_errors(f"{str(folder)!r}: the assets of {layer.name!r}"):
+                layer.load_assets(
+                    str(folder_of_layer) if folder_of_layer.is_dir() else None
+                )
 
 
 def archived_json(path: Path) -> tuple[Any, Any]:
@@ -187,8 +193,8 @@ def weights_in_archive(path: Path) -> Iterator[dict[str, Dataset]]:
 
 def listed_files(metadata: bytes) -> dict[str, str] | None:
     """Return the files in the metadata, with their checksums, or None."""
-    found = parsed(metadata, METADATA)
-    files = found.get("files") if isinstance(found, dict) else None
+    parsed_metadata = parsed(metadata, METADATA)
+    files = parsed_metadata.get("files") if isinstance(parsed_metadata, dict) else None
     if files is not None and not isinstance(files, dict):
         raise ModelFileError(f"{METADATA}: expected a list of files; found {files!r}")
     return files
@@ -196,10 +202,10 @@ def listed_files(metadata: bytes) -> dict[str, str] | None:
 
 def _check_listed(members: Members) -> None:
     """Raise if a file in the metadata's list is missing."""
-    there = members.sizes()
-    listed = listed_files(members.read(METADATA)) if METADATA in there else None
+    sizes = members.sizes()
+    listed = listed_files(members.read(METADATA)) if METADATA in sizes else None
     for name in listed or ():
-        if name not in there:
+        if name not in sizes:
             raise ModelFileError(f"there is no member {name!r}")
 
 

@@ -75,15 +75,15 @@ class KerasFileEditor:
         """Return the arrays in a dict for each object, under their keys."""
         weights: Tree = {}
         for path, dataset in sorted(datasets.items()):
-            *place, key = path.split("/")
-            if place and place[-1] == _OWN:
-                place.pop()
+            *parents, key = path.split("/")
+            if parents and parents[-1] == _OWN:
+                parents.pop()
             target = weights
-            for name in place:
+            for name in parents:
                 target = target.setdefault(name, {})
             target[key] = dataset.read()
             if dataset.owner is not None:
-                self.object_metadata["/".join(place)] = {"name": dataset.owner}
+                self.object_metadata["/".join(parents)] = {"name": dataset.owner}
         return weights
 
     # --- inspection -------------------------------------------------------------------
@@ -103,12 +103,14 @@ class KerasFileEditor:
             branch, below = ("└─ ", "   ") if i == len(weights) else ("├─ ", "│  ")
             inner = f"{path}/{name}" if path else name
             if isinstance(value, dict):
-                own = self.object_metadata.get(inner, {}).get("name")
-                yield f"{indent}{branch}{name}" + (f" ({own!r})" if own else "")
+                stored_value = self.object_metadata.get(inner, {}).get("name")
+                yield f"{indent}{branch}{name}" + (
+                    f" ({stored_value!r})" if stored_value else ""
+                )
                 yield from self._lines(value, inner, indent + below)
             else:
-                what = f"shape={value.shape}, dtype={value.dtype}"
-                yield f"{indent}{branch}{name}: {what}"
+                description = f"shape={value.shape}, dtype={value.dtype}"
+                yield f"{indent}{branch}{name}: {description}"
 
     def compare(self, reference_model: Any) -> dict[str, Any]:
         """Print every difference between the file and a model.
@@ -131,8 +133,8 @@ class KerasFileEditor:
         for error in errors:
             print_message(f"  {error}")
         status = "error" if errors else "success"
-        found = f"{matches} weights agree, {len(errors)} differences"
-        print_message(f"{self.filepath!r} and {reference_model.name!r}: {found}")
+        summary_text = f"{matches} weights agree, {len(errors)} differences"
+        print_message(f"{self.filepath!r} and {reference_model.name!r}: {summary_text}")
         return {"status": status, "error_count": len(errors), "match_count": matches}
 
     # --- modification -----------------------------------------------------------------
@@ -171,13 +173,13 @@ class KerasFileEditor:
             weights: key, usually "0", "1", ..., -> array.
         """
         holder: Tree = self.weights_dict
-        *place, name = object_path.split("/")
-        for part in place:
-            if not isinstance(holder.get(part), dict):
+        *parents, name = object_path.split("/")
+        for component in parents:
+            if not isinstance(holder.get(component), dict):
                 raise ArgumentError(
-                    f"add_object: Path {'/'.join(place)!r} not found in model"
+                    f"add_object: Path {'/'.join(parents)!r} not found in model"
                 )
-            holder = holder[part]
+            holder = holder[component]
         holder[name] = _arrays("add_object", weights)
 
     def delete_weight(self, object_name: str, weight_name: str) -> None:
@@ -217,9 +219,9 @@ class KerasFileEditor:
                 )
             return holders[0], name
         holder: Any = self.weights_dict
-        *place, last = name.split("/")
-        for part in place:
-            holder = holder.get(part) if isinstance(holder, dict) else None
+        *parents, last = name.split("/")
+        for component in parents:
+            holder = holder.get(component) if isinstance(holder, dict) else None
         if not isinstance(holder, dict) or last not in holder:
             raise ArgumentError(
                 f"KerasFileEditor: Path {name!r} not found in model; see `summary`"
@@ -280,10 +282,10 @@ def _holders(weights: Tree, name: str) -> Iterator[Tree]:
 
 def _without_empty(weights: Tree) -> Tree:
     """Return the objects that have weights, directly or nested."""
-    kept = {
+    selected = {
         k: _without_empty(v) if isinstance(v, dict) else v for k, v in weights.items()
     }
-    return {k: v for k, v in kept.items() if not (isinstance(v, dict) and not v)}
+    return {k: v for k, v in selected.items() if not (isinstance(v, dict) and not v)}
 
 
 def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
@@ -292,19 +294,27 @@ def _compare(stored: Tree, expected: Tree, path: str) -> tuple[int, list[str]]:
     for key in dict.fromkeys((*expected, *stored)):
         inner = f"{path}/{key}"
         if key not in stored or key not in expected:
-            there, missing = ("model", "file") if key in expected else ("file", "model")
-            found = expected.get(key, stored.get(key))
-            kind = f"object {list(found)}" if isinstance(found, dict) else "weight"
-            errors.append(f"{inner}: {kind} of the {there}, missing in the {missing}")
+            present, missing = (
+                ("model", "file") if key in expected else ("file", "model")
+            )
+            summary_text = expected.get(key, stored.get(key))
+            kind = (
+                f"object {list(summary_text)}"
+                if isinstance(summary_text, dict)
+                else "weight"
+            )
+            errors.append(f"{inner}: {kind} of the {present}, missing in the {missing}")
             continue
-        own, other = stored[key], expected[key]
-        if isinstance(own, dict) and isinstance(other, dict):
-            more, below = _compare(own, other, inner)
+        stored_value, other = stored[key], expected[key]
+        if isinstance(stored_value, dict) and isinstance(other, dict):
+            more, below = _compare(stored_value, other, inner)
             matches, errors = matches + more, errors + below
-        elif isinstance(own, dict) or isinstance(other, dict):
+        elif isinstance(stored_value, dict) or isinstance(other, dict):
             errors.append(f"{inner}: an object in one, a weight in the other")
-        elif own.shape != other.shape:
-            errors.append(f"{inner}: shape {own.shape}; the model has {other.shape}")
+        elif stored_value.shape != other.shape:
+            errors.append(
+                f"{inner}: shape {stored_value.shape}; the model has {other.shape}"
+            )
         else:
             matches += 1
     return matches, errors

@@ -80,8 +80,8 @@ def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
         _check(path, listed, text)
         with open_datasets(Path(path, WEIGHTS)) as datasets:
             if WEIGHTS in listed:
-                found = contents_checksum(datasets)
-                _compare(path, WEIGHTS, found, listed[WEIGHTS])
+                actual = contents_checksum(datasets)
+                _compare(path, WEIGHTS, actual, listed[WEIGHTS])
             metadata = Path(path, METADATA)
             version = written_by(read_text(metadata) if metadata.exists() else None)
             model = loaded(text, datasets, custom_objects, compile, path, version)
@@ -114,12 +114,12 @@ def _check(path: Path, listed: dict[str, str], config: bytes) -> None:
         if not _is_name(name) or ".." in file.parts or not file.is_file():
             raise ModelFileError(f"{str(path)!r}: there is no {name!r}, which it lists")
         if name != WEIGHTS:
-            found = checksum_text(config if name == CONFIG else read_text(file))
-            _compare(path, name, found, checksum)
+            actual = checksum_text(config if name == CONFIG else read_text(file))
+            _compare(path, name, actual, checksum)
 
 
-def _compare(path: Path, name: str, found: str, listed: str) -> None:
-    if found != listed:
+def _compare(path: Path, name: str, actual: str, listed: str) -> None:
+    if actual != listed:
         raise ModelFileError(
             f"{str(path)!r}: {name!r} is not the file that was saved with the others: "
             "it is damaged, or was changed; without the list of 'files' in "
@@ -129,19 +129,19 @@ def _compare(path: Path, name: str, found: str, listed: str) -> None:
 
 def _own_files(root: Path) -> list[str]:
     """Return the files of a model in a folder; raise for foreign files."""
-    found = list(_contents(root))
-    if not found:
+    actual = list(_contents(root))
+    if not actual:
         return []
     try:
         listed = _listed(root)
     except ModelFileError:  # corrupt: only the names can be checked
         listed = None
-    if METADATA not in found or CONFIG not in found:
-        foreign = found
+    if METADATA not in actual or CONFIG not in actual:
+        foreign = actual
     elif listed is None:  # the format of Keras and of our earlier versions
-        foreign = [name for name in found if not _is_name(name)]
+        foreign = [name for name in actual if not _is_name(name)]
     else:
-        foreign = [name for name in found if name not in (METADATA, *listed)]
+        foreign = [name for name in actual if name not in (METADATA, *listed)]
     if foreign:
         raise UnwritableFileError(
             f"cannot write {str(root)!r}: the folder holds other files than those of a "
@@ -153,13 +153,13 @@ def _own_files(root: Path) -> list[str]:
 
 def _contents(root: Path) -> list[str]:
     """Return all files in a folder, without remains of an interrupted save."""
-    found = []
-    for place, folders, names in os.walk(root, onerror=fail):
-        if Path(place) == root:
+    actual = []
+    for folder, folders, names in os.walk(root, onerror=fail):
+        if Path(folder) == root:
             folders[:] = [name for name in folders if not _is_left(name)]
-        links = take_links(place, folders)
-        found += [Path(place, name).relative_to(root) for name in (*names, *links)]
-    return [path.as_posix() for path in found]
+        links = take_links(folder, folders)
+        actual += [Path(folder, name).relative_to(root) for name in (*names, *links)]
+    return [path.as_posix() for path in actual]
 
 
 def _is_left(name: str) -> bool:

@@ -108,11 +108,11 @@ class Layout:
         lengths = dict(self._sizes)
         for size, group in zip(shape, self._own, strict=True):
             unknown = [axis for axis in group if axis not in lengths]
-            known = math.prod(lengths[axis] for axis in group if axis in lengths)
+            known_size = math.prod(lengths[axis] for axis in group if axis in lengths)
             if len(unknown) > 1:
                 raise self._error(f"expected lengths, as in {unknown[0]}=7")
             if unknown:
-                lengths[unknown[0]] = size // known if known else 0
+                lengths[unknown[0]] = size // known_size if known_size else 0
             if math.prod(lengths[axis] for axis in group) != size:
                 raise wrong
         return lengths
@@ -123,19 +123,19 @@ class Layout:
 
     def put(self, array: Array, weight: Array) -> None:
         """Write a weight into an array for a file, row by row."""
-        seen = self._seen_in(array, weight.shape)
-        seen[...] = weight.reshape(seen.shape)
+        view = self._seen_in(array, weight.shape)
+        view[...] = weight.reshape(view.shape)
 
     def _seen_in(self, array: Array, shape: Shape) -> Array:
         """Return the weight's view of the file's array, with an axis for each name."""
         lengths = self._lengths(shape)
         axes = [axis for group in self._file for axis in group]
-        whole = array.reshape([lengths[axis] for axis in axes])
+        array_by_axis = array.reshape([lengths[axis] for axis in axes])
         # All numbers but one are 1.
-        places = [self._place(axis) if axis[0] == "#" else slice(None) for axis in axes]
-        seen = whole[(*places, ...)]  # a view of a scalar, too
+        index = [self._place(axis) if axis[0] == "#" else slice(None) for axis in axes]
+        view = array_by_axis[(*index, ...)]  # a view of a scalar, too
         names = _named(self._file)
-        return seen.transpose([names.index(axis) for axis in _named(self._own)])
+        return view.transpose([names.index(axis) for axis in _named(self._own)])
 
     def _place(self, axis: str) -> int:
         return 0 if self._sizes[axis] == 1 or self.part is None else self.part

@@ -82,11 +82,11 @@ def save_adapters(model: Any, path: Path, mapping: Any) -> None:
         ArgumentError: no layer is adapted, or the file has another name.
         UnsupportedError: PEFT does not support these factors.
     """
-    found = _adaptations(model, mapping, "save_weights")
+    adaptations = _adaptations(model, mapping, "save_weights")
     arrays: dict[str, Array] = {}
-    for each in found:
-        arrays.update(zip(each.names, each.to_file(), strict=True))
-    config = json.dumps(_config(found), indent=2)
+    for adaptation in adaptations:
+        arrays.update(zip(adaptation.names, adaptation.to_file(), strict=True))
+    config = json.dumps(_config(adaptations), indent=2)
     head, values = laid_out(arrays, {"format": "pt"})
 
     def write(folder: Path) -> None:
@@ -103,10 +103,10 @@ def load_adapters(model: Any, path: Path, mapping: Any) -> None:
     Raises:
         ModelFileError: the file adapts other layers, or in another way.
     """
-    found = _adaptations(model, mapping, "load_weights")
-    _check_scales(found, path.with_name(CONFIG))
+    adaptations = _adaptations(model, mapping, "load_weights")
+    _check_scales(adaptations, path.with_name(CONFIG))
     with open_safetensors(path) as file:
-        names = {name for each in found for name in each.names}
+        names = {name for adaptation in adaptations for name in adaptation.names}
         if names != file.arrays.keys():
             missing, more = names - file.arrays.keys(), file.arrays.keys() - names
             raise ModelFileError(
@@ -114,25 +114,25 @@ def load_adapters(model: Any, path: Path, mapping: Any) -> None:
                 f"; missing {sorted(missing)}; unexpected {sorted(more)}"
             )
         pairs: list[tuple[Any, Array]] = []
-        for each in found:
-            a, b = (file.arrays[name].read() for name in each.names)
-            pairs += zip(each.factors, each.from_file(a, b), strict=True)
+        for adaptation in adaptations:
+            a, b = (file.arrays[name].read() for name in adaptation.names)
+            pairs += zip(adaptation.factors, adaptation.from_file(a, b), strict=True)
     assign_all(pairs)
 
 
 def _adaptations(model: Any, mapping: Any, method: str) -> list[_Adaptation]:
     names = {weight: name for name, weight in named_weights(model, method).items()}
-    found = []
+    adaptations = []
     for layer, factors in adapted_layers(model):
         name = names[factors[0]].rpartition("/")[0]
-        found.append(_Adaptation(layer, _module(layer, name, mapping), factors))
+        adaptations.append(_Adaptation(layer, _module(layer, name, mapping), factors))
         _check_supported(layer, method)
-    if not found:
+    if not adaptations:
         raise ArgumentError(
             f"{method}: adapters=True: no layer has a low-rank adaptation; call "
             "`enable_lora` of layers first"
         )
-    return found
+    return adaptations
 
 
 def _module(layer: Any, name: str, mapping: Any) -> str:
@@ -178,10 +178,10 @@ def _check_supported(layer: Any, method: str) -> None:
 # --- config ---------------------------------------------------------------------------
 
 
-def _config(found: list[_Adaptation]) -> dict[str, Any]:
+def _config(adaptations: list[_Adaptation]) -> dict[str, Any]:
     """Return the config of PEFT; modules with uncommon settings become patterns."""
-    ranks = {x.module: int(x.layer.lora_rank) for x in found}
-    alphas = {x.module: x.layer.lora_alpha for x in found}
+    ranks = {x.module: int(x.layer.lora_rank) for x in adaptations}
+    alphas = {x.module: x.layer.lora_alpha for x in adaptations}
     rank, alpha = (Counter(x.values()).most_common(1)[0][0] for x in (ranks, alphas))
     return {
         "peft_type": "LORA",
@@ -197,7 +197,7 @@ def _config(found: list[_Adaptation]) -> dict[str, Any]:
     }
 
 
-def _check_scales(found: list[_Adaptation], path: Path) -> None:
+def _check_scales(adaptations: list[_Adaptation], path: Path) -> None:
     """Raise unless the layers' scales equal the scales in the config."""
     check_present(path)
     if path.stat().st_size > _MAX_CONFIG:
@@ -210,7 +210,7 @@ def _check_scales(found: list[_Adaptation], path: Path) -> None:
         raise UnsupportedError(
             f"{str(path)!r}: expected a plain LoRA; received {used or ['bias']}"
         )
-    for layer, module, _ in found:
+    for layer, module, _ in adaptations:
         rank = _setting(config, "rank_pattern", "r", module)
         alpha = _setting(config, "alpha_pattern", "lora_alpha", module)
         if not (_is_number(rank) and _is_number(alpha) and rank > 0):

@@ -22,17 +22,17 @@ Groups = dict[str, tuple[str, dict[str, Any]]]
 def groups_of(model: Any, skip: Any = ()) -> Groups:
     """Return group in a file -> name of the layer, and its arrays by key."""
     groups = {}
-    for path, part in parts_of(model, skip).items():
-        arrays = {key: np.asarray(value) for key, value in _own(part).items()}
-        groups[_group(path)] = (part.name, arrays)
+    for path, owner in parts_of(model, skip).items():
+        arrays = {key: np.asarray(value) for key, value in _own(owner).items()}
+        groups[_group(path)] = (owner.name, arrays)
     return groups
 
 
 def all_variables(model: Any) -> list[Any]:
     """Return the Variables of a model, its metrics and its optimizer."""
     optimizer = getattr(model, "optimizer", None)
-    found = [*model.variables, *getattr(model, "metrics_variables", ())]
-    return found if optimizer is None else [*found, *optimizer.variables]
+    differences = [*model.variables, *getattr(model, "metrics_variables", ())]
+    return differences if optimizer is None else [*differences, *optimizer.variables]
 
 
 def load_state(
@@ -56,13 +56,13 @@ def load_state(
     Raises:
         ModelFileError: with a list of all mismatches.
     """
-    parts = parts_of(model, skip)
+    owners = parts_of(model, skip)
     with StatelessScope() as scope:
-        plan, mismatches, more = _match(parts, _renamed(datasets))
+        plan, mismatches, unmatched = _match(owners, _renamed(datasets))
         if skip:
-            more = []
-        fits = not mismatches and (may_hold_more or not more)
-        mismatches += more
+            unmatched = []
+        fits = not mismatches and (may_hold_more or not unmatched)
+        mismatches += unmatched
         if fits or skip_mismatch:
             failed = _read(plan)
             fits = not failed
@@ -78,10 +78,10 @@ def _renamed(datasets: dict[str, Dataset]) -> dict[str, Dataset]:
     return {path.replace(old, "layers"): data for path, data in datasets.items()}
 
 
-def _own(part: Any) -> dict[str, Any]:
+def _own(owner: Any) -> dict[str, Any]:
     """Return the direct state of an object: key -> Variable or array."""
     store: dict[str, Any] = {}
-    part.save_own_variables(store)
+    owner.save_own_variables(store)
     return store
 
 
@@ -91,7 +91,7 @@ def _group(path: str) -> str:
 
 def _earlier(group: str) -> str:
     """Return the name of a group in our earlier files, without private attributes."""
-    return "/".join(part.removeprefix("_") for part in group.split("/"))
+    return "/".join(owner.removeprefix("_") for owner in group.split("/"))
 
 
 class Load(NamedTuple):
@@ -103,39 +103,41 @@ class Load(NamedTuple):
 
 
 def _match(
-    parts: dict[str, Any], datasets: dict[str, Dataset]
+    owners: dict[str, Any], datasets: dict[str, Dataset]
 ) -> tuple[list[Load], list[Mismatch], list[Mismatch]]:
     """Return the loads, the mismatches, and the groups that only the file has."""
     groups: dict[str, dict[str, Dataset]] = {}
     for path, dataset in datasets.items():
         group, _, key = path.rpartition("/")
         groups.setdefault(group, {})[key] = dataset
-    plan, mismatches, more = [], [], []
-    for path, part in parts.items():
+    plan, mismatches, unmatched = [], [], []
+    for path, owner in owners.items():
         group = _group(path) if _group(path) in groups else _earlier(_group(path))
-        load = Load(path, part, groups.pop(group, {}))
-        if isinstance(part, Optimizer):
+        load = Load(path, owner, groups.pop(group, {}))
+        if isinstance(owner, Optimizer):
             if _optimizer_fits(load):
                 plan.append(load)
             continue
-        found = [] if _loads_itself(part) else _differences(load)
-        mismatches += found
-        if not found:
+        differences = [] if _loads_itself(owner) else _differences(load)
+        mismatches += differences
+        if not differences:
             plan.append(load)
-    for group, left in groups.items():
+    for group, datasets_left in groups.items():
         # State of an optimizer that the model does not have is not a mismatch.
         if group.split("/")[0] == "optimizer":
             continue
-        for key, dataset in left.items():
-            what = f"unexpected, of shape {dataset.shape}; the model has no such layer"
-            more.append(Mismatch(f"{group}/{key}", what))
-    return plan, sorted(mismatches), sorted(more)
+        for key, dataset in datasets_left.items():
+            description = (
+                f"unexpected, of shape {dataset.shape}; the model has no such layer"
+            )
+            unmatched.append(Mismatch(f"{group}/{key}", description))
+    return plan, sorted(mismatches), sorted(unmatched)
 
 
-def _loads_itself(part: Any) -> bool:
+def _loads_itself(owner: Any) -> bool:
     """Return whether the class defines a custom method to load its state."""
-    own = type(part).load_own_variables is not StateOwner.load_own_variables
-    return own and getattr(part, "lora_enabled", True)
+    own = type(owner).load_own_variables is not StateOwner.load_own_variables
+    return own and getattr(owner, "lora_enabled", True)
 
 
 def _differences(load: Load) -> list[Mismatch]:
@@ -144,21 +146,23 @@ def _differences(load: Load) -> list[Mismatch]:
     for key, value in own.items():
         label = getattr(value, "path", load.part.name)
         if key not in load.stored:
-            what = (
+            description = (
                 f"missing in the file; expected {label} of shape {tuple(value.shape)}"
             )
         elif load.stored[key].shape != tuple(value.shape):
-            what = (
+            description = (
                 f"expected {label} of shape {tuple(value.shape)}; the file has "
                 f"{load.stored[key].shape}"
             )
         else:
             continue
-        mismatches.append(Mismatch(f"{group}/{key}", what))
+        mismatches.append(Mismatch(f"{group}/{key}", description))
     for key, dataset in load.stored.items():
         if key not in own:
-            what = f"unexpected, of shape {dataset.shape}; {load.part.name} has no such"
-            mismatches.append(Mismatch(f"{group}/{key}", what))
+            description = (
+                f"unexpected, of shape {dataset.shape}; {load.part.name} has no such"
+            )
+            mismatches.append(Mismatch(f"{group}/{key}", description))
     return mismatches
 
 
@@ -173,12 +177,14 @@ def _optimizer_fits(load: Load) -> bool:
     if not load.stored or (_made_no_step(load) and not (optimizer.built and has_slots)):
         return False
     if not optimizer.built:
-        why = "it is not built yet; call its `build` before, to have that of the file"
+        reason = (
+            "it is not built yet; call its `build` before, to have that of the file"
+        )
     elif _differences(load):
-        why = "the file holds the state of another one"
+        reason = "the file holds the state of another one"
     else:
         return True
-    warn(f"load_weights: the optimizer {optimizer.name!r} keeps its state: {why}")
+    warn(f"load_weights: the optimizer {optimizer.name!r} keeps its state: {reason}")
     return False
 
 
@@ -191,10 +197,10 @@ def _made_no_step(load: Load) -> bool:
 def _read(plan: list[Load]) -> list[Mismatch]:
     """Load every object in the open scope; return the failures."""
     mismatches = []
-    for path, part, stored in plan:
+    for path, owner, stored in plan:
         arrays = {key: dataset.read() for key, dataset in stored.items()}
         try:
-            part.load_own_variables(arrays)
+            owner.load_own_variables(arrays)
         except (KeyError, ValueError, TypeError) as error:
             mismatches.append(Mismatch(_group(path), str(error)))
     return mismatches

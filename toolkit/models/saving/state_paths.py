@@ -27,30 +27,30 @@ _OF_MODELS = {
 
 def parts_of(model: Any, skip: Any = ()) -> dict[str, Any]:
     """Return path -> layer or optimizer with state, each once, at its first path."""
-    found: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
     # The values keep lists alive that properties create: the id of a freed list would
     # be reused.
-    seen: dict[int, Any] = {id(part): part for part in skip}
+    visited: dict[int, Any] = {id(owner): owner for owner in skip}
 
-    def visit(part: Any, path: str) -> None:
-        if id(part) in seen:
+    def visit(owner: Any, path: str) -> None:
+        if id(owner) in visited:
             return
-        seen[id(part)] = part
-        found[path] = part
-        for name, child in _children(part):
+        visited[id(owner)] = owner
+        paths[path] = owner
+        for name, child in _children(owner):
             descend(child, f"{path}/{name}" if path else name)
 
     def descend(child: Any, path: str) -> None:
         if isinstance(child, (StateOwner, Optimizer)):
             visit(child, path)
-        elif isinstance(child, (list, tuple, dict)) and id(child) not in seen:
-            seen[id(child)] = child
+        elif isinstance(child, (list, tuple, dict)) and id(child) not in visited:
+            visited[id(child)] = child
             values = child.values() if isinstance(child, dict) else child
             for name, value in _named(values):
                 descend(value, f"{path}/{name}")
 
     visit(model, "")
-    return found
+    return paths
 
 
 def _named(values: Any) -> Iterator[tuple[str, Any]]:
@@ -68,17 +68,17 @@ def _named(values: Any) -> Iterator[tuple[str, Any]]:
         yield (f"{name}_{count}" if count else name), value
 
 
-def _children(part: Any) -> Iterator[tuple[str, Any]]:
+def _children(owner: Any) -> Iterator[tuple[str, Any]]:
     """Return attributes that can hold layers: graph's `layers` first, private last."""
-    is_graph = hasattr(part, "_functional") or hasattr(part, "_topology")
+    is_graph = hasattr(owner, "_functional") or hasattr(owner, "_topology")
     if is_graph:
-        yield "layers", part.layers
-    skipped = _machinery(type(part))  # type: ignore[arg-type]
-    for name in sorted(dir(part), key=lambda name: (name.startswith("_"), name)):
+        yield "layers", owner.layers
+    skipped = _machinery(type(owner))  # type: ignore[arg-type]
+    for name in sorted(dir(owner), key=lambda name: (name.startswith("_"), name)):
         if name.startswith("__") or name in skipped or (is_graph and name == "layers"):
             continue
         try:
-            child = getattr(part, name)
+            child = getattr(owner, name)
         except Exception:  # a property without a value is not state
             continue
         yield name, child

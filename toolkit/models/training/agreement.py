@@ -50,12 +50,12 @@ def check_same_data(
     """
     # before the first batch is read
     order = None if batches is None else batches.source.order()
-    mine = "nothing" if batches is None else _described(batches, peek)
-    told = job.exchange([mine, order])
-    given = [text for text, _ in told]
-    if len(set(given)) > 1:
-        raise differing(given, label)
-    orders = [text for _, text in told]
+    local = "nothing" if batches is None else _described(batches, peek)
+    exchanged = job.exchange([local, order])
+    texts = [text for text, _ in exchanged]
+    if len(set(texts)) > 1:
+        raise differing(texts, label)
+    orders = [text for _, text in exchanged]
     if len(set(orders)) > 1:
         raise ArgumentError(
             f"{label}expected the same rows in the same order on all ranks; received "
@@ -118,10 +118,10 @@ def _check_same(
     job: DistributionContext, variables: list[Any], label: str = ""
 ) -> None:
     sums = [None if v.placement is not None else _checksum(v) for v in variables]
-    told = job.exchange([described(variables), sums])
-    if len({shapes for shapes, _ in told}) > 1:
+    exchanged = job.exchange([described(variables), sums])
+    if len({shapes for shapes, _ in exchanged}) > 1:
         return  # other programs, which are compared before they run
-    rows = enumerate(zip(*(each for _, each in told), strict=True))
+    rows = enumerate(zip(*(sums_of_rank for _, sums_of_rank in exchanged), strict=True))
     differs = next((number for number, row in rows if len({*row}) > 1), None)
     if differs is None:
         return
@@ -170,16 +170,16 @@ class Agreement:
             for c in callbacks.callbacks
             if getattr(c, "_needs_all", False)
         ]
-        mine = [f"{name}={value}" for name, value in arguments.items()]
-        mine += [f"callbacks that save: {', '.join(needed) or 'none'}"]
-        told = job.exchange([may_stop, ", ".join(mine)])
-        if len({text for _, text in told}) > 1:
-            received = by_rank([text for _, text in told])
+        local = [f"{name}={value}" for name, value in arguments.items()]
+        local += [f"callbacks that save: {', '.join(needed) or 'none'}"]
+        exchanged = job.exchange([may_stop, ", ".join(local)])
+        if len({text for _, text in exchanged}) > 1:
+            received = by_rank([text for _, text in exchanged])
             raise ArgumentError(
                 f"expected the same arguments on all ranks; received {received}"
             )
         self._job = job
-        self._is_due_always = any(stops for stops, _ in told)
+        self._is_due_always = any(stops for stops, _ in exchanged)
         self._left, self._steps, self._since = 1, 0, perf_counter()
         self._version = job.recovery.version
         self._signal: tuple[Any, ...] | None = None
@@ -226,10 +226,10 @@ class Agreement:
             self._before = handler
             signal.signal(signal.SIGINT, self._take)
 
-    def _take(self, *given: Any) -> None:
+    def _take(self, *texts: Any) -> None:
         if self._signal is not None and self._before is not None:
-            self._before(*given)
-        self._signal = given
+            self._before(*texts)
+        self._signal = texts
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._before is None:

@@ -55,10 +55,10 @@ def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
 
 def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Convert other float dtypes to floatx, the dtype of models."""
-    wanted = dtypes.numpy_dtype(settings.floatx())
-    if array.dtype.kind != "f" or array.dtype == wanted:
+    floatx = dtypes.numpy_dtype(settings.floatx())
+    if array.dtype.kind != "f" or array.dtype == floatx:
         return array
-    return array.astype(wanted)
+    return array.astype(floatx)
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> Any:
@@ -109,10 +109,10 @@ def check_arrays(structure: Any, what: str) -> Any:
 def count_samples(parts: dict[str, Any]) -> int:
     """Return the number of samples, which must be equal for all arrays."""
     lengths = {
-        name: [len(a) for a in tree.flatten(part) if a is not None]
-        for name, part in parts.items()
+        name: [len(a) for a in tree.flatten(array) if a is not None]
+        for name, array in parts.items()
     }
-    found = {n for part in lengths.values() for n in part}
+    found = {n for array in lengths.values() for n in array}
     # A model can accept inputs that are all None, if some are optional.
     if not found or parts["x"] is None or not tree.flatten(parts["x"]):
         raise ArgumentError("expected data `x`; received no arrays")
@@ -153,9 +153,9 @@ def weights_of_classes(y: Any, weights: Any, class_weight: dict[int, float]) -> 
             "class_weight: expected one label per sample; received labels of shape "
             f"{np.shape(y)}"
         )
-    classes, places = np.unique(labels, return_inverse=True)
+    classes, positions = np.unique(labels, return_inverse=True)
     values = [class_weight.get(int(c), 1.0) for c in classes]
-    return np.array(values, dtypes.numpy_dtype(settings.floatx()))[places]
+    return np.array(values, dtypes.numpy_dtype(settings.floatx()))[positions]
 
 
 def _labels(y: Any) -> np.ndarray[Any, Any]:
@@ -202,8 +202,8 @@ def split_arrays(
             "validation_split can split arrays only; pass validation_data "
             f"beside {type(x).__name__}"
         )
-    given = zip(PARTS, (x, y, sample_weight), strict=True)
-    parts = {name: check_arrays(part, name) for name, part in given}
+    pairs = zip(PARTS, (x, y, sample_weight), strict=True)
+    parts = {name: check_arrays(array, name) for name, array in pairs}
     samples = count_samples(parts)
     at = int(samples * (1.0 - validation_split))
     if at in (0, samples):
@@ -214,8 +214,8 @@ def split_arrays(
 
     def cut(rows: slice) -> Any:
         return tuple(
-            tree.map_structure(lambda a: None if a is None else a[rows], part)
-            for part in parts.values()
+            tree.map_structure(lambda a: None if a is None else a[rows], array)
+            for array in parts.values()
         )
 
     return cut(slice(None, at)), cut(slice(at, None))
@@ -230,8 +230,8 @@ def checksum_of(rows: Rows) -> int:
     size = sum(np.asarray(x).nbytes for x in tree.flatten(rows[0]))
     count = max(2, min(_LOOKED_AT, _LOOKED_AT_BYTES // max(1, size)))
     some = np.unique(np.linspace(0, len(rows) - 1, count, dtype=np.int64))
-    found = 0
+    sizes = 0
     for array in map(np.asarray, tree.flatten(rows.stacked(some))):
         data = repr(array.tolist()).encode() if array.dtype == object else array
-        found = crc32(np.ascontiguousarray(data).tobytes(), found)
-    return found
+        sizes = crc32(np.ascontiguousarray(data).tobytes(), sizes)
+    return sizes

@@ -97,8 +97,8 @@ class _Process:
             _send(self._process.stdin, self._content)
             self._content = None
         _send(self._process.stdin, pickle.dumps(index))
-        found: tuple[bool, Any] = pickle.loads(_receive(self._process.stdout))
-        return found
+        reply: tuple[bool, Any] = pickle.loads(_receive(self._process.stdout))
+        return reply
 
     def end(self) -> None:
         self._process.kill()
@@ -137,8 +137,8 @@ def serve(arguments: Sequence[str] = ()) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    with open(os.devnull, "rb") as devnull:
+        os.dup2(devnull.fileno(), 0)
     os.dup2(2, 1)
     try:
         dataset = _loaded(_receive(requests))
@@ -154,8 +154,8 @@ def _loaded(content: bytes) -> Callable[[int], Any]:
     try:
         enter_user_code()
         import_main_module()
-        found: Callable[[int], Any] = pickle.loads(content).__getitem__
-        return found
+        reply: Callable[[int], Any] = pickle.loads(content).__getitem__
+        return reply
     except Exception as error:
         failure = error
 

@@ -45,8 +45,8 @@ _OF_PROBABILITIES = {
 
 def place_of(kind: str, name: str, output: Any) -> str:
     """Return a name for messages: `loss 'mse' of the output 'score'`."""
-    whose = f" of the output {output!r}" if output and output != name else ""
-    return f"{kind} {name!r}{whose}"
+    suffix = f" of the output {output!r}" if output and output != name else ""
+    return f"{kind} {name!r}{suffix}"
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
 
 def _is_among(loss: Any, functions: set[Any]) -> bool:
     function = getattr(loss, "fn", None)
-    return any(function is each for each in functions)
+    return any(function is candidate for candidate in functions)
 
 
 def _matched(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:

@@ -104,13 +104,15 @@ class CompileLoss:
 
     def _check_weights(self, outputs: int) -> None:
         """Check the weights of a loss for all outputs: unnamed, or one per output."""
-        given = len(tree.flatten(self._loss_weights))
-        several = not tree.is_nested(self._loss) and tree.is_nested(self._loss_weights)
-        shared = given == 1 and not isinstance(self._loss_weights, dict)
-        if several and given != outputs and not shared:
+        count = len(tree.flatten(self._loss_weights))
+        has_weights = not tree.is_nested(self._loss) and tree.is_nested(
+            self._loss_weights
+        )
+        shared = count == 1 and not isinstance(self._loss_weights, dict)
+        if has_weights and count != outputs and not shared:
             raise ArgumentError(
                 f"compile: `loss_weights` must match the number of losses, {outputs}; "
-                f"received {given} weights"
+                f"received {count} weights"
             )
 
     def _follow_outputs(self, nest: Any, y_pred: Any) -> Any:
@@ -177,8 +179,8 @@ class CompileLoss:
             return None
         if len(targets) != sum(loss is not None for loss in losses):
             return None
-        rest = iter(targets)
-        leaves = [None if loss is None else next(rest) for loss in losses]
+        remaining = iter(targets)
+        leaves = [None if loss is None else next(remaining) for loss in losses]
         return tree.pack_sequence_as(y_pred, leaves)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -250,19 +252,19 @@ def _terms(
         output = None if tree.is_nested(output) else output
         yield Term(path, loss, nest.weight, _term_name(loss, output, path), output)
     elif isinstance(nest, (list, tuple)) and not isinstance(y_pred, (list, tuple)):
-        for each in nest:  # several losses of one output
-            yield from _terms(each, y_true, y_pred, names, path)
+        for item in nest:  # several losses of one output
+            yield from _terms(item, y_true, y_pred, names, path)
     else:
-        for key, each in _items(nest):
-            if each is None:
+        for key, item in _items(nest):
+            if item is None:
                 continue
             if not _has(y_pred, key):  # the targets have the structure of the outputs
-                place = "/".join(map(str, (*path, key)))
+                location = "/".join(map(str, (*path, key)))
                 raise ArgumentError(
-                    f"compile: there is a loss for {place!r}; the outputs are "
+                    f"compile: there is a loss for {location!r}; the outputs are "
                     f"{describe(y_pred)}, the targets {describe(y_true)}"
                 )
-            yield from _terms(each, y_true[key], y_pred[key], names[key], (*path, key))
+            yield from _terms(item, y_true[key], y_pred[key], names[key], (*path, key))
 
 
 def _items(nest: Any) -> Any:

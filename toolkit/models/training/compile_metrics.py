@@ -75,8 +75,8 @@ class CompileMetrics:
     def build(self, y_true: Any, y_pred: Any) -> None:
         """Match metrics and outputs, with example tensors or symbols of both."""
         names = self._resolve_names(y_pred)
-        several = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
-        self._order = names if several and all(names) else None
+        is_nested = is_flat(y_pred) and len(tree.flatten(y_pred)) > 1
+        self._order = names if is_nested and all(names) else None
         groups = [
             self._match(argument, value, y_true, y_pred, names)
             for argument, value in self._arguments.items()
@@ -132,10 +132,10 @@ class CompileMetrics:
                 return tree.flatten_up_to(y_pred, given)
             except (ArgumentError, TypeError):
                 pass
-        known = f", or a dict by their names {names}" if any(names) else ""
+        hint = f", or a dict by their names {names}" if any(names) else ""
         raise ArgumentError(
             f"compile: expected `{argument}` to hold one entry for each output, in the "
-            f"structure {describe(y_pred)}{known}; received {given!r}"
+            f"structure {describe(y_pred)}{hint}; received {given!r}"
         )
 
     def _flatten(self, structure: Any) -> list[Any]:
@@ -185,15 +185,17 @@ def _group(
         return None
     if y_true is None:
         raise ArgumentError("compile: metrics need targets `y`; received None")
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
-    return OutputMetrics([get_metric(m, y_true, y_pred) for m in several], output_name)
+    is_nested = list(given) if isinstance(given, (list, tuple)) else [given]
+    return OutputMetrics(
+        [get_metric(m, y_true, y_pred) for m in is_nested], output_name
+    )
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
+def _free(name: str, used: dict[str, Any]) -> str:
     """Return `name`, or the first unused one of name_1, name_2, ..."""
-    if name not in taken:
+    if name not in used:
         return name
     count = 1
-    while f"{name}_{count}" in taken:
+    while f"{name}_{count}" in used:
         count += 1
     return f"{name}_{count}"

@@ -72,12 +72,12 @@ def get_metric(identifier: Any, y_true: Any, y_pred: Any) -> Any:
             "categorical": metrics.CategoricalAccuracy,
         }[label_kind(y_true, y_pred)]
         return cls(name=str(identifier))
-    found = metrics.get(identifier)
-    name = identifier if isinstance(identifier, str) else object_name(found)
-    if not isinstance(found, metrics.Metric):
-        found = metrics.MeanMetricWrapper(found)
-    found.name = name
-    return found
+    metric = metrics.get(identifier)
+    name = identifier if isinstance(identifier, str) else object_name(metric)
+    if not isinstance(metric, metrics.Metric):
+        metric = metrics.MeanMetricWrapper(metric)
+    metric.name = name
+    return metric
 
 
 def pack_like(structure: Any, value: Any, names: list[str] | None) -> Any:

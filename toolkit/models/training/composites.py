@@ -17,15 +17,18 @@ def has_composites(structure: Any) -> bool:
     return any(map(is_composite, tree.flatten(structure)))
 
 
-def batches_of_rows(parts: Any, batch_size: int, shuffle: bool) -> Any:
+def batches_of_rows(all_components: Any, batch_size: int, shuffle: bool) -> Any:
     """Return the batches of (x, y, sample_weight) with ragged or sparse components."""
-    last = max(i for i, part in enumerate(parts) if part is not None)
-    given = tuple(tree.map_structure(_as_rows, part) for part in parts[: last + 1])
-    rows = data.Dataset.from_tensor_slices(given if last else (given[0],))
+    last = max(i for i, component in enumerate(all_components) if component is not None)
+    components = tuple(
+        tree.map_structure(_as_rows, component)
+        for component in all_components[: last + 1]
+    )
+    rows = data.Dataset.from_tensor_slices(components if last else (components[0],))
     rows = rows.shuffle(len(rows)) if shuffle else rows
     return rows.batch(batch_size)
 
 
-def _as_rows(part: Any) -> Any:
+def _as_rows(component: Any) -> Any:
     """Return ragged rows in the form of the data pipelines; other values unchanged."""
-    return part.as_data() if hasattr(part, "as_data") else part
+    return component.as_data() if hasattr(component, "as_data") else component

@@ -113,10 +113,10 @@ class EpochBatches:
         self._begin()
         try:
             while steps is None or self.done < steps:
-                left = steps and steps - self.done
-                batch = self._next(left)
+                remaining = steps and steps - self.done
+                batch = self._next(remaining)
                 if batch is None and self._can_repeat():
-                    batch = self._next(left)
+                    batch = self._next(remaining)
                 if batch is None:
                     self._run_out()
                     self._end()
@@ -142,17 +142,17 @@ class EpochBatches:
 
     def _run_out(self) -> None:
         self._pass = None
-        done = self.done
-        if self.steps is not None and done >= self.steps:
+        finished = self.done
+        if self.steps is not None and finished >= self.steps:
             return
         self.exhausted = self.source.is_iterator and (
-            done == 0 or self.steps is not None
+            finished == 0 or self.steps is not None
         )
         if self.steps is not None or self.exhausted:
-            wanted = self.steps or "an unknown number of"
+            expected = self.steps or "an unknown number of"
             warn(
-                f"the data ran out after {done} of {wanted} steps; it must return at "
-                "least steps * epochs batches"
+                f"the data ran out after {finished} of {expected} steps; "
+                "it must return at least steps * epochs batches"
             )
 
 

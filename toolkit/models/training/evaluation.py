@@ -231,7 +231,7 @@ class Evaluation(Steps):
             outputs = [step(batch) for batch in group]
             if job is not None:
                 pairs = zip(outputs, map(rows_of, group), strict=True)
-                outputs = [own_rows(made, rows, job.rows) for made, rows in pairs]
+                outputs = [own_rows(output, rows, job.rows) for output, rows in pairs]
             if accelerators:
                 coming += map(_Outputs, outputs)
             else:
@@ -338,8 +338,12 @@ class Evaluation(Steps):
     def _make_missing(self, batch: Any) -> None:
         waiting: list[Any] = []
         if unpack_x_y_sample_weight(batch)[1] is not None:
-            parts = (self._compile_loss, self._compile_metrics)
-            waiting = [part for part in parts if part is not None and not part.built]
+            components = (self._compile_loss, self._compile_metrics)
+            waiting = [
+                component
+                for component in components
+                if component is not None and not component.built
+            ]
         self._build_for_batches(unpack_x_y_sample_weight(batch)[0])
         unbuilt = not all(layer.built for layer in self._flatten_layers())
         if (unbuilt or waiting) and self._defines_call():
@@ -349,9 +353,9 @@ class Evaluation(Steps):
             else:
                 y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)
                 y_pred = tree.map_structure(_symbol, y_pred)
-            for part in waiting:
-                part.build(y, y_pred)
-            if any(part is self._compile_loss for part in waiting):
+            for component in waiting:
+                component.build(y, y_pred)
+            if any(component is self._compile_loss for component in waiting):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
 
     def _build_for_batches(self, x: Any) -> None:
@@ -384,7 +388,7 @@ class Evaluation(Steps):
         names: list[str] = []
         for metric in self.metrics:
             if isinstance(metric, CompileMetrics):
-                names += [part.name for part in metric.metrics]
+                names += [component.name for component in metric.metrics]
             else:
                 names.append(metric.name)
         ordered = [logs[name] for name in names if name in logs]
@@ -412,8 +416,10 @@ def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
 
 def one_batch(x: Any, y: Any, sample_weight: Any) -> Any:
     """Return a batch as tensors."""
-    parts = {"x": x, "y": y, "sample_weight": sample_weight}
-    packed = pack_x_y_sample_weight(*(batch_tensors(v, k) for k, v in parts.items()))
+    components = {"x": x, "y": y, "sample_weight": sample_weight}
+    packed = pack_x_y_sample_weight(
+        *(batch_tensors(v, k) for k, v in components.items())
+    )
     return packed if isinstance(packed, tuple) else (packed,)
 
 
@@ -421,8 +427,8 @@ def _symbol(leaf: Any) -> Any:
     return None if leaf is None else KerasTensor(leaf.shape, leaf.dtype)
 
 
-def _concatenate(*parts: Any) -> np.ndarray[Any, Any]:
+def _concatenate(*components: Any) -> np.ndarray[Any, Any]:
     """Concatenate the arrays of all batches into memory that is not shared."""
-    if len(parts) == 1:
-        return np.array(parts[0])
-    return np.concatenate([np.asarray(part) for part in parts])
+    if len(components) == 1:
+        return np.array(components[0])
+    return np.concatenate([np.asarray(component) for component in components])

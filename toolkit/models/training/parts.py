@@ -91,12 +91,12 @@ def cut(batch: Any, rows: RowSelector) -> Any:
     whole = rows_of(batch)
     if whole is None:
         return batch
-    mine = rows(whole)
+    local = rows(whole)
 
     def convert(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or leaf.shape[:1] != (whole,):
             return leaf
-        return type(leaf)(leaf._array[mine.start : mine.stop], leaf.spec)
+        return type(leaf)(leaf._array[local.start : local.stop], leaf.spec)
 
     return tree.map_structure(convert, batch)
 
@@ -105,10 +105,10 @@ def own_rows(outputs: Any, whole: int | None, rows: RowSelector) -> Any:
     """Return the local rows of the outputs of a step for a full batch."""
     if whole is None:
         return outputs
-    mine = rows(whole)
+    local = rows(whole)
 
     def convert(leaf: Any) -> Any:
         is_of_rows = getattr(leaf, "shape", ())[:1] == (whole,)
-        return leaf[mine.start : mine.stop] if is_of_rows else leaf
+        return leaf[local.start : local.stop] if is_of_rows else leaf
 
     return tree.map_structure(convert, outputs)

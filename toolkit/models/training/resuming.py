@@ -62,18 +62,18 @@ class Progress:
             n for n, _ in state["callbacks"]
         ]:
             return  # other callbacks than the saved ones: they start without state
-        for callback, (_, kept) in zip(remembering, state["callbacks"], strict=True):
-            callback.load_state_dict(decode(kept))
+        for callback, (_, saved) in zip(remembering, state["callbacks"], strict=True):
+            callback.load_state_dict(decode(saved))
             callback._is_resumed()
 
     def record(self) -> dict[str, Any]:
         """Return `state`, the epoch and the history, for a resuming process."""
         history = self._model.history
-        told = [
+        states = [
             history.epoch,
             {k: list(map(float, v)) for k, v in history.history.items()},
         ]
-        return {"state": self.state(), "epoch": self._now, "history": told}
+        return {"state": self.state(), "epoch": self._now, "history": states}
 
     def take_up(self, record: dict[str, Any]) -> None:
         """Make the run start from a `record` of another process."""
@@ -88,8 +88,8 @@ class Progress:
         state, self._restored = self._restored, None
         if not state or not self._batches.done:
             return
-        found = decode(state["metrics"])
-        for variable, value in zip(self._metric_variables(), found, strict=True):
+        values = decode(state["metrics"])
+        for variable, value in zip(self._metric_variables(), values, strict=True):
             variable.assign(value)
 
     def _generators(self) -> list[Any]:

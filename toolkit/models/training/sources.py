@@ -155,8 +155,10 @@ class Source:
         if not isinstance(batch, (tuple, list)):
             return batch_tensors(batch, "x")
         names = PARTS if len(batch) <= len(PARTS) else map(str, range(len(batch)))
-        parts = zip(batch, names, strict=False)
-        batch = tuple([batch_tensors(part, name) for part, name in parts])
+        components = zip(batch, names, strict=False)
+        batch = tuple(
+            [batch_tensors(component, name) for component, name in components]
+        )
         if self.class_weight is None:
             return batch
         x, y, weights = unpack_x_y_sample_weight(batch)
@@ -210,12 +212,12 @@ class ArraySource(NumberedSource):
         class_weight: dict[int, float] | None,
     ) -> None:
         super().__init__(shuffle)
-        given = zip(PARTS, (x, y, sample_weight), strict=True)
-        parts = {name: check_arrays(part, name) for name, part in given}
-        self.samples: int = count_samples(parts)
+        pairs = zip(PARTS, (x, y, sample_weight), strict=True)
+        components = {name: check_arrays(component, name) for name, component in pairs}
+        self.samples: int = count_samples(components)
         if self.samples == 0:
             raise ArgumentError("expected at least one sample; received empty arrays")
-        x, y, weights = parts.values()
+        x, y, weights = components.values()
         if weights is not None and tree.is_nested(y) and not tree.is_nested(weights):
             weights = repeat_weights(weights, y)
         if class_weight is not None:
@@ -270,8 +272,8 @@ class ArraySource(NumberedSource):
             tensors = [Tensor(asarray(array)) for array in batch]
         else:
             tensors = [as_tensor(floating(array)) for array in batch]
-        for place in self._absent:
-            tensors.insert(place, None)
+        for index in self._absent:
+            tensors.insert(index, None)
         if self._is_one:
             return tensors[0]
         if self._is_flat:
@@ -325,8 +327,8 @@ class IterableSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         made, limit = self._batches, steps if self.is_iterator else None
-        left = islice(made, self.taken, None) if self.taken else made
-        with data.prefetched(left, limit) as batches:
+        remaining = islice(made, self.taken, None) if self.taken else made
+        with data.prefetched(remaining, limit) as batches:
             yield from batches
 
 

@@ -51,8 +51,8 @@ class CompiledStep:
     @property
     def trace_count(self) -> int:
         """Return the number of runs of the step's Python code."""
-        now = sum(function.trace_count for function in self._functions.values())
-        return self._forgotten + now
+        count = sum(function.trace_count for function in self._functions.values())
+        return self._forgotten + count
 
     def __call__(self, batch: Any) -> Any:
         if type(batch) is not Tensor and has_composites(batch):
@@ -117,9 +117,11 @@ class CompiledStep:
         run.__name__ = getattr(step, "__name__", "step")
         if self._first is None:
             self._first = tree.map_structure(_spec_of, batch)
-        made = Function(run, jit_compile=self.jit_compile, spreading=self._spreading)
-        self._functions[key] = made
-        return made
+        function = Function(
+            run, jit_compile=self.jit_compile, spreading=self._spreading
+        )
+        self._functions[key] = function
+        return function
 
     def inspect(self, batch: Any = None) -> inspection.Inspection | None:
         """Return the compiler's report of the step for this batch or a similar one."""
@@ -133,14 +135,14 @@ class CompiledStep:
 
 def _whole_numbers(batch: Any) -> str:
     """Return the range of possible indices, for an error message."""
-    parts = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
-    found = [
+    terms = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
+    results = [
         f"{name} goes from {array.min():g} to {array.max():g}"
-        for name, part in parts
-        for array in map(np.asarray, tree.flatten(part))
+        for name, term in terms
+        for array in map(np.asarray, tree.flatten(term))
         if array.dtype.kind in "iuf" and array.size and (array % 1 == 0).all()
     ]
-    return "in this batch " + ", ".join(found or ["no array holds whole numbers"])
+    return "in this batch " + ", ".join(results or ["no array holds whole numbers"])
 
 
 def _spec_of(leaf: Any) -> Any:
@@ -261,19 +263,19 @@ class Steps:
         Returns:
             A 0-d tensor.
         """
-        parts = []
+        terms = []
         if self._compile_loss is not None:
             loss = self._compile_loss(y, y_pred, sample_weight)
-            parts += [] if loss is None else [loss]
+            terms += [] if loss is None else [loss]
         for loss in self.losses:
-            parts.append(ops.sum(ops.cast(loss, settings.floatx())))
-        if not parts:
+            terms.append(ops.sum(ops.cast(loss, settings.floatx())))
+        if not terms:
             raise ArgumentError(
                 f"{self.name}: there is no loss to compute; pass `loss` to compile()"
             )
-        total = parts[0]
-        for part in parts[1:]:
-            total = ops.add(total, part)
+        total = terms[0]
+        for term in terms[1:]:
+            total = ops.add(total, term)
         return total
 
     def _total_loss(
@@ -316,7 +318,7 @@ class Steps:
         Returns:
             (loss, (new values of trainable, non-trainable and metrics variables)).
         """
-        own = (
+        local_metrics = (
             self.trainable_variables,
             self.non_trainable_variables,
             self.metrics_variables,
@@ -324,13 +326,13 @@ class Steps:
         values = (trainable_variables, non_trainable_variables, metrics_variables)
         pairs = [
             pair
-            for variables, given in zip(own, values, strict=True)
-            if given
-            for pair in zip(variables, given, strict=True)
+            for variables, override in zip(local_metrics, values, strict=True)
+            if override
+            for pair in zip(variables, override, strict=True)
         ]
         with StatelessScope(pairs):
             loss = self._total_loss(x, y, y_pred, sample_weight, training)
-            after = [[v.value for v in group] for group in own[1:]]
+            after = [[v.value for v in group] for group in local_metrics[1:]]
         return loss, (trainable_variables, *after)
 
     def compute_metrics(
@@ -355,13 +357,13 @@ class Steps:
     @property
     def metrics(self) -> list[Any]:
         """Return the metrics: the loss, those in `compile`, of the model and layers."""
-        found = []
+        results = []
         if self.compiled:
-            own = (self._loss_tracker, self._compile_metrics)
-            found += [metric for metric in own if metric is not None]
+            local_metrics = (self._loss_tracker, self._compile_metrics)
+            results += [metric for metric in local_metrics if metric is not None]
             if self._compile_loss is not None:
-                found += self._compile_loss.metrics
-        return unique([*found, *self._metrics_inside()])
+                results += self._compile_loss.metrics
+        return unique([*results, *self._metrics_inside()])
 
     @remembered
     def _metrics_inside(self) -> list[Any]:

@@ -35,8 +35,10 @@ class Structure:
         if self._changes == Walk.changes or self._known is None:
             return False
         self._changes = Walk.changes
-        parts = self._parts()
-        return len(parts) != len(self._known) or not all(map(_same, parts, self._known))
+        current = self._parts()
+        return len(current) != len(self._known) or not all(
+            map(_same, current, self._known)
+        )
 
     def _parts(self) -> list[Any]:
         if self._model is None:

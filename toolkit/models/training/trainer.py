@@ -89,11 +89,11 @@ class Trainer(CompileConfigured, Evaluation):
             )
             jit_compile = False
         names = getattr(self, "output_names", None)
-        given = optimizers.get(optimizer)
+        instance = optimizers.get(optimizer)
         with undone_on_error([self]), no_tracking():
             self.loss = self._loss_attribute(loss)
             self._compiled_with = {
-                "optimizer": given,
+                "optimizer": instance,
                 "loss": loss,
                 "loss_weights": loss_weights,
                 "metrics": metrics,
@@ -109,8 +109,8 @@ class Trainer(CompileConfigured, Evaluation):
             if metrics is not None or weighted_metrics is not None:
                 self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
             # Last, because it modifies its argument.
-            scales = auto_scale_loss and given is not None
-            self.optimizer = self._scaling(given) if scales else given
+            scales = auto_scale_loss and instance is not None
+            self.optimizer = self._scaling(instance) if scales else instance
             self._loss_tracker = metrics_module.Mean(name="loss")
             self._trained = None
             self.train_function: Any
@@ -212,9 +212,9 @@ class Trainer(CompileConfigured, Evaluation):
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
             self._compare_state(again=True)
-        told = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
+        sent = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
         callbacks = self._callback_list(
-            callbacks, verbose, epochs, batches, add_history=True, **told
+            callbacks, verbose, epochs, batches, add_history=True, **sent
         )
         run = range(initial_epoch, epochs)
         with callbacks.interrupts():
@@ -250,8 +250,8 @@ class Trainer(CompileConfigured, Evaluation):
                         break
                     logs = self._final_logs(logs)
                     if validation is not None and _is_due(epoch, validation_freq):
-                        found = self._evaluate(validation, callbacks)
-                        logs.update({f"val_{name}": x for name, x in found.items()})
+                        results = self._evaluate(validation, callbacks)
+                        logs.update({f"val_{name}": x for name, x in results.items()})
                     callbacks.on_epoch_end(epoch, logs)
                     self.stop_training = callbacks.stops(self.stop_training, now=True)
                     self._compare_settings()
@@ -342,9 +342,9 @@ class Trainer(CompileConfigured, Evaluation):
             train = training and self.make_train_function()
             functions = [train or self.make_predict_function()]
         for function in functions:
-            found = None if function is None else function.inspect(batch)
-            if found is not None:
-                return found
+            report = None if function is None else function.inspect(batch)
+            if report is not None:
+                return report
         raise ArgumentError(
             "inspect: no step has been compiled; pass a batch or call `fit` first, and "
             "compile with run_eagerly=False"
@@ -352,8 +352,8 @@ class Trainer(CompileConfigured, Evaluation):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle everything except the identities of Variables."""
-        own = dict.fromkeys(("_trained", "_progress", "_compared_in"))
-        return {**self.__dict__, **own}
+        dropped = dict.fromkeys(("_trained", "_progress", "_compared_in"))
+        return {**self.__dict__, **dropped}
 
     def _prepare_optimizer(self) -> None:
         """Create the optimizer's slots, and record the current trainable variables."""
@@ -361,8 +361,8 @@ class Trainer(CompileConfigured, Evaluation):
             return
         variables = self.trainable_variables
         if not self.optimizer.built:
-            own = overrides(self, "train_step")
-            if own and not all(layer.built for layer in self._flatten_layers()):
+            is_custom = overrides(self, "train_step")
+            if is_custom and not all(layer.built for layer in self._flatten_layers()):
                 return  # the step creates the weights, then `apply` the slots
             self.optimizer.build(variables)
         trained = (id(self.optimizer), *map(id, variables))
@@ -426,10 +426,10 @@ class _LossWatch:
             count, newest = self._coming
             if not (wait or newest.is_here):
                 return
-            seen, self._losses = self._losses[:count], self._losses[count:]
+            checked, self._losses = self._losses[:count], self._losses[count:]
             self._coming = None
             if not self.warned and not math.isfinite(newest["loss"]):
-                self._warn(seen)
+                self._warn(checked)
             self._step += count
 
     def _warn(self, losses: list[Any]) -> None:

@@ -144,9 +144,9 @@ class PolynomialDecay(LearningRateSchedule):
             length = length * ops.maximum(ops.ceil(step / length), 1.0)
         else:
             step = ops.minimum(step, length)
-        rest = ops.power(1.0 - step / length, _number(self.power))
+        remaining = ops.power(1.0 - step / length, _number(self.power))
         drop = self.initial_learning_rate - self.end_learning_rate
-        return drop * rest + self.end_learning_rate
+        return drop * remaining + self.end_learning_rate
 
 
 class InverseTimeDecay(LearningRateSchedule):
@@ -227,8 +227,8 @@ class CosineDecay(LearningRateSchedule):
         return ops.where(step < self.warmup_steps, warm, decayed)
 
     def _decayed(self, step: Tensor, start: float) -> Tensor:
-        done = ops.minimum(step, float(self.decay_steps)) / self.decay_steps
-        wave = 0.5 * (1.0 + ops.cos(math.pi * done))
+        progress = ops.minimum(step, float(self.decay_steps)) / self.decay_steps
+        wave = 0.5 * (1.0 + ops.cos(math.pi * progress))
         return start * ((1 - self.alpha) * wave + self.alpha)
 
 
@@ -265,16 +265,16 @@ class CosineDecayRestarts(LearningRateSchedule):
         self.name = name
 
     def __call__(self, step: Any) -> Tensor:
-        done = _number(step) / self.first_decay_steps
+        progress = _number(step) / self.first_decay_steps
         if self.t_mul == 1.0:
-            period = ops.floor(done)
-            fraction = done - period
+            period = ops.floor(progress)
+            fraction = progress - period
         else:
             # The periods' lengths are a geometric series.
-            grown = 1.0 - done * (1.0 - self.t_mul)
+            grown = 1.0 - progress * (1.0 - self.t_mul)
             period = ops.floor(ops.log(grown) / math.log(self.t_mul))
             length = ops.power(_number(self.t_mul), period)
-            fraction = (done - (1.0 - length) / (1.0 - self.t_mul)) / length
+            fraction = (progress - (1.0 - length) / (1.0 - self.t_mul)) / length
         peak = ops.power(_number(self.m_mul), period)
         wave = 0.5 * peak * (1.0 + ops.cos(math.pi * fraction))
         return self.initial_learning_rate * ((1 - self.alpha) * wave + self.alpha)

@@ -32,11 +32,11 @@ class _Mask:
 
     def sees_something(self) -> Any:
         """Return which queries have an unmasked key; None if all have one."""
-        seen = self.allowed
+        visible = self.allowed
         if self.bias is not None:
             finite = self.bias > -math.inf
-            seen = finite if seen is None else ops.logical_and(seen, finite)
-        return None if seen is None else ops.any(seen, axis=-1, keepdims=True)
+            visible = finite if visible is None else ops.logical_and(visible, finite)
+        return None if visible is None else ops.any(visible, axis=-1, keepdims=True)
 
 
 def _attention(
@@ -64,9 +64,9 @@ def _attention(
         raise ModelFileError(f"{q.shape[1]} heads for keys of {k.shape}")
     call.allow((*q.shape[:3], k.shape[2]), q.dtype)
     call.work(*q.shape[:3], k.shape[2], q.shape[3] + v.shape[3])
-    seen = _read_mask(mask, k.shape[2])
-    is_causal = _limit_steps(call, seen, q.shape[2], k.shape[2], steps, lengths)
-    y, weights = _mixed(call, q, k, v, seen, is_causal)
+    visible = _read_mask(mask, k.shape[2])
+    is_causal = _limit_steps(call, visible, q.shape[2], k.shape[2], steps, lengths)
+    y, weights = _mixed(call, q, k, v, visible, is_causal)
     if query.ndim == 3:
         y = Value(ops.reshape(y.ordered(_HEADS), (y.shape[0], y.shape[2], -1)))
     return (y, k, v, weights)[: max(call.outputs, 1)]
@@ -89,8 +89,8 @@ def _joined(call: Call, past: Value, x: Value) -> Value:
     if past.ndim != 4 or (*past.shape[:2], past.shape[3]) != (n, heads, features):
         raise ModelFileError(f"a cache of {past.shape} for shape {x.shape}")
     call.allow((n, heads, past.shape[2] + steps, features), x.dtype)
-    parts = [past.ordered(_HEADS), x.ordered(_HEADS)]
-    return Value(ops.concatenate(parts, axis=1), _HEADS)
+    tensors = [past.ordered(_HEADS), x.ordered(_HEADS)]
+    return Value(ops.concatenate(tensors, axis=1), _HEADS)
 
 
 # --- masks ----------------------------------------------------------------------------
@@ -102,10 +102,10 @@ def _read_mask(mask: Value | None, keys: int) -> _Mask:
         return _Mask()
     if not 1 <= mask.ndim <= 4:
         raise ModelFileError(f"a mask of shape {mask.shape}")
-    tensor, missing = mask.tensor, keys - mask.shape[-1]
-    if missing > 0 and mask.shape[-1] != 1:
+    tensor, padding = mask.tensor, keys - mask.shape[-1]
+    if padding > 0 and mask.shape[-1] != 1:
         fill = False if mask.dtype == "bool" else -math.inf
-        widths = [(0, 0)] * (mask.ndim - 1) + [(0, missing)]
+        widths = [(0, 0)] * (mask.ndim - 1) + [(0, padding)]
         tensor = ops.pad(tensor, widths, "constant", fill)
     tensor = ops.reshape(tensor, (*(1,) * (4 - mask.ndim), *tensor.shape))
     return _Mask(allowed=tensor) if mask.dtype == "bool" else _Mask(bias=tensor)
@@ -166,10 +166,12 @@ def _mixed(
     wide = dtype == q.dtype and dtype in ("float32", "float64")
     if not wide or call.wants(_LOGITS):
         if is_causal:
-            seen = ops.arange(k.shape[2]) <= ops.expand_dims(ops.arange(q.shape[2]), 1)
-            mask.limit(ops.reshape(seen, (1, 1, *seen.shape)))
-        y, each = _by_steps(q, k, v, mask, (scale, cap, dtype))
-        return Value(y), Value(each[mode])
+            visible = ops.arange(k.shape[2]) <= ops.expand_dims(
+                ops.arange(q.shape[2]), 1
+            )
+            mask.limit(ops.reshape(visible, (1, 1, *visible.shape)))
+        y, logits_of_mode = _by_steps(q, k, v, mask, (scale, cap, dtype))
+        return Value(y), Value(logits_of_mode[mode])
     extras: dict[str, Any] = {} if cap == 0 else {"attn_logits_soft_cap": cap}
     y = ops.dot_product_attention(
         q.ordered(_HEADS),
@@ -181,9 +183,9 @@ def _mixed(
         is_causal=is_causal,
         **extras,
     )
-    seen = mask.sees_something()
-    if seen is not None:  # a fully masked query has the result 0
-        y = ops.where(ops.transpose(seen, _HEADS), y, ops.zeros_like(y))
+    visible = mask.sees_something()
+    if visible is not None:  # a fully masked query has the result 0
+        y = ops.where(ops.transpose(visible, _HEADS), y, ops.zeros_like(y))
     return Value(y, _HEADS), None
 
 
@@ -202,9 +204,9 @@ def _by_steps(q: Value, k: Value, v: Value, mask: _Mask, how: Any) -> Any:
         low = ops.cast(-math.inf, q.dtype)
         biased = ops.where(mask.allowed, biased, low)
     weights = _softmax(ops.cast(biased, dtype))
-    seen = mask.sees_something()
-    if seen is not None:
-        weights = ops.where(seen, weights, ops.zeros_like(weights))
+    visible = mask.sees_something()
+    if visible is not None:
+        weights = ops.where(visible, weights, ops.zeros_like(weights))
     weights = ops.cast(weights, q.dtype)
     return ops.matmul(weights, values), (logits, capped, biased, weights)
 
@@ -233,20 +235,20 @@ def _rotary(
     count = call.integer("rotary_embedding_dim", 0) or features
     pairs = call.integer("interleaved", 0)
     angles = [_angles(table, positions) for table in (cosines, sines)]
-    wanted = (split.shape[0], split.shape[2], count // 2)
+    expected = (split.shape[0], split.shape[2], count // 2)
     shapes = [tuple(angle.shape) for angle in angles]
-    if not 0 < count <= features or count % 2 or shapes != [wanted, wanted]:
+    if not 0 < count <= features or count % 2 or shapes != [expected, expected]:
         raise ModelFileError(f"{count} of {features} features and angles of {shapes}")
     cos, sin = (ops.expand_dims(angle, 2) for angle in angles)
     tensor = split.ordered(_HEADS)
-    rotated, rest = tensor[..., :count], tensor[..., count:]
+    rotated, unrotated = tensor[..., :count], tensor[..., count:]
     if pairs:
         first, second = rotated[..., 0::2], rotated[..., 1::2]
     else:
         first, second = rotated[..., : count // 2], rotated[..., count // 2 :]
-    parts = [cos * first - sin * second, sin * first + cos * second]
-    joined = ops.stack(parts, axis=-1) if pairs else ops.concatenate(parts, axis=-1)
-    y = ops.concatenate([ops.reshape(joined, rotated.shape), rest], axis=-1)
+    tensors = [cos * first - sin * second, sin * first + cos * second]
+    joined = ops.stack(tensors, axis=-1) if pairs else ops.concatenate(tensors, axis=-1)
+    y = ops.concatenate([ops.reshape(joined, rotated.shape), unrotated], axis=-1)
     if x.ndim == 3:
         return Value(ops.reshape(y, x.shape))
     return Value(y, _HEADS)

@@ -24,10 +24,10 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
     branches = call.graph("then_branch"), call.graph("else_branch")
     if condition.size != 1:
         raise ModelFileError(f"expected one condition; received {condition.shape}")
-    known = call.known_if_any(condition)
-    if known is not None:
-        taken = branches[0] if bool(known.reshape(())) else branches[1]
-        return tuple(call.run(taken, []))
+    array = call.known_if_any(condition)
+    if array is not None:
+        branch_taken = branches[0] if bool(array.reshape(())) else branches[1]
+        return tuple(call.run(branch_taken, []))
 
     specs: list[Any] = []
 
@@ -70,9 +70,9 @@ def _loop(
     goes_on = _always_goes_on(body)
     has_lists = any(isinstance(v, ValueList) for v in initial)
     if has_lists or (steps is not None and (steps <= _UNROLLED or not goes_on)):
-        found = _unrolled(call, body, steps, initial)
-        if found is not None:
-            return found
+        results = _unrolled(call, body, steps, initial)
+        if results is not None:
+            return results
     scans = len(body.outputs) - 1 - len(initial)
     if goes_on and steps is not None:
         with call.repeated(steps):
@@ -83,9 +83,9 @@ def _loop(
                 "the condition of a loop that collects results is computed from data; "
                 "call the model outside of `toolkit.function`"
             )
-        found = _unrolled(call, body, steps, initial)
-        if found is not None:
-            return found
+        results = _unrolled(call, body, steps, initial)
+        if results is not None:
+            return results
         raise NeedsValuesError(
             "a loop that collects results ends when data says so; call the model "
             "outside of `toolkit.function`"
@@ -95,15 +95,15 @@ def _loop(
 
 def _always_goes_on(body: OnnxGraph) -> bool:
     """Return whether only the count ends a loop: the condition is unchanged or True."""
-    made = {out: node for node in body.nodes for out in node.outputs}
+    producers = {out: node for node in body.nodes for out in node.outputs}
     name = body.outputs[0].name
-    while name in made and made[name].op in ("Identity", "Cast"):
-        name = made[name].inputs[0]
+    while name in producers and producers[name].op in ("Identity", "Cast"):
+        name = producers[name].inputs[0]
     if name == body.inputs[1].name:
         return True
     array = body.initializers.get(name)
-    if name in made and made[name].op == "Constant":
-        array = made[name].attributes.get("value")
+    if name in producers and producers[name].op == "Constant":
+        array = producers[name].attributes.get("value")
     return isinstance(array, np.ndarray) and bool(array.all())
 
 
@@ -112,15 +112,15 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> A
     carried, rows = list(initial), []
     for i in itertools.count() if steps is None else range(max(steps, 0)):
         call.step()
-        given = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
-        goes_on, *results = call.run(body, given)
+        inputs = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
+        goes_on, *results = call.run(body, inputs)
         carried = results[: len(initial)]
         rows.append(results[len(initial) :])
-        known = call.known_if_any(goes_on)
-        if known is None:
+        array = call.known_if_any(goes_on)
+        if array is None:
             if not _always_goes_on(body):
                 return None
-        elif not known.reshape(-1)[:1].any():
+        elif not array.reshape(-1)[:1].any():
             break
     if not rows:
         if len(body.outputs) > 1 + len(initial):
@@ -135,8 +135,8 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> A
 
 def _counted(call: Call, body: OnnxGraph, steps: int, initial: Any) -> Any:
     def step(carry: Any, i: Any) -> Any:
-        given = [Value(i), Value.of(np.array(True)), *map(Value, carry)]
-        _, *results = call.run(body, given)
+        inputs = [Value(i), Value.of(np.array(True)), *map(Value, carry)]
+        _, *results = call.run(body, inputs)
         tensors = [v.tensor for v in results]
         return tuple(tensors[: len(initial)]), tuple(tensors[len(initial) :])
 
@@ -150,8 +150,8 @@ def _conditional(
     call: Call, body: OnnxGraph, steps: Any, condition: Value | None, initial: Any
 ) -> Any:
     def step(i: Any, running: Any, *carry: Any) -> Any:
-        given = [Value(i), Value(running), *map(Value, carry)]
-        goes_on, *results = call.run(body, given)
+        inputs = [Value(i), Value(running), *map(Value, carry)]
+        goes_on, *results = call.run(body, inputs)
         goes_on = ops.reshape(ops.cast(goes_on.tensor, "bool"), ())
         return i + 1, goes_on, *(v.tensor for v in results)
 
@@ -174,8 +174,8 @@ def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
     if outputs < 0 or len(body.inputs) != len(inputs):
         raise ModelFileError(f"{len(inputs)} inputs for {len(body.inputs)}")
     ways_in, ways_out = (
-        [call.integers(f"scan_{part}_{what}", (0,) * n) for what in _WAYS]
-        for part, n in (("input", scanned), ("output", outputs))
+        [call.integers(f"scan_{side}_{way}", (0,) * n) for way in _WAYS]
+        for side, n in (("input", scanned), ("output", outputs))
     )
     if {*map(len, ways_in)} != {scanned} or {*map(len, ways_out)} != {outputs}:
         raise ModelFileError(f"axes and directions {ways_in}, {ways_out}")

@@ -61,7 +61,7 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
     groups = call.integer("group", 1)
     n = x.ndim - 2
     added = call.integers("output_padding", (0,) * n)
-    wanted = call.integers("output_shape", None)
+    target = call.integers("output_shape", None)
     mode = call.text("auto_pad", "NOTSET")
     windows = windows_of(call, x, _kernel_size(call, w))
     channels, filters = w.shape[0], w.shape[1] * groups
@@ -69,21 +69,21 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
         raise ModelFileError(
             f"{groups} groups of shape {x.shape} for weights of shape {w.shape}"
         )
-    whole = tuple(
+    full_extents = tuple(
         (extent - 1) * stride + reach
         for extent, stride, reach in zip(
             x.shape[2:], windows.strides, windows.reach, strict=True
         )
     )
-    if wanted is None and mode.startswith("SAME"):
+    if target is None and mode.startswith("SAME"):
         pairs = zip(x.shape[2:], windows.strides, strict=True)
-        wanted = tuple(extent * stride for extent, stride in pairs)
+        target = tuple(extent * stride for extent, stride in pairs)
     pads = windows.pads
-    if wanted is not None:
-        pads = _transposed_pads(whole, added, wanted, mode)
+    if target is not None:
+        pads = _transposed_pads(full_extents, added, target, mode)
     extents = tuple(
         size - low - high + extra
-        for size, (low, high), extra in zip(whole, pads, added, strict=True)
+        for size, (low, high), extra in zip(full_extents, pads, added, strict=True)
     )
     call.allow((x.shape[0], *extents, filters), x.dtype)
     call.work(x.shape[0], *x.shape[2:], w.size)
@@ -91,11 +91,11 @@ def _conv_transpose(call: Call, x: Value, w: Value, bias: Value | None = None) -
     return from_channels_at_end(y if bias is None else y + _vector(bias, filters))
 
 
-def _transposed_pads(whole: Any, added: Any, wanted: Any, mode: str) -> Pairs:
-    if len(wanted) != len(whole):
-        raise ModelFileError(f"output_shape={wanted} for {len(whole)} axes")
+def _transposed_pads(full_extents: Any, added: Any, target: Any, mode: str) -> Pairs:
+    if len(target) != len(full_extents):
+        raise ModelFileError(f"output_shape={target} for {len(full_extents)} axes")
     pairs = []
-    for size, extra, extent in zip(whole, added, wanted, strict=True):
+    for size, extra, extent in zip(full_extents, added, target, strict=True):
         total = size + extra - extent
         low = total // 2 if mode == "SAME_UPPER" else total - total // 2
         pairs.append((low, total - low))

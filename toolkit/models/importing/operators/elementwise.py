@@ -31,13 +31,13 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the broadcast shape."""
     ndim = max(map(len, shapes))
     padded = [(*(1,) * (ndim - len(s)), *s) for s in shapes]
-    found = []
+    extents_out = []
     for extents in zip(*padded, strict=True):
-        others = {n for n in extents if n != 1}
-        if len(others) > 1:
+        operands = {n for n in extents if n != 1}
+        if len(operands) > 1:
             raise ModelFileError(f"shapes {shapes} do not broadcast")
-        found.append(others.pop() if others else 1)
-    return tuple(found)
+        extents_out.append(operands.pop() if operands else 1)
+    return tuple(extents_out)
 
 
 def _unary(name: str, function: Callable[[Tensor], Any]) -> Operator:
@@ -62,14 +62,14 @@ def _placed(call: Call, x: Value, y: Value) -> Value:
     axis = call.integer("axis", None)
     if axis is None:
         return y
-    behind = x.ndim - axis_of(axis, x.ndim) - y.ndim
-    shape = (*y.shape, *(1,) * max(behind, 0))
+    trailing = x.ndim - axis_of(axis, x.ndim) - y.ndim
+    shape = (*y.shape, *(1,) * max(trailing, 0))
     return Value(ops.reshape(y.tensor, shape))
 
 
 def _folded(name: str, function: Callable[[Tensor, Tensor], Any]) -> Operator:
-    def run(call: Call, x: Value, *others: Value) -> Value:
-        for other in others:
+    def run(call: Call, x: Value, *operands: Value) -> Value:
+        for other in operands:
             x = apply(call, function, x, other)
         return x
 
@@ -187,11 +187,11 @@ def _is_infinite(call: Call, x: Value) -> Value:
     return apply(call, function, x)
 
 
-def _mean(call: Call, x: Value, *others: Value) -> Value:
+def _mean(call: Call, x: Value, *operands: Value) -> Value:
     total = x
-    for other in others:
+    for other in operands:
         total = apply(call, ops.add, total, other)
-    return apply(call, lambda t: t * (1 / (1 + len(others))), total)
+    return apply(call, lambda t: t * (1 / (1 + len(operands))), total)
 
 
 def _where(call: Call, condition: Value, x: Value, y: Value) -> Value:

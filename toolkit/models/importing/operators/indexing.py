@@ -19,9 +19,9 @@ def _indices(indices: Value, extent: int) -> Any:
 
     Operations count negative indices from the end and check the range of all indices.
     """
-    known = indices.known
-    if known is not None and known.size:
-        low, high = known.min(), known.max()
+    array = indices.known
+    if array is not None and array.size:
+        low, high = array.min(), array.max()
         if low < -extent or high >= extent:
             raise ModelFileError(
                 f"expected indices of an axis of {extent}; received {low} to {high}"
@@ -33,8 +33,8 @@ def _gather(call: Call, x: Value, indices: Value) -> Value:
     axis = axis_of(call.integer("axis", 0), x.ndim)
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     call.allow(shape, x.dtype)
-    places = _indices(indices, x.shape[axis])
-    return Value(ops.take(x.tensor, places, axis=axis))
+    positions = _indices(indices, x.shape[axis])
+    return Value(ops.take(x.tensor, positions, axis=axis))
 
 
 def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
@@ -45,8 +45,8 @@ def _gather_elements(call: Call, x: Value, indices: Value) -> Value:
     cuts = tuple(
         slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape)
     )
-    places = _indices(indices, x.shape[axis])
-    return Value(ops.take_along_axis(x.tensor[cuts], places, axis=axis))
+    positions = _indices(indices, x.shape[axis])
+    return Value(ops.take_along_axis(x.tensor[cuts], positions, axis=axis))
 
 
 def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
@@ -70,10 +70,10 @@ def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
 def _columns(indices: Value, extents: tuple[int, ...]) -> list[Any]:
     """Return the indices into each axis, which are in the last axis of `indices`."""
     if indices.known is not None:
-        each = [Value.of(indices.known[..., i]) for i in range(len(extents))]
+        columns = [Value.of(indices.known[..., i]) for i in range(len(extents))]
     else:
-        each = [Value(indices.tensor[..., i]) for i in range(len(extents))]
-    return [_indices(column, n) for column, n in zip(each, extents, strict=True)]
+        columns = [Value(indices.tensor[..., i]) for i in range(len(extents))]
+    return [_indices(column, n) for column, n in zip(columns, extents, strict=True)]
 
 
 def _flattened(x: Value, count: int) -> Any:
@@ -91,20 +91,22 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
         raise ModelFileError(f"updates of {updates.shape} at {indices.shape}")
     call.allow((x.ndim, *indices.shape), "int64")
     columns = np.indices(indices.shape, sparse=True)
-    places = [
+    positions = [
         ops.broadcast_to(ops.convert_to_tensor(c), indices.shape) for c in columns
     ]
-    places[axis] = ops.cast(_indices(indices, x.shape[axis]), "int64")
-    return _put(x, places, updates.tensor, mode)
+    positions[axis] = ops.cast(_indices(indices, x.shape[axis]), "int64")
+    return _put(x, positions, updates.tensor, mode)
 
 
 def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
     mode, depth = call.text("reduction", "none"), indices.shape[-1]
     if not 1 <= depth <= x.ndim:
         raise ModelFileError(f"indices of {indices.shape} for shape {x.shape}")
-    wanted = (*indices.shape[:-1], *x.shape[depth:])
-    if updates.shape != wanted:
-        raise ModelFileError(f"expected updates of {wanted}; received {updates.shape}")
+    target_shape = (*indices.shape[:-1], *x.shape[depth:])
+    if updates.shape != target_shape:
+        raise ModelFileError(
+            f"expected updates of {target_shape}; received {updates.shape}"
+        )
     flat = flat_indices(_columns(indices, x.shape[:depth]), x.shape[:depth])
     flat = ops.reshape(flat, (-1,))
     table = Value(_flattened(x, depth))
@@ -119,32 +121,32 @@ def _scatter_steps(
     """Write new steps to a cache, at a different start for each row of the batch."""
     axis, mode = axis_of(call.integer("axis", -2), x.ndim), call.text("mode", "linear")
     n, steps = x.shape[axis], updates.shape[axis] if updates.ndim == x.ndim else 0
-    wanted = tuple(steps if i == axis else k for i, k in enumerate(x.shape))
-    if not axis or updates.shape != wanted or steps > n:
+    target_shape = tuple(steps if i == axis else k for i, k in enumerate(x.shape))
+    if not axis or updates.shape != target_shape or steps > n:
         raise ModelFileError(f"updates of {updates.shape} for a cache of {x.shape}")
     if mode not in ("linear", "circular"):
         raise ModelFileError(f"mode={mode!r}; expected linear or circular")
     call.allow((x.ndim, *updates.shape), "int64")
-    places = ops.expand_dims(ops.arange(steps, dtype="int64"), 0)
+    positions = ops.expand_dims(ops.arange(steps, dtype="int64"), 0)
     if starts is not None:
-        places = places + ops.reshape(ops.cast(starts.tensor, "int64"), (-1, 1))
-    places = ops.mod(places, n) if mode == "circular" else places
+        positions = positions + ops.reshape(ops.cast(starts.tensor, "int64"), (-1, 1))
+    positions = ops.mod(positions, n) if mode == "circular" else positions
     shape = [k if i in (0, axis) else 1 for i, k in enumerate(updates.shape)]
-    shape[0] = places.shape[0]
+    shape[0] = positions.shape[0]
     indices = [
         ops.broadcast_to(ops.convert_to_tensor(c), updates.shape)
         for c in np.indices(updates.shape, sparse=True)
     ]
-    indices[axis] = ops.broadcast_to(ops.reshape(places, shape), updates.shape)
+    indices[axis] = ops.broadcast_to(ops.reshape(positions, shape), updates.shape)
     return _put(x, indices, updates.tensor, "none")
 
 
-def _put(x: Value, places: list[Any], updates: Any, mode: str) -> Value:
+def _put(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
     if mode not in _MODES:
         raise ModelFileError(f"reduction={mode!r}")
-    indices = ops.stack([ops.reshape(p, (-1,)) for p in places], axis=-1)
-    rest = x.shape[len(places) :]
-    updates = ops.reshape(updates, (indices.shape[0], *rest))
+    indices = ops.stack([ops.reshape(p, (-1,)) for p in positions], axis=-1)
+    tail_shape = x.shape[len(positions) :]
+    updates = ops.reshape(updates, (indices.shape[0], *tail_shape))
     reduction = None if mode == "none" else mode
     return Value(ops.scatter_update(x.tensor, indices, updates, reduction))
 
@@ -156,12 +158,14 @@ def _one_hot(call: Call, indices: Value, depth: Value, values: Value) -> Value:
         raise ModelFileError(f"expected two values; received shape {values.shape}")
     shape = (*indices.shape[:axis], n, *indices.shape[axis:])
     call.allow(shape, values.dtype)
-    places = ops.cast(indices.tensor, "int64")
-    places = ops.expand_dims(ops.where(places < 0, places + n, places), axis)
+    positions = ops.cast(indices.tensor, "int64")
+    positions = ops.expand_dims(
+        ops.where(positions < 0, positions + n, positions), axis
+    )
     extents = [n if i == axis else 1 for i in range(len(shape))]
     classes = ops.reshape(ops.arange(n, dtype="int64"), extents)
     off, on = values.tensor[0], values.tensor[1]
-    return Value(ops.where(ops.equal(places, classes), on, off))
+    return Value(ops.where(ops.equal(positions, classes), on, off))
 
 
 def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
@@ -173,12 +177,12 @@ def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
         raise ModelFileError(f"k={count} of an axis of {x.shape[axis]}")
     tensor = ops.moveaxis(x.tensor, axis, -1)
     if largest:
-        values, places = ops.top_k(tensor, count, True)
+        values, positions = ops.top_k(tensor, count, True)
     else:
-        places = ops.argsort(tensor, axis=-1)[..., :count]
-        values = ops.take_along_axis(tensor, places, axis=-1)
-    places = ops.cast(places, "int64")
-    return tuple(Value(ops.moveaxis(t, -1, axis)) for t in (values, places))  # type: ignore[return-value]
+        positions = ops.argsort(tensor, axis=-1)[..., :count]
+        values = ops.take_along_axis(tensor, positions, axis=-1)
+    positions = ops.cast(positions, "int64")
+    return tuple(Value(ops.moveaxis(t, -1, axis)) for t in (values, positions))  # type: ignore[return-value]
 
 
 def _cumulative(name: str, function: Any, empty: Any) -> Operator:
@@ -186,16 +190,16 @@ def _cumulative(name: str, function: Any, empty: Any) -> Operator:
 
     def run(call: Call, x: Value, axis: Value) -> Value:
         exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
-        place = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
-        tensor = ops.flip(x.tensor, axis=place) if reverse else x.tensor
+        position = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
+        tensor = ops.flip(x.tensor, axis=position) if reverse else x.tensor
         # not the sum minus x, which is wrong for infinity
-        if exclusive and x.shape[place]:
-            widths = [(1, 0) if axis == place else (0, 0) for axis in range(x.ndim)]
+        if exclusive and x.shape[position]:
+            widths = [(1, 0) if axis == position else (0, 0) for axis in range(x.ndim)]
             cut = [slice(None)] * x.ndim
-            cut[place] = slice(0, -1)
+            cut[position] = slice(0, -1)
             tensor = ops.pad(tensor[tuple(cut)], widths, "constant", empty)
-        total = function(tensor, axis=place, dtype=x.dtype)
-        return Value(ops.flip(total, axis=place) if reverse else total)
+        total = function(tensor, axis=position, dtype=x.dtype)
+        return Value(ops.flip(total, axis=position) if reverse else total)
 
     return Operator(name, run, host=(1,))
 
@@ -205,12 +209,12 @@ def reversed_sequences(x: Any, lengths: Any, time: int, batch: int) -> Any:
     steps = x.shape[time]
     shape = [1] * x.ndim
     shape[time] = steps
-    place = ops.reshape(ops.arange(steps, dtype="int64"), shape)
+    position = ops.reshape(ops.arange(steps, dtype="int64"), shape)
     shape = [1] * x.ndim
     shape[batch] = -1
     ends = ops.reshape(ops.cast(lengths, "int64"), shape)
-    places = ops.where(place < ends, ends - 1 - place, place)
-    return ops.take_along_axis(x, ops.broadcast_to(places, x.shape), axis=time)
+    positions = ops.where(position < ends, ends - 1 - position, position)
+    return ops.take_along_axis(x, ops.broadcast_to(positions, x.shape), axis=time)
 
 
 def _reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:

@@ -82,12 +82,14 @@ def average_pool(call: Call, x: Value) -> Value:
     else:
         attrs = {"strides": windows.strides, "padding": windows.pads}
         total = bind(sum_pool_p, channels_at_end(x), window=windows.size, **attrs)
-    for axis, places in enumerate(_seen(x.shape[2:], windows, stated, with_pads)):
-        if np.all(places == places[0]):
-            total = total * (1 / float(places[0]))
+    for axis, counts_of_axis in enumerate(
+        _seen(x.shape[2:], windows, stated, with_pads)
+    ):
+        if np.all(counts_of_axis == counts_of_axis[0]):
+            total = total * (1 / float(counts_of_axis[0]))
         else:
             extents = [-1 if i == axis + 1 else 1 for i in range(x.ndim)]
-            total = total / ops.cast(places.reshape(extents), x.dtype)
+            total = total / ops.cast(counts_of_axis.reshape(extents), x.dtype)
     return from_channels_at_end(total)
 
 
@@ -103,8 +105,8 @@ def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
         bottom, top = (-first, n + last) if with_pads else (0, n)
         # Positions start + i d for i < k that are in [bottom, top).
         before = np.clip(-((starts - bottom) // d), 0, k)
-        behind = np.clip(-((starts - top) // d), 0, k)
-        yield np.maximum(behind - before, 1)
+        after = np.clip(-((starts - top) // d), 0, k)
+        yield np.maximum(after - before, 1)
 
 
 def _by_slices(
@@ -119,10 +121,12 @@ def _by_slices(
         _check_terms(size)
         cuts = [slice(None)] * tensor.ndim
         result = None
-        for place in range(size):
-            cuts[axis] = _cut(place * step, counts[axis - 1], windows.strides[axis - 1])
-            part = tensor[tuple(cuts)]
-            result = part if result is None else combine(result, part)
+        for offset in range(size):
+            cuts[axis] = _cut(
+                offset * step, counts[axis - 1], windows.strides[axis - 1]
+            )
+            term = tensor[tuple(cuts)]
+            result = term if result is None else combine(result, term)
         tensor = result
     return tensor
 
@@ -156,10 +160,10 @@ def _slices(
     _check_terms(math.prod(windows.size))
     tensor = _padded(call, x, windows, fill)
     counts = window_counts(x.shape[2:], windows)
-    for place in itertools.product(*map(range, windows.size)):
-        starts = [i * d for i, d in zip(place, windows.dilation, strict=True)]
+    for offset in itertools.product(*map(range, windows.size)):
+        starts = [i * d for i, d in zip(offset, windows.dilation, strict=True)]
         pairs = zip(starts, counts, windows.strides, strict=True)
-        yield place, tensor[(slice(None), *(_cut(*each) for each in pairs))]
+        yield offset, tensor[(slice(None), *(_cut(*pair) for pair in pairs))]
 
 
 def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
@@ -175,34 +179,34 @@ def _indices(call: Call, x: Value, windows: Windows, by_columns: bool) -> Value:
     call.allow((x.shape[0], *counts, x.shape[1]), "int64")
     best: Any = None
     index: Any = None
-    for place, part in _slices(call, x, windows, _lowest(x.dtype)):
-        seen, inside = _positions(place, counts, spatial, windows, by_columns)
+    for offset, term in _slices(call, x, windows, _lowest(x.dtype)):
+        position, is_inside = _positions(offset, counts, spatial, windows, by_columns)
         if best is None:
-            best, index = part, ops.full(part.shape, -1, "int64")
+            best, index = term, ops.full(term.shape, -1, "int64")
         # The first of equal elements wins; padding never does.
-        wins = ops.logical_or(part > best, index < 0)
-        wins = ops.logical_and(wins, inside)
-        best, index = ops.where(wins, part, best), ops.where(wins, seen, index)
+        wins = ops.logical_or(term > best, index < 0)
+        wins = ops.logical_and(wins, is_inside)
+        best, index = ops.where(wins, term, best), ops.where(wins, position, index)
     images = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2])
     start = images[:, *(None,) * len(spatial), :] * math.prod(spatial)
     return from_channels_at_end(index + ops.convert_to_tensor(start))
 
 
 def _positions(
-    place: Any, counts: Any, spatial: Any, windows: Windows, by_columns: bool
+    offset: Any, counts: Any, spatial: Any, windows: Windows, by_columns: bool
 ) -> tuple[Any, Any]:
     """Return the positions of one element of all windows, and a mask of valid ones."""
-    total, inside, stride = 0, True, 1
+    total, is_inside, stride = 0, True, 1
     axes = range(len(counts))
     for axis in axes if by_columns else reversed(axes):
-        start = place[axis] * windows.dilation[axis] - windows.pads[axis][0]
+        start = offset[axis] * windows.dilation[axis] - windows.pads[axis][0]
         line = np.arange(counts[axis]) * windows.strides[axis] + start
         line = line.reshape(
             [-1 if i == axis + 1 else 1 for i in range(len(counts) + 2)]
         )
-        inside = inside & (line >= 0) & (line < spatial[axis])
+        is_inside = is_inside & (line >= 0) & (line < spatial[axis])
         total, stride = total + line * stride, stride * spatial[axis]
-    return ops.convert_to_tensor(total), ops.convert_to_tensor(inside)
+    return ops.convert_to_tensor(total), ops.convert_to_tensor(is_inside)
 
 
 def _max_unpool(
@@ -219,19 +223,21 @@ def _max_unpool(
     )
     pooled = (*x.shape[:2], *extents)
     call.allow(pooled, x.dtype)
-    places = ops.reshape(indices.tensor, (-1, 1))
+    counts_of_axis = ops.reshape(indices.tensor, (-1, 1))
     blank = ops.zeros((math.prod(pooled),), x.dtype)
-    flat = ops.scatter_update(blank, places, ops.reshape(x.tensor, (-1,)))
+    flat = ops.scatter_update(blank, counts_of_axis, ops.reshape(x.tensor, (-1,)))
     y = Value(ops.reshape(flat, pooled))
     if shape is None:
         return y
-    wanted = call.known_integers(shape, "the shape")
-    if len(wanted) != x.ndim or any(n < m for n, m in zip(wanted, pooled, strict=True)):
-        raise ModelFileError(f"expected an output of at least {pooled}; not {wanted}")
+    expected = call.known_integers(shape, "the shape")
+    if len(expected) != x.ndim or any(
+        n < m for n, m in zip(expected, pooled, strict=True)
+    ):
+        raise ModelFileError(f"expected an output of at least {pooled}; not {expected}")
     return padded(
         call,
         y,
-        [(0, n - m) for n, m in zip(wanted, pooled, strict=True)],
+        [(0, n - m) for n, m in zip(expected, pooled, strict=True)],
         "constant",
         0,
     )

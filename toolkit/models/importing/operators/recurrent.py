@@ -123,17 +123,17 @@ def _directions(
     functions = _activations(call, names, count)
     w, r, b = weights
     size = gates * n
-    wanted = (count, size, sequences.x.shape[-1]), (count, size, n), (count, 2 * size)
-    for value, shape in zip(weights, wanted, strict=True):
+    expected = (count, size, sequences.x.shape[-1]), (count, size, n), (count, 2 * size)
+    for value, shape in zip(weights, expected, strict=True):
         if value is not None and value.shape != shape:
             raise ModelFileError(f"expected weights of {shape}; found {value.shape}")
     kernel, recurrent = (v.ordered((0, 2, 1)) for v in (w, r))
     batch = sequences.x.shape[1]
-    found = []
+    directions = []
     for i, back in enumerate(backwards[direction]):
-        both: tuple[Any, Any] = (None, None)
+        biases: tuple[Any, Any] = (None, None)
         if b is not None:
-            both = b.tensor[i, :size], b.tensor[i, size:]
+            biases = b.tensor[i, :size], b.tensor[i, size:]
         initial = []
         for state in states:
             if state is None:
@@ -143,38 +143,38 @@ def _directions(
             if state.shape != (count, batch, n):
                 raise ModelFileError(f"a state of shape {state.shape}")
             initial.append(state.tensor[i])
-        own = functions[i * len(names) : (i + 1) * len(names)]
-        parts = Direction(kernel[i], recurrent[i], both, initial, own)
-        found.append((parts, back))
-    return found
+        activations = functions[i * len(names) : (i + 1) * len(names)]
+        parts = Direction(kernel[i], recurrent[i], biases, initial, activations)
+        directions.append((parts, back))
+    return directions
 
 
 def _scanned(
-    sequences: _Sequences, parts: Direction, back: bool, step: Callable[..., Any]
+    sequences: _Sequences, direction: Direction, back: bool, step: Callable[..., Any]
 ) -> tuple[Any, list[Any]]:
     """Return outputs (steps, batch, units) and the last states of one direction."""
     x, lengths = sequences.x, sequences.lengths
     if back:
         x = _turned(x, lengths)
-    projected = ops.matmul(x, parts.kernel)
-    if parts.biases[0] is not None:
-        projected = projected + parts.biases[0]
+    projected = ops.matmul(x, direction.kernel)
+    if direction.biases[0] is not None:
+        projected = projected + direction.biases[0]
 
     def body(states: Any, xs: Any) -> Any:
-        row, place = xs if lengths is not None else (xs, None)
+        row, step_index = xs if lengths is not None else (xs, None)
         news = step(row, states)
-        if place is None:
+        if step_index is None:
             return tuple(news), news[0]
-        goes_on = ops.expand_dims(place < lengths, 1)
-        kept = tuple(
+        goes_on = ops.expand_dims(step_index < lengths, 1)
+        masked = tuple(
             ops.where(goes_on, new, old) for new, old in zip(news, states, strict=True)
         )
-        return kept, ops.where(goes_on, news[0], ops.zeros_like(news[0]))
+        return masked, ops.where(goes_on, news[0], ops.zeros_like(news[0]))
 
     xs: Any = projected
     if lengths is not None:
         xs = (projected, ops.arange(x.shape[0], dtype=lengths.dtype))
-    last, outputs = scan(body, tuple(parts.states), xs, length=x.shape[0])
+    last, outputs = scan(body, tuple(direction.states), xs, length=x.shape[0])
     return _turned(outputs, lengths) if back else outputs, list(last)
 
 
@@ -189,8 +189,8 @@ def _joined(sequences: _Sequences, results: list[Any]) -> tuple[Value, ...]:
     """Return ONNX's outputs: Y (steps, directions, batch, units), and last states."""
     y = Value(ops.stack([outputs for outputs, _ in results], axis=1))
     states = [
-        Value(ops.stack(list(each), axis=0))
-        for each in zip(*(last for _, last in results), strict=True)
+        Value(ops.stack(list(states), axis=0))
+        for states in zip(*(last for _, last in results), strict=True)
     ]
     if sequences.batch_first:
         return y.permuted((2, 0, 1, 3)), *(s.permuted((1, 0, 2)) for s in states)
@@ -215,13 +215,13 @@ def _lstm(
     sequences = _unpacked(call, x, r, lengths)
     forget = call.integer("input_forget", 0)
     n, clip = sequences.units, sequences.clip
-    parts = _directions(
+    direction = _directions(
         call, sequences, (w, r, b), [h, c], ("sigmoid", "tanh", "tanh"), 4
     )
     if forget:
         raise UnsupportedError("input_forget=1")
     results = []
-    for i, (one, back) in enumerate(parts):
+    for i, (one, back) in enumerate(direction):
         p = None if peepholes is None else peepholes.tensor[i]
         step = partial(_lstm_step, one, n, clip, p)
         results.append(_scanned(sequences, one, back, step))
@@ -229,14 +229,14 @@ def _lstm(
 
 
 def _lstm_step(
-    parts: Direction, n: int, clip: float | None, p: Any, row: Any, states: Any
+    direction: Direction, n: int, clip: float | None, p: Any, row: Any, states: Any
 ) -> Any:
     """Compute an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
-    sigmoid, tanh, last = parts.functions
+    sigmoid, tanh, last = direction.functions
     hidden, cell = states
-    gates = row + ops.matmul(hidden, parts.recurrent)
-    if parts.biases[1] is not None:
-        gates = gates + parts.biases[1]
+    gates = row + ops.matmul(hidden, direction.recurrent)
+    if direction.biases[1] is not None:
+        gates = gates + direction.biases[1]
     i, o, f, c = (gates[:, k * n : (k + 1) * n] for k in range(4))
     if p is not None:
         i, f = i + p[:n] * cell, f + p[2 * n :] * cell
@@ -259,34 +259,34 @@ def _gru(
     sequences = _unpacked(call, x, r, lengths)
     after = bool(call.integer("linear_before_reset", 0))
     n, clip = sequences.units, sequences.clip
-    parts = _directions(call, sequences, (w, r, b), [h], ("sigmoid", "tanh"), 3)
+    direction = _directions(call, sequences, (w, r, b), [h], ("sigmoid", "tanh"), 3)
     results = [
         _scanned(sequences, one, back, partial(_gru_step, one, n, clip, after))
-        for one, back in parts
+        for one, back in direction
     ]
     return _joined(sequences, results)
 
 
 def _gru_step(
-    parts: Direction, n: int, clip: float | None, after: bool, row: Any, states: Any
+    direction: Direction, n: int, clip: float | None, after: bool, row: Any, states: Any
 ) -> Any:
     """Compute a GRU step; gates are in ONNX's order: update, reset, hidden."""
-    sigmoid, tanh = parts.functions
+    sigmoid, tanh = direction.functions
     (hidden,) = states
-    bias = parts.biases[1]
+    bias = direction.biases[1]
     if after:
-        inner = ops.matmul(hidden, parts.recurrent)
+        inner = ops.matmul(hidden, direction.recurrent)
         inner = inner if bias is None else inner + bias
         gates = row[:, : 2 * n] + inner[:, : 2 * n]
     else:
-        gates = row[:, : 2 * n] + ops.matmul(hidden, parts.recurrent[:, : 2 * n])
+        gates = row[:, : 2 * n] + ops.matmul(hidden, direction.recurrent[:, : 2 * n])
         gates = gates if bias is None else gates + bias[: 2 * n]
     gates = sigmoid(_clipped(gates, clip))
     z, reset = gates[:, :n], gates[:, n:]
     if after:
         candidate = row[:, 2 * n :] + reset * inner[:, 2 * n :]
     else:
-        product = ops.matmul(reset * hidden, parts.recurrent[:, 2 * n :])
+        product = ops.matmul(reset * hidden, direction.recurrent[:, 2 * n :])
         product = product if bias is None else product + bias[2 * n :]
         candidate = row[:, 2 * n :] + product
     candidate = tanh(_clipped(candidate, clip))
@@ -303,7 +303,7 @@ def _rnn(
     h: Value | None = None,
 ) -> tuple[Value, ...]:
     sequences = _unpacked(call, x, r, lengths)
-    parts = _directions(call, sequences, (w, r, b), [h], ("tanh",), 1)
+    direction = _directions(call, sequences, (w, r, b), [h], ("tanh",), 1)
 
     def step(one: Direction, row: Any, states: Any) -> Any:
         total = row + ops.matmul(states[0], one.recurrent)
@@ -311,7 +311,7 @@ def _rnn(
         return (one.functions[0](_clipped(total, sequences.clip)),)
 
     results = [
-        _scanned(sequences, one, back, partial(step, one)) for one, back in parts
+        _scanned(sequences, one, back, partial(step, one)) for one, back in direction
     ]
     return _joined(sequences, results)
 

@@ -30,25 +30,27 @@ def _of_nothing(name: str, dtype: str) -> Any:
 
 def _reduction(name: str, function: Callable[..., Any]) -> Operator:
     def run(call: Call, x: Value, axes: Value | None = None) -> Value:
-        found = call.integers("axes", None)
+        result = call.integers("axes", None)
         if axes is not None:
-            found = call.known_integers(axes, "axes")
+            result = call.known_integers(axes, "axes")
         keepdims = bool(call.integer("keepdims", 1))
-        nothing = call.integer("noop_with_empty_axes", 0)
-        which = axes_of(found, x.ndim) if found else ()
-        if not which and not nothing:
+        is_noop = call.integer("noop_with_empty_axes", 0)
+        which = axes_of(result, x.ndim) if result else ()
+        if not which and not is_noop:
             which = tuple(range(x.ndim))
         order = x.orders[0]
         tensor = x.ordered(order)
-        places = tuple(order.index(axis) for axis in which)
-        if not places:  # no axes: only the elementwise part
-            places, tensor = (tensor.ndim,), ops.expand_dims(tensor, -1)
-            return Value(function(tensor, axis=places, keepdims=False), order)
+        positions = tuple(order.index(axis) for axis in which)
+        if not positions:  # no axes: only the elementwise part
+            positions, tensor = (tensor.ndim,), ops.expand_dims(tensor, -1)
+            return Value(function(tensor, axis=positions, keepdims=False), order)
         if name in _OF_NOTHING and any(x.shape[axis] == 0 for axis in which):
-            kept = ops.sum(tensor, axis=places, keepdims=keepdims)  # for its shape
-            y = ops.full(kept.shape, _of_nothing(name, x.dtype), x.dtype)
+            reduced = ops.sum(
+                tensor, axis=positions, keepdims=keepdims
+            )  # for its shape
+            y = ops.full(reduced.shape, _of_nothing(name, x.dtype), x.dtype)
         else:
-            y = ops.cast(function(tensor, axis=places, keepdims=keepdims), x.dtype)
+            y = ops.cast(function(tensor, axis=positions, keepdims=keepdims), x.dtype)
         return Value(y, order if keepdims else without_axes(order, set(which)))
 
     return Operator(name, run, host=(1,))
@@ -57,8 +59,8 @@ def _reduction(name: str, function: Callable[..., Any]) -> Operator:
 def mean_over(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     """Return the means over axes."""
     order = x.orders[0]
-    places = tuple(order.index(axis) for axis in axes)
-    y = ops.mean(x.ordered(order), axis=places, keepdims=keepdims)
+    positions = tuple(order.index(axis) for axis in axes)
+    y = ops.mean(x.ordered(order), axis=positions, keepdims=keepdims)
     return Value(y, order if keepdims else without_axes(order, set(axes)))
 
 
@@ -75,15 +77,15 @@ def _arg(name: str, function: Callable[..., Any]) -> Operator:
         axis = axis_of(call.integer("axis", 0), x.ndim)
         keepdims = call.integer("keepdims", 1)
         last = call.integer("select_last_index", 0)
-        tensor, order, place = along(x, axis)
+        tensor, order, position = along(x, axis)
         if last:
-            tensor = ops.flip(tensor, axis=place)
-        found = ops.cast(function(tensor, axis=place), "int64")
+            tensor = ops.flip(tensor, axis=position)
+        result = ops.cast(function(tensor, axis=position), "int64")
         if last:
-            found = x.shape[axis] - 1 - found
+            result = x.shape[axis] - 1 - result
         if keepdims:
-            return Value(ops.expand_dims(found, place), order)
-        return Value(found, without_axes(order, {axis}))
+            return Value(ops.expand_dims(result, position), order)
+        return Value(result, without_axes(order, {axis}))
 
     return Operator(name, run)
 
@@ -102,7 +104,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 OPERATORS = (
-    *(_reduction(f"Reduce{name}", each) for name, each in _FUNCTIONS.items()),
+    *(_reduction(f"Reduce{name}", function) for name, function in _FUNCTIONS.items()),
     _arg("ArgMax", ops.argmax),
     _arg("ArgMin", ops.argmin),
 )

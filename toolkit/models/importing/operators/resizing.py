@@ -61,12 +61,12 @@ def _targets(
     """Return the factor and the new extent of each axis."""
     old = [x.shape[axis] for axis in axes]
     if sizes is not None and sizes.size:
-        wanted = list(call.known_integers(sizes, "the sizes"))
-        if len(wanted) != len(axes):
-            raise ModelFileError(f"sizes {wanted} for {len(axes)} axes")
-        factors = [n / max(m, 1) for n, m in zip(wanted, old, strict=True)]
+        targets = list(call.known_integers(sizes, "the sizes"))
+        if len(targets) != len(axes):
+            raise ModelFileError(f"sizes {targets} for {len(axes)} axes")
+        factors = [n / max(m, 1) for n, m in zip(targets, old, strict=True)]
         if policy == "stretch":
-            return factors, wanted
+            return factors, targets
         choose = {"not_larger": min, "not_smaller": max}.get(policy)
         if choose is None:
             raise ModelFileError(f"keep_aspect_ratio_policy={policy!r}")
@@ -90,8 +90,8 @@ def _check_corners(
     that write scales to files, align the corners of that product rounded down.
     """
     mode = call.text("coordinate_transformation_mode", "half_pixel")
-    whole = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
-    if mode == "align_corners" and scales.known is None and not whole:
+    is_exact = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
+    if mode == "align_corners" and scales.known is None and not is_exact:
         raise UnsupportedError(
             f"align_corners with computed scales {factors} of extents {old}, whose "
             "products are not whole; expected sizes, or scales that are constants"
@@ -176,38 +176,38 @@ class _Way:
 def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value:
     order = x.orders[0]
     tensor = x.ordered(order)
-    outside = None
+    is_outside = None
     for axis, (scale, new, ends) in sorted(pairs.items()):
         old = x.shape[axis]
         if old == 0 or (old == new and scale == 1 and ends == (0.0, 1.0)):
             continue
-        places = way.places(old, new, scale, ends)
-        place = order.index(axis)
+        positions = way.places(old, new, scale, ends)
+        position = order.index(axis)
         if way.antialias and scale < 1:
             call.allow((new, old), "float64")
-        tensor = _along(tensor, place, way, places, old, scale)
+        tensor = _along(tensor, position, way, positions, old, scale)
         if way.transform == "tf_crop_and_resize":
-            shape = [-1 if i == place else 1 for i in range(x.ndim)]
-            out = ((places < 0) | (places > old - 1)).reshape(shape)
-            outside = out if outside is None else outside | out
-    if outside is not None and outside.any():
-        tensor = ops.where(ops.convert_to_tensor(outside), way.fill, tensor)
+            shape = [-1 if i == position else 1 for i in range(x.ndim)]
+            out = ((positions < 0) | (positions > old - 1)).reshape(shape)
+            is_outside = out if is_outside is None else is_outside | out
+    if is_outside is not None and is_outside.any():
+        tensor = ops.where(ops.convert_to_tensor(is_outside), way.fill, tensor)
     return Value(ops.cast(tensor, x.dtype), order)
 
 
 def _along(
-    tensor: Any, axis: int, way: _Way, places: Any, old: int, scale: float
+    tensor: Any, axis: int, way: _Way, positions: Any, old: int, scale: float
 ) -> Any:
     if way.mode == "nearest":
-        return ops.take(tensor, _nearest(places, way.nearest, old), axis=axis)
-    if not len(places):
+        return ops.take(tensor, _nearest(positions, way.nearest, old), axis=axis)
+    if not len(positions):
         return ops.take(tensor, np.zeros(0, np.int64), axis=axis)
-    low = np.floor(places)
-    steps, weights = way.taps(places - low, scale)
+    low = np.floor(positions)
+    steps, weights = way.taps(positions - low, scale)
     indices = [(low + s).astype(np.int64) for s in steps]
     if way.exclude:
-        inside = [(0 <= i) & (i < old) for i in indices]
-        weights = [w * ok for w, ok in zip(weights, inside, strict=True)]
+        is_inside = [(0 <= i) & (i < old) for i in indices]
+        weights = [w * ok for w, ok in zip(weights, is_inside, strict=True)]
         total = np.sum(weights, axis=0)
         weights = [w / np.where(total == 0, 1, total) for w in weights]
     indices = [np.clip(index, 0, old - 1) for index in indices]
@@ -234,7 +234,7 @@ def _mixed(tensor: Any, axis: int, indices: Any, weights: Any, old: int) -> Any:
     return ops.moveaxis(ops.matmul(ops.moveaxis(tensor, axis, -1), factors), -1, axis)
 
 
-def _nearest(places: Any, mode: str, old: int) -> Any:
+def _nearest(positions: Any, mode: str, old: int) -> Any:
     rounded = {
         "floor": lambda p: np.floor(p),
         "ceil": lambda p: np.ceil(p),
@@ -243,7 +243,7 @@ def _nearest(places: Any, mode: str, old: int) -> Any:
     }
     if mode not in rounded:
         raise ModelFileError(f"nearest_mode={mode!r}")
-    return np.clip(rounded[mode](places), 0, old - 1).astype(np.int64)
+    return np.clip(rounded[mode](positions), 0, old - 1).astype(np.int64)
 
 
 def cubic_weight(t: Any, a: float) -> Any:

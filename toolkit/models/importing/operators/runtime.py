@@ -32,14 +32,16 @@ def _arguments(inputs: tuple[Any, ...], names: str) -> list[Any]:
         inputs: inputs of the node, after the common ones.
         names: names of all inputs; a name with "?" at the end is optional.
     """
-    wanted = names.split()
-    given = [*inputs, *[None] * (len(wanted) - len(inputs))]
-    if len(given) > len(wanted):
-        raise ModelFileError(f"{len(given)} inputs; expected {len(wanted)}: {names}")
-    for name, value in zip(wanted, given, strict=True):
+    names_list = names.split()
+    arguments = [*inputs, *[None] * (len(names_list) - len(inputs))]
+    if len(arguments) > len(names_list):
+        raise ModelFileError(
+            f"{len(arguments)} inputs; expected {len(names_list)}: {names}"
+        )
+    for name, value in zip(names_list, arguments, strict=True):
         if value is None and not name.endswith("?"):
             raise ModelFileError(f"expected an input {name!r}; it is left out")
-    return given
+    return arguments
 
 
 def _as_integers(call: Call, y: Value, scale: Value, zero: Any, dtype: str) -> Value:
@@ -48,9 +50,9 @@ def _as_integers(call: Call, y: Value, scale: Value, zero: Any, dtype: str) -> V
 
 
 def _binary(name: str, function: Callable[..., Any]) -> Operator:
-    def run(call: Call, a: Value, a_scale: Value, *rest: Any) -> Value:
+    def run(call: Call, a: Value, a_scale: Value, *operands: Any) -> Value:
         a_zero, b, b_scale, b_zero, y_scale, y_zero = _arguments(
-            rest, "a_zero? b b_scale b_zero? y_scale y_zero?"
+            operands, "a_zero? b b_scale b_zero? y_scale y_zero?"
         )
         x = dequantize(call, a, a_scale, a_zero)
         y = apply(call, function, x, dequantize(call, b, b_scale, b_zero))
@@ -60,8 +62,8 @@ def _binary(name: str, function: Callable[..., Any]) -> Operator:
 
 
 def _unary(name: str, function: Callable[[Call, Value], Value]) -> Operator:
-    def run(call: Call, x: Value, x_scale: Value, *rest: Any) -> Value:
-        x_zero, y_scale, y_zero = _arguments(rest, "x_zero? y_scale y_zero?")
+    def run(call: Call, x: Value, x_scale: Value, *operands: Any) -> Value:
+        x_zero, y_scale, y_zero = _arguments(operands, "x_zero? y_scale y_zero?")
         y = function(call, dequantize(call, x, x_scale, x_zero))
         return _as_integers(call, y, y_scale, y_zero, x.dtype)
 
@@ -109,22 +111,22 @@ def _softmax(call: Call, x: Value) -> Value:
     return Value(ops.softmax(x.tensor, axis=axis))
 
 
-def _concat(call: Call, y_scale: Value, *rest: Any) -> Value:
-    y_zero, *triples = rest
+def _concat(call: Call, y_scale: Value, *operands: Any) -> Value:
+    y_zero, *triples = operands
     if not triples or len(triples) % 3:
         raise ModelFileError(f"{len(triples)} inputs; expected three for each value")
     axis = axis_of(call.integer("axis"), triples[0].ndim)
-    parts = [dequantize(call, *triples[i : i + 3]) for i in range(0, len(triples), 3)]
-    shape = list(parts[0].shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
+    values = [dequantize(call, *triples[i : i + 3]) for i in range(0, len(triples), 3)]
+    shape = list(values[0].shape)
+    shape[axis] = sum(value.shape[axis] for value in values)
     call.allow(shape, "float32")
-    y = Value(ops.concatenate([part.tensor for part in parts], axis=axis))
+    y = Value(ops.concatenate([value.tensor for value in values], axis=axis))
     return _as_integers(call, y, y_scale, y_zero, triples[0].dtype)
 
 
-def _gemm(call: Call, a: Value, a_scale: Value, *rest: Any) -> Value:
+def _gemm(call: Call, a: Value, a_scale: Value, *operands: Any) -> Value:
     a_zero, b, b_scale, b_zero, bias, y_scale, y_zero = _arguments(
-        rest, "a_zero? b b_scale b_zero? bias? y_scale? y_zero?"
+        operands, "a_zero? b b_scale b_zero? bias? y_scale? y_zero?"
     )
     alpha = float(call.number("alpha", 1.0))
     a = a.permuted((1, 0)) if call.integer("transA", 0) else a

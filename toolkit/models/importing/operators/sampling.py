@@ -44,7 +44,7 @@ def sample(
         (batch, ..., channels).
     """
     spatial = tensor.shape[1:-1]
-    each = [
+    neighbors = [
         _neighbors(point, n, mode, padding, aligned)
         for point, n in zip(points, spatial, strict=True)
     ]
@@ -53,13 +53,13 @@ def sample(
     first = ops.reshape(counter, (-1, *(1,) * (len(lead) - 1)))
     table = ops.reshape(tensor, (lead[0] * math.prod(spatial), tensor.shape[-1]))
     result = None
-    for corner in itertools.product(*each):
-        place, weight = 0, None
+    for corner in itertools.product(*neighbors):
+        position, weight = 0, None
         for (index, factor), n in zip(corner, spatial, strict=True):
-            place = place * n + index
+            position = position * n + index
             weight = factor if weight is None else weight * factor
-        taken = ops.take(table, first + place, axis=0)
-        term = taken * ops.cast(ops.expand_dims(weight, -1), tensor.dtype)
+        samples = ops.take(table, first + position, axis=0)
+        term = samples * ops.cast(ops.expand_dims(weight, -1), tensor.dtype)
         result = term if result is None else result + term
     return result
 
@@ -76,28 +76,28 @@ def _neighbors(
     elif padding == "reflection":
         point = _reflected(point, *ends)
     low = ops.floor(point)
-    part = point - low
-    found = []
+    fraction = point - low
+    results = []
     for step in _STEPS[mode]:
-        place = low + step
+        position = low + step
         if padding == "reflection":
-            place = ops.round(_reflected(place, *ends))
-        weight = _weight(mode, part, step)
+            position = ops.round(_reflected(position, *ends))
+        weight = _weight(mode, fraction, step)
         if padding == "zeros":
-            inside = ops.logical_and(place >= 0, place <= n - 1)
-            weight = ops.where(inside, weight, ops.zeros_like(weight))
-        index = ops.clip(place, 0.0, n - 1.0)
+            is_inside = ops.logical_and(position >= 0, position <= n - 1)
+            weight = ops.where(is_inside, weight, ops.zeros_like(weight))
+        index = ops.clip(position, 0.0, n - 1.0)
         index = ops.where(ops.isnan(index), ops.zeros_like(index), index)
-        found.append((ops.cast(index, "int64"), weight))
-    return found
+        results.append((ops.cast(index, "int64"), weight))
+    return results
 
 
-def _weight(mode: str, part: Any, step: int) -> Any:
+def _weight(mode: str, fraction: Any, step: int) -> Any:
     if mode == "nearest":
-        return ops.ones_like(part)
+        return ops.ones_like(fraction)
     if mode == "linear":
-        return part if step else 1 - part
-    return cubic_weight(ops.abs(part - step), _CUBIC)
+        return fraction if step else 1 - fraction
+    return cubic_weight(ops.abs(fraction - step), _CUBIC)
 
 
 def _reflected(x: Any, low: float, high: float) -> Any:
@@ -107,8 +107,10 @@ def _reflected(x: Any, low: float, high: float) -> Any:
         return ops.full_like(x, low)
     distance = ops.abs(x - low)
     times = ops.floor(distance / extent)
-    rest = distance - times * extent
-    return ops.where(ops.equal(ops.mod(times, 2.0), 0.0), low + rest, high - rest)
+    remainder = distance - times * extent
+    return ops.where(
+        ops.equal(ops.mod(times, 2.0), 0.0), low + remainder, high - remainder
+    )
 
 
 def _grid_sample(call: Call, x: Value, grid: Value) -> Value:
@@ -148,8 +150,8 @@ def _affine_grid(call: Call, theta: Value, size: Value) -> Value:
     for n in spatial:
         i = np.arange(n, dtype=np.float64)
         lines.append(2 * i / max(n - 1, 1) - 1 if aligned else (2 * i + 1) / n - 1)
-    places = np.meshgrid(*lines, indexing="ij")[::-1]
-    points = np.stack([*places, np.ones(spatial)], axis=-1).reshape((-1, axes + 1))
+    positions = np.meshgrid(*lines, indexing="ij")[::-1]
+    points = np.stack([*positions, np.ones(spatial)], axis=-1).reshape((-1, axes + 1))
     tensor = ops.cast(ops.convert_to_tensor(points), theta.dtype)
     grid = ops.matmul(tensor, ops.transpose(theta.tensor, (0, 2, 1)))
     return Value(ops.reshape(grid, (extents[0], *spatial, axes)))
@@ -186,8 +188,8 @@ def _deformable(
     kernels = ops.split(w.tensor, groups, axis=0)
     y = ops.concatenate(
         [
-            ops.einsum("npkc,ock->npo", each, ops.reshape(k, (*k.shape[:2], taps)))
-            for each, k in zip(inputs, kernels, strict=True)
+            ops.einsum("npkc,ock->npo", neighbors, ops.reshape(k, (*k.shape[:2], taps)))
+            for neighbors, k in zip(inputs, kernels, strict=True)
         ],
         axis=-1,
     )
@@ -209,21 +211,21 @@ def _sampled_windows(
     # (batch, parts, windows, elements, axes)
     shifts = ops.transpose(ops.reshape(offset.tensor, shape), (0, 1, 4, 2, 3))
     starts = np.indices(counts).reshape((axes, -1, 1))
-    places = np.indices(windows.size).reshape((axes, 1, -1))
-    found = []
-    for part, tensor in enumerate(ops.split(channels_at_end(x), parts, axis=-1)):
+    positions = np.indices(windows.size).reshape((axes, 1, -1))
+    results = []
+    for fraction, tensor in enumerate(ops.split(channels_at_end(x), parts, axis=-1)):
         points = []
         for axis in range(axes):
             start = starts[axis] * windows.strides[axis] - windows.pads[axis][0]
-            regular = start + places[axis] * windows.dilation[axis]
+            regular = start + positions[axis] * windows.dilation[axis]
             regular = ops.cast(ops.convert_to_tensor(regular), offset.dtype)
-            points.append(shifts[:, part, :, :, axis] + regular)
-        taken = sample(tensor, points, "linear", "zeros", True)
+            points.append(shifts[:, fraction, :, :, axis] + regular)
+        samples = sample(tensor, points, "linear", "zeros", True)
         if mask is not None:
-            factors = ops.reshape(mask.tensor, (n, parts, taps, -1))[:, part]
-            taken = taken * ops.expand_dims(ops.transpose(factors, (0, 2, 1)), -1)
-        found.append(taken)
-    return ops.concatenate(found, axis=-1)
+            factors = ops.reshape(mask.tensor, (n, parts, taps, -1))[:, fraction]
+            samples = samples * ops.expand_dims(ops.transpose(factors, (0, 2, 1)), -1)
+        results.append(samples)
+    return ops.concatenate(results, axis=-1)
 
 
 # --- regions --------------------------------------------------------------------------
@@ -266,10 +268,10 @@ def _aligned_by_size(call: Call, x: Value, regions: Any, size: Any, mode: str) -
         return ops.zeros((0, x.shape[1], *size), x.dtype)
     rows, parts = [], []
     for count in np.unique(counts, axis=0):
-        chosen = np.flatnonzero((counts == count).all(axis=1))
-        some = [ops.take(each, chosen, axis=0) for each in regions]
+        selected = np.flatnonzero((counts == count).all(axis=1))
+        some = [ops.take(neighbors, selected, axis=0) for neighbors in regions]
         parts.append(_aligned(call, x, some, size, tuple(map(int, count)), mode))
-        rows.append(chosen)
+        rows.append(selected)
     order = np.argsort(np.concatenate(rows))
     return ops.take(ops.concatenate(parts, axis=0), order, axis=0)
 
@@ -284,31 +286,33 @@ def _aligned(
         return ops.zeros((batch.shape[0], x.shape[1], *size), x.dtype)
     call.allow((*shape, x.shape[1]), x.dtype)
     call.work(*shape, x.shape[1], 4)
-    pairs, inside = [], []
+    pairs, is_inside = [], []
     for axis in range(2):
-        places = (np.arange(shape[1 + axis]) + 0.5) / counts[axis]
-        line = ops.cast(ops.convert_to_tensor(places), start.dtype)
+        positions = (np.arange(shape[1 + axis]) + 0.5) / counts[axis]
+        line = ops.cast(ops.convert_to_tensor(positions), start.dtype)
         points = start[:, axis : axis + 1] + line * bins[:, axis : axis + 1]
         n = x.shape[2 + axis]
-        inside.append(ops.logical_and(points >= -1.0, points <= float(n)))
+        is_inside.append(ops.logical_and(points >= -1.0, points <= float(n)))
         points = ops.clip(points, 0.0, n - 1.0)
         pairs.append(_neighbors(points, n, "linear", "border", True))
-    return _pooled(x, batch, pairs, inside, (size, counts, mode))
+    return _pooled(x, batch, pairs, is_inside, (size, counts, mode))
 
 
-def _pooled(x: Value, batch: Any, pairs: Any, inside: Any, how: Any) -> Any:
+def _pooled(x: Value, batch: Any, pairs: Any, is_inside: Any, how: Any) -> Any:
     size, counts, mode = how
     height, width = x.shape[2:]
     table = ops.reshape(channels_at_end(x), (x.shape[0] * height * width, x.shape[1]))
-    seen = ops.logical_and(ops.expand_dims(inside[0], 2), ops.expand_dims(inside[1], 1))
+    is_valid = ops.logical_and(
+        ops.expand_dims(is_inside[0], 2), ops.expand_dims(is_inside[1], 1)
+    )
     first = ops.reshape(batch * (height * width), (-1, 1, 1))
     combine = ops.add if mode == "avg" else ops.maximum
     total = None
     for (row, up), (column, left) in itertools.product(*pairs):
-        places = ops.expand_dims(row, 2) * width + ops.expand_dims(column, 1)
+        positions = ops.expand_dims(row, 2) * width + ops.expand_dims(column, 1)
         weight = ops.expand_dims(up, 2) * ops.expand_dims(left, 1)
-        weight = ops.where(seen, weight, ops.zeros_like(weight))
-        term = ops.take(table, first + places, axis=0) * ops.expand_dims(weight, -1)
+        weight = ops.where(is_valid, weight, ops.zeros_like(weight))
+        term = ops.take(table, first + positions, axis=0) * ops.expand_dims(weight, -1)
         total = term if total is None else combine(total, term)
     shape = (batch.shape[0], size[0], counts[0], size[1], counts[1], x.shape[1])
     reduce = ops.mean if mode == "avg" else ops.max

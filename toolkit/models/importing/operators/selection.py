@@ -23,10 +23,10 @@ def _nonzero(call: Call, x: Value) -> Value:
 
 def _compress(call: Call, x: Value, condition: Value) -> Value:
     axis = call.integer("axis", None)
-    places = np.flatnonzero(call.known(condition, "the condition"))
+    positions = np.flatnonzero(call.known(condition, "the condition"))
     if axis is None:
-        return Value(ops.take(ops.reshape(x.tensor, (-1,)), places, axis=0))
-    return Value(ops.take(x.tensor, places, axis=axis_of(axis, x.ndim)))
+        return Value(ops.take(ops.reshape(x.tensor, (-1,)), positions, axis=0))
+    return Value(ops.take(x.tensor, positions, axis=axis_of(axis, x.ndim)))
 
 
 def _unique(call: Call, x: Value) -> tuple[Value, ...]:
@@ -44,8 +44,8 @@ def _unique(call: Call, x: Value) -> tuple[Value, ...]:
         ranks = np.empty_like(order)
         ranks[order] = np.arange(len(order))
         inverse = ranks[inverse]
-    found = (first, inverse, counts)
-    return Value.of(y), *(Value.of(part.astype(np.int64)) for part in found)
+    selected = (first, inverse, counts)
+    return Value.of(y), *(Value.of(array.astype(np.int64)) for array in selected)
 
 
 # --- boxes ----------------------------------------------------------------------------
@@ -70,13 +70,13 @@ def _non_max_suppression(
     if least is not None and least.size:
         lowest = float(call.known_number(least, None, "the threshold of scores"))
     corners = _corners(call.known(boxes, "the boxes"), bool(is_center))
-    found = [
+    selected = [
         (batch, label, box)
         for batch, rows in enumerate(call.known(scores, "the scores"))
         for label, row in enumerate(rows)
         for box in _best(corners[batch], row, limit, threshold, lowest)
     ]
-    return Value.of(np.array(found, np.int64).reshape((-1, 3)))
+    return Value.of(np.array(selected, np.int64).reshape((-1, 3)))
 
 
 def _corners(boxes: _Array, is_center: bool) -> _Array:
@@ -97,19 +97,19 @@ def _best(
     if lowest is not None:
         candidates = np.flatnonzero(scores > lowest)
     candidates = candidates[np.argsort(-scores[candidates], kind="stable")]
-    found: list[int] = []
-    while len(candidates) and len(found) < limit:
+    selected: list[int] = []
+    while len(candidates) and len(selected) < limit:
         best, candidates = candidates[0], candidates[1:]
-        found.append(int(best))
+        selected.append(int(best))
         candidates = candidates[_overlaps(boxes[best], boxes[candidates]) <= threshold]
-    return found
+    return selected
 
 
-def _overlaps(box: _Array, others: _Array) -> _Array:
-    """Return the intersection over union of a box with each of `others`."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+def _overlaps(box: _Array, boxes: _Array) -> _Array:
+    """Return the intersection over union of a box with each of `boxes`."""
+    low, high = np.maximum(box[:2], boxes[:, :2]), np.minimum(box[2:], boxes[:, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=1)
-    area, areas = np.prod(box[2:] - box[:2]), np.prod(others[:, 2:] - others[:, :2], 1)
+    area, areas = np.prod(box[2:] - box[:2]), np.prod(boxes[:, 2:] - boxes[:, :2], 1)
     union = area + areas - common
     counts = (common > 0) & (areas > 0) & (union > 0) & (area > 0)
     return np.where(counts, common / np.where(counts, union, 1), 0)

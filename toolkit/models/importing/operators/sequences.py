@@ -39,8 +39,8 @@ def _empty(call: Call) -> Value:
     return ValueList([], dtype_of(call.integer("dtype", 1), "SequenceEmpty"))
 
 
-def _construct(call: Call, x: Value, *others: Value) -> Value:
-    return ValueList([_tensor(value) for value in (x, *others)], x.dtype)
+def _construct(call: Call, x: Value, *operands: Value) -> Value:
+    return ValueList([_tensor(value) for value in (x, *operands)], x.dtype)
 
 
 def _insert(call: Call, x: Value, item: Value, position: Value | None = None) -> Value:
@@ -71,22 +71,22 @@ def _length(call: Call, x: Value) -> Value:
 def _split(call: Call, x: Value, sizes: Value | None = None) -> Value:
     axis, keep = axis_of(call.integer("axis", 0), x.ndim), call.integer("keepdims", 1)
     extent = x.shape[axis]
-    known = None if sizes is None else call.known_integers(sizes, "the sizes")
-    if sizes is None or known is None:
+    static_sizes = None if sizes is None else call.known_integers(sizes, "the sizes")
+    if sizes is None or static_sizes is None:
         call.step(extent)
-        parts = (1,) * extent
+        lengths = (1,) * extent
     elif sizes.ndim:
-        parts = known
+        lengths = static_sizes
     else:
-        size = max(known[0], 1)
+        size = max(static_sizes[0], 1)
         call.step(extent // size)
-        parts = tuple(min(size, extent - i) for i in range(0, extent, size))
-    if sum(parts) != extent or min(parts, default=0) < 0:
-        raise ModelFileError(f"an axis of {extent} is not split into {parts}")
+        lengths = tuple(min(size, extent - i) for i in range(0, extent, size))
+    if sum(lengths) != extent or min(lengths, default=0) < 0:
+        raise ModelFileError(f"an axis of {extent} is not split into {lengths}")
     order = x.orders[0]
-    places = np.cumsum(parts)[:-1].tolist()
-    tensors = ops.split(x.ordered(order), places, axis=order.index(axis))
-    values = [Value(tensor, order) for tensor in tensors] if parts else []
+    offsets = np.cumsum(lengths)[:-1].tolist()
+    tensors = ops.split(x.ordered(order), offsets, axis=order.index(axis))
+    values = [Value(tensor, order) for tensor in tensors] if lengths else []
     if sizes is None and not keep:
         values = [dropped(value, {axis}) for value in values]
     return ValueList(values, x.dtype)
@@ -105,9 +105,9 @@ def _concat(call: Call, x: Value) -> Value:
     return Value(join([value.tensor for value in items], axis=axis))
 
 
-def _map(call: Call, x: Value, *others: Value) -> tuple[Value, ...]:
+def _map(call: Call, x: Value, *operands: Value) -> tuple[Value, ...]:
     body, count = call.graph("body"), len(_items(x))
-    inputs = (x, *others)
+    inputs = (x, *operands)
     lengths = {len(_items(v)) for v in inputs if isinstance(v, ValueList)}
     if lengths != {count}:
         raise ModelFileError(f"sequences of {sorted(lengths)} tensors")

@@ -18,32 +18,34 @@ from toolkit.reading.onnx.tensors import dtype_of
 
 def _axes(call: Call, axes: Value | None, ndim: int, default: Any = None) -> Any:
     """Return axes, an attribute in older opsets and an input in newer ones."""
-    found = call.integers("axes", None)
+    values = call.integers("axes", None)
     if axes is not None:
-        found = call.known_integers(axes, "axes")
-    return default if found is None else axes_of(found, ndim)
+        values = call.known_integers(axes, "axes")
+    return default if values is None else axes_of(values, ndim)
 
 
 def _reshape(call: Call, x: Value, shape: Value | None = None) -> Value:
-    wanted = call.integers("shape", None)
+    target_shape = call.integers("shape", None)
     if shape is not None:
-        wanted = call.known_integers(shape, "the shape")
-    if wanted is None:
+        target_shape = call.known_integers(shape, "the shape")
+    if target_shape is None:
         raise ModelFileError("expected a shape; there is none")
     if not call.integer("allowzero", 0):
-        if any(n == 0 for n in wanted[x.ndim :]):
-            raise ModelFileError(f"{wanted} copies an axis that {x.shape} has not")
-        wanted = [n or x.shape[i] for i, n in enumerate(wanted)]
-    return reshaped(x, wanted)
+        if any(n == 0 for n in target_shape[x.ndim :]):
+            raise ModelFileError(
+                f"{target_shape} copies an axis that {x.shape} has not"
+            )
+        target_shape = [n or x.shape[i] for i, n in enumerate(target_shape)]
+    return reshaped(x, target_shape)
 
 
 def reshaped(x: Value, shape: Any) -> Value:
     """Reshape the value; one extent can be -1."""
-    rest = math.prod(n for n in shape if n != -1)
+    known_size = math.prod(n for n in shape if n != -1)
     if list(shape).count(-1) > 1 or min(shape, default=0) < -1:
         raise ModelFileError(f"expected extents and at most one -1; received {shape}")
     if -1 in shape:
-        shape = [x.size // max(rest, 1) if n == -1 else n for n in shape]
+        shape = [x.size // max(known_size, 1) if n == -1 else n for n in shape]
     if math.prod(shape) != x.size:
         raise ModelFileError(f"{x.shape} has not the elements of {tuple(shape)}")
     return Value(ops.reshape(x.tensor, tuple(shape)))
@@ -64,10 +66,10 @@ def _transpose(call: Call, x: Value) -> Value:
 
 def _squeeze(call: Call, x: Value, axes: Value | None = None) -> Value:
     single = tuple(i for i, n in enumerate(x.shape) if n == 1)
-    gone = _axes(call, axes, x.ndim, single)
-    if any(x.shape[i] != 1 for i in gone):
-        raise ModelFileError(f"axes {gone} of shape {x.shape} are not all 1")
-    return dropped(x, set(gone))
+    removed = _axes(call, axes, x.ndim, single)
+    if any(x.shape[i] != 1 for i in removed):
+        raise ModelFileError(f"axes {removed} of shape {x.shape} are not all 1")
+    return dropped(x, set(removed))
 
 
 def dropped(x: Value, axes: set[int]) -> Value:
@@ -78,12 +80,12 @@ def dropped(x: Value, axes: set[int]) -> Value:
 
 
 def _unsqueeze(call: Call, x: Value, axes: Value | None = None) -> Value:
-    found = call.integers("axes", None)
+    values = call.integers("axes", None)
     if axes is not None:
-        found = call.known_integers(axes, "axes")
-    if found is None:
+        values = call.known_integers(axes, "axes")
+    if values is None:
         raise ModelFileError("expected axes; there are none")
-    added = set(axes_of(found, x.ndim + len(found)))
+    added = set(axes_of(values, x.ndim + len(values)))
     ndim = x.ndim + len(added)
     old = [i for i in range(ndim) if i not in added]
     order = [old[i] for i in x.orders[0]]
@@ -94,9 +96,9 @@ def _unsqueeze(call: Call, x: Value, axes: Value | None = None) -> Value:
     return Value(ops.reshape(x.ordered(x.orders[0]), shape), tuple(order))
 
 
-def _concat(call: Call, x: Value, *others: Value) -> Value:
+def _concat(call: Call, x: Value, *operands: Value) -> Value:
     axis = axis_of(call.integer("axis"), x.ndim)
-    values = (x, *others)
+    values = (x, *operands)
     if any(v.ndim != x.ndim for v in values):
         raise ModelFileError(f"shapes {[v.shape for v in values]} do not fit")
     total = sum(v.shape[axis] for v in values)
@@ -104,26 +106,26 @@ def _concat(call: Call, x: Value, *others: Value) -> Value:
     # In most cases, most operands have the layout of convolutions, or all have the
     # file's.
     order = max(values, key=lambda v: v.size).orders[0]
-    parts = [v.ordered(order) for v in values]
-    return Value(ops.concatenate(parts, axis=order.index(axis)), order)
+    tensors = [v.ordered(order) for v in values]
+    return Value(ops.concatenate(tensors, axis=order.index(axis)), order)
 
 
 def _split(call: Call, x: Value, sizes: Value | None = None) -> tuple[Value, ...]:
     axis = axis_of(call.integer("axis", 0), x.ndim)
     extent = x.shape[axis]
-    found = call.integers("split", None)
+    values = call.integers("split", None)
     if sizes is not None:
-        found = call.known_integers(sizes, "the sizes")
-    if found is None:
+        values = call.known_integers(sizes, "the sizes")
+    if values is None:
         count = call.integer("num_outputs", call.outputs)
         size = -(-extent // max(count, 1))
-        found = [max(0, min(size, extent - i * size)) for i in range(count)]
-    if sum(found) != extent or min(found) < 0 or len(found) < call.outputs:
-        raise ModelFileError(f"an axis of {extent} is not split into {tuple(found)}")
+        values = [max(0, min(size, extent - i * size)) for i in range(count)]
+    if sum(values) != extent or min(values) < 0 or len(values) < call.outputs:
+        raise ModelFileError(f"an axis of {extent} is not split into {tuple(values)}")
     order = x.orders[0]
-    places = np.cumsum(found)[:-1].tolist()
-    parts = ops.split(x.ordered(order), places, axis=order.index(axis))
-    return tuple(Value(part, order) for part in parts)
+    indices = np.cumsum(values)[:-1].tolist()
+    tensors = ops.split(x.ordered(order), indices, axis=order.index(axis))
+    return tuple(Value(tensor, order) for tensor in tensors)
 
 
 def _slice(
@@ -134,9 +136,9 @@ def _slice(
     axes: Value | None = None,
     steps: Value | None = None,
 ) -> Value:
-    given = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
+    inputs = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
     known = {k: call.integers(k, None) for k in ("starts", "ends", "axes")}
-    for name, value in given.items():
+    for name, value in inputs.items():
         if value is not None:
             known[name] = call.known_integers(value, name)
     low, high = known["starts"], known["ends"]
@@ -147,26 +149,26 @@ def _slice(
     if not len(low) == len(high) == len(which) == len(step):
         raise ModelFileError(f"{len(low)} starts for {len(which)} axes")
     order = x.orders[0]
-    places = [slice(None)] * x.ndim
+    indices = [slice(None)] * x.ndim
     for a, b, axis, s in zip(low, high, which, step, strict=True):
         if s == 0:
             raise ModelFileError("a step of 0")
         if s < 0 and b < -x.shape[axis]:
             b = None  # past the front
-        places[order.index(axis)] = slice(a, b, s)
-    return Value(x.ordered(order)[tuple(places)], order)
+        indices[order.index(axis)] = slice(a, b, s)
+    return Value(x.ordered(order)[tuple(indices)], order)
 
 
 def _expand(call: Call, x: Value, shape: Value) -> Value:
-    wanted = broadcast(x.shape, call.known_integers(shape, "the shape"))
-    call.allow(wanted, x.dtype)
-    if wanted == x.shape:
+    target_shape = broadcast(x.shape, call.known_integers(shape, "the shape"))
+    call.allow(target_shape, x.dtype)
+    if target_shape == x.shape:
         return x
-    if len(wanted) == x.ndim:
+    if len(target_shape) == x.ndim:
         order = x.orders[0]
-        extents = tuple(wanted[i] for i in order)
+        extents = tuple(target_shape[i] for i in order)
         return Value(ops.broadcast_to(x.ordered(order), extents), order)
-    return Value(ops.broadcast_to(x.tensor, wanted))
+    return Value(ops.broadcast_to(x.tensor, target_shape))
 
 
 def _tile(call: Call, x: Value, repeats: Value) -> Value:
@@ -243,8 +245,8 @@ def padded(
 def _wrapped(tensor: Any, widths: list[tuple[int, int]]) -> Any:
     for axis, (low, high) in enumerate(widths):
         if low or high:
-            places = np.arange(-low, tensor.shape[axis] + high) % tensor.shape[axis]
-            tensor = ops.take(tensor, places, axis=axis)
+            indices = np.arange(-low, tensor.shape[axis] + high) % tensor.shape[axis]
+            tensor = ops.take(tensor, indices, axis=axis)
     return tensor
 
 
@@ -260,8 +262,8 @@ def _constant_of_shape(call: Call, shape: Value) -> Value:
 
 def _range(call: Call, start: Value, limit: Value, delta: Value) -> Value:
     low, high, step = (
-        call.known_number(value, None, what)
-        for value, what in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        call.known_number(value, None, label)
+        for value, label in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
     if not step or not all(map(math.isfinite, (low, high, step))):
         raise ModelFileError(f"expected finite numbers; received {low, high, step}")
@@ -291,8 +293,8 @@ def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
     tensor = x.tensor
     rows = ops.expand_dims(ops.arange(x.shape[-2], dtype="int32"), 1) + shift
     columns = ops.arange(x.shape[-1], dtype="int32")
-    kept = columns >= rows if call.integer("upper", 1) else columns <= rows
-    return Value(ops.where(kept, tensor, ops.zeros_like(tensor)))
+    is_kept = columns >= rows if call.integer("upper", 1) else columns <= rows
+    return Value(ops.where(is_kept, tensor, ops.zeros_like(tensor)))
 
 
 def _constant(call: Call) -> Value:
@@ -303,11 +305,11 @@ def _constant(call: Call) -> Value:
         "value_floats": call.numbers,
         "value_ints": call.integers,
     }
-    found = {key: read(key, None) for key, read in readers.items()}
-    there = {key: value for key, value in found.items() if value is not None}
-    if len(there) != 1:
-        raise ModelFileError(f"expected one value; received {sorted(there)}")
-    key, value = there.popitem()
+    values = {key: read(key, None) for key, read in readers.items()}
+    present = {key: value for key, value in values.items() if value is not None}
+    if len(present) != 1:
+        raise ModelFileError(f"expected one value; received {sorted(present)}")
+    key, value = present.popitem()
     if key == "value":
         return Value.of(value)
     return Value.of(np.array(value, np.float32 if "float" in key else np.int64))

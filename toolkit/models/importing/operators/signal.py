@@ -44,60 +44,62 @@ def _fitted(x: Any, axis: int, n: int) -> Any:
 
 
 def _transform(
-    call: Call, parts: list[Any], axis: int, inverse: bool = False
+    call: Call, components: list[Any], axis: int, inverse: bool = False
 ) -> list[Any]:
-    shape = parts[0].shape
-    call.allow((2, *shape), parts[0].dtype)
+    shape = components[0].shape
+    call.allow((2, *shape), components[0].dtype)
     call.work(*shape, shape[axis])
-    return list(bind(dft_p, *parts, axis=axis, inverse=inverse))
+    return list(bind(dft_p, *components, axis=axis, inverse=inverse))
 
 
 def _dft(
     call: Call, x: Value, length: Value | None = None, axis: Value | None = None
 ) -> Value:
     inverse, one_sided = call.integer("inverse", 0), call.integer("onesided", 0)
-    place = call.integer("axis", 1) if call.opset < 20 else -2
-    place = axis_of(int(call.known_number(axis, place, "the axis")), x.ndim)
-    parts = _complex(x, "DFT")
-    if place == x.ndim - 1:
+    position = call.integer("axis", 1) if call.opset < 20 else -2
+    position = axis_of(int(call.known_number(axis, position, "the axis")), x.ndim)
+    components = _complex(x, "DFT")
+    if position == x.ndim - 1:
         raise ModelFileError("DFT: expected another axis than the last one")
-    default = x.shape[place]
+    default = x.shape[position]
     if inverse and one_sided:
         default = 2 * (default - 1)
     n = int(call.known_number(length, default, "the length"))
     if n < 1 or (one_sided and not inverse and x.shape[-1] == 2):
         raise ModelFileError(f"DFT: a length of {n} and onesided={one_sided}")
-    shape = tuple(n if i == place else k for i, k in enumerate(x.shape[:-1]))
+    shape = tuple(n if i == position else k for i, k in enumerate(x.shape[:-1]))
     call.allow((2, *shape), x.dtype)
     if inverse and one_sided:
-        parts = _mirrored(parts, place, n)
+        components = _mirrored(components, position, n)
     else:
-        parts = [_fitted(part, place, n) for part in parts]
-    parts = _transform(call, parts, place, bool(inverse))
+        components = [_fitted(component, position, n) for component in components]
+    components = _transform(call, components, position, bool(inverse))
     if inverse:
-        parts = [part / n for part in parts]
+        components = [component / n for component in components]
     elif one_sided:
-        parts = [_fitted(part, place, n // 2 + 1) for part in parts]
+        components = [
+            _fitted(component, position, n // 2 + 1) for component in components
+        ]
     if inverse and one_sided:
-        return Value(ops.expand_dims(parts[0], -1))
-    return Value(ops.stack(parts, axis=-1))
+        return Value(ops.expand_dims(components[0], -1))
+    return Value(ops.stack(components, axis=-1))
 
 
-def _mirrored(parts: Any, axis: int, n: int) -> list[Any]:
+def _mirrored(components: Any, axis: int, n: int) -> list[Any]:
     """Return all n frequencies of real numbers from the first n // 2 + 1."""
-    places = np.arange(n)
-    is_mirrored = places > n // 2
-    places = np.where(is_mirrored, n - places, places)
-    shape = [-1 if i == axis else 1 for i in range(parts[0].ndim)]
-    real, imag = (_fitted(part, axis, n // 2 + 1) for part in parts)
+    positions = np.arange(n)
+    is_mirrored = positions > n // 2
+    positions = np.where(is_mirrored, n - positions, positions)
+    shape = [-1 if i == axis else 1 for i in range(components[0].ndim)]
+    real, imag = (_fitted(component, axis, n // 2 + 1) for component in components)
     signs = np.where(is_mirrored, -1.0, 1.0)
     signs[0] = 0.0  # real numbers have no imaginary part at this frequency
     if n % 2 == 0:
         signs[n // 2] = 0.0
     factors = ops.cast(ops.convert_to_tensor(signs.reshape(shape)), real.dtype)
     return [
-        ops.take(real, places, axis=axis),
-        ops.take(imag, places, axis=axis) * factors,
+        ops.take(real, positions, axis=axis),
+        ops.take(imag, positions, axis=axis) * factors,
     ]
 
 
@@ -112,7 +114,7 @@ def _stft(
     hop = int(call.known_number(step, None, "the step"))
     default = x.shape[1] if window is None or window.ndim != 1 else window.shape[0]
     n = int(call.known_number(length, default, "the length of frames"))
-    parts = _complex(x, "STFT")
+    components = _complex(x, "STFT")
     fits = x.ndim == 3 and hop > 0 and 0 < n <= x.shape[1]
     if not fits or (window is not None and window.shape != (n,)):
         raise ModelFileError(
@@ -120,14 +122,14 @@ def _stft(
         )
     frames = 1 + (x.shape[1] - n) // hop
     call.allow((x.shape[0], frames, n), x.dtype)
-    places = np.arange(frames)[:, None] * hop + np.arange(n)
-    parts = [ops.take(part, places, axis=1) for part in parts]
+    positions = np.arange(frames)[:, None] * hop + np.arange(n)
+    components = [ops.take(component, positions, axis=1) for component in components]
     if window is not None:
-        parts = [part * window.tensor for part in parts]
-    parts = _transform(call, parts, 2)
+        components = [component * window.tensor for component in components]
+    components = _transform(call, components, 2)
     if one_sided:
-        parts = [part[..., : n // 2 + 1] for part in parts]
-    return Value(ops.stack(parts, axis=-1))
+        components = [component[..., : n // 2 + 1] for component in components]
+    return Value(ops.stack(components, axis=-1))
 
 
 # --- arrays ---------------------------------------------------------------------------
@@ -151,8 +153,8 @@ def _mel_weights(
 ) -> Value:
     dtype = dtype_of(call.integer("output_datatype", 1), "output_datatype")
     count, n, hertz = (
-        int(call.known_number(value, None, what))
-        for value, what in ((bins, "the bins"), (length, "the length"), (rate, "rate"))
+        int(call.known_number(value, None, label))
+        for value, label in ((bins, "the bins"), (length, "the length"), (rate, "rate"))
     )
     ends = [float(call.known_number(v, None, "an edge")) for v in (low, high)]
     if min(count, n, hertz) < 1 or not 0 <= ends[0] <= ends[1] < np.inf:
@@ -169,13 +171,13 @@ def _mel_weights(
 
 def _triangles(edges: _Array, count: int) -> _Array:
     """Return triangular filters that rise from one edge and fall after the next."""
-    place = np.arange(count)[:, None]
+    position = np.arange(count)[:, None]
     low, center, high = edges[:-2], edges[1:-1], edges[2:]
-    rising = (place - low) / np.maximum(center - low, 1)
-    rising = np.where(center == low, place == center, rising)
-    falling = (high - place) / np.maximum(high - center, 1)
-    is_rising = (place >= low) & (place <= center)
-    is_falling = (place >= center) & (place < high) & (high > center)
+    rising = (position - low) / np.maximum(center - low, 1)
+    rising = np.where(center == low, position == center, rising)
+    falling = (high - position) / np.maximum(high - center, 1)
+    is_rising = (position >= low) & (position <= center)
+    is_falling = (position >= center) & (position < high) & (high > center)
     return np.where(is_falling, falling, np.where(is_rising, rising, 0.0))
 
 

@@ -57,14 +57,14 @@ def upgrade_config(config: Any) -> Any:
         ModelFileError: if an argument requests a feature that Keras 3 has removed.
     """
     if isinstance(config, (list, tuple)):
-        return type(config)([upgrade_config(each) for each in config])
+        return type(config)([upgrade_config(item) for item in config])
     if not isinstance(config, dict):
         return config
     if config.keys() == {"type", "value"}:  # an array in the JSON of Keras 2
         return config["value"]
     name = config.get("class_name")
     if name in ("__tuple__", "TensorShape") and "items" in config:
-        items = [upgrade_config(each) for each in config["items"]]
+        items = [upgrade_config(item) for item in config["items"]]
         return tuple(items) if name == "__tuple__" else items
     if not isinstance(name, str) or "config" not in config:
         return {key: upgrade_config(value) for key, value in config.items()}
@@ -155,7 +155,7 @@ def _upgrade_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of an object, without obsolete ones."""
     cls = None if get_registered_object(name) else getattr(layers, name, None)
     shape = inner.get("batch_input_shape")
-    kept = {}
+    remaining = {}
     for key, value in inner.items():
         if key.endswith("activation"):
             value = _activation(value)
@@ -168,17 +168,17 @@ def _upgrade_arguments(name: str, inner: dict[str, Any]) -> dict[str, Any]:
         )
         neutral = _GONE.get(key)
         if not is_gone:
-            kept[key] = value
+            remaining[key] = value
         elif neutral is not None and value not in neutral:
             raise ModelFileError(
                 f"{name} {inner.get('name')!r}: the argument {key}={value!r} of "
                 "Keras 2 is not supported"
             )
     if name == "InputLayer" and shape is not None:
-        kept["batch_shape"] = shape
-    if kept.get("name", "") is None:  # schedules have it
-        del kept["name"]
-    return kept
+        remaining["batch_shape"] = shape
+    if remaining.get("name", "") is None:  # schedules have it
+        del remaining["name"]
+    return remaining
 
 
 def _activation(value: Any) -> Any:
@@ -197,7 +197,7 @@ def _initializer(value: Any) -> Any:
     inner = value.get("config") if isinstance(value, dict) else None
     if not isinstance(inner, dict) or get_registered_object(str(value["class_name"])):
         return value
-    inner = {key: each for key, each in inner.items() if key != "dtype"}
+    inner = {key: item for key, item in inner.items() if key != "dtype"}
     if inner.get("distribution") == "normal":
         inner["distribution"] = "truncated_normal"
     return {**value, "config": inner}
