@@ -16,7 +16,7 @@ LEVELS = (
     (
         *("errors", "machine", "settings", "dtypes", "tree", "thread_state"),
         *("arguments", "type_aliases", "definitions", "console", "files", "pictures"),
-        *("processes", "spares"),
+        *("processes", "buffer_pool"),
         "reading",
     ),
     ("ir", "data", "comm"),

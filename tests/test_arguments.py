@@ -19,7 +19,13 @@ from toolkit import (
     regularizers,
     type_aliases,
 )
-from toolkit.arguments import Between, Checked, kind_of, taken_by, taken_by_class
+from toolkit.arguments import (
+    Between,
+    Checked,
+    constructor_signature_of,
+    kind_of,
+    signature_of,
+)
 from toolkit.errors import ArgumentError, ArgumentTypeError
 
 NAMESPACES = (
@@ -40,7 +46,9 @@ def public_classes():
         getattr(space, name) for space in NAMESPACES for name in sorted(dir(space))
     )
     classes = {cls for cls in found if inspect.isclass(cls)}
-    return {c for c in classes if issubclass(c, Checked) and taken_by_class(c)}
+    return {
+        c for c in classes if issubclass(c, Checked) and constructor_signature_of(c)
+    }
 
 
 CLASSES = sorted(public_classes(), key=lambda cls: (cls.__module__, cls.__name__))
@@ -48,7 +56,7 @@ CLASSES = sorted(public_classes(), key=lambda cls: (cls.__module__, cls.__name__
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_the_defaults_of_a_constructor_fit_its_annotations(cls):
-    kinds = taken_by_class(cls).kinds
+    kinds = constructor_signature_of(cls).kinds
     for name, parameter in inspect.signature(cls.__init__).parameters.items():
         if name in kinds and parameter.default is not parameter.empty:
             assert kinds[name].fits(parameter.default), name
@@ -281,7 +289,7 @@ def test_a_class_of_users_is_not_checked():
 def test_names_that_only_type_checkers_import_mean_anything():
     def function(self, x: "Unknown | None", y: "int"): ...  # noqa: F821
 
-    assert list(taken_by(function).kinds) == ["y"]
+    assert list(signature_of(function).kinds) == ["y"]
 
 
 # Arguments that a constructor needs -> one that is right.

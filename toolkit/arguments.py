@@ -67,7 +67,7 @@ class Between(NamedTuple):
         return not isinstance(value, Real) or self.low <= float(value) <= self.high
 
 
-class Such(NamedTuple):
+class Constraint(NamedTuple):
     """In an annotation of Any: the valid values, as text and as a test."""
 
     text: str
@@ -93,8 +93,8 @@ Finite = Annotated[float, Between(-sys.float_info.max, sys.float_info.max)]
 NonNegative = Annotated[float, Between(0)]
 Positive = Annotated[int, Between(1)]
 Natural = Annotated[int, Between(0)]
-Axes = Annotated[Any, Such("an integer, a list of integers or None", _is_axes)]
-Seed = Annotated[Any, Such("an integer, a SeedGenerator or None", _is_seed)]
+Axes = Annotated[Any, Constraint("an integer, a list of integers or None", _is_axes)]
+Seed = Annotated[Any, Constraint("an integer, a SeedGenerator or None", _is_seed)]
 
 
 class Kind(NamedTuple):
@@ -156,7 +156,7 @@ def kind_of(annotation: Any) -> Kind | None:
     """Return the valid values of an annotation, or None if unknown."""
     origin, inner = get_origin(annotation) or annotation, get_args(annotation)
     if origin is Annotated:
-        such = next((x for x in inner[1:] if isinstance(x, Such)), None)
+        such = next((x for x in inner[1:] if isinstance(x, Constraint)), None)
         if such is not None:
             return Kind(such.text, such.fits)
         bounds = next((x for x in inner[1:] if isinstance(x, Between)), None)
@@ -216,7 +216,7 @@ def _list_of(kind: Kind | None, elements: Any) -> Kind:
 # --- signatures -------------------------------------------------------------------
 
 
-class Taken(NamedTuple):
+class Signature(NamedTuple):
     """Arguments of a function or constructor."""
 
     places: tuple[str, ...]  # names of the positional arguments
@@ -234,7 +234,7 @@ class _Names(dict[str, Any]):
 
 
 @lru_cache(maxsize=4096)
-def taken_by(function: Any) -> Taken:
+def signature_of(function: Any) -> Signature:
     """Return the arguments of a function, without the `self` of a method."""
     parameters = list(inspect.signature(function).parameters.values())
     names = _Names({**vars(builtins), **inspect.unwrap(function).__globals__})
@@ -244,7 +244,7 @@ def taken_by(function: Any) -> Taken:
     listed = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     kinds = {p.name: kind_of(hints.get(p.name, Any)) for p in listed}
     rest = [hints.get(p.name, Any) for p in parameters if p.kind is p.VAR_POSITIONAL]
-    return Taken(
+    return Signature(
         tuple(p.name for p in listed if p.kind is not p.KEYWORD_ONLY),
         # The owner rejects arguments that must be None, with the reason.
         {k: v for k, v in kinds.items() if v is not None and v.text != "None"},
@@ -260,33 +260,33 @@ def _is_own(cls: type) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def taken_by_class(cls: type) -> Taken | None:
+def constructor_signature_of(cls: type) -> Signature | None:
     """Return the arguments of a constructor and its bases; None for user classes."""
     owners = [c for c in cls.__mro__ if "__init__" in vars(c)]
     if not _is_own(owners[0]):
         return None
-    first = taken_by(vars(owners[0])["__init__"])
+    first = signature_of(vars(owners[0])["__init__"])
     kinds, names, more = dict(first.kinds), set(first.names), first.takes_more
     for owner in owners[1:]:
         if not more or not _is_own(owner):
             break
-        base = taken_by(vars(owner)["__init__"])
+        base = signature_of(vars(owner)["__init__"])
         kinds.update((k, v) for k, v in base.kinds.items() if k not in names)
         names |= base.names
         more = base.takes_more
     # Undeclared names, such as deprecated ones, may still be read.
-    return Taken(first.places, kinds, frozenset(names), first.takes_more)
+    return Signature(first.places, kinds, frozenset(names), first.takes_more)
 
 
 def unknown_to(owner: Any, names: Iterable[str]) -> ArgumentTypeError:
     """Return the error of a constructor for names that it does not accept."""
     cls: Any = type(owner)
-    taken = taken_by_class(cls)
+    taken = constructor_signature_of(cls)
     known = taken.names if taken else inspect.signature(cls.__init__).parameters
     return unknown_arguments(cls.__name__, names, known)
 
 
-def check_given(what: str, taken: Taken, args: Any, kwargs: Any) -> None:
+def check_call(what: str, taken: Signature, args: Any, kwargs: Any) -> None:
     """Raise for unknown names, and for invalid values."""
     if not taken.takes_more and not kwargs.keys() <= taken.names:
         raise unknown_arguments(what, kwargs.keys() - taken.names, taken.names)
@@ -313,11 +313,11 @@ def _check(what: str, argument: str, kind: Kind, value: Any) -> None:
 
 def check_constructor(cls: type, args: Any, kwargs: Any) -> None:
     """Raise for invalid arguments of a constructor of this package."""
-    taken = taken_by_class(cls)
+    taken = constructor_signature_of(cls)
     if taken is not None:
         name = kwargs.get("name")
         what = cls.__name__ + (f" {name!r}" if isinstance(name, str) else "")
-        check_given(what, taken, args, kwargs)
+        check_call(what, taken, args, kwargs)
 
 
 class Checked:
@@ -335,7 +335,7 @@ def checked(function: Function) -> Function:
 
     @wraps(function)
     def checking(*args: Any, **kwargs: Any) -> Any:
-        check_given(function.__name__, taken_by(function), args[skipped:], kwargs)
+        check_call(function.__name__, signature_of(function), args[skipped:], kwargs)
         return function(*args, **kwargs)
 
     return checking  # type: ignore[return-value]

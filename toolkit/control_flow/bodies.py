@@ -115,7 +115,7 @@ def check_condition(condition: Body) -> None:
         )
 
 
-def twins_of_carry(body: Graph, carry: int) -> list[int]:
+def equal_carries(body: Graph, carry: int) -> list[int]:
     """Return for each carried value of a body one that is equal after every step.
 
     This is the value itself, unless the body does not read it: then the same output may

@@ -18,11 +18,11 @@ from toolkit.control_flow.bodies import (
     carried_by,
     check_carry,
     check_condition,
+    equal_carries,
     outer_values,
     pack,
     sources_of,
     trace_body,
-    twins_of_carry,
     written_by,
 )
 from toolkit.control_flow.branches import cond
@@ -113,7 +113,7 @@ def _bind_scan(
 
     label: the named primitive to apply instead, if no tape needs the gradient.
     """
-    twins = twins_of_carry(body, carry)
+    twins = equal_carries(body, carry)
     unique = sorted(set(twins))
     if length and len(unique) < carry:
         inner = [*(body.inputs[i] for i in unique), *body.inputs[carry:]]

@@ -16,7 +16,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit import pictures
-from toolkit.arguments import check_given, checked, taken_by
+from toolkit.arguments import check_call, checked, signature_of
 from toolkit.data.batch_shards import RowSelector
 from toolkit.data.encoding import decode, encode
 from toolkit.data.methods import Methods
@@ -279,7 +279,7 @@ def _stage_method(stage: Stage) -> Callable[..., Dataset]:
     """
 
     def make(*args: Any, name: str | None = None, **arguments: Any) -> Dataset:
-        check_given(stage._name, taken_by(stage.__init__), args, arguments)
+        check_call(stage._name, signature_of(stage.__init__), args, arguments)
         instance = stage(*args, **arguments)
         if name is not None:
             instance._name = f"{stage._name} {name!r}"

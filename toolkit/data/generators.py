@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from toolkit.buffer_pool import BufferPool
 from toolkit.data.dataset import Dataset, source
 from toolkit.data.errors import add_location_note, describe_location
 from toolkit.data.signatures import make_batch_buffer, make_converter
@@ -17,7 +18,6 @@ from toolkit.data.specs import relax_extents
 from toolkit.data.streams import PassContext, Stream
 from toolkit.data.structure import Empty, TensorSpec, map_leaves, stack_elements
 from toolkit.errors import ArgumentError, ArgumentTypeError
-from toolkit.spares import Spares
 
 
 @source("from_generator")
@@ -128,7 +128,7 @@ class _GeneratorStream(Stream):
             raise
 
     def stacked(self, size: int, drops: bool) -> Iterator[Any]:
-        buffers = Spares()
+        buffers = BufferPool()
         for elements in self._buffered_lists(size):
             if drops and len(elements) < size:
                 self._fit_elements(elements)  # checks the discarded elements too

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from toolkit.buffer_pool import BufferPool
 from toolkit.data.batch_shards import ABSENT, RowSelector, Selection
 from toolkit.data.errors import add_location_note, describe_location
 from toolkit.data.profiling import PassProfile, StageProfile
 from toolkit.data.rows import Rows
 from toolkit.data.structure import stack_elements
-from toolkit.spares import Spares
 
 if TYPE_CHECKING:
     from toolkit.data.dataset import Dataset
@@ -166,7 +166,7 @@ class Stream:
             size: the batch size.
             drops: whether to drop a last batch that is not full.
         """
-        buffers = Spares()
+        buffers = BufferPool()
         for elements in self.chunks(size):
             if drops and len(elements) < size:
                 return

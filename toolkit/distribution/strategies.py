@@ -25,7 +25,7 @@ from toolkit.distribution.placements import Parts, mesh_axes, placed
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
-from toolkit.random.drawing import draws
+from toolkit.random.drawing import draws_random_numbers
 
 _current: Distribution | None = None
 
@@ -114,7 +114,9 @@ class Distribution(Job):
         _need_processes("distribute_dataset", self.device_mesh)
         has_parts = self.batch_dim_name is not None
         rows = self.axes[-1].rows if has_parts else self.rows
-        return dataset._local_shard(rows, makes_all=draws(dataset._first_row()))
+        return dataset._local_shard(
+            rows, makes_all=draws_random_numbers(dataset._first_row())
+        )
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -258,7 +258,7 @@ class Inspection:
     def _arrays(self) -> tuple[list[Any], list[Any]]:
         """Return inputs and memory for outputs, reused so that caches are warm."""
         program = self.program
-        inputs = made_up(program.graph, program.backend, self._variables)
+        inputs = sample_inputs(program.graph, program.backend, self._variables)
         return inputs, outputs_for(program)
 
     def __str__(self) -> str:
@@ -349,7 +349,9 @@ class Inspection:
         return rows
 
 
-def made_up(graph: Graph, backend: Backend, variables: Sequence[Variable]) -> list[Any]:
+def sample_inputs(
+    graph: Graph, backend: Backend, variables: Sequence[Variable]
+) -> list[Any]:
     """Return inputs: random floats and zeros, then the values of Variables."""
     random = np.random.default_rng(0)
     inputs = []

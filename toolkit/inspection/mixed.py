@@ -14,7 +14,7 @@ from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
 from toolkit.definitions.records import record
 from toolkit.errors import OutOfRangeError, UnsupportedError
-from toolkit.inspection.inspection import Inspection, Kernel, made_up, outputs_for
+from toolkit.inspection.inspection import Inspection, Kernel, outputs_for, sample_inputs
 from toolkit.ir import Value
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class MixedInspection(Inspection):
     def _values(self) -> Arrays:
         """Return every value between parts, after a run on random data."""
         graph = self.program.graph
-        inputs = made_up(graph, self.program.backend, self._variables)
+        inputs = sample_inputs(graph, self.program.backend, self._variables)
         values: Arrays = dict(zip(graph.inputs, inputs, strict=True))
         for part in self.program.parts:
             outputs = Executable(part.program)([values[x] for x in part.inputs])

@@ -20,7 +20,7 @@ from toolkit.ops.symbolic import operation
 from toolkit.settings import standardize_data_format
 
 
-def window_places(count: int, size: int, stride: int, dilation: int) -> Tensor:
+def window_indices(count: int, size: int, stride: int, dilation: int) -> Tensor:
     """Return the index of each element of each window along an axis:
 
     (count, size), int32.
@@ -55,7 +55,7 @@ class _Blocks:
         self.counts = window_counts(op, spatial, self.size, stride, pairs, dilation)
         self.padded = tuple(n + 2 * p for n, p in zip(spatial, pads, strict=True))
         self.places = [
-            window_places(*sizes)
+            window_indices(*sizes)
             for sizes in zip(self.counts, self.size, stride, dilation, strict=True)
         ]
 

@@ -16,7 +16,7 @@ from toolkit.core.trace import StatelessScope
 from toolkit.random.seeds import global_state, set_global_state
 
 
-class Made(Protocol):
+class Factory(Protocol):
     """An object that functions create.
 
     Attributes:
@@ -30,7 +30,7 @@ class Made(Protocol):
         """Create the object."""
 
 
-def draws(made: Made) -> bool:
+def draws_random_numbers(made: Factory) -> bool:
     """Return whether functions draw random numbers, or change Variables.
 
     They draw if they change the generator of Python, NumPy or toolkit, the generator of
@@ -74,7 +74,7 @@ def _generators(
     """Yield the getter and the setter of each generator's state."""
     yield random.getstate, random.setstate
     yield lambda: np.random.get_state(legacy=False), np.random.set_state
-    for generator in {id(x): x for f in functions for x in _named_by(f)}.values():
+    for generator in {id(x): x for f in functions for x in _outer_values(f)}.values():
         if isinstance(generator, random.Random):
             yield generator.getstate, generator.setstate
         elif isinstance(generator, np.random.RandomState):
@@ -84,7 +84,7 @@ def _generators(
             yield partial(getattr, bits, "state"), partial(setattr, bits, "state")
 
 
-def _named_by(function: Callable[..., Any]) -> Sequence[Any]:
+def _outer_values(function: Callable[..., Any]) -> Sequence[Any]:
     """Return the values of the outer names that a function uses."""
     try:
         names = inspect.getclosurevars(inspect.unwrap(function))

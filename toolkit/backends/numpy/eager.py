@@ -19,8 +19,8 @@ from toolkit import dtypes, settings
 from toolkit.backends.base import Backend, Kernel, Operand, Share, contiguous
 from toolkit.backends.locations import Location, NodeOperands, OperandLocations, Shares
 from toolkit.backends.target import rules
+from toolkit.buffer_pool import RESULT_POOL
 from toolkit.ir import Graph, Kind, Node, Primitive, Spec, Value
-from toolkit.spares import RESULTS
 
 if TYPE_CHECKING:
     from toolkit.backends.numpy.jit.lowering import Lowered
@@ -287,7 +287,7 @@ class _EagerProgram:
             runner = self._idle.pop()
         except IndexError:
             runner = self._bind_runner()
-        results = [RESULTS.empty(*result) for result in self._results]
+        results = [RESULT_POOL.empty(*result) for result in self._results]
         work = self._take_scratch() if self._work else None
         runner.objects[:] = [*map(id, arrays), *map(id, results), id(work)]
         runner.run()

@@ -18,9 +18,9 @@ from toolkit.backends.library import Library, LibrarySource
 from toolkit.backends.numpy import eager
 from toolkit.backends.numpy.blas import find_blas
 from toolkit.backends.target import BackendPasses
+from toolkit.buffer_pool import RESULT_POOL
 from toolkit.console.frames import warn
 from toolkit.ir import Primitive, Spec
-from toolkit.spares import RESULTS
 
 
 class NumPyBackend(Backend):
@@ -54,7 +54,8 @@ class NumPyBackend(Backend):
     ) -> list[Any]:
         """Return arrays for the results of one call, from the buffer pool."""
         return [
-            RESULTS.empty(shape, dtypes.numpy_dtype(dtype)) for shape, dtype in specs
+            RESULT_POOL.empty(shape, dtypes.numpy_dtype(dtype))
+            for shape, dtype in specs
         ]
 
     def can_fuse(self, node: Any) -> bool:

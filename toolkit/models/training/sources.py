@@ -40,7 +40,7 @@ from toolkit.models.training.data_adapters import (
 )
 from toolkit.models.training.parts import as_whole, check_same_batch, cut, rows_of
 from toolkit.models.training.py_dataset import PyDataset, count_batches
-from toolkit.random.drawing import draws
+from toolkit.random.drawing import draws_random_numbers
 from toolkit.random.seeds import draw_seed
 
 DEFAULT_BATCH = 32
@@ -346,7 +346,7 @@ class DatasetSource(Source):
     def spread(self, job: DistributionContext) -> None:
         super().spread(job)
         if self._share is not None and not self.is_iterator:
-            self._makes_all = draws(self._batches._first_row())
+            self._makes_all = draws_random_numbers(self._batches._first_row())
 
     def _told(self) -> str | None:
         if self.is_iterator:

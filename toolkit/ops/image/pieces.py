@@ -8,7 +8,7 @@ from typing import Any
 from toolkit.arguments import is_int
 from toolkit.core.tensor import Tensor, bind
 from toolkit.errors import ArgumentError
-from toolkit.ops.blocks import window_places
+from toolkit.ops.blocks import window_indices
 from toolkit.ops.conv import padding_pairs, per_axis
 from toolkit.ops.image.layout import batched
 from toolkit.ops.index import gather_p
@@ -36,7 +36,7 @@ def _patches(
     for i in range(spatial):
         reach = (size[i] - 1) * dilation[i]
         count = (x.shape[1 + 2 * i] - reach - 1) // strides[i] + 1
-        places = window_places(count, size[i], strides[i], dilation[i])
+        places = window_indices(count, size[i], strides[i], dilation[i])
         x = bind(gather_p, x, places, axis=1 + 2 * i)
     windows, inside = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2)
     x = transpose(x, (0, *windows, *inside, 2 * spatial + 1))

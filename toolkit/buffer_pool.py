@@ -22,10 +22,10 @@ _ALIGNMENT = 64
 _UNUSED = 2
 # One block may have at most this fraction (1/4) of the pool. A larger block would evict
 # all others, and stay long after a large embedding is released.
-_MOST_OF_ALL = 4
+_MAXIMUM_FRACTION = 4
 
 
-class Spares:
+class BufferPool:
     """A pool that allocates arrays in the memory of released ones; thread-safe.
 
     Args:
@@ -36,12 +36,12 @@ class Spares:
             smaller ones.
 
     Example:
-        >>> from toolkit.spares import Spares
-        >>> spares = Spares()
-        >>> array = spares.empty((256, 256), "float32")
+        >>> from toolkit.buffer_pool import BufferPool
+        >>> pool = BufferPool()
+        >>> array = pool.empty((256, 256), "float32")
         >>> address = array.ctypes.data
         >>> del array
-        >>> spares.empty((256, 256), "float32").ctypes.data == address
+        >>> pool.empty((256, 256), "float32").ctypes.data == address
         True
     """
 
@@ -50,7 +50,7 @@ class Spares:
     ) -> None:
         self._blocks: deque[Any] = deque(maxlen=most)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._least, self._most = least, self._nbytes // _MOST_OF_ALL
+        self._least, self._most = least, self._nbytes // _MAXIMUM_FRACTION
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""
@@ -58,16 +58,16 @@ class Spares:
         nbytes = prod(shape) * dtype.itemsize
         if not self._least <= nbytes <= self._most or dtype.hasobject:
             return np.empty(shape, dtype)
-        block = self._taken(nbytes + _ALIGNMENT)
+        block = self._take_block(nbytes + _ALIGNMENT)
         if block is None:
             block = np.empty(nbytes + _ALIGNMENT, np.uint8)
-            self._make_room(block.nbytes)
+            self._evict(block.nbytes)
         # An array, and each view of it, references its block.
         array = np.ndarray(shape, dtype, block, -block.ctypes.data % _ALIGNMENT)
         self._blocks.append(block)
         return array
 
-    def _taken(self, nbytes: int) -> Any:
+    def _take_block(self, nbytes: int) -> Any:
         """Remove an unreferenced block from the pool and return it.
 
         During the check, no other thread or signal handler can take it.
@@ -82,7 +82,7 @@ class Spares:
             self._blocks.append(block)
         return None
 
-    def _make_room(self, nbytes: int) -> None:
+    def _evict(self, nbytes: int) -> None:
         """Release the oldest blocks, to make room for one more."""
         left = self._nbytes - nbytes
         while self._blocks and sum(block.nbytes for block in [*self._blocks]) > left:
@@ -90,4 +90,4 @@ class Spares:
 
 
 # For results of programs and of eager operations, on the host.
-RESULTS = Spares(most=64, nbytes=1 << 28, least=1 << 20)
+RESULT_POOL = BufferPool(most=64, nbytes=1 << 28, least=1 << 20)

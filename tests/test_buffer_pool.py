@@ -7,7 +7,7 @@ import pytest
 
 import toolkit
 from toolkit import ops
-from toolkit.spares import Spares
+from toolkit.buffer_pool import BufferPool
 
 SHAPE = (128, 1024)
 
@@ -27,7 +27,7 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_memory_is_used_again_when_nothing_is_left_of_an_array(name):
-    spares = Spares()
+    spares = BufferPool()
     array = spares.empty(SHAPE, "float32")
     kept, first = KEPT[name](array), address(array)
     del array
@@ -37,7 +37,7 @@ def test_memory_is_used_again_when_nothing_is_left_of_an_array(name):
 
 
 def test_arrays_are_aligned_and_others_fit_into_their_memory():
-    spares = Spares()
+    spares = BufferPool()
     first = address(spares.empty(SHAPE, "float32"))
     assert first % 64 == 0
     other = spares.empty((SHAPE[1], SHAPE[0], 2), "int16")
@@ -46,13 +46,13 @@ def test_arrays_are_aligned_and_others_fit_into_their_memory():
 
 
 def test_objects_and_small_arrays_are_new():
-    spares = Spares()
+    spares = BufferPool()
     for shape, dtype in (((4,), "float32"), (SHAPE, object)):
         assert spares.empty(shape, dtype).flags.owndata
 
 
 def test_no_more_bytes_are_kept_than_asked_for():
-    spares = Spares(most=64, nbytes=1 << 21)
+    spares = BufferPool(most=64, nbytes=1 << 21)
     arrays = [spares.empty(SHAPE, "float32") for _ in range(6)]
     assert sum(block.nbytes for block in spares._blocks) <= 1 << 21
     assert spares.empty((1 << 20,), "float32").flags.owndata
@@ -60,7 +60,7 @@ def test_no_more_bytes_are_kept_than_asked_for():
 
 
 def test_threads_get_memory_of_their_own():
-    spares = Spares(most=8)
+    spares = BufferPool(most=8)
 
     def write(number):
         for _ in range(200):
@@ -94,7 +94,7 @@ def test_results_of_programs_are_kept_apart():
 
 
 def test_what_would_take_the_place_of_most_others_is_not_kept():
-    spares = Spares(most=8, nbytes=1 << 22)
+    spares = BufferPool(most=8, nbytes=1 << 22)
     sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
     found = {}
     for name, size in sizes.items():
