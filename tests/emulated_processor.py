@@ -1,11 +1,11 @@
 """Code for AVX-512 and AMX on an x86 processor without them.
 
-Kernels are generated for a processor that has all of them. What this one lacks,
-emulated_processor.ll computes in plain operations, and LLVM divides vectors that are
-too wide. It is slow, and for kernels inside the test's own process. Whole folders of
-tests run so, too:
+Kernels are generated for a processor with all of these instructions.
+emulated_processor.ll emulates the missing instructions in plain operations, and LLVM
+splits vectors that are too wide. The emulation is slow. It works only for kernels in
+the process of the test. Whole folders of tests can use it, too:
 
-    scripts/test -p tests.emulated_processor tests/compiler
+scripts/test -p tests.emulated_processor tests/compiler
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPLAT = re.compile(r"(<(\d+) x [^<\n]*)splat \((\S+ [^)]+)\)")
 
 
 def emulated(text: str) -> str:
-    """A module of LLVM IR without the instructions that are not there."""
+    """Return a module of LLVM IR in which missing instructions are emulated."""
     if not _CALLED.search(text):
         return text
     text = _DECLARED.sub("", text).replace(" x bfloat>", " x i16>")
@@ -52,21 +52,21 @@ def _instructions() -> str:
 
 
 def _lanes(found: re.Match[str]) -> str:
-    """Numbers of lanes: every so many, from one on."""
+    """Return the lane numbers from `start` in steps of `step`."""
     count, step, first = map(int, found.groups())
     numbers = range(first, first + count * step, step)
     return f"<{count} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
 
 
 def _splat(found: re.Match[str]) -> str:
-    """A constant in every lane, as older LLVMs write it."""
+    """Return a constant in every lane, in the syntax of older LLVM versions."""
     before, count, constant = found.groups()
     return f"{before}<{', '.join([constant] * int(count))}>"
 
 
 @contextmanager
 def processor_with_tiles() -> Iterator[None]:
-    """Inside, this machine's processor has tiles, its own or emulated ones."""
+    """Give the processor of this machine tiles, native or emulated, in this context."""
     from toolkit.backends.numpy.jit.processor import Processor
 
     if Processor.host().tiles:
@@ -78,7 +78,7 @@ def processor_with_tiles() -> Iterator[None]:
 
 @contextmanager
 def processor_with_dots() -> Iterator[None]:
-    """Inside, it has no tiles, but dot products of bfloat16 that are worth it."""
+    """Give the processor fast bfloat16 dot products, without tiles, in this context."""
     from toolkit.backends.numpy.jit.processor import Processor
 
     if Processor.host().has_dots:
@@ -89,7 +89,7 @@ def processor_with_dots() -> Iterator[None]:
 
 
 def without_rounding() -> Any:
-    """This machine's processor, if it multiplied bfloat16 no faster than float32."""
+    """Return this processor as if it multiplied bfloat16 no faster than float32."""
     from toolkit.backends.numpy.jit.processor import Processor
 
     own = Processor.host()
@@ -97,8 +97,8 @@ def without_rounding() -> Any:
     return replace(own, tiles=False, features=",".join(features))
 
 
-# Ways to multiply what is rounded to bfloat16: parameters of fixtures. The second one
-# differs by its instructions alone.
+# Ways to multiply operands that are rounded to bfloat16: parameters of fixtures. The
+# second one differs only in its instructions.
 WAYS = [
     pytest.param(processor_with_tiles, id="tiles"),
     pytest.param(processor_with_dots, id="dots", marks=pytest.mark.one_in(4)),
@@ -107,7 +107,7 @@ WAYS = [
 
 @contextmanager
 def _emulating(**facts: Any) -> Iterator[None]:
-    """Inside, this machine has AVX-512, and what is said."""
+    """Give this machine AVX-512 and the requested features in this context."""
     from toolkit.backends.numpy.jit import engine
     from toolkit.backends.numpy.jit.processor import LEVELS, PROCESSORS, Processor
 
@@ -130,7 +130,7 @@ def _emulating(**facts: Any) -> Iterator[None]:
         return machine_there(own)
 
     with pytest.MonkeyPatch.context() as patched:
-        # What is compiled here is no use to such a processor.
+        # Code compiled for this machine does not run on such a processor.
         patched.setattr(engine, "FORMAT", f"{engine.FORMAT} emulated")
         patched.setattr(engine, "_compile", compile_here)
         patched.setattr(engine, "machine", machine_here)
@@ -140,7 +140,7 @@ def _emulating(**facts: Any) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """As a plugin: for all tests."""
+    """Emulate the processor for all tests, as a plug-in of pytest."""
     emulating = ExitStack()
     emulating.enter_context(processor_with_tiles())
     config.add_cleanup(emulating.close)

@@ -1,4 +1,4 @@
-"""Shared checks: closeness by dtype, gradients by differences, memory, locks."""
+"""Shared checks: tolerances by dtype, gradients by differences, memory, locks."""
 
 import threading
 import tracemalloc
@@ -9,7 +9,7 @@ from toolkit import dtypes, ops, tree
 from toolkit.autodiff.tape import GradientTape
 from toolkit.core.tensor import Tensor
 
-# Relative and absolute error that an op may have in each dtype.
+# The relative and absolute tolerance of an operation for each dtype.
 TOLERANCES = {"float64": 1e-12, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
@@ -18,9 +18,9 @@ def assert_close(actual, expected, dtype=None, factor=1.0):
 
     Args:
         actual: a tensor or array.
-        expected: what NumPy says; its dtype does not matter.
-        dtype: which tolerance to use, if not that of `actual`.
-        factor: how many times the usual tolerance is allowed.
+        expected: the result of NumPy; its dtype does not matter.
+        dtype: the dtype that selects the tolerance, if it is not the dtype of `actual`.
+        factor: the multiple of the usual tolerance that is allowed.
     """
     array, expected = to_numpy(actual), np.asarray(expected)
     assert array.shape == expected.shape
@@ -35,12 +35,12 @@ def assert_close(actual, expected, dtype=None, factor=1.0):
 
 
 def to_numpy(x):
-    """A tensor, a Variable or an array as an array."""
+    """Convert a tensor, a Variable or an array to an array."""
     return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
 
 
 def allocated_by(call):
-    """What a call returns, and the most bytes that exist at a time of what it made."""
+    """Return the result of a call and the peak of the bytes that it allocates."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -52,15 +52,15 @@ def allocated_by(call):
 
 
 def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
-    """Compare the tape's gradients with central differences, in one random direction.
+    """Compare the tape's gradients with central differences in one random direction.
 
     Args:
-        f: takes tensors, returns a tensor or a nest of them.
-        inputs: float64 arrays, away from kinks of f by more than `step`.
-        order: up to which derivative to check.
+        f: a function of tensors that returns a tensor or a structure of tensors.
+        inputs: float64 arrays, more than `step` away from kinks of f.
+        order: the highest derivative to check.
         step: the distance of the central difference.
-        tolerance: allowed error, relative to the larger of 1 and the derivative.
-        seed: of the direction.
+        tolerance: the allowed error, relative to the larger of 1 and the derivative.
+        seed: the seed of the direction.
     """
     rng = np.random.default_rng(seed)
     inputs = [np.asarray(x, np.float64) for x in inputs]
@@ -68,7 +68,9 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
     weights = {}
 
     def projected(*xs):
-        """A curved function of f's outputs: so gradients depend on the values."""
+        """Apply a nonlinear function to f's outputs, so that gradients depend on the
+        values.
+        """
         total = 0.0
         for i, y in enumerate(tree.flatten(f(*xs))):
             if dtypes.is_float(y.dtype):
@@ -78,7 +80,7 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
         return total
 
     def derivative(*xs):
-        """The derivative of `projected` in the direction, by the tape."""
+        """Return the derivative of `projected` in the direction, by the tape."""
         with GradientTape() as tape:
             tape.watch(xs)
             y = projected(*xs)
@@ -101,17 +103,17 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
 
 
 def tensor(x):
-    """An array as a Tensor of the same dtype."""
+    """Convert an array to a Tensor of the same dtype."""
     return x if isinstance(x, Tensor) else ops.convert_to_tensor(np.asarray(x))
 
 
 def is_free(variable):
-    """Whether another thread can take the lock of a Variable now."""
+    """Return whether another thread can take the lock of a Variable now."""
     return can_be_taken(variable.lock)
 
 
 def can_be_taken(lock):
-    """Whether another thread can take a lock now."""
+    """Return whether another thread can take a lock now."""
     found = []
 
     def take():

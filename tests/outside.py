@@ -1,4 +1,4 @@
-"""Operations as another package would add them: one of each kind, nothing private."""
+"""Operations of each kind, as another package defines them with public names only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from toolkit.ir.scalars import SCALARS, scalar
 from toolkit.ops.elementwise import elementwise
 from toolkit.ops.symbolic import operation
 
-# --- composed of words that there are -------------------------------------------------
+# --- composites -----------------------------------------------------------------------
 
 squash_p = elementwise(
     "squash",
@@ -30,11 +30,11 @@ squash_p = elementwise(
 
 @operation
 def squash(x):
-    """x / sqrt(1 + x ** 2), elementwise."""
+    """Compute x / sqrt(1 + x ** 2), elementwise."""
     return bind(squash_p, to_float(x))
 
 
-# --- a new word -----------------------------------------------------------------------
+# --- a new elementwise operation ------------------------------------------------------
 
 scalar(
     "two_to", cost=13, array="exp2", cuda="exp2", llvm=lambda x: exp(x * math.log(2))
@@ -46,11 +46,11 @@ two_to_p = elementwise(
 
 @operation
 def two_to(x):
-    """2 ** x, elementwise."""
+    """Compute 2 ** x, elementwise."""
     return bind(two_to_p, to_float(x))
 
 
-# --- kernels of its own ---------------------------------------------------------------
+# --- custom kernels -------------------------------------------------------------------
 
 mirror_p = primitive(
     "mirror",
@@ -63,12 +63,12 @@ mirror_p = primitive(
 
 @operation
 def mirror(x):
-    """The elements of each row, the last axis, in reverse."""
+    """Reverse the elements of each row, along the last axis."""
     return bind(mirror_p, to_float(x))
 
 
 def emit_mirror(dtype: str) -> Kernel:
-    """out[row, n] = x[row, columns - 1 - n]."""
+    """Compute out[row, n] = x[row, columns - 1 - n]."""
     b = Kernel(1)
     x, out, columns = b.address(0), b.address(1), b.entry(2)
     with b.loop(b.low, b.high) as row:
@@ -80,7 +80,7 @@ def emit_mirror(dtype: str) -> Kernel:
 
 
 def lower_mirror(node, inputs, outputs):
-    """The call that mirrors rows; None where they do not lie one after the other."""
+    """Return the call that reverses rows, or None if the rows are not contiguous."""
     spec = inputs[0].spec
     if not inputs[0].is_contiguous or spec.dtype not in ("float32", "float64"):
         return None
@@ -91,7 +91,7 @@ def lower_mirror(node, inputs, outputs):
 
 
 def generate_mirror(node, inputs, outputs, aligned):
-    """The launch of a thread for each element."""
+    """Return a launch with one thread for each element."""
     (x,), (y,) = inputs, outputs
     if not y.spec.size:
         return []
@@ -111,7 +111,7 @@ FUNCTIONS = {"squash": squash, "two_to": two_to, "mirror": mirror}
 
 
 def forget():
-    """Undo what was declared: other tests count what there is."""
+    """Undo the declarations, because other tests count the registered operations."""
     kernels = (backend.kernels for backend in registry._backends.values())
     for table in (PRIMITIVES, SCALARS, LOWERINGS, GENERATORS, *kernels):
         for name in FUNCTIONS:

@@ -1,13 +1,13 @@
-"""Runs what a page of documentation shows, from top to bottom, in an empty folder.
+"""Run the code of a documentation page, from top to bottom, in an empty folder.
 
     python tests/run_page.py README.md
 
-Blocks of ```python are run as they stand, those that begin with `>>> ` as doctests, all
-in one namespace; those of ```sh in a shell, where `toolkit`, `python` and the same in
-`.venv/bin` are this interpreter's. Blocks of ```text are not code. A comment above a
-block says if it is another matter: `<!-- slow -->` leaves it to runs with --slow,
-`<!-- not run: REASON -->` to nobody. Directives of MyST, such as ```{note}, are looked
-into; code in them stands in plain fences too. Any other block is an error.
+Blocks of ```python run as they are, and blocks that start with `>>> ` run as doctests.
+They share one namespace. Blocks of ```sh run in a shell, where `toolkit`, `python` and
+their names in `.venv/bin` mean this interpreter. Blocks of ```text are not code. A
+comment before a block changes this: `<!-- slow -->` runs it only with --slow, and
+`<!-- not run: REASON -->` never runs it. The runner also reads code in plain fences
+inside directives of MyST, such as ```{note}. Any other block is an error.
 """
 
 import argparse
@@ -41,12 +41,12 @@ class Block(NamedTuple):
 
     @property
     def padded(self) -> str:
-        """The code on the lines that it has in the page, for tracebacks."""
+        """Return the code on the same lines as in the page, for tracebacks."""
         return "\n" * (self.line - 1) + self.code
 
 
 def blocks(text: str, before: int = 0) -> list[Block]:
-    """The blocks of a page that are to be run; `before` lines come before the text."""
+    """Return the runnable blocks of a page; `before` lines precede the text."""
     found = []
     for match in _BLOCK.finditer(text):
         line = before + text.count("\n", 0, match.start("code")) + 1
@@ -63,7 +63,7 @@ def blocks(text: str, before: int = 0) -> list[Block]:
 
 
 def run(block: Block, page: Path, names: dict[str, Any]) -> None:
-    """Run a block in the folder of the process."""
+    """Run a block in the current folder of the process."""
     if block.language == "sh":
         subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.code], check=True, timeout=600
@@ -79,14 +79,14 @@ def run(block: Block, page: Path, names: dict[str, Any]) -> None:
         if problems:
             raise AssertionError("".join(problems))
     else:
-        # As in a notebook, the source of a function can be looked up.
+        # Make the source of a function available, as a notebook does.
         lines = block.padded.splitlines(keepends=True)
         linecache.cache[str(page)] = len(block.padded), None, lines, str(page)
         exec(compile(block.padded, str(page), "exec"), names)
 
 
 def make_commands(folder: Path) -> str:
-    """Let `toolkit` and `python` be this interpreter's; returns the PATH for them."""
+    """Make `toolkit` and `python` run this interpreter; return the PATH for them."""
     commands = folder / ".venv" / "bin"
     commands.mkdir(parents=True)
     for name, options in (("toolkit", "-m toolkit "), ("python", "")):

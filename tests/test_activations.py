@@ -1,4 +1,4 @@
-"""Activations: the functions that ops does not have, names and configs."""
+"""Tests of activations: functions that are not in ops, names and configs."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_relu(attrs):
 
 
 def test_relu_limits_to_zero_from_below():
-    """As in Keras: with a limit, what is above a negative threshold is at least 0."""
+    """Like Keras, with a limit, values above a negative threshold are at least 0."""
     y = activations.relu([-0.5, 0.5, 3.0], max_value=2.0, threshold=-1.0)
     assert y.numpy().tolist() == [0, 0.5, 2]
 
@@ -93,7 +93,7 @@ def test_custom_functions():
     def relu(x):
         return x
 
-    assert activations.serialize(relu) != "relu"  # a namesake is not the original
+    assert activations.serialize(relu) != "relu"  # another function of the same name
 
 
 def test_bad_input():

@@ -1,4 +1,4 @@
-"""The architecture, checked on the sources: levels, late imports, names and sizes."""
+"""Tests of the architecture on the sources: levels, late imports, names and sizes."""
 
 import ast
 import gc
@@ -21,7 +21,7 @@ LEVELS = (
     ),
     ("ir", "data", "comm"),
     ("backends",),
-    # Plug-ins: they are found by their names.
+    # Plug-ins are found by name.
     ("backends/cupy", "backends/numpy", "backends/reference"),
     ("core", "compiler", "serialization"),
     ("ops",),
@@ -52,7 +52,7 @@ OPTIONAL = {
     "tqdm",
 }
 NAMES_OF_BACKENDS = {"cupy", "numpy", "reference"}
-# `info` names packages, two of which are called as backends are.
+# `info` names packages, and two of them have the names of backends.
 MAY_NAME_BACKENDS = ("backends/", "compiler/passes/placement.py", "settings.py")
 MAY_NAME_BACKENDS += ("cli/info.py",)
 MAX_FILE = 450  # lines
@@ -61,8 +61,8 @@ MAX_FUNCTION = 60  # lines without the docstring
 
 @cache
 def sources():
-    """Path inside the package -> syntax tree, for every module."""
-    gc.disable()  # a million nodes, none of which is garbage
+    """Return the syntax tree of every module, by path inside the package."""
+    gc.disable()  # a million live nodes: no garbage to collect
     try:
         return {
             path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
@@ -74,14 +74,14 @@ def sources():
 
 @cache
 def imports_of_all():
-    """Path inside the package -> what `imports` finds, for every module."""
+    """Return the result of `imports` for every module, by path inside the package."""
     return {path: list(imports(tree)) for path, tree in sources().items()}
 
 
 def part_of(name):
-    """The file or folder at the package's top that a path or module belongs to.
+    """Return the top-level file or folder that contains a path or module.
 
-    Each backend is a part of its own.
+    Each backend counts as a separate part.
     """
     first, *rest = re.split(r"[/.]", name)
     backend = "/".join([first, *rest[:1]])
@@ -93,7 +93,9 @@ def is_type_checking(node):
 
 
 def imports(tree, late=False):
-    """(module, line, whether inside a function) of what runs; types do not count."""
+    """Return (module, line, is inside a function) of imports that run, without type
+    imports.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -113,20 +115,20 @@ def imports(tree, late=False):
 
 
 def internal_imports():
-    """(path, line, part that imports, part that is imported) between two parts."""
+    """Return (path, line, importing part, imported part) of imports between parts."""
     for path, found in imports_of_all().items():
         importer = part_of(path)
         for module, line, _ in found:
             if module.startswith("toolkit."):
                 imported = part_of(module.removeprefix("toolkit."))
-                # What is no part is a name that the package itself exports.
+                # A name that is not a part is a name that the package itself exports.
                 imported = imported if imported in LEVEL_OF else "__init__"
                 if imported != importer:
                     yield path, line, importer, imported
 
 
 def docstrings(tree):
-    """The nodes that are docstrings."""
+    """Return the nodes that are docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             first = node.body[0] if node.body else None
@@ -135,7 +137,7 @@ def docstrings(tree):
 
 
 def named_backends(tree):
-    """(line, name) of each backend that the code, not its prose, names."""
+    """Return (line, name) of each backend that code names, without docstrings."""
     prose = {id(node) for node in docstrings(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and id(node) not in prose:
@@ -151,7 +153,7 @@ def named_backends(tree):
 
 
 def find_cycle(edges):
-    """A list of names that import each other in a ring, or None."""
+    """Return a list of names that form an import cycle, or None."""
     state = {}
 
     def visit(name, trail):
@@ -220,7 +222,7 @@ def test_counts_that_were_brought_down_stay_down():
     assert house.late_imports() <= 10
     assert len(house.root_modules) <= 20
     assert house.count("type: ignore") <= 80
-    identities = r"(?<![\w.])id\("  # values, nodes and Variables are keys themselves
+    identities = r"(?<![\w.])id\("  # values, nodes and Variables are dictionary keys
     assert house.count(identities, "compiler") <= 10
     assert house.count(identities) <= 120
 
@@ -256,7 +258,7 @@ def test_functions_are_short():
     assert {name: n for name, n in lengths.items() if n > MAX_FUNCTION} == {}
 
 
-# --- the checks themselves ----------------------------------------------------------
+# --- tests of the checks ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

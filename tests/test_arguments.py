@@ -1,4 +1,4 @@
-"""Arguments of public classes and methods, checked by the types in their signatures."""
+"""Tests of the checks of arguments against the annotations of public signatures."""
 
 import inspect
 import re
@@ -100,7 +100,7 @@ def test_a_range_refuses_what_is_not_a_number():
     assert all(map(fraction.holds, (0, 1, 0.5, np.float32(0.5), np.array(7.0))))
 
 
-# Each is a mistake in an argument -> what the message says besides.
+# Each row: a wrong argument -> another text that the message contains.
 MISTAKES = {
     "a string for a switch": (
         lambda: layers.Dense(2, use_bias="string", name="first"),
@@ -165,7 +165,7 @@ def test_a_wrong_argument_is_refused_by_name(case):
         make()
 
 
-# What works in Keras too, and looks like a mistake.
+# Arguments that look wrong but also work in Keras.
 LEGITIMATE = {
     "0 and 1 for switches": lambda: layers.Dense(2, use_bias=0, trainable=True),
     "NumPy's scalars": lambda: layers.Dense(np.int64(3), use_bias=np.bool_(True)),
@@ -189,7 +189,7 @@ def test_what_works_elsewhere_is_taken(case):
     LEGITIMATE[case]()
 
 
-# A name that is not quite right -> the one that was meant.
+# A misspelled name -> the correct name.
 MISSPELT = {
     "a layer": (lambda: layers.Dense(2, actvation="relu"), "activation"),
     "an argument of the base": (lambda: layers.Dense(2, trainble=False), "trainable"),
@@ -215,7 +215,7 @@ def test_an_unknown_argument_is_answered_with_the_nearest(case):
         make()
 
 
-# Calls of methods -> what the message says.
+# Calls of methods -> the text that the message contains.
 CALLS = {
     "a misspelt argument of compile": (
         lambda m, d: m.compile(metric=["mae"]),
@@ -292,7 +292,7 @@ def test_names_that_only_type_checkers_import_mean_anything():
     assert list(signature_of(function).kinds) == ["y"]
 
 
-# Arguments that a constructor needs -> one that is right.
+# Required arguments of constructors -> a valid value.
 NEEDED = {
     **dict.fromkeys(("units", "filters", "output_dim", "key_dim", "head_dim"), 4),
     **dict.fromkeys(("num_query_heads", "projection_dim", "sequence_length"), 4),
@@ -325,7 +325,7 @@ NEEDED = {
     "cell": lambda: layers.LSTMCell(2),
     "cells": lambda: [layers.LSTMCell(2)],
 }
-# Arguments that may be anything, or show only in use.
+# Arguments without a type check, or whose errors appear only at first use.
 ANYTHING = {
     *("Bidirectional.weights", "CallbackList.model", "Constant.value"),
     *("Hashing.mask_value", "Lambda.mask", "MelSpectrogram.window"),
@@ -335,7 +335,7 @@ ANYTHING = {
 
 
 def needed(cls):
-    """Arguments with which a class can be made, or None."""
+    """Return arguments that create an instance of a class, or None."""
     given = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
         plain = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
@@ -367,7 +367,7 @@ def test_no_argument_takes_an_object_that_means_nothing(cls):
     assert set(accepted) <= ANYTHING
 
 
-# --- numbers of NumPy -----------------------------------------------------------------
+# --- NumPy scalars --------------------------------------------------------------------
 
 X, IMAGES = np.ones((2, 6, 4), "float32"), np.ones((2, 8, 8, 4), "float32")
 PROBABILITIES = np.full((2, 4), 0.25, "float32")
@@ -474,7 +474,7 @@ def test_settings_take_numbers_of_numpy():
 
 
 LAYERS = [cls for cls in CLASSES if issubclass(cls, layers.Layer)]
-# What Keras's layers call so has a type that an editor can show.
+# Arguments that Keras's layers also name have a type that an editor can show.
 TYPED = re.compile(
     r"kernel_size|strides|dilation_rate|pool_size|activation|data_format|value_range"
     r"|.*_(initializer|regularizer|constraint)"

@@ -1,7 +1,7 @@
-"""Variables assigned while a tape records: reads before and after are two values.
+"""Tests of Variables that change while a tape records: the two reads are two values.
 
-The expected gradients are TensorFlow's: that of a Variable is the sum over all of its
-reads, and none flows by way of a Variable to what its value was computed from.
+The expected gradients are TensorFlow's. The gradient of a Variable is the sum over all
+its reads. No gradient flows through a Variable to the operands of its assigned value.
 """
 
 import numpy as np
@@ -93,7 +93,7 @@ def computed_again(w):
     return ops.abs(toolkit.remat(lambda: read_before_and_after(w))())
 
 
-CASES = {  # the gradient at 2, and the value afterwards
+CASES = {  # the gradient at 2, and the value after the call
     assigned: (12.0, 6.0),
     read_before_and_after: (4.0 + 12.0, 6.0),
     added_to: (12.0, 6.0),
@@ -230,7 +230,7 @@ def test_second_derivatives():
 
 
 def test_programs_are_the_same_as_without_a_second_read():
-    """The node that tells reads apart is gone before anything is planned."""
+    """Check that the node that separates reads is removed before planning."""
     w = toolkit.Variable(np.ones((4, 4), "float32"))
 
     @toolkit.function
@@ -253,7 +253,7 @@ def test_programs_are_the_same_as_without_a_second_read():
 
 
 def test_training_with_spectral_normalization():
-    """The normalized kernel is what the loss depends on, and what is changed by it."""
+    """Check that the loss depends on the normalized kernel, and that it is updated."""
     layer = toolkit.layers.SpectralNormalization(
         toolkit.layers.Dense(1, use_bias=False, kernel_initializer="ones")
     )

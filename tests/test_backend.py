@@ -1,4 +1,4 @@
-"""`toolkit.backend`: spellings of dtypes, and the session's names."""
+"""Tests of `toolkit.backend`: spellings of dtypes, and the names of the session."""
 
 import numpy as np
 import pytest

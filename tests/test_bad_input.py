@@ -1,4 +1,4 @@
-"""Mistakes across the whole: unknown strings, wrong dtypes, wrong data in a run."""
+"""Tests of user errors: unknown strings, wrong dtypes, wrong data in a run."""
 
 import numpy as np
 import pytest
@@ -22,12 +22,12 @@ WORD = "nonsense"
 
 
 def compiled(**arguments):
-    """A model that is compiled with these arguments, and not run."""
+    """Return a model that is compiled with these arguments and has not run."""
     model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
     model.compile(**{"optimizer": "sgd", "loss": "mse", **arguments})
 
 
-# What takes a string -> some of the valid ones.
+# Arguments that take a string -> some of the valid strings.
 STRINGS = {
     "activation": (activations.get, "relu"),
     "constraint": (constraints.get, "non_neg"),

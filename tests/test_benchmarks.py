@@ -1,4 +1,4 @@
-"""The benchmark scripts run, leave out what is not there, and write their numbers."""
+"""Tests that benchmark scripts run, skip missing peers, and write their figures."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def start(script, *arguments):
-    """A finished script."""
+    """Run a script to its end and return its process."""
     return subprocess.run(
         [sys.executable, str(FOLDER / script), *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -34,7 +34,7 @@ def start(script, *arguments):
 
 
 def run(script, *arguments):
-    """What a script prints."""
+    """Return the output of a script."""
     done = start(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -42,12 +42,12 @@ def run(script, *arguments):
 
 @pytest.fixture
 def folder_on_the_path(monkeypatch):
-    """Let the benchmarks' modules be imported."""
+    """Make the modules of the benchmarks importable."""
     monkeypatch.syspath_prepend(str(FOLDER))
 
 
 def row(case, *names):
-    """A row of a record in which all take two seconds."""
+    """Return a row of a record in which every candidate takes two seconds."""
     median = dict.fromkeys(names, 2.0)
     samples = {name: [1.0, 2.0, 3.0] for name in names}
     rest = {"skipped": {}, "failed": {}}
@@ -146,7 +146,7 @@ def test_every_job_of_pipeline_has_a_worker(folder_on_the_path):
 @pytest.mark.slow
 def test_pipeline_runs_all_jobs():
     from_jobs = run("pipeline.py", "--rounds", "1", "--only", "e")
-    assert "python_bound" not in from_jobs  # no e in it
+    assert "python_bound" not in from_jobs  # without an exponent
     assert "prefetch: toolkit " in from_jobs
     assert "not judged" in from_jobs  # without peers
 
@@ -193,7 +193,9 @@ def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
 
 
 def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
-    """Products, their gradients, and all updates: nothing in between is copied."""
+    """Check that products, gradients and updates are listed without copies between
+    them.
+    """
     first, second, *rest = run("gpu_programs.py", "mnist_mlp").splitlines()
     assert first.startswith("mnist_mlp float32:")
     assert second.endswith("in place: True")

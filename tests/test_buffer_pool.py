@@ -1,4 +1,4 @@
-"""Memory of arrays that is used again, only when nobody has them any more."""
+"""Tests of the buffer pool: memory is reused only after the last reference ends."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +16,7 @@ def address(array):
     return array.__array_interface__["data"][0]
 
 
-# What a consumer may keep of an array.
+# Objects that may keep a reference to an array.
 KEPT = {
     "itself": lambda array: array,
     "a view": lambda array: array[1:2].T,

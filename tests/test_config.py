@@ -1,4 +1,4 @@
-"""Settings: their setters, what they refuse, and the environment."""
+"""Tests of settings: setters, refused values, and environment variables."""
 
 from __future__ import annotations
 

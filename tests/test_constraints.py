@@ -1,4 +1,4 @@
-"""Constraints against NumPy, their configs and names."""
+"""Tests of constraints against NumPy, and of their configs and names."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The pages of documentation: all that they show runs, and does what they say."""
+"""Tests of the documentation: all examples run and show the output of the page."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def has(page, slow):
 
 
 def run(page, folder, *options):
-    """Run a page in a folder of its own and a process in which warnings are errors."""
+    """Run a page in a temporary folder, in a process where warnings are errors."""
     folder.mkdir(exist_ok=True)
     script = ROOT / "tests" / "run_page.py"
     done = subprocess.run(
@@ -116,7 +116,7 @@ def test_the_readme_s_times_are_those_of_the_benchmarks():
             assert f"|{cell}|".replace("**", "") in line, (name, cell)
 
 
-# --- the runner itself ----------------------------------------------------------------
+# --- the page runner ------------------------------------------------------------------
 
 GOOD = """
 ```python

@@ -1,4 +1,4 @@
-"""Dtype names and promotion, against a table made with Keras 3.15."""
+"""Tests of dtype names and promotion, against a table from Keras 3.15."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SHORT = {
 }
 ORDER = "b i1 i2 i4 i8 u1 u2 u4 f2 bf f4 f8".split()
 
-# A row per dtype: its promotion with each of ORDER, then with a Python int and float.
+# One row per dtype: its promotion with each of ORDER, then with a Python int and float.
 TABLE = """
 b  b  i1 i2 i4 i8 u1 u2 u4 f2 bf f4 f8 i4 f4
 i1 i1 i1 i2 i4 i8 i2 i4 i4 f2 bf f4 f8 i1 f4

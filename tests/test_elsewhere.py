@@ -1,4 +1,4 @@
-"""What other systems lack or have otherwise, as far as that can be forced here."""
+"""Tests that simulate features that other systems lack or do differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import toolkit
 
 PACKAGE = Path(toolkit.__file__).parent
-# What macOS or Windows lacks; the names of the second row are flags of `os.open`.
+# Names that macOS or Windows lacks; the second row are flags of `os.open`.
 MISSING = (
     *("memfd_create", "sched_getaffinity", "fork", "register_at_fork", "getuid"),
     *("O_NOFOLLOW", "O_NONBLOCK"),

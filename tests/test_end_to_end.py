@@ -1,4 +1,4 @@
-"""What the whole promises: it learns, it repeats itself, its steps allocate nothing."""
+"""End-to-end tests: training converges, is reproducible, and allocates no arrays."""
 
 import os
 import runpy
@@ -25,7 +25,7 @@ print(hashlib.sha256(weights).hexdigest())
 
 
 def example(name, **options):
-    """The network of an example, compiled."""
+    """Return the compiled network of an example."""
     model = runpy.run_path(str(EXAMPLES / f"{name}.py"))["build_model"]()
     loss = "sparse_categorical_crossentropy"
     model.compile("adam", loss, metrics=["accuracy"], **options)
@@ -45,7 +45,7 @@ def test_a_network_learns_real_digits():
 
 
 def weights_of_a_fresh_process(name, arguments, hash_seed):
-    """The hash of the weights after training in a new process."""
+    """Return the hash of the weights after training in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", DIGEST, str(EXAMPLES / f"{name}.py"), *arguments],
         env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
@@ -76,7 +76,7 @@ def test_steps_that_are_traced_and_eager_agree():
         model = example("digits_mlp", run_eagerly=run_eagerly)
         model.fit(x[:96], y[:96], epochs=1, shuffle=False, verbose=0)
         found.append(model.get_weights())
-    # Generated functions round otherwise than NumPy's.
+    # Generated functions round differently from NumPy.
     for traced, eager in zip(*found, strict=True):
         np.testing.assert_allclose(traced, eager, rtol=1e-4, atol=1e-6)
 
@@ -87,7 +87,7 @@ STEPS = 4
 
 
 class NewMemory(callbacks.Callback):
-    """Notes tracemalloc's peak of each step, and the arrays that a step leaves."""
+    """Record tracemalloc's peak of each step, and the arrays that remain after it."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ class NewMemory(callbacks.Callback):
 
 
 def large_arrays(snapshot):
-    """How many arrays of more than 1 KB are alive that were made while tracing."""
+    """Count the live arrays of more than 1 KB that exist since tracing started."""
     only = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
     return sum(trace.size > 1024 for trace in snapshot.filter_traces([only]).traces)
 
@@ -137,7 +137,7 @@ def test_a_steady_step_makes_no_new_arrays(name):
     model, memory = MODELS[name](), NewMemory()
     options = {"batch_size": batch, "verbose": 0}
     model.fit(x, y, epochs=2, **options)
-    # The buffers in NumPy's iterators are no arrays: make them as small as can be.
+    # The buffers of NumPy's iterators are not arrays: use the minimum buffer size.
     size = np.setbufsize(16)
     tracemalloc.start()
     try:
@@ -146,8 +146,9 @@ def test_a_steady_step_makes_no_new_arrays(name):
     finally:
         tracemalloc.stop()
         np.setbufsize(size)
-    # Python's own small objects; the least array of a batch, (512, 10), has 20 KB. The
-    # best epoch counts: one of Python's own tables may grow at any moment.
+    # The limit covers small Python objects; the smallest array of a batch, (512, 10),
+    # has 20 KB. The best epoch counts, because a table of Python may grow at any
+    # moment.
     epochs = [memory.peaks[i : i + STEPS] for i in range(0, len(memory.peaks), STEPS)]
     assert min(map(max, epochs)) < 16_000
     assert kept <= 2  # the last batch

@@ -1,4 +1,4 @@
-"""What editors and type checkers see of the public names, without running anything."""
+"""Tests of the public names that editors and type checkers see without running code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ROOT = Path(toolkit.__file__).resolve().parents[1]
 NAMESPACES = [*toolkit._MODULES, "ops.image", "ops.nn", "ops.numpy"]
 
 
-# What a namespace shows of others, as Keras has it.
+# Names that a namespace re-exports from other namespaces, as Keras does.
 FROM_OTHERS = {"activations": "toolkit.ops", "metrics": "toolkit.losses"}
-# The decorator that functions of tensors are made with is of no namespace.
+# The decorator of tensor functions belongs to no namespace.
 INTERNAL = {"operation"}
 
 
 def public(namespace: str) -> list[str]:
-    """The names that a namespace exports."""
+    """Return the names that a namespace exports."""
     module = import_module(f"toolkit.{namespace}")
     listed = getattr(module, "__all__", None)
     if listed is not None:

@@ -1,4 +1,4 @@
-"""What docs/guides/extending.md promises to those who add operations: nothing else."""
+"""Tests of the API that docs/guides/extending.md documents for new operations."""
 
 import ast
 import re
@@ -34,7 +34,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def outside():
     module = import_module("tests.outside")
-    if "squash" not in PRIMITIVES:  # forgotten by an earlier module of tests
+    if "squash" not in PRIMITIVES:  # an earlier test module removed it
         module = reload(module)
     yield module
     module.forget()
@@ -132,11 +132,11 @@ def test_what_is_said_twice_or_wrongly_is_refused(outside):
     assert "wrong" not in PRIMITIVES
 
 
-# --- within the package ---------------------------------------------------------------
+# --- inside the package ---------------------------------------------------------------
 
 
 def words_in(path):
-    """Every word of the strings in a module that are names, or lists of them."""
+    """Return every word in the strings of a module that are names or lists of names."""
     tree = ast.parse(path.read_text("utf-8"))
     prose = {
         id(node.value)
@@ -159,7 +159,7 @@ def test_functions_of_floats_are_named_in_their_record_and_row_alone():
         if (found := functions & set(words_in(path)))
     }
     assert named.pop("ops/elementwise.py") == functions
-    # What calls these functions, and where Keras has them.
+    # Modules that call these functions, and namespaces where Keras has them.
     allowed = {"trigonometric.py", "scalars.py", "attention.py", "keras_modules.py"}
     assert {Path(path).name for path in named} <= allowed
 

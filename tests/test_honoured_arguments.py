@@ -1,4 +1,4 @@
-"""Every argument that is accepted is used, or is said to have no effect."""
+"""Tests that every accepted argument is used or documented as having no effect."""
 
 import ast
 import re
@@ -11,27 +11,27 @@ import toolkit
 from toolkit.errors import ToolkitError
 
 PACKAGE = Path(toolkit.__file__).parent
-# What stands in one line about an argument that changes nothing.
+# Phrases of one line that document an argument without effect.
 NO_EFFECT = re.compile(
     r"no\s+effect|changes\s+nothing|in\s+any\s+case|allows\s+no\s+more"
 )
 
-# Methods whose parameters belong to whoever calls them, not to one implementation.
+# Methods whose parameters belong to the caller's protocol, not to one implementation.
 INTERFACES = re.compile(
     r"(on_\w+|build|build_from_config|begin|begin_step|call|compute_\w+|merge|records"
     r"|origin|update|update_state|first|get_random_transformation|transform_\w+"
     r"|get_tensor_layout|dropout_masks|from_config|quantize|is_initialized|run"
     r"|reset_state|inspect)"
 )
-# Parts whose functions are tables of one signature, and nobody's to call.
+# Parts whose functions share one signature in a table and are not public.
 INTERNAL = ("backends", "compiler")
-# What is called with more than it needs.
-FORWARDED = {"FeatureSpace.__call__"}  # as a layer is called, with `training`
+# Functions that receive more arguments than they need.
+FORWARDED = {"FeatureSpace.__call__"}  # called like a layer, with `training`
 
 
 @cache
 def functions():
-    """(where, syntax, docstring of the class) of public functions and methods."""
+    """Return (location, syntax, class docstring) of public functions and methods."""
     return [
         (f"{path.relative_to(PACKAGE)}:{node.lineno} {name}", node, around)
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -52,7 +52,7 @@ def public(tree, prefix="", around=""):
 
 
 def unused(function):
-    """The parameters that a function's body does not name."""
+    """Return the parameters that a function's body does not name."""
     given = function.args
     parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs]
     parameters += [one for one in (given.vararg, given.kwarg) if one]
@@ -65,13 +65,13 @@ def unused(function):
 
 
 def is_declaration(function):
-    """Whether there is no body but a docstring, or what refuses every call."""
+    """Return whether the body is only a docstring or only raises an error."""
     plain = [s for s in function.body if not isinstance(s, ast.Expr)]
     return all(isinstance(statement, (ast.Pass, ast.Raise)) for statement in plain)
 
 
 def is_told(name, text):
-    """Whether a sentence about `name` says that it has no effect."""
+    """Return whether a sentence about `name` says that it has no effect."""
     sentences = re.split(r"\.\s|\n\n|\n\s+(?=\w[\w, ]*:)", text + " ")
     return any(re.search(rf"\b{name}\b", s) and NO_EFFECT.search(s) for s in sentences)
 
@@ -81,7 +81,7 @@ def test_arguments_are_used_or_said_to_have_no_effect():
     for where, function, around in functions():
         text = f"{ast.get_docstring(function) or ''}\n\n{around}"
         names = [name for name in unused(function) if not is_told(name, text)]
-        if where.startswith("compat/tensorflow/"):  # said once, of all
+        if where.startswith("compat/tensorflow/"):  # documented once for all
             names = [name for name in names if name != "name"]
         wrong += [f"{where}: {name}" for name in names]
     assert not wrong, "\n".join(wrong)

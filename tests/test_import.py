@@ -1,4 +1,4 @@
-"""`import toolkit` is light: what is heavy waits until somebody needs it."""
+"""Tests that `import toolkit` is light: heavy modules load at their first use."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ HEAVY = {"cupy", "h5py", "hypothesis", "llvmlite", "matplotlib", "ml_dtypes", "t
 
 
 def modules_after(code):
-    """The names in sys.modules of a fresh process that has run `code`."""
+    """Return the names in sys.modules of a new process after `code`."""
     report = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", report],
@@ -36,7 +36,7 @@ def test_import_loads_nothing_heavy(code):
 
 
 def test_import_loads_nothing_of_networks_and_processes():
-    """They would slow down every start, and few scripts use them."""
+    """These modules would delay every start, and few scripts use them."""
     found = modules_after("from toolkit import layers, models, optimizers")
     assert found & {"urllib.request", "http.client", "ssl", "multiprocessing"} == set()
 
@@ -112,7 +112,9 @@ COMPLETE = {
 
 @pytest.mark.parametrize("name", COMPLETE)
 def test_what_is_made_first_is_whole(name, tmp_path):
-    """Methods and operators that another module installs are there from the start."""
+    """Check that methods and operators that another module installs exist from the
+    start.
+    """
     (tmp_path / "a.txt").write_text("a")
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     given = f"x, folder = numpy.arange(9.0), {str(tmp_path)!r}"

@@ -1,4 +1,4 @@
-"""Each row of a batch has the same bits in any batch, if a program promises that."""
+"""Tests that a row has the same bits in any batch, if a program promises that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def independent_rows(monkeypatch):
-    """Functions compile as parts of distributed programs do."""
+    """Compile functions like the parts of distributed programs."""
     promising = partial(compile_graph, rows_independent=True)
     monkeypatch.setattr(concrete_function, "compile_graph", promising)
 
@@ -43,7 +43,7 @@ def run(function, *arrays):
 
 
 def check(compute, *arrays, axis=0, batches=BATCHES):
-    """Rows of results have the same bits in smaller batches, from either end."""
+    """Check that rows have the same bits in smaller batches from both ends."""
     whole = run(toolkit.function(compute), *arrays)
     count = arrays[0].shape[axis]
     assert all(y.shape[axis] == count for y in whole)
@@ -58,7 +58,7 @@ def check(compute, *arrays, axis=0, batches=BATCHES):
 
 
 def gradients(compute):
-    """Of a function's inputs: through what it computes, row by row."""
+    """Return the gradients of a function's inputs, row by row."""
 
     def function(*xs):
         with toolkit.GradientTape() as tape:
@@ -429,7 +429,7 @@ def test_elementwise_functions(shape):
     check(compute, x)
 
 
-# --- whole networks -------------------------------------------------------------------
+# --- networks -------------------------------------------------------------------------
 
 
 def _tokens(count, length, words):
@@ -471,7 +471,7 @@ def narrow_sequences(keras, units):
     )
 
 
-# What builds it, its inputs.
+# The builder of the network, and its inputs.
 NETWORKS = {
     "mnist_mlp": (networks.mnist_mlp, lambda n: random(n, 784)),
     "cifar_cnn": (networks.cifar_cnn, lambda n: random(n, 32, 32, 3)),
@@ -492,7 +492,7 @@ CUTS = [(16,), (1, 15), (5, 5, 6), (1, 1, 14), (3, 4, 4, 5), (2,) * 8, (7, 1, 8)
 
 
 def _pieces(function, cut, *arrays):
-    """What a function gives for the pieces of its inputs, joined again."""
+    """Return the concatenated results of a function for slices of its inputs."""
     ends = np.cumsum(cut)
     found = [
         run(function, *(x[high - n : high] for x in arrays))
@@ -509,14 +509,14 @@ def test_networks_cut_into_pieces(build, data, monkeypatch):
     embed, seen = layers.Embedding.call, []
 
     def embedded(layer, x):
-        """Rows of tokens have no gradient, what is looked up for them has."""
+        """Return embeddings: token rows have no gradient, their embeddings have one."""
         y = embed(layer, x)
         if y.ndim == 3:
             seen.append(y)
         return y
 
     def step(x):
-        """The outputs, and the gradients of what the rows are made of."""
+        """Return the outputs, and the gradients of the operands of the rows."""
         with toolkit.GradientTape() as tape:
             if x.dtype == "float32":
                 seen[:] = [x]
@@ -572,7 +572,7 @@ SUMS = {
 
 @pytest.mark.parametrize("compute, x_shape, g_shape", SUMS.values(), ids=SUMS)
 def test_leaves_of_a_batch(compute, x_shape, g_shape):
-    """The same bits from parts of arrays, from copies, and beside what made x."""
+    """Check for the same bits from slices, from copies, and with the producer of x."""
     x, g = random(ROWS, *x_shape), random(ROWS, *g_shape, seed=1)
 
     def from_parts(x, g):

@@ -1,4 +1,4 @@
-"""Initializers: values, names, configs, and what they refuse."""
+"""Tests of initializers: values, names, configs, and refused arguments."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""The script that compares kernels: what it takes for equal, and what not."""
+"""Tests of the script that compares kernels: which kernels are equal."""
 
 from pathlib import Path
 from runpy import run_path

@@ -1,4 +1,4 @@
-"""Values inside of a trace: of what is computed from extents and constants alone."""
+"""Tests of values that are known in a trace, from extents and constants alone."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ X = np.arange(12, dtype="float32").reshape(4, 3)
 
 
 def extent(x):
-    """The number of rows as a tensor, as it comes out of arithmetic."""
+    """Return the number of rows as a tensor, computed by arithmetic."""
     return ops.convert_to_tensor(x.shape[0]) * 1
 
 

@@ -1,4 +1,4 @@
-"""What a process may use of its machine: cores that it is bound to, and quotas."""
+"""Tests of the resources that a process may use: bound cores and quotas."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from toolkit import machine, settings
 
-# Which groups the process is in, what is written in which, and the cores of that.
+# The groups of the process, the content of the files, and the expected cores.
 QUOTAS = {
     "no groups": ("", {}, math.inf),
     "no limit": (

@@ -1,4 +1,4 @@
-"""What the repository promises about itself: links, archives, commands, examples."""
+"""Tests of the repository: links, archives, commands and examples."""
 
 import os
 import re
@@ -42,7 +42,9 @@ def run(*command, cwd=ROOT):
 
 @pytest.fixture
 def linked_project(tmp_path):
-    """A project with our settings whose links lead to a file that every tool minds."""
+    """Create a project with our settings whose links lead to a file that every tool
+    rejects.
+    """
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     for link in LINKS:
         folder = tmp_path / "toolkit" / link
@@ -87,7 +89,8 @@ def test_linter_and_formatter_leave_the_links_out(linked_project):
 
 def test_type_checker_leaves_the_links_out(linked_project):
     pytest.importorskip("mypy")
-    # Each part is found once: through a link it would have a second name, an error.
+    # Each part is found once. Through a link it would have a second name, which is an
+    # error.
     output = run("mypy", "--cache-dir", os.devnull, cwd=linked_project)
     assert f"{len(PACKAGES) + 2 * len(LINKS)} source files" in output
 
@@ -104,7 +107,7 @@ def test_test_collection_leaves_the_links_out(linked_project):
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory):
-    """The names inside (sdist, wheel), built from the checkout."""
+    """Return the member names of (sdist, wheel), built from the checkout."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("dist")
     run("hatchling", "build", "-d", str(folder))

@@ -1,4 +1,4 @@
-"""Regularizers against NumPy, their gradients, configs and names."""
+"""Tests of regularizers against NumPy, and of their gradients, configs and names."""
 
 import numpy as np
 import pytest

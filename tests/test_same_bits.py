@@ -1,4 +1,4 @@
-"""The same bits for 1, 2, 3 and 7 threads, on every path that computes."""
+"""Tests that every path computes the same bits with 1, 2, 3 and 7 threads."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def arrays_of(result):
 
 
 def check(compute, threads=THREADS):
-    """What it computes is the same on every number of threads."""
+    """Check that a function computes the same bits with every number of threads."""
     found = []
     for count in threads:
         toolkit.config.set_num_threads(count)
         found.append([x.tobytes() for x in arrays_of(compute())])
-    # For what follows: NumPy's BLAS may take minutes where it has more threads than
-    # there are cores.
+    # NumPy's BLAS may take minutes if it has more threads than there are cores.
     toolkit.config.set_num_threads(None)
     assert found[0]
     assert all(x == found[0] for x in found[1:])
@@ -264,7 +263,7 @@ def test_whole_fits(network, options):
     check(weights)
 
 
-# --- how it is done -------------------------------------------------------------------
+# --- distribution of the work ---------------------------------------------------------
 
 
 def test_each_part_is_computed_once_whatever_the_number_of_threads():
@@ -295,7 +294,7 @@ def test_parts_cover_a_product_exactly_once(rows, columns, depth):
 
 
 def test_nobody_else_changes_the_threads_of_a_product():
-    """Threads that compute at once see no other's end as a leave to share."""
+    """Check that a finished thread does not change the BLAS threads of another one."""
     toolkit.config.set_num_threads(7)
     x, y = random(1, 30_000, dtype="float64"), random(30_000, 1, dtype="float64")
     a, b = random(90, 90), random(90, 90, seed=1)

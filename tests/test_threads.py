@@ -1,4 +1,4 @@
-"""Threads and processes: the same bits however many, and at any time."""
+"""Tests of threads and processes: the same bits for any number, at any time."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_eight_threads_call_one_function(calls):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 def test_a_fork_in_the_middle_of_training():
-    """Parent and child go on, each with threads of its own, to the same weights."""
+    """Check that parent and child continue in their own threads to equal weights."""
     toolkit.config.set_num_threads(2)
     expected = weights_after_training(2, epochs=3)
     model, (x, y) = network(), data()
     model.fit(x, y, batch_size=48, epochs=1, verbose=0)
     child = os.fork()
-    if child == 0:  # leave without pytest's own end
+    if child == 0:  # leave without pytest's own shutdown
         code = 2
         try:
             code = int(not _goes_on(model, x, y, expected))

@@ -1,4 +1,4 @@
-"""Nested structures."""
+"""Tests of nested structures."""
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from functools import partial

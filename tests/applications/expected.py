@@ -1,10 +1,10 @@
-"""What Keras 3.15 has: parameters, features and a digest of layers and weights.
+"""Reference data of Keras 3.15: parameters, features, digest of layers and weights.
 
-Made from keras.applications: images of 64 x 64 x 3 (Inception and Xception: 96) and
-ten classes. The digest is of the layers' names and the weights' shapes, in order.
+Created with keras.applications: images of 64 x 64 x 3 (Inception and Xception: 96) and
+ten classes. The digest covers the layers' names and the weights' shapes, in order.
 """
 
-# name: (parameters, those without the classifier, features, digest)
+# name: (parameters, parameters without the classifier, features, digest)
 EXPECTED = {
     "ConvNeXtBase": (87576714, 87566464, 1024, "e88ca63680aa"),
     "ConvNeXtLarge": (196245706, 196230336, 1536, "706cdcd7bdcc"),

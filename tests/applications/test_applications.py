@@ -1,4 +1,4 @@
-"""The architectures: Keras's parameters, names and shapes, and their arguments."""
+"""Tests of the architectures: Keras's parameters, names and shapes, and arguments."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ def build(name, **kwargs):
 
 
 def randomize(model, seed=0):
-    """Other weights than new ones, so that a wrong order would show."""
+    """Replace the initial weights, so that a wrong order is visible."""
     rng = np.random.default_rng(seed)
     model.set_weights([rng.uniform(0.01, 0.1, w.shape) for w in model.weights])
 
@@ -66,7 +66,7 @@ def test_as_in_keras(name):
 @pytest.mark.parametrize("name", marked(application_cases.NAMES, DOWNLOADED))
 @pytest.mark.one_in(2)
 def test_logits_as_in_keras(name):
-    """Of seeded weights: `fixtures/applications.json` holds what Keras computes."""
+    """Compare logits of seeded weights with Keras (`fixtures/applications.json`)."""
     toolkit.backend.clear_session()
     expected = np.array(KERAS_LOGITS[name])
     found = application_cases.logits(applications, name)

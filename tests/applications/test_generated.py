@@ -1,4 +1,4 @@
-"""Each architecture, compiled for inference, is generated code alone."""
+"""Tests that each architecture, compiled for inference, is only generated code."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from toolkit.backends import get_backend
 pytestmark = pytest.mark.skipif(
     not get_backend("numpy").can_generate, reason="needs generated code (llvmlite)"
 )
-# One of each kind that is not long to compile; the others are slow tests.
+# One of each kind that compiles quickly; the remaining ones are slow tests.
 SHORT = {"MobileNetV2", "NASNetMobile", "ResNet50"}
 
 

@@ -1,4 +1,4 @@
-"""Input scaling, class names and input shapes of ImageNet models."""
+"""Tests of input scaling, class names and input shapes of ImageNet models."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_symbols_and_float_arrays():
     assert resnet.preprocess_input(x).shape == x.shape
     pixels = np.full((1, 2, 2, 3), 255.0)
     imagenet_utils.preprocess_input(pixels, mode="tf")
-    assert (pixels == 1).all()  # written over
+    assert (pixels == 1).all()  # overwritten in place
     assert mobilenet_v3.preprocess_input(pixels) is pixels
 
 

@@ -1,4 +1,4 @@
-"""Directional derivatives."""
+"""Tests of directional derivatives."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""GradientTape: what is recorded, higher orders, Jacobians, custom gradients."""
+"""Tests of GradientTape: recording, higher orders, Jacobians, custom gradients."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def tensor(x):
     return ops.convert_to_tensor(x, "float32")
 
 
-# --- what is watched ------------------------------------------------------------------
+# --- watched values -------------------------------------------------------------------
 
 
 def test_variables_are_watched_when_read():
@@ -109,7 +109,7 @@ def test_gradients_do_not_flow_through_assignments():
 
     traced = toolkit.function(tripled_and_used)
     inside = toolkit.function(lambda: gradient(tripled_and_used))
-    assert float(gradient(tripled_and_used)) == 40.0  # as in TensorFlow: both reads
+    assert float(gradient(tripled_and_used)) == 40.0  # both reads, as in TensorFlow
     assert float(gradient(traced)) == 40.0
     assert float(inside()) == 40.0
 
@@ -179,7 +179,7 @@ def test_unconnected_sources():
     [
         lambda x, w: ops.concatenate([x, w]),  # one rule for all inputs
         lambda x, w: ops.slice_update(x, (1, 0), w[:1]),
-        lambda x, w: ops.matmul(x, w),  # a rule for each
+        lambda x, w: ops.matmul(x, w),  # one rule for each input
         lambda x, w: ops.linalg.solve(x, w),
     ],
 )
@@ -240,7 +240,7 @@ def test_broadcast_inputs_get_gradients_of_their_shape():
     assert shapes == [(3,), (2, 1), ()]
 
 
-# --- the life of a tape ---------------------------------------------------------------
+# --- the lifetime of a tape -----------------------------------------------------------
 
 
 def test_a_tape_is_used_once():
@@ -366,7 +366,7 @@ def test_a_gradient_taken_inside_the_tape_is_recorded():
 
 def test_only_what_is_wanted_of_a_composite_is_differentiated():
     x, g = tensor([0.5, -1.0]), tensor([1.0, 2.0])
-    op = PRIMITIVES["gelu_grad"]  # no rule of its own: its body is differentiated
+    op = PRIMITIVES["gelu_grad"]  # without a rule: its body is differentiated
     assert op.vjp is None
     node = Node(op, (g, x), {}, (op.body(g, x),))
     wanted = [(True, False), (False, True), (True, True)]
@@ -610,7 +610,7 @@ def derivatives(function, x):
 
 
 def test_running_products_that_go_far_and_come_back():
-    """No product that the result does not have overflows, or hides behind a zero."""
+    """Check that no product outside the result overflows or is lost by a zero."""
     x = np.array([0.1] * 25 + [10] * 50, "float32")
     found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
     y = np.cumprod(x.astype("float64"))

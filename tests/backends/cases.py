@@ -1,4 +1,4 @@
-"""What every kernel is tried on: one row per primitive, arrays and attributes."""
+"""Test cases of every kernel: one row per primitive, with arrays and attributes."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ BITWISE = ("bitwise_and", "bitwise_or", "bitwise_xor")
 SHIFTS = ("left_shift", "right_shift")
 _LISTED = {*FLOAT_UNARY, *ANY_UNARY, *FLOAT_BINARY, *ANY_BINARY, *BITWISE, *SHIFTS}
 _LISTED |= {"bitwise_not", "where", "cast", "quantize"}
-# What is new needs no row: it is tried on floats.
+# A new operation needs no row: it is tested on floats.
 for _name, _record in PRIMITIVES.items():
     if _record.kind is Kind.ELEMENTWISE and _name not in _LISTED:
         (FLOAT_UNARY, FLOAT_BINARY)[arity(_record.scalar) - 1].append(_name)
@@ -52,8 +52,8 @@ for _name, _record in PRIMITIVES.items():
 class Case:
     """One call of a kernel.
 
-    terms: how many terms an element of the result sums up, perhaps in another order
-    than the reference does.
+    terms: the number of terms that an element of the result sums, perhaps in another
+        order than the reference.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Case:
 
 
 def sample(shape, dtype, low=-3.0, high=3.0, seed=""):
-    """An array of a dtype with values in a range, the same each time."""
+    """Return a reproducible array of a dtype with values in a range."""
     rng = np.random.default_rng(zlib.crc32(repr((shape, dtype, low, seed)).encode()))
     if dtype == "bool":
         return rng.random(shape) > 0.5
@@ -81,13 +81,13 @@ def sample(shape, dtype, low=-3.0, high=3.0, seed=""):
 
 
 def domain(name):
-    """Where a function of floats is tried: within its domain, not at its ends."""
+    """Return the range in which a function is tested, inside its domain."""
     low, high = PRIMITIVES[name].domain
     return max(low + 0.1, -3.0), min(high - 0.01, 4.0 if low > -3 else 3.0)
 
 
 def specials(dtype):
-    """Values at which functions of floats go wrong."""
+    """Return values that are difficult for functions of floats."""
     values = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 90.0, -90.0]
     return np.array([*values, 1e-4, -1e-4]).astype(dtypes.numpy_dtype(dtype))
 
@@ -237,7 +237,7 @@ def along_axis():
 
 
 def extremes(dtype):
-    """The least and greatest integers of a dtype among small ones."""
+    """Return the minimum and maximum integers of a dtype among small ones."""
     limits = np.iinfo(dtype)
     row = [limits.max, 3, limits.min, 1, limits.max, limits.max - 1, limits.min + 1, 3]
     return np.array([row, row[::-1]], dtype)

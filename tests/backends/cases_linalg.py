@@ -1,4 +1,4 @@
-"""Cases of linear algebra and of Fourier transforms."""
+"""Test cases of linear algebra and of Fourier transforms."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ BATCHES = ((), (3,), (0,))
 
 
 def matrices(dtype, lead, m, n):
-    """Matrices with a large diagonal: no pivot is close."""
+    """Return matrices with a large diagonal, so that no two pivots are close."""
     x = sample((*lead, m, n), dtype, -1.0, 1.0)
     return x + (4 * np.eye(m, n)).astype(x.dtype)
 
 
 def linalg():
-    # Half precision goes through the same code and would only blur the comparison.
+    # Half precision uses the same code and would only make the comparison less exact.
     for dtype in ("float32", "float64"):
         for lead in BATCHES:
             x = matrices(dtype, lead, 4, 4)
@@ -52,25 +52,28 @@ def transforms():
 LINALG = [*linalg(), *transforms()]
 
 
-# --- what is free in factors ----------------------------------------------------------
+# --- factors up to their free choices -------------------------------------------------
 
 
 def canonical(name, factors):
-    """Factors without what their definition leaves free, which libraries choose
-    differently: signs of vectors, the basis of what no value belongs to, an order."""
+    """Return factors in a canonical form.
+
+    The definition does not fix the signs of vectors, the basis of the null space, or an
+    order. Libraries make different choices.
+    """
     return _CANONICAL.get(name, tuple)(factors)
 
 
 def _signs(vectors):
-    """The sign, or phase, of the largest element of each column."""
-    # Of two that are about as large, rounding must not decide.
+    """Return the sign, or phase, of the largest element of each column."""
+    # If two elements are nearly equal, rounding must not decide.
     place = np.abs(vectors).round(2).argmax(axis=-2)[..., None, :]
     largest = np.take_along_axis(vectors, place, axis=-2)
     return largest / np.abs(largest)
 
 
 def _projector(vectors):
-    """The same for every basis of a space."""
+    """Return a projector, which is equal for every basis of a space."""
     return vectors @ np.swapaxes(vectors, -1, -2)
 
 

@@ -1,4 +1,4 @@
-"""Cases for products, convolutions, pooling and random numbers."""
+"""Test cases of products, convolutions, pooling and random numbers."""
 
 import math
 
@@ -47,7 +47,7 @@ CONVOLUTIONS = (
     ((5, 4, 6), (3, 2, 3), (1, 1, 1), ((1, 1), (0, 1), (1, 1)), (1, 1, 1), 1, 2, 3),
     ((5, 4, 6), (3, 2, 3), (2, 1, 2), ((1, 1), (0, 1), (1, 1)), (1, 2, 1), 1, 2, 3),
     ((7, 6), (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1, 1, 1),
-    # Of these cuDNN has engines that are wrong for filters of float32.
+    # For these, cuDNN has engines that return wrong results for float32 filters.
     ((8, 8), (3, 3), (2, 2), ((0, 1), (0, 1)), (1, 1), 1, 32, 32),
     ((8, 8), (3, 3), (1, 1), ((1, 0), (1, 0)), (1, 1), 1, 32, 32),
 )
@@ -61,7 +61,7 @@ LARGE = (
 
 
 def counts(spatial, size, strides, padding, dilation):
-    """How many windows fit along each axis."""
+    """Return the number of windows along each axis."""
     axes = zip(spatial, size, strides, padding, dilation, strict=True)
     return tuple(
         (n + low + high - (k - 1) * d - 1) // s + 1 for n, k, s, (low, high), d in axes

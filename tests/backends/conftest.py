@@ -7,13 +7,13 @@ import toolkit
 from toolkit.backends import get_backend
 from toolkit.errors import DeviceError
 
-# The backends that every conformance test is tried on, unless --backend names one.
+# The backends of every conformance test, unless --backend names one.
 BACKENDS = ("numpy", "cupy")
 _NEEDS_GPU = "needs a GPU"
 
 
 def why_no_gpu():
-    """Why nothing can run on a GPU here; "" if it can."""
+    """Return the reason why nothing can run on a GPU, or "" if it can."""
     try:
         toolkit.config.check_device("gpu:0")
     except DeviceError as error:
@@ -22,7 +22,7 @@ def why_no_gpu():
 
 
 def require_gpu(config):
-    """Skip a test, or fail it with --require-gpu, where there is no GPU."""
+    """Skip a test, or fail it with --require-gpu, if there is no GPU."""
     reason = why_no_gpu()
     if reason and config.getoption("require_gpu", default=False):
         pytest.fail(f"{_NEEDS_GPU}: {reason}", pytrace=False)
@@ -31,9 +31,9 @@ def require_gpu(config):
 
 
 def pytest_generate_tests(metafunc):
-    """Try each conformance test on every backend; without a GPU on none for GPUs.
+    """Run each conformance test on every backend; without a GPU, on no GPU backend.
 
-    One test then stands for all of those, which would take a minute to skip.
+    One skipped test then represents all of them. Separate skips would take a minute.
     """
     if "backend" not in metafunc.fixturenames:
         return
@@ -55,7 +55,7 @@ def backend(request):
 
 @pytest.fixture(autouse=True)
 def _stream_of_the_backend(request):
-    """What a test itself does to arrays is in order with what kernels do to them."""
+    """Order the array operations of the test with the kernels of the backend."""
     names = request.fixturenames
     found = request.getfixturevalue("backend") if "backend" in names else None
     is_gpu = found is not None and found.is_accelerator

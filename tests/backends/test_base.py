@@ -1,4 +1,4 @@
-"""The registry, memory and the guard around eager kernels."""
+"""Tests of the registry, of memory, and of the context around eager kernels."""
 
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -128,7 +128,7 @@ def test_asarray_keeps_what_fits():
 
 def test_threads_that_ask_at_once_get_the_same(registry):
     def create():
-        sleep(0.01)  # where another thread goes on
+        sleep(0.01)  # let another thread run
         return Backend({})
 
     register_backend("slow", create)

@@ -1,4 +1,4 @@
-"""Composites that run eagerly: by the kernels of their bodies' nodes, bit by bit."""
+"""Tests of eager composites: the kernels of their bodies' nodes, with the same bits."""
 
 import weakref
 
@@ -69,7 +69,7 @@ def test_few_signatures_are_remembered(monkeypatch):
 
 
 def test_what_belongs_to_one_call_is_not_remembered():
-    """All gradients that a user defines are primitives of one name."""
+    """Check that custom gradients with one primitive name do not share bodies."""
 
     @ops.custom_gradient
     def one(x):
@@ -94,7 +94,7 @@ def test_what_belongs_to_one_call_is_not_remembered():
 
 
 def test_what_is_between_is_freed(monkeypatch):
-    """Ten sums one after the other: no more than two results exist at once."""
+    """Check that a chain of ten sums keeps at most two results alive."""
 
     def chain(x):
         for _ in range(10):
@@ -113,7 +113,7 @@ def test_what_is_between_is_freed(monkeypatch):
     try:
         monkeypatch.setattr(backend, "eager_kernel", lambda primitive: add)
         kernel = CompositeKernel(backend, primitive)
-        assert kernel(np.zeros(3, "float32")) is None  # at first sight
+        assert kernel(np.zeros(3, "float32")) is None  # at the first use
         found = kernel(np.zeros(3, "float32"))
     finally:
         del PRIMITIVES["chain_of_sums"]
@@ -122,8 +122,10 @@ def test_what_is_between_is_freed(monkeypatch):
 
 
 def test_all_composites_are_tested():
-    """Attention has a file of its own, and so have those of the TensorFlow shell; scans
-    run step by step when they run eagerly.
+    """Check that this file covers all composites.
+
+    Attention and the composites of the TensorFlow names have their own files. Eager
+    scans run step by step.
     """
     apart = {"attention", "attention_grad", "attention_grad_of", "batch_norm_grad_of"}
     apart |= {"lstm", "gru", "rnn", "matmul_int4", *CASES}

@@ -1,4 +1,4 @@
-"""The cache of compiled code on disk: nothing that it did not write is ever touched."""
+"""Tests of the disk cache of compiled code: it never touches files of others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def foreign(folder):
-    """Files of somebody else, with all kinds of names, older than any of ours."""
+    """Create foreign files with various names that are older than all cache files."""
     made = [folder / name for name in ("thesis.tex", name_of("a"), name_of(1, ".plan"))]
     for path in made:
         path.write_bytes(b"years of work" * 100)
@@ -49,7 +49,7 @@ def test_own_files_are_dropped_oldest_first(cache, monkeypatch, ending):
     for number, path in enumerate(paths):
         disk_cache.store(path, b"x" * 20)
         os.utime(path, (number, number))
-    disk_cache.load(paths[0])  # now it is the one that was used last
+    disk_cache.load(paths[0])  # now it is the most recently used file
     disk_cache.trim(cache)
     assert [path.exists() for path in paths] == [True, False, True]
 
@@ -62,7 +62,10 @@ def test_files_are_looked_at_now_and_then_only(cache, monkeypatch):
     disk_cache.store(second, b"x")
     disk_cache.trim_periodically(cache)
     assert second.exists()
-    for now in (time.time() + 3600, time.time() - 3600):  # also of a clock set back
+    for now in (
+        time.time() + 3600,
+        time.time() - 3600,
+    ):  # or a clock set back
         monkeypatch.setattr(disk_cache.time, "time", lambda now=now: now)
         disk_cache.store(third, b"x")
         disk_cache.trim_periodically(cache)
@@ -209,5 +212,5 @@ def test_the_own_group_of_a_user_is_trusted_above(tmp_path, monkeypatch):
     ]:
         found = SimpleNamespace(gr_name=name, gr_mem=members)
         monkeypatch.setattr(grp, "getgrgid", lambda gid, found=found: found)
-        # The administrator has no group of this kind.
+        # The administrator has no private group.
         assert (disk_cache.folder("jit") is not None) == (is_used and user != 0), group

@@ -1,4 +1,4 @@
-"""Large operations that run eagerly: generated code, with the same bits each time."""
+"""Tests of large eager operations: generated code with reproducible bits."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ CASES = {
 
 @pytest.fixture
 def taken(monkeypatch):
-    """The programs of one node that ran, in order."""
+    """Return the single-node programs that ran, in order."""
     ran = []
     called = eager._EagerProgram.__call__
 
@@ -104,8 +104,8 @@ def test_transforms(dtype, taken):
     np.testing.assert_allclose(ops.irfft(found[1]), real, accuracy, accuracy)
     assert len(taken) >= 4 and real.dtype == found[0][0].dtype == dtype
     count = len(taken)
-    ops.rfft(real[:2])  # so little is left to NumPy
-    ops.rfft(np.ones((2, 17 * 1001), dtype))  # and so are other lengths
+    ops.rfft(real[:2])  # too little work: NumPy computes it
+    ops.rfft(np.ones((2, 17 * 1001), dtype))  # other lengths, too
     assert len(taken) == count
 
 
@@ -210,7 +210,7 @@ def test_indices_out_of_range(taken):
 
 
 def test_views():
-    """Factors that lie in memory in another order, or with gaps."""
+    """Check factors with other memory orders, or with gaps."""
     x, y = arrays_of((2, 300, 140), (200, 140))
     found = ops.matmul(x[:, ::2], ops.transpose(ops.array(y))).numpy()
     np.testing.assert_allclose(found, x[:, ::2] @ y.T, 1e-4, 1e-4)
@@ -267,7 +267,7 @@ def test_other_rules_and_processors_generate_no_code(taken):
 
 
 def test_few_shapes_have_programs(monkeypatch, taken):
-    """NumPy computes those that come later, now and whenever they come again."""
+    """Check that NumPy computes shapes beyond the limit, at every later call."""
     monkeypatch.setattr(eager, "_MAX_PROGRAMS", 2)
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
     for rows in (200, 201, 202, 200, 202):
@@ -275,7 +275,7 @@ def test_few_shapes_have_programs(monkeypatch, taken):
         np.testing.assert_allclose(kernel(x, y), x @ y, 1e-4, 1e-4)
     assert len(taken) == 3
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
-    for rows in range(3):  # of no elements there is no program
+    for rows in range(3):  # there is no program for zero elements
         kernel(*arrays_of((rows, 0), (0, 130)))
     assert len(kernel._refused) == 1
 
@@ -306,7 +306,7 @@ def test_dtypes_that_an_operation_does_not_take():
 
 
 def run_alone(code):
-    """Run a program that could hang, with no code in a cache."""
+    """Run a program that could hang, with an empty code cache."""
     environment = os.environ | {"TOOLKIT_CACHE_DIR": "off"}
     command = [sys.executable, "-c", code]
     subprocess.run(command, check=True, timeout=120, env=environment)

@@ -1,4 +1,4 @@
-"""Every kernel of the chosen backend (--backend=NAME) against the reference."""
+"""Tests of every kernel of one backend (--backend=NAME) against the reference."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ REST = [*ARRAYS, *LINALG, *NN]
 
 
 def tolerance(case, dtype):
-    """(relative, absolute): a sum's error grows with the magnitude of its terms."""
+    """Return (relative, absolute): a sum's error grows with the size of its terms."""
     epsilon = EPSILON.get(dtype, 0.0)
     # Half precision accumulates in float32: only the result is rounded.
     terms = 0 if case.terms == 1 else 40 * case.terms * min(epsilon, 1e-6) / 16
@@ -60,21 +60,21 @@ def quietly(backend, kernel, /, *arrays, **keywords):
 
 
 def specs_of(case):
-    """The specs of a case's outputs, always a tuple."""
+    """Return the specs of a case's outputs, always as a tuple."""
     inputs = [Spec(a.shape, dtypes.name_of(a.dtype)) for a in case.arrays]
     result = PRIMITIVES[case.name].spec(*inputs, **case.attrs)
     return inputs, result if isinstance(result, tuple) else (result,)
 
 
 def poisoned(backend, spec):
-    """An array of a spec that is full of nonsense."""
+    """Return an array of a spec that is filled with invalid values."""
     out = backend.arena(max(1, spec.nbytes))
     out[...] = POISON
     return backend.view(out, 0, spec.shape, spec.dtype)
 
 
 def guarded_work(backend, case, inputs):
-    """Scratch of exactly the declared size, full of nonsense, and what lies behind."""
+    """Return scratch of exactly the declared size, and the guard bytes after it."""
     kernel = backend.kernels[case.name]
     size = workspace_bytes(kernel, inputs, case.attrs)
     block = backend.arena(size + 4096)
@@ -84,7 +84,7 @@ def guarded_work(backend, case, inputs):
 
 
 def run_planned(backend, case, arrays, outs=None):
-    """Call a kernel as a program does: with `out`, and with `work` if it needs any."""
+    """Call a kernel like a program: with `out`, and with `work` if it needs scratch."""
     inputs, results = specs_of(case)
     keywords, guard = guarded_work(backend, case, inputs)
     outs = outs or tuple(poisoned(backend, spec) for spec in results)
@@ -103,7 +103,7 @@ def expected_of(reference, case):
 
 
 def strided(backend, array):
-    """The same values, where neighbours do not lie next to each other."""
+    """Return the same values in an array without contiguous neighbours."""
     if array.ndim == 0:
         return backend.asarray(array)
     wide = np.repeat(array, 2, axis=-1)
@@ -140,7 +140,7 @@ def test_out_may_be_an_input(case, backend, reference):
             compare(case, found, expected)
 
 
-# NumPy 2.4 writes strided results of these to the wrong places.
+# NumPy 2.4 writes strided results of these operations to wrong addresses.
 _NOT_STRIDED = ("isnan", "isinf", "isfinite")
 
 
@@ -194,15 +194,15 @@ def test_a_planned_call_allocates_nothing_large(case, backend):
         quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
 
     call()  # prepares
-    # Python's own small objects, and never an array of more than 1 KB at a time. Other
-    # threads of the process may allocate beside a call, so one call in many is enough:
-    # a kernel that allocates does so in each.
+    # The limit covers small Python objects, and never an array of more than 1 KB. Other
+    # threads of the process may allocate during a call, so the minimum over many calls
+    # counts: a kernel that allocates does so in each call.
     assert any(peak_of(call) < 12_000 for _ in range(30))
 
 
 def peak_of(call):
-    """The most bytes that are allocated at a time during a call."""
-    # The buffers in NumPy's iterators are no arrays: make them as small as can be.
+    """Return the peak of the bytes that a call allocates."""
+    # The buffers of NumPy's iterators are not arrays: use the minimum buffer size.
     size = np.setbufsize(16)
     try:
         return allocated_by(call)[1]
@@ -211,7 +211,7 @@ def peak_of(call):
 
 
 def flipped(name, factors):
-    """Other factors that are as good: what another library may return."""
+    """Return other valid factors, as another library may return them."""
     signs = np.where(np.arange(8) % 2, -1, 1)
     if name in ("eigh", "eig"):
         values, vectors = factors
@@ -251,7 +251,7 @@ def test_every_primitive_has_a_kernel(backend, reference):
 
 
 def test_every_kernel_names_a_primitive(backend, reference):
-    compilers_own = {"product"}  # which no script can name
+    compilers_own = {"product"}  # a script cannot name it
     assert set(backend.kernels) - compilers_own <= set(PRIMITIVES)
     assert set(reference.kernels) <= set(PRIMITIVES)
 
@@ -265,6 +265,6 @@ def test_a_large_sum_of_half_precision_is_exact(backend):
 def test_every_test_here_runs_on_a_gpu(request):
     reason, config = why_no_gpu(), request.config
     if not reason or config.getoption("backend") or config.getoption("require_gpu"):
-        return  # then they run, or say themselves why not
+        return  # then they run, or skip with their own reason
     count = sum("backend" in item.fixturenames for item in request.session.items)
     pytest.skip(f"needs a GPU: {count} conformance tests: {reason}")

@@ -1,4 +1,4 @@
-"""What the numpy backend does beyond its kernels' values."""
+"""Tests of the numpy backend beyond the values of its kernels."""
 
 import math
 
@@ -58,7 +58,7 @@ def test_threads_can_be_set(numpy_backend):
     numpy_backend.blas.threads = before
 
 
-# The smallest are not worth the question: OpenBLAS takes one thread by itself.
+# The smallest products are not checked: OpenBLAS uses one thread for them.
 @pytest.mark.parametrize(("rows", "wanted"), [(8, {2}), (512, {1}), (1 << 20, {1})])
 def test_products_take_one_thread_of_the_library(monkeypatch, rows, wanted):
     blas = NumPyBackend("numpy").blas
@@ -81,7 +81,7 @@ def test_products_take_one_thread_of_the_library(monkeypatch, rows, wanted):
 
 
 def units(actual, expected):
-    """The greatest error in units in the last place."""
+    """Return the maximum error in units in the last place."""
     spacing = np.spacing(np.abs(expected.astype(actual.dtype))).astype(np.float64)
     return np.max(np.abs(actual.astype(np.float64) - expected) / spacing)
 
@@ -185,7 +185,7 @@ def test_random_numbers_follow_from_the_key(numpy_backend):
     assert (x != kernel(other, shape=(1000,), dtype="float32")).any()
 
 
-# --- the pieces that kernels share ----------------------------------------------------
+# --- functions that kernels share -----------------------------------------------------
 
 
 @pytest.mark.parametrize(

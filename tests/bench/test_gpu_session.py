@@ -1,4 +1,4 @@
-"""A session on a GPU, as far as it goes without one: its steps, and what is kept."""
+"""Tests of a GPU session without a GPU: its steps and its record."""
 
 import importlib
 import json
@@ -25,24 +25,24 @@ def _benchmarks_on_the_path(monkeypatch):
 
 
 def module(name):
-    """A script of benchmarks/ as a module."""
+    """Import a script of benchmarks/ as a module."""
     return importlib.import_module(name)
 
 
 def call(*arguments, **options):
-    """A finished call of the session."""
+    """Run a call of the session to its end."""
     command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, check=False, **options
     )
 
 
-# What steps of the tests do: {json} is where they write their results.
+# Commands of the test steps: {json} is the path of their results.
 WRITES = "import json, sys; open(sys.argv[1], 'w').write(json.dumps({'found': 1})); "
 PASSES = WRITES + "print('well')"
 FAILS = WRITES + "sys.exit('it is wrong')"
 DIES = WRITES + "import os; os.kill(os.getpid(), 11)"
-# Its child would go on for a minute, if only the step itself were ended.
+# Its child would run for a minute if only the step itself were ended.
 SLEEPS = WRITES + (
     "import subprocess, time; "
     "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
@@ -51,7 +51,7 @@ SLEEPS = WRITES + (
 
 
 def step(name, code, limit=30.0, **options):
-    """A step that runs a line of Python."""
+    """Return a step that runs a line of Python."""
     command = (sys.executable, "-c", code, "{json}")
     return module("gpu_runner").Step(name, command, limit, **options)
 
@@ -107,7 +107,7 @@ def test_steps_that_die_or_are_cut_cost_no_others_and_a_second_call_goes_on(
 
 
 def test_a_session_that_is_ended_has_kept_what_its_step_had_found(tmp_path):
-    """The record of a call that was killed while a step ran."""
+    """Check the record of a call that was killed during a step."""
     code = (
         "import sys; from time import monotonic; import gpu_runner; "
         "gpu_runner.POLL = 0.1; "
@@ -252,7 +252,7 @@ def test_without_a_gpu_a_step_fails_and_says_why(tmp_path):
 
 
 def test_a_rehearsal_computes_on_host_memory(tmp_path):
-    """Its first steps, and those that show failures and what is not there."""
+    """Check the first steps, and steps with failures and missing features."""
     done = call("--output", tmp_path, "--rehearse", "--only", "facts", "first", "memch")
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((tmp_path / "session.json").read_text())
@@ -287,7 +287,7 @@ COMPILES = (
 
 
 def test_what_is_compiled_at_once_is_measured_in_turn(monkeypatch, tmp_path):
-    """What breaks says why, and what takes too long is ended."""
+    """Check that failures give their reason, and that slow compilations are ended."""
     speed, saved = module("gpu_speed"), []
     path = tmp_path / "compiles.py"
     path.write_text(COMPILES)
@@ -360,7 +360,7 @@ def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):
     run = module("gpu_table").RUNS[0]
     row = speed.measure(*run, save=lambda row: saved.append(len(row)))
     assert len(saved) == len(module("gpu_table").LIBRARIES) - 1
-    assert "torch/compile" not in row  # of all cases at once, in a step of its own
+    assert "torch/compile" not in row  # of all cases at once, in a separate step
     assert row["jax"] == "not installed: jax"
     assert row["torch"] == {"step": 1.0, "first": 1.0}
     late = speed.measure(*run, seconds=0)

@@ -1,4 +1,4 @@
-"""The page that the records of the smaller benchmarks become."""
+"""Tests of the page that shows the records of the smaller benchmarks."""
 
 import json
 import subprocess

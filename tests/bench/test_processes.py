@@ -1,4 +1,4 @@
-"""Workers answer, fail without ending the rest, and take turns."""
+"""Tests of workers: they answer, isolate failures, and run in rotation."""
 
 import os
 import sys
@@ -71,7 +71,7 @@ def test_fresh_worker_starts_anew():
         assert [worker.ask("x") for _ in range(2)] == [{"value": 0.0}] * 2
 
 
-# A process answers how many files the caches hold, and adds one.
+# A process that returns the number of files in its caches and adds one.
 CACHE_SCRIPT = """
 import os
 from pathlib import Path

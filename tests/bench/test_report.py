@@ -1,4 +1,4 @@
-"""Ratios and bars, from rows whose figures are known."""
+"""Tests of ratios and bars, from rows with known figures."""
 
 from toolkit.bench import report
 from toolkit.bench.report import Verdict

@@ -1,4 +1,4 @@
-"""The networks, the data and the measuring, in tiny."""
+"""Tests of the networks, the data and the measurements, at small sizes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PARAMETERS = {
 
 
 def printed(code):
-    """What a fresh process prints."""
+    """Return the output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

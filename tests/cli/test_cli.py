@@ -1,4 +1,4 @@
-"""The command line: help, mistakes, warnings and exit codes."""
+"""Tests of the command line: help, errors, warnings and exit codes."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def run(*arguments, **environment):
 
 
 def use(run_command, monkeypatch):
-    """Let a function be what every command runs."""
+    """Make every command run this function."""
     command = SimpleNamespace(
         __doc__="Nothing.", add_options=lambda parser: None, run=run_command
     )
@@ -131,7 +131,7 @@ def test_debug_keeps_the_traceback(arguments, monkeypatch):
         raise wanted("it")
 
     use(fail, monkeypatch)
-    with pytest.raises(wanted, match="it"):  # other errors than the user's keep it too
+    with pytest.raises(wanted, match="it"):  # also for internal errors
         cli.main(arguments)
 
 

@@ -1,4 +1,6 @@
-"""`inspect`, `convert` and `plot`: every kind of file, and files that mean harm."""
+"""Tests of `inspect`, `convert` and `plot` with all kinds of files, also malicious
+ones.
+"""
 
 import io
 import pickle
@@ -24,7 +26,7 @@ from toolkit.saving import load_model, save_model
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(a trained model, a folder with it in every format that there is)."""
+    """Return (a trained model, a folder that contains it in every format)."""
     folder = tmp_path_factory.mktemp("files")
     toolkit.utils.set_random_seed(1)
     model = toolkit.Sequential(
@@ -57,14 +59,14 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def folder(made, tmp_path, monkeypatch):
-    """A folder of one's own with those files, where the commands are run."""
+    """Run the commands in a private copy of the folder with those files."""
     shutil.copytree(made[1], tmp_path / "files")
     monkeypatch.chdir(tmp_path / "files")
     return tmp_path / "files"
 
 
 def call(capsys, *arguments):
-    """(exit code, what was printed, what was said of errors) of a command."""
+    """Return (exit code, standard output, standard error) of a command."""
     code = cli.main([str(argument) for argument in arguments])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
@@ -173,14 +175,14 @@ class Trap:
 
 
 def objects():
-    """A `.npy` file of a pickled object that runs code."""
+    """Write a `.npy` file of a pickled object that runs code."""
     file = io.BytesIO()
     np.save(file, np.array([Trap()], object), allow_pickle=True)
     return file.getvalue()
 
 
 def claiming(shape):
-    """A `.npy` file that declares more than it holds."""
+    """Write a `.npy` file that declares more data than it contains."""
     file = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)

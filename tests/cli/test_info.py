@@ -1,4 +1,4 @@
-"""`info`, `examples` and `run`."""
+"""Tests of `info`, `examples` and `run`."""
 
 import ast
 import tomllib
@@ -33,7 +33,7 @@ def test_info_tells_versions_backends_caches(tmp_path, monkeypatch, capsys):
 def test_info_says_what_is_missing_and_how_to_get_it(monkeypatch, capsys):
     monkeypatch.setattr(info, "find_spec", lambda name: None)
     monkeypatch.setattr(info, "gpus", lambda: ["NVIDIA H200, 143771 MiB, 580.95.05"])
-    assert cli.main(["info"]) == cli.FAILED  # for what is required is missing too
+    assert cli.main(["info"]) == cli.FAILED  # a required package is missing
     printed = capsys.readouterr().out
     assert 'is required: pip install "llvmlite"' in printed
     assert "  cuda13 " in printed and "  cuda12 " not in printed
@@ -64,7 +64,7 @@ def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
 )
 def test_info_knows_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    # There is nothing yet that a user would need onnx and nccl for.
+    # No feature for users needs onnx and nccl yet.
     extras = project["optional-dependencies"].keys() - {"test", "docs", "onnx", "nccl"}
     assert {e for e in extras if not e.startswith("ci-")} == info.EXTRAS.keys()
     assert all(

@@ -1,4 +1,4 @@
-"""Which launcher starts a job, with which options."""
+"""Tests of the launcher and the options that start a job."""
 
 import subprocess
 import sys

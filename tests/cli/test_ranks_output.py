@@ -1,4 +1,4 @@
-"""What processes of a job print, as it is passed on."""
+"""Tests of the output of a job's processes, as the launcher forwards it."""
 
 import io
 
@@ -23,7 +23,7 @@ def tagged(rank, text):
         ("[1,0]<stdout>: 10%\r20%\r\n", "0: 10%\r20%\r\n"),
         ("no end", "no end"),
         ("[1,0]<stdout>: \n[1,0]<stdout>: x\n", "0: \n0: x\n"),
-        # A script's own rules are passed on, and what is between them at once.
+        # A script's own lines are forwarded, and the text between them without delay.
         (tagged(1, RULE + "mine\n" + RULE), f"1: {RULE}1: mine\n1: {RULE}"),
         (RULE + "signal 9\n" + RULE, RULE + "signal 9\n" + RULE),
         (tagged(2, RULE + ABORT + RULE + " \n"), ""),
