@@ -50,7 +50,7 @@ LONG_ROW = 32
 class GPUPlanner(NestPlanner):
     """Planner without the blocks in which a CPU's threads share a sum."""
 
-    def _in_blocks(self, loops: Any, strides: Any, writes: Any) -> Any:
+    def _split_in_blocks(self, loops: Any, strides: Any, writes: Any) -> Any:
         return loops, strides, False
 
 
