@@ -37,9 +37,9 @@ def test_only_the_first_of_several_asks_cupy(device):
     for _ in range(2):
         with device.scope(), device.scope():
             assert device.log == ["+device", "+stream"]
-            assert not can_be_taken(device._lock)
+            assert not can_be_taken(device._turn)
         assert device.log == ["+device", "+stream", "-stream", "-device"]
-        assert can_be_taken(device._lock)
+        assert can_be_taken(device._turn)
         device.log.clear()
 
 
@@ -47,7 +47,7 @@ def test_what_fails_inside_ends_the_turn(device):
     with pytest.raises(ZeroDivisionError), device.scope(), device.scope():
         raise ZeroDivisionError
     assert device.log == ["+device", "+stream", "-stream", "-device"]
-    assert can_be_taken(device._lock)
+    assert can_be_taken(device._turn)
     with device.scope():
         assert device.log[4:] == ["+device", "+stream"]
 
@@ -57,7 +57,7 @@ def test_a_device_that_cannot_be_entered_is_left_as_it_was(device):
     with pytest.raises(RuntimeError, match="no stream"), device.scope():
         pass
     assert device.log == ["+device", "-device"]
-    assert can_be_taken(device._lock)
+    assert can_be_taken(device._turn)
 
 
 def test_a_broken_device_has_no_turns(device):

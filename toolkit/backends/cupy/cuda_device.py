@@ -72,7 +72,7 @@ class CudaDevice(Device):
         self.arch: int = int(self.device.compute_capability)
         self._compiler = Compiler(self._cubin)
         self._functions: dict[Kernel, Callable[..., None]] = {}
-        self._lock = RLock()
+        self._turn = RLock()
         self._is_entered = False
         if "cublaslt" in self.libraries:
             with suppress(RuntimeError):  # the system has no room for a thread
@@ -82,7 +82,7 @@ class CudaDevice(Device):
     def scope(self) -> Iterator[None]:
         if self.broken:
             raise self.broken
-        with self._lock:
+        with self._turn:
             if self._is_entered:  # scopes of a step nest
                 yield
                 return
