@@ -439,7 +439,7 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
         # For local rows of this process, use the full data set: the source selects its
         # rows.
-        return DatasetSource(getattr(batches, "whole", batches), number)
+        return DatasetSource(getattr(batches, "global_batches", batches), number)
     countable = number is not None or not hasattr(batches, "__iter__")
     if countable and hasattr(batches, "__getitem__"):
         return SequenceSource(batches, number, shuffle)
