@@ -55,7 +55,7 @@ def test_info_of_an_installed_package_names_what_pip_needs(monkeypatch):
 def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
     found = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
     monkeypatch.setattr(info, "gpus", lambda: found)
-    chosen = [name for name in ("cuda12", "cuda13") if info._concerns(name)]
+    chosen = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
     assert chosen == ([extra] if extra else [])
 
 

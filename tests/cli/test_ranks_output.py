@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from toolkit.cli.ranks_output import pass_on
+from toolkit.cli.ranks_output import forward_lines
 
 RULE = "-" * 74 + "\n"
 ABORT = "MPI_ABORT was invoked on rank 2\n  Proc: 2\n\nNOTE: killed.\n"
@@ -36,5 +36,5 @@ def tagged(rank, text):
 )
 def test_lines_have_short_tags_and_no_needless_notices(given, expected):
     passed = io.BytesIO()
-    pass_on(io.BufferedReader(io.BytesIO(given.encode())), passed)
+    forward_lines(io.BufferedReader(io.BytesIO(given.encode())), passed)
     assert passed.getvalue().decode() == expected

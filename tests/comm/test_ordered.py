@@ -95,7 +95,7 @@ def test_order_matters_in_what_is_summed_here():
 @pytest.mark.parametrize("present", [(), (3,), (0, 7), (1, 2, 5), (4, 5, 6, 7)])
 @pytest.mark.parametrize("direct", [0, 1 << 20])
 def test_absent_leaves_are_skipped(monkeypatch, present, direct):
-    monkeypatch.setattr(shared, "_DIRECT", direct)
+    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", direct)
     leaves = Leaves(8, present)
     for size in (3, 4001):
         result = expected(leaves, (size,), "float32")
@@ -130,8 +130,8 @@ def test_a_negative_zero_is_not_lost():
 
 @pytest.mark.parametrize("small, direct", [(0, 1 << 20), (1 << 15, 1 << 20), (0, 0)])
 def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
-    monkeypatch.setattr(shared, "_SMALL", small)
-    monkeypatch.setattr(shared, "_DIRECT", direct)
+    monkeypatch.setattr(shared, "_MIN_PART_SIZE", small)
+    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", direct)
     shapes = [((3, 5), "float32"), ((), "int64"), ((0,), "float32")]
     shapes += [((70, 80), "float32"), ((2, 2), "bfloat16"), ((), "bfloat16")]
     leaves = Leaves.of_rows(8, 8)
@@ -153,8 +153,8 @@ def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
 
 @pytest.mark.parametrize("limit", [0, 1 << 30])
 def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
-    monkeypatch.setattr(ordered, "_DIRECT", limit)
-    monkeypatch.setattr(shared, "_DIRECT", limit)
+    monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", limit)
+    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", limit)
     for count, size in ((4, 3), (6, 5003), (16, 70_001)):
         leaves = Leaves.of_rows(count, count)
         bits = expected(leaves, (size,), "float32").tobytes()
@@ -166,11 +166,11 @@ def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
 
 
 def test_large_tensors_go_in_rounds(monkeypatch):
-    monkeypatch.setattr(ordered, "ROUND", 1 << 10)
-    monkeypatch.setattr(ordered, "_DIRECT", 1 << 10)
+    monkeypatch.setattr(ordered, "ROUND_SIZE", 1 << 10)
+    monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", 1 << 10)
     monkeypatch.setattr(ordered, "_rounds", ordered._rounds.__wrapped__)
-    monkeypatch.setattr(shared, "SLOT", 1 << 10)
-    monkeypatch.setattr(shared, "_DIRECT", 1 << 10)
+    monkeypatch.setattr(shared, "SLOT_SIZE", 1 << 10)
+    monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", 1 << 10)
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):
@@ -196,7 +196,7 @@ def test_the_result_may_take_the_place_of_a_piece():
 @pytest.mark.parametrize("slot", [1 << 10, 1 << 20])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_reduce_scatter_keeps_the_part_of_each_rank(monkeypatch, ranks, slot):
-    monkeypatch.setattr(shared, "SLOT", slot)
+    monkeypatch.setattr(shared, "SLOT_SIZE", slot)
     leaves = Leaves.of_rows(8, 8)
     shape = (12, 50)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from toolkit.comm import compare_programs, local
-from toolkit.comm.slow import SlowGroup, slowed
+from toolkit.comm.slow_link import SlowGroup, with_simulated_link
 from toolkit.errors import ArgumentError, ProgramMismatchError
 
 
@@ -50,14 +50,14 @@ def test_equal_programs_exchange_one_hash():
 
 def test_a_job_can_be_made_slow(monkeypatch):
     group = local.single()
-    assert slowed(group) is group
+    assert with_simulated_link(group) is group
     monkeypatch.setenv("TOOLKIT_LINK", "0.001,100e6")
-    slow = slowed(group)
+    slow = with_simulated_link(group)
     assert (slow.group, slow.latency, slow.bandwidth) == (group, 0.001, 100e6)
     for given in ("fast", "1", "1,2,3"):
         monkeypatch.setenv("TOOLKIT_LINK", given)
         with pytest.raises(ArgumentError, match=f"TOOLKIT_LINK.*'{given}'"):
-            slowed(group)
+            with_simulated_link(group)
 
 
 def test_a_slow_link_takes_its_time():

@@ -5,29 +5,32 @@ import os
 import numpy as np
 
 from toolkit.comm import Leaves, all_reduce, local, shared
-from toolkit.comm.slow import SlowGroup
+from toolkit.comm.slow_link import SlowGroup
 
 
 def test_memory_is_shared_until_a_rank_cannot(monkeypatch):
     assert None not in local.run(3, shared.memory_of)
-    mapped = shared._mapped
+    mapped = shared._map_peer_memory
     alone = []
 
     def fails(*arguments):
         return mapped(*arguments) if alone else alone.append(1)
 
-    monkeypatch.setattr(shared, "_mapped", fails)
+    monkeypatch.setattr(shared, "_map_peer_memory", fails)
     assert local.run(3, shared.memory_of) == [None] * 3
 
 
 def test_memory_is_not_that_of_another_process():
     def of(group):
-        memory = shared._open(group, 1 << 12)
+        memory = shared._map_memory(group, 1 << 12)
         found = os.memfd_create("other")
         try:
             told = [os.getpid(), found, "00" * 16]
-            assert shared._mapped(told, 1 << 12) is None  # it is empty
-            assert shared._mapped([os.getpid(), 10**6, "00" * 16], 1 << 12) is None
+            assert shared._map_peer_memory(told, 1 << 12) is None  # it is empty
+            assert (
+                shared._map_peer_memory([os.getpid(), 10**6, "00" * 16], 1 << 12)
+                is None
+            )
         finally:
             os.close(found)
         return memory

@@ -37,13 +37,13 @@ def test_launchers_tell_how_many_ranks_there_are(monkeypatch, given, expected):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert jobs.started_by() == expected
+    assert jobs.launcher_variable() == expected
 
 
 def test_a_number_of_processes_must_be_one(monkeypatch):
     monkeypatch.setenv("TOOLKIT_PROCESSES", "many")
     with pytest.raises(LaunchError, match="TOOLKIT_PROCESSES.*'many'"):
-        jobs.started_by()
+        jobs.launcher_variable()
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan"])

@@ -8,7 +8,7 @@ from tests.comm.test_ordered import leaf, one_addition, pieces_of, reduced, tree
 from toolkit import dtypes
 from toolkit.comm import Leaves, ordered
 from toolkit.comm.sum_plans import (
-    SMALL,
+    MAX_DIRECT_SIZE,
     AllGather,
     Combine,
     Term,
@@ -161,7 +161,7 @@ def kinds(plan):
 
 
 def test_the_order_of_calls():
-    large, small = 4 * SMALL, SMALL // 4
+    large, small = 4 * MAX_DIRECT_SIZE, MAX_DIRECT_SIZE // 4
     leaves = Leaves.of_rows(4, 4)
     plan = plan_all_reduce(0, 2, [Term(large, "float32", leaves)])
     assert kinds(plan) == ["Transfer", "Combine", "AllGather"]

@@ -13,7 +13,7 @@ from toolkit.distribution import (
     TensorLayout,
     set_distribution,
 )
-from toolkit.distribution.placements import placed
+from toolkit.distribution.placements import placement_of_layout
 from toolkit.errors import ArgumentError, ProgramMismatchError
 
 REFUSED = """
@@ -187,4 +187,6 @@ def test_layouts_that_do_not_fit():
     layouts = LayoutMap(DeviceMesh((1,), ["model"], ["cpu:0"]))
     layouts["w"] = (None, None, "model")
     with pytest.raises(ArgumentError, match="has 3 axes, its shape"):
-        placed(Variable(np.zeros((2, 2), "float32"), name="w"), layouts["w"], [])
+        placement_of_layout(
+            Variable(np.zeros((2, 2), "float32"), name="w"), layouts["w"], []
+        )

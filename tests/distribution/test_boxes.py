@@ -17,8 +17,10 @@ def test_ranges_are_cut_into_boxes_in_their_order(seed):
     count, most = prod(shape), draw.choice([1, 3, 7, 1000])
     start, stop = sorted(draw.randint(0, count) for _ in range(2))
     array = np.arange(count).reshape(shape)
-    found = list(boxes.cut(shape, start, stop, most))
-    elements = [array[boxes.within(box, boxes.whole(shape))].ravel() for box in found]
+    found = list(boxes.split_range_into_boxes(shape, start, stop, most))
+    elements = [
+        array[boxes.slices_within(box, boxes.full_box(shape))].ravel() for box in found
+    ]
     assert np.concatenate([[], *elements]).tolist() == list(range(start, stop))
     assert max(map(len, elements), default=0) <= most
     if most == 1000:
@@ -39,7 +41,7 @@ def test_a_cover_has_no_holes_and_nothing_twice():
 
 def written(items, ranks):
     """The bytes of each rank, after a look at whether all are written once."""
-    shares = [boxes.share(items, rank) for rank in range(ranks)]
+    shares = [boxes.assign_writes(items, rank) for rank in range(ranks)]
     totals = [0] * ranks
     for number, item in enumerate(items):
         for box in set(item.boxes):

@@ -15,7 +15,7 @@ from toolkit.distribution import (
     DeviceMesh,
     LayoutMap,
     ModelParallel,
-    part_files,
+    shard_files,
 )
 from toolkit.distribution.snapshots import Plan
 from toolkit.errors import ArgumentError, ModelFileError, UnwritableFileError
@@ -99,7 +99,7 @@ def edit(**changes):
         for key, value in changes.items():
             (entry if key in entry else entry["boxes"][0])[key] = value
         del state["sha256"]
-        state["sha256"] = part_files._digest_of(state)
+        state["sha256"] = shard_files._digest_of(state)
         (path / "state.json").write_text(json.dumps(state))
 
     return change
@@ -172,7 +172,7 @@ def test_damage_that_one_rank_sees_changes_no_rank(tmp_path, monkeypatch):
     save(make(1), tmp_path / "x")
     models = [make(2), make(2)]
     before = bits(models[0])
-    true = part_files.read_box
+    true = shard_files.read_box
 
     def of(group):
         with pytest.raises(ModelFileError, match="unreadable here"):
@@ -183,7 +183,7 @@ def test_damage_that_one_rank_sees_changes_no_rank(tmp_path, monkeypatch):
             raise OSError(5, "unreadable here")
         return true(*arguments)
 
-    monkeypatch.setattr(part_files, "read_box", read)
+    monkeypatch.setattr(shard_files, "read_box", read)
     local.run(2, of)
     assert [bits(model) for model in models] == [before] * 2
 
@@ -197,8 +197,8 @@ def test_any_error_of_one_rank_is_raised_in_all(
     models = [make(1) for _ in range(3)]
     owner, name = {
         "copy": (Plan, "copy"),
-        "write": (part_files, "write_pieces"),
-        "list": (part_files, "publish"),
+        "write": (shard_files, "write_pieces"),
+        "list": (shard_files, "publish"),
     }[place]
     true = getattr(owner, name)
 
@@ -261,14 +261,14 @@ def test_saves_of_two_states_are_under_way_together(tmp_path, monkeypatch):
     model = make(1)
     variable = model.trainable_variables[0]
     checkpoint, begun, may_go = Checkpoint(model, local.single()), [], threading.Event()
-    true = part_files.write_pieces
+    true = shard_files.write_pieces
 
     def write(folder, rank, content, pieces):
         begun.append(content.ctypes.data)
         assert may_go.wait(20)
         return true(folder, rank, content, pieces)
 
-    monkeypatch.setattr(part_files, "write_pieces", write)
+    monkeypatch.setattr(shard_files, "write_pieces", write)
     for number in range(2):
         variable.assign(np.full(variable.shape, number, "float32"))
         checkpoint.save(tmp_path / str(number), wait=False)

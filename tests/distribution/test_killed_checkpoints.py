@@ -13,7 +13,7 @@ import pytest
 from tests.comm import ranks
 from tests.distribution.filled import fill, make, number_in
 from toolkit.comm import local
-from toolkit.distribution import Checkpoint, DataParallel, part_files
+from toolkit.distribution import Checkpoint, DataParallel, shard_files
 
 SAVING = """
 from tests.distribution.filled import fill, make, number_in
@@ -79,7 +79,7 @@ def check(folder, before):
     model = make()
     checkpoint = Checkpoint(model, local.single())
     for number in after:
-        assert part_files.is_whole(folder / str(number))
+        assert shard_files.is_complete(folder / str(number))
         assert checkpoint.restore(folder / str(number)) == number
         assert number_in(model) == number
     fill(model, len(after))

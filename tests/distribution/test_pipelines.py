@@ -8,7 +8,7 @@ from toolkit import distribution, layers, ops
 from toolkit.comm import local
 from toolkit.compiler.sharding.pipelines import Move
 from toolkit.distribution import DeviceMesh, PipelineParallel
-from toolkit.distribution.pipelines import OnStage
+from toolkit.distribution.pipelines import StagePlacement
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.ir import Spec
 
@@ -210,7 +210,7 @@ def test_a_variable_is_held_by_one_rank():
     value = np.arange(6, dtype="float32").reshape(2, 3)
 
     def of(group):
-        placement = OnStage(group, 1, Spec((2, 3), "float32"))
+        placement = StagePlacement(group, 1, Spec((2, 3), "float32"))
         part = placement.part(value)
         return (
             part.shape,

@@ -5,7 +5,7 @@ import pytest
 
 from tests.distribution.jobs import needs_mpi, run
 from toolkit.comm import local
-from toolkit.distribution.chief import about_to_gather, on_chief
+from toolkit.distribution.chief import notify_gather, on_chief
 from toolkit.errors import CommunicationError, UnwritableFileError
 
 
@@ -17,7 +17,7 @@ class Part:
         self.placement = self
 
     def numpy(self):
-        about_to_gather(self)
+        notify_gather(self)
         found = np.empty(self.group.size, np.int64)
         self.group.all_gather(np.array([self.number + self.group.rank]), found)
         return found

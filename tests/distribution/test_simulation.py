@@ -7,7 +7,7 @@ import toolkit
 from toolkit import layers
 from toolkit.cli import main
 from toolkit.distribution import Link, simulate
-from toolkit.distribution.timeline import Work, play, slowest
+from toolkit.distribution.timeline import Work, expected_maximum, simulate_step
 
 SLOW = Link(latency=1e-3, bandwidth=1e6)
 
@@ -35,16 +35,16 @@ def test_all_reduce_by_hand():
 def test_a_step_by_hand():
     # a -> sum -> c, and b that does not wait for the sum, which takes 2 + 2 ms
     work = [Work(1e-3), Work(0, (0,), "all_reduce", 2000), Work(3e-3), Work(1e-3, (1,))]
-    assert play(work, 2, SLOW).seconds == pytest.approx(9e-3)
-    assert play(work, 2, SLOW, overlap=True).seconds == pytest.approx(6e-3)
-    assert play(work, 1, SLOW).seconds == pytest.approx(5e-3)
-    assert play(work, 2, SLOW).exchanged == {"all_reduce": 2000}
+    assert simulate_step(work, 2, SLOW).seconds == pytest.approx(9e-3)
+    assert simulate_step(work, 2, SLOW, overlap=True).seconds == pytest.approx(6e-3)
+    assert simulate_step(work, 1, SLOW).seconds == pytest.approx(5e-3)
+    assert simulate_step(work, 2, SLOW).exchanged == {"all_reduce": 2000}
 
 
 def test_stragglers():
-    assert slowest(1) == pytest.approx(0)
-    assert slowest(100) == pytest.approx(2.5076, abs=0.01)
-    assert play([Work(1.0)], 100, SLOW, jitter=0.1).seconds == pytest.approx(
+    assert expected_maximum(1) == pytest.approx(0)
+    assert expected_maximum(100) == pytest.approx(2.5076, abs=0.01)
+    assert simulate_step([Work(1.0)], 100, SLOW, jitter=0.1).seconds == pytest.approx(
         1.2507, 1e-3
     )
 

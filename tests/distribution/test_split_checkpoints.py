@@ -11,8 +11,8 @@ import toolkit as tk
 from tests.distribution import jobs
 from toolkit.comm import local
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
-from toolkit.distribution import Checkpoint, part_files
-from toolkit.distribution.placements import Parts
+from toolkit.distribution import Checkpoint, shard_files
+from toolkit.distribution.placements import ShardPlacement
 
 
 def make(seed):
@@ -96,7 +96,7 @@ def split(variables, along):
                 splits.append((axis, Split(number)))
                 extent //= axis.group.size
         if splits:
-            variable.place(Parts(splits, variable.spec))
+            variable.place(ShardPlacement(splits, variable.spec))
 
 
 def written(path, layout, ranks, seed=1, **options):
@@ -146,7 +146,7 @@ def test_nothing_is_gathered(tmp_path, monkeypatch):
     def whole(*_):
         raise AssertionError("a variable was put together")
 
-    monkeypatch.setattr(Parts, "whole", whole)
+    monkeypatch.setattr(ShardPlacement, "whole", whole)
     path, models = tmp_path / "x", [make(1) for _ in range(2)]
 
     def of(group):
@@ -154,7 +154,7 @@ def test_nothing_is_gathered(tmp_path, monkeypatch):
         monkeypatch.undo()
         fsdp(models[group.rank], group)
         group.barrier()
-        monkeypatch.setattr(Parts, "whole", whole)
+        monkeypatch.setattr(ShardPlacement, "whole", whole)
         checkpoint.save(path)
         checkpoint.restore(path)
 
@@ -175,7 +175,7 @@ def test_boxes_are_where_the_parts_are(tmp_path):
 
 def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
     written(tmp_path / "x", fsdp, 4)
-    true, read = part_files._pread, []
+    true, read = shard_files._pread, []
     models = [make(2), make(2)]
 
     def pread(path, offset, length):
@@ -184,7 +184,7 @@ def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
             read.append((path.name, length))
         return raw
 
-    monkeypatch.setattr(part_files, "_pread", pread)
+    monkeypatch.setattr(shard_files, "_pread", pread)
 
     def of(group):
         fsdp(models[group.rank], group)
@@ -197,7 +197,7 @@ def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
 
 
 def test_large_parts_are_cut_into_boxes(tmp_path, monkeypatch):
-    monkeypatch.setattr("toolkit.distribution.snapshots._MOST", 5000)
+    monkeypatch.setattr("toolkit.distribution.snapshots._MAX_BOX_SIZE", 5000)
     written(tmp_path / "x", columns, 2)
     state = json.loads((tmp_path / "x" / "state.json").read_text())
     boxes = [r for v in state["variables"].values() for r in v["boxes"]]
@@ -228,14 +228,14 @@ def test_a_plan_is_made_again_when_parts_change(tmp_path):
 def test_random_boxes_against_numpy(tmp_path):
     """Rows and columns of one array, each rank its own, read by any box."""
     written(tmp_path / "x", twice, 4)
-    state = part_files.read_state(tmp_path / "x")
+    state = shard_files.read_state(tmp_path / "x")
     for name, variable in zip(["weights/2", "weights/0"], [2, 0], strict=True):
         array = make(1).trainable_variables[variable].numpy()
         random = np.random.default_rng(0)
         for _ in range(20):
             ends = [sorted(random.integers(0, n + 1, 2).tolist()) for n in array.shape]
             box = tuple(map(tuple, ends))
-            found = part_files.read_box(
+            found = shard_files.read_box(
                 tmp_path / "x", state["variables"][name], box, array.shape, "float32"
             )
             assert (found == array[tuple(itertools.starmap(slice, ends))]).all()

@@ -157,7 +157,7 @@ for module, name in {
     ("toolkit.utils", "get_file"),
     ("toolkit.saving", "load_model"),
     ("toolkit.data.processes", "subprocess"),
-    ("toolkit.cli.own", "runpy"),
+    ("toolkit.cli.custom_objects", "runpy"),
     ("keras.utils", "get_file"),
     ("keras.saving", "load_model"),
     ("keras.src.utils.file_utils", "os"),

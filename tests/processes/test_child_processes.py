@@ -149,7 +149,7 @@ assert not [m for m in mpirun._found() if m.path.startswith(os.getcwd())]
 import subprocess
 from toolkit.comm import jobs
 from toolkit.comm.mpi import MpiGroup
-from toolkit.comm.watch import WatchedGroup
+from toolkit.comm.watchdog import WatchedGroup
 from toolkit.processes import clean_environment
 group = WatchedGroup.__new__(WatchedGroup)
 group.plain = MpiGroup.__new__(MpiGroup)

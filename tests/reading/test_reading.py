@@ -25,8 +25,8 @@ from toolkit.errors import (
 from toolkit.reading import hdf5_probe
 from toolkit.reading.budget import (
     check_temporary,
-    limited_load,
-    refunded,
+    load_within_budget,
+    refund_at_end,
     spend,
     spend_time,
 )
@@ -57,7 +57,10 @@ def test_budgets_that_are_none(wrong):
 def test_a_load_inside_of_a_load_is_a_part_of_it(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     spend(1 << 40, "what no load asks for")
-    with limited_load(tmp_path / "a") as outer, limited_load(tmp_path / "a") as inner:
+    with (
+        load_within_budget(tmp_path / "a") as outer,
+        load_within_budget(tmp_path / "a") as inner,
+    ):
         assert inner is outer
         spend(1 << 25, "the first half")
         with pytest.raises(LoadBudgetError, match="the other"):
@@ -202,21 +205,21 @@ def test_initializers_are_estimated_before_they_run(initializer, tmp_path):
 def test_time_is_in_proportion_to_memory(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     spend_time(1e9, "what no load asks for")
-    with limited_load(tmp_path / "a"):
+    with load_within_budget(tmp_path / "a"):
         spend_time(1.9, "the first part")
         with pytest.raises(LoadBudgetError, match="the other would make loading take"):
             spend_time(0.2, "the other")
     tk.saving.set_load_budget(least=1 << 27)
-    with limited_load(tmp_path / "a"):
+    with load_within_budget(tmp_path / "a"):
         spend_time(3.9, "twice the budget")
 
 
 def test_memory_for_a_moment_is_given_back(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
-    with limited_load(tmp_path / "a"):
+    with load_within_budget(tmp_path / "a"):
         for _ in range(3):
             check_temporary(1 << 26, "all of it")
-            with refunded():
+            with refund_at_end():
                 spend(1 << 26, "all of it")
         spend(1 << 25, "half of it")
         with pytest.raises(LoadBudgetError, match="all of it takes"):
@@ -235,6 +238,6 @@ def test_many_layers_in_a_small_file_are_refused(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     assert len(tk.models.model_from_json(json.dumps(model)).layers) == 99
     tk.saving.set_load_budget(least=1 << 20)
-    with limited_load(tmp_path / "a"):
+    with load_within_budget(tmp_path / "a"):
         with pytest.raises(LoadBudgetError, match="so many .* would make"):
             tk.models.model_from_json(json.dumps(model))

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interrupted. A user error is printed as one line, unless `--debug` requests the
     traceback; other errors keep it.
     """
-    _replace_what_cannot_be_encoded(sys.stdout)
+    _replace_unencodable(sys.stdout)
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if chosen.command is None:
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_USAGE
     command = import_module(COMMANDS[chosen.command][0])
     name = f"{program()} {chosen.command}"
-    options = Parser(name, *_explained(command.__doc__ or ""))
+    options = Parser(name, *_help_text(command.__doc__ or ""))
     command.add_options(options)
     _add_debug(options)
     parsed = options.parse_args(chosen.arguments)
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return FAILED
 
 
-def _replace_what_cannot_be_encoded(output: Any) -> None:
+def _replace_unencodable(output: Any) -> None:
     """Print "?" for characters that the stream cannot encode, as on Windows pipes.
 
     Standard error does this itself.
@@ -166,7 +166,7 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _explained(documentation: str) -> tuple[str, str]:
+def _help_text(documentation: str) -> tuple[str, str]:
     """Return a command's help text, and its examples with the typed program name."""
     description, _, examples = documentation.partition("Examples:\n")
     if examples:

@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from toolkit.cli.own import make
+from toolkit.cli.custom_objects import load_model_with_hint
 from toolkit.data.element_files import FIRST_LINE, StoredRows
 from toolkit.data.examples import read_example
 from toolkit.data.records import RecordError, masked_crc32c, read_record
@@ -38,7 +38,7 @@ from toolkit.models.saving.legacy_h5 import load_legacy, load_legacy_weights
 from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
 from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import open_shards, shards_of
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.reading.hdf5 import open_datasets, open_file
 from toolkit.reading.npy import MAGIC, MAX_RATIO, open_npy, open_npz
 from toolkit.reading.safetensors import open_safetensors
@@ -118,7 +118,7 @@ def _reader(path: Path) -> Reader:
         return _safetensors_list
     if path.name.endswith(".json"):
         return _shards
-    if _begins_records(head):
+    if _is_tfrecord(head):
         return _records
     if head[8:9] == b"{" or path.suffix == ".safetensors":
         return _safetensors
@@ -242,7 +242,7 @@ def _elements(path: Path) -> Iterator[Content]:
         rows = StoredRows(path)
         facts = {"elements": f"{len(rows):,}", "made by": str(rows.label)}
         if len(rows):
-            facts["the first"] = _described(rows[0])
+            facts["the first"] = _describe_element(rows[0])
     except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
         raise ModelFileError(
             f"{str(path)!r}: the elements are damaged or cut off ({error})"
@@ -250,12 +250,12 @@ def _elements(path: Path) -> Iterator[Content]:
     yield Content("elements of a data set", facts=facts)
 
 
-def _described(element: Any) -> str:
+def _describe_element(element: Any) -> str:
     """Return the shapes and dtypes of an element, in its structure."""
     if isinstance(element, dict):
-        return ", ".join(f"{key}: {_described(x)}" for key, x in element.items())
+        return ", ".join(f"{key}: {_describe_element(x)}" for key, x in element.items())
     if isinstance(element, (tuple, list)):
-        return f"({', '.join(map(_described, element))})"
+        return f"({', '.join(map(_describe_element, element))})"
     if isinstance(element, (bytes, str)):
         return f"{type(element).__name__} of length {len(element)}"
     array = np.asarray(element)
@@ -265,7 +265,7 @@ def _described(element: Any) -> str:
 # --- TFRecord -------------------------------------------------------------------------
 
 
-def _begins_records(head: bytes) -> bool:
+def _is_tfrecord(head: bytes) -> bool:
     """Return whether the first bytes are a length and its checksum."""
     if len(head) < 12:
         return False
@@ -305,7 +305,7 @@ def _count(file: IO[bytes]) -> tuple[int, int, int]:
     sizes: list[int] = []
     while head := file.read(12):
         (length,) = struct.unpack_from("<Q", head.ljust(8))
-        if not (_begins_records(head) and _skip(file, length)):
+        if not (_is_tfrecord(head) and _skip(file, length)):
             raise RecordError(f"record {len(sizes):,} is damaged or cut off")
         sizes.append(length)
     return len(sizes), sum(sizes), sizes[0] if sizes else 0
@@ -340,7 +340,7 @@ _READERS: dict[bytes, Reader] = {
 }
 
 
-def loaded(path: Path, compile: bool = True) -> Any:
+def load_whole_model(path: Path, compile: bool = True) -> Any:
     """Return the model of a file.
 
     Raises:
@@ -352,4 +352,4 @@ def loaded(path: Path, compile: bool = True) -> Any:
                 "expected the file of a whole model, .keras or .h5; "
                 f"{str(path)!r} holds {content.kind}"
             )
-        return make(content.load, compile)
+        return load_model_with_hint(content.load, compile)

@@ -29,9 +29,19 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.cli.contents import SAFETENSORS, Content, Stored, loaded, open_content
+from toolkit.cli.contents import (
+    SAFETENSORS,
+    Content,
+    Stored,
+    load_whole_model,
+    open_content,
+)
+from toolkit.cli.custom_objects import (
+    add_import,
+    custom_objects_scope,
+    load_model_with_hint,
+)
 from toolkit.cli.npy_files import save_npz
-from toolkit.cli.own import add_import, make, own_objects
 from toolkit.console.messages import size_text
 from toolkit.errors import ArgumentError, ModelFileError
 from toolkit.files.staging import replace_file
@@ -87,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if target.exists() and not options.force:
         raise ArgumentError(f"{str(target)!r} exists already; --force replaces it")
     weights = target.name.endswith(WEIGHTS)
-    with own_objects(options), open_content(source) as content:
+    with custom_objects_scope(options), open_content(source) as content:
         kind = content.kind
         if target.name.endswith((".safetensors", LIST)):
             made = _arrays(content, options)
@@ -115,8 +125,8 @@ def run(options: argparse.Namespace) -> int:
 def _model(content: Content, options: argparse.Namespace) -> Any:
     """Return the model of a file, or --model with the file's weights, or None."""
     if options.model is None:
-        return make(content.load, True) if content.load else None
-    model = loaded(options.model)
+        return load_model_with_hint(content.load, True) if content.load else None
+    model = load_whole_model(options.model)
     if content.fill is not None:
         content.fill(model)
     else:
@@ -128,7 +138,7 @@ def _model(content: Content, options: argparse.Namespace) -> Any:
 def _groups(content: Content, options: argparse.Namespace) -> Groups | None:
     """Return the groups of a weights file, or None if only a model has them."""
     if content.fill is None and options.model is None:
-        return _grouped(content.arrays)
+        return _group_arrays(content.arrays)
     model = _model(content, options)
     return model and groups_of(model)
 
@@ -141,7 +151,7 @@ def _arrays(content: Content, options: argparse.Namespace) -> Any:
     return model and safetensors_of(model)
 
 
-def _grouped(stored: Mapping[str, Stored]) -> Groups:
+def _group_arrays(stored: Mapping[str, Stored]) -> Groups:
     """Return arrays as groups by path; as in Keras, each owner has a group "vars"."""
     groups: Groups = {}
     for path, array in stored.items():

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.cli import one_of
-from toolkit.cli.contents import loaded
-from toolkit.cli.own import add_import, own_objects
+from toolkit.cli.contents import load_whole_model
+from toolkit.cli.custom_objects import add_import, custom_objects_scope
 from toolkit.console.messages import size_text
 from toolkit.errors import ArgumentError
 from toolkit.export.formats import export_model, format_of
@@ -164,8 +164,8 @@ def run(options: argparse.Namespace) -> int:
     if given["sizes"] is not None:
         given["sizes"] = dict(given["sizes"])
     given = {name: value for name, value in given.items() if value is not None}
-    with own_objects(options):
-        model = loaded(options.source)
+    with custom_objects_scope(options):
+        model = load_whole_model(options.source)
         export_model(model, path, verbose=False, **given)
         print(f"{path}: {size_text(path.stat().st_size)}")
         if options.check:
@@ -187,8 +187,8 @@ def _export_to_repository(options: argparse.Namespace) -> int:
     for name in ("opset_version", "external_data"):
         if getattr(options, name) is not None:
             given[name] = getattr(options, name)
-    with own_objects(options):
-        model = loaded(options.source)
+    with custom_objects_scope(options):
+        model = load_whole_model(options.source)
         export_model(model, options.triton, "triton", verbose=False, **given)
     print(f"{options.triton / given['name']}: the next version is there")
     return 0

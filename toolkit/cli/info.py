@@ -139,11 +139,11 @@ def _missing() -> Rows:
         if find_spec(name) is None:
             yield name, f'is required: pip install "{name}"'
     for extra, (module, purpose) in EXTRAS.items():
-        if find_spec(module) is None and _concerns(extra):
+        if find_spec(module) is None and _is_relevant(extra):
             yield extra, f"{purpose}: pip install {_packages(extra)}"
 
 
-def _concerns(extra: str) -> bool:
+def _is_relevant(extra: str) -> bool:
     """Return whether an extra is for this machine; CUDA extras depend on the driver."""
     if not extra.startswith("cuda"):
         return True

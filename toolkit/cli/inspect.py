@@ -21,7 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from toolkit.cli.contents import Content, Stored, open_content
-from toolkit.cli.own import add_import, make, own_objects
+from toolkit.cli.custom_objects import (
+    add_import,
+    custom_objects_scope,
+    load_model_with_hint,
+)
 from toolkit.console.messages import size_text
 from toolkit.errors import ToolkitError, printable
 from toolkit.models.summary import summary_text
@@ -44,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the content; return 1 if the file is corrupt or of an unknown kind."""
-    with own_objects(options), open_content(options.file) as content:
+    with custom_objects_scope(options), open_content(options.file) as content:
         lines = [
             *_head(options.file, content),
             *_summary(content, options.nested),
@@ -67,7 +71,9 @@ def _summary(content: Content, nested: bool) -> Iterator[str]:
         return
     yield ""
     try:
-        yield summary_text(make(content.load, False), expand_nested=nested)
+        yield summary_text(
+            load_model_with_hint(content.load, False), expand_nested=nested
+        )
     except ToolkitError as error:
         # For example, a custom layer: the arrays can still be shown.
         yield f"No summary, for the model cannot be made here: {error}"

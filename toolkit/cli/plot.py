@@ -14,8 +14,8 @@ import argparse
 from pathlib import Path
 
 from toolkit.cli import one_of
-from toolkit.cli.contents import loaded
-from toolkit.cli.own import add_import, own_objects
+from toolkit.cli.contents import load_whole_model
+from toolkit.cli.custom_objects import add_import, custom_objects_scope
 from toolkit.models.plotting.plot import DIRECTIONS, plot_model
 
 ENDINGS = (".svg", ".dot", ".png", ".pdf", ".jpg")
@@ -53,8 +53,8 @@ def _picture(text: str) -> Path:
 def run(options: argparse.Namespace) -> int:
     """Draw the model and print the picture's path."""
     output = options.output or Path(f"{options.file.stem}.svg")
-    with own_objects(options):
-        model = loaded(options.file, compile=False)
+    with custom_objects_scope(options):
+        model = load_whole_model(options.file, compile=False)
     plot_model(
         model,
         output,

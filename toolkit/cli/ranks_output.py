@@ -17,15 +17,17 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, cast
 
 from toolkit.comm.loopback import NETWORK, limit_listeners
-from toolkit.comm.watch import KILL
+from toolkit.comm.watchdog import KILL
 
 # Launcher tags: "[1,0]<stdout>: " is Open MPI's, "[0] " is MPICH's.
 _TAG = re.compile(rb"\[(?:\d+,)?(\d+)\](?:<std(?:out|err)>:)? ?")
 _RULE = re.compile(rb"-{60,}\s*$")
 # Open MPI messages about failures that `toolkit.launch` explains better.
-_NEEDLESS = re.compile(rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M)
+_REDUNDANT_NOTICE = re.compile(
+    rb"MPI_ABORT was invoked|prterun has exited .* calling$", re.M
+)
 # Exit codes without a restart of the job: SIGINT and SIGTERM.
-_ASKED = (130, 143)
+_REQUESTED_EXIT_CODES = (130, 143)
 # Seconds for mpirun to end its processes after an interruption.
 _GRACE = 5
 # Seconds between polls of the launcher; until it listens; and until it counts as hung
@@ -56,7 +58,7 @@ def run_job(
             told, *_ = _read(outcome)
             if told == "ended":  # Open MPI can return the code of a lost process
                 return 0
-            if not (code and left) or told == "failed" or code in _ASKED:
+            if not (code and left) or told == "failed" or code in _REQUESTED_EXIT_CODES:
                 break
             outcome.unlink(missing_ok=True)
             print(
@@ -82,7 +84,7 @@ def _run(command: Sequence[str], environment: dict[str, str], outcome: Path) -> 
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     threads = [
-        threading.Thread(target=pass_on, args=streams, daemon=True)
+        threading.Thread(target=forward_lines, args=streams, daemon=True)
         for streams in (
             (cast(BufferedReader, process.stdout), sys.stdout.buffer),
             (cast(BufferedReader, process.stderr), sys.stderr.buffer),
@@ -134,7 +136,7 @@ def _wait(process: subprocess.Popen[bytes], outcome: Path, is_on_loopback: bool)
             return process.wait(_LOOK)
 
 
-def pass_on(source: BufferedReader, target: BinaryIO) -> None:
+def forward_lines(source: BufferedReader, target: BinaryIO) -> None:
     """Copy lines as they arrive, until the source ends."""
     for part in without_notices(_lines(source)):
         target.write(part)
@@ -168,7 +170,7 @@ def without_notices(lines: Iterator[bytes]) -> Iterator[bytes]:
             dropping[rank] = not is_rule
         elif rank in held:
             rule = held.pop(rank)
-            dropping[rank] = bool(_NEEDLESS.match(body))
+            dropping[rank] = bool(_REDUNDANT_NOTICE.match(body))
             if not dropping[rank]:
                 yield rule + tag + body
         elif is_rule:

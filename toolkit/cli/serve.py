@@ -23,7 +23,7 @@ import re
 import sys
 from pathlib import Path
 
-from toolkit.cli.own import add_import, imported_objects
+from toolkit.cli.custom_objects import add_import, imported_objects
 from toolkit.console.messages import print_message
 from toolkit.errors import ArgumentError
 from toolkit.serving import Batching, Limits, Server, Service, threads
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         read_timeout=options.read_timeout,
     )
     service = Service(
-        _named(options.models), batching, imported_objects(options), limits
+        _names_and_paths(options.models), batching, imported_objects(options), limits
     )
     server = Server(service, options.host, options.port, options.watch)
     server.run(_tell, is_last=True)
@@ -119,7 +119,7 @@ def _tell(server: Server) -> None:
     print_message(f"serving {names} at http://{host}:{server.port}")
 
 
-def _named(models: list[str]) -> dict[str, Path]:
+def _names_and_paths(models: list[str]) -> dict[str, Path]:
     """Return name -> path; the default name is the stem of the file."""
     found: dict[str, Path] = {}
     for text in models:

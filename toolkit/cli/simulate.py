@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import toolkit
-from toolkit.cli.contents import loaded
-from toolkit.cli.own import add_import, own_objects
+from toolkit.cli.contents import load_whole_model
+from toolkit.cli.custom_objects import add_import, custom_objects_scope
 from toolkit.errors import ArgumentError
 
 
@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the predictions, and plot them if requested."""
-    with own_objects(options):
-        model = loaded(options.file, compile=True)
+    with custom_objects_scope(options):
+        model = load_whole_model(options.file, compile=True)
     if not getattr(model, "optimizer", None) or len(model.inputs) != 1:
         raise ArgumentError(
             f"{options.file}: expected a compiled model with one input; compile it "

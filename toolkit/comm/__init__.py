@@ -1,6 +1,6 @@
 """Groups of ranks with collectives on bytes, and reductions in a fixed order."""
 
-from toolkit.comm.flight import named
+from toolkit.comm.flight_recorder import named
 from toolkit.comm.group import Group, exchange, tell
 from toolkit.comm.jobs import is_elastic, recover, world
 from toolkit.comm.leaves import Leaves

@@ -23,9 +23,9 @@ _PROOF = _NONCE + _DIGEST
 # Seconds in which a connection must prove that it has the secret.
 PATIENCE = 5.0
 # Maximum number of unauthenticated connections. A new one closes the oldest.
-MOST_WAITING = 256
+MAX_UNAUTHENTICATED = 256
 # Seconds between checks for a closed listener, on systems that do not report it.
-_LOOK = 1.0
+_POLL_SECONDS = 1.0
 _CLOSED = (errno.EINVAL, errno.EBADF, errno.ENOTSOCK)
 
 
@@ -143,7 +143,9 @@ class Gate:
 
     def _pause(self) -> float:
         ends = [candidate.end for candidate in self._waiting.values()]
-        return max(0.0, min(_LOOK, min(ends, default=float("inf")) - time.monotonic()))
+        return max(
+            0.0, min(_POLL_SECONDS, min(ends, default=float("inf")) - time.monotonic())
+        )
 
     def _let_in(self) -> None:
         try:
@@ -155,7 +157,7 @@ class Gate:
                 raise
             time.sleep(0.05)  # for example, too many open files
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_UNAUTHENTICATED:
             self._drop(next(iter(self._waiting)))
         connection.setblocking(False)
         candidate = self._waiting[connection] = _Candidate(connection)

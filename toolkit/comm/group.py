@@ -112,7 +112,7 @@ def offsets_of(counts: Sequence[int]) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def cut(
+def split_range(
     start: int, stop: int, count: int, multiple: int
 ) -> tuple[tuple[int, int], ...]:
     """Split start..stop into `count` parts that start at multiples after `start`."""

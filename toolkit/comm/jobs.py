@@ -16,9 +16,9 @@ from toolkit import settings
 from toolkit.comm import mpi
 from toolkit.comm.group import Group
 from toolkit.comm.local import single
-from toolkit.comm.replacements import Coming, Outside
-from toolkit.comm.slow import slowed
-from toolkit.comm.watch import STALLED, Watchdog, WatchedGroup
+from toolkit.comm.replacements import PendingReplacements, SimulatedGroup
+from toolkit.comm.slow_link import with_simulated_link
+from toolkit.comm.watchdog import STALLED_EXIT_CODE, Watchdog, WatchedGroup
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.processes import python_command
 
@@ -28,7 +28,7 @@ TIMEOUT = 600.0
 ABORT_PATIENCE = 5.0
 _world: list[Group] = []
 # Barrier groups of ranks that have finished their script.
-_at_the_end: list[Group] = []
+_exit_barriers: list[Group] = []
 # Script of each rank, with its arguments.
 script: list[str] = []
 
@@ -92,7 +92,7 @@ def _revoke(group: WatchedGroup) -> None:
         _revoke(inner)
 
 
-def replacements(count: int) -> Coming:
+def start_replacements(count: int) -> PendingReplacements:
     """Start replacements for lost ranks; all remaining ranks call this.
 
     The ranks continue and do not wait for the processes."""
@@ -105,7 +105,9 @@ def replacements(count: int) -> Coming:
         runs_user_code=True,
         has_script=True,
     )
-    return Coming(group.plain, count, command[1:])  # without the interpreter
+    return PendingReplacements(
+        group.plain, count, command[1:]
+    )  # without the interpreter
 
 
 def admit(merged: mpi.MpiGroup) -> Group:
@@ -117,26 +119,26 @@ def admit(merged: mpi.MpiGroup) -> Group:
     return _world[0]
 
 
-def is_outside() -> bool:
+def is_replacement() -> bool:
     """Return whether this process is a replacement that has not joined the job."""
-    return isinstance(world(), Outside)
+    return isinstance(world(), SimulatedGroup)
 
 
 def join() -> Group:
     """Wait until the job admits this process; exit if it does not."""
     outside = world()
-    assert isinstance(outside, Outside)
+    assert isinstance(outside, SimulatedGroup)
     _world[:] = [_watched(outside.join())]
     return _world[0]
 
 
-def _refuse() -> None:
+def _refuse_to_join() -> None:
     """Exit if this process should join a job and does not."""
-    if _world and isinstance(_world[0], Outside):
+    if _world and isinstance(_world[0], SimulatedGroup):
         _world[0].refuse()
 
 
-def replaces() -> bool:
+def can_replace() -> bool:
     """Return whether lost ranks are replaced."""
     return settings.environment("REPLACE") == "1" and bool(script)
 
@@ -146,7 +148,7 @@ def is_elastic() -> bool:
     return settings.environment("ELASTIC") == "1"
 
 
-def started_by() -> tuple[str, int] | None:
+def launcher_variable() -> tuple[str, int] | None:
     """Return the launcher's variable for the number of ranks, and its value.
 
     Return None without a launcher. Under `mpirun` in a Slurm allocation, the `srun`
@@ -168,13 +170,13 @@ def _count(name: str) -> int:
 
 
 def _join() -> Group:
-    started = started_by()
+    started = launcher_variable()
     if started is None or (started[1] == 1 and not is_elastic()):
         return single()
     name, expected = started
     bridge = mpi.bridge_to_job()
     if bridge is not None:
-        return Outside(bridge)
+        return SimulatedGroup(bridge)
     group = mpi.world_group()
     if group.size != expected:
         raise LaunchError(
@@ -183,14 +185,14 @@ def _join() -> Group:
             f"of the library that mpi4py uses ({mpi.library_name()}), or by "
             "`srun --mpi=pmix` if that library knows PMIx"
         )
-    slow = slowed(group)
+    slow = with_simulated_link(group)
     if slow is not group and is_elastic():
         raise LaunchError("TOOLKIT_LINK: an elastic job cannot have a slow link")
     return _watched(slow)
 
 
 def _watched(group: Group) -> Group:
-    _at_the_end[:] = [group.duplicate()]
+    _exit_barriers[:] = [group.duplicate()]
     watchdog = Watchdog(group, timeout(), end, kill_stopped=is_elastic())
     return watchdog.watch(group, "world", range(group.size))
 
@@ -206,14 +208,14 @@ def watchdog() -> Watchdog | None:
     return group.watchdog if isinstance(group, WatchedGroup) else None
 
 
-def end(reason: str, code: int = STALLED) -> NoReturn:
+def end(reason: str, code: int = STALLED_EXIT_CODE) -> NoReturn:
     """Abort all ranks of the job now.
 
     Args:
         reason: the message to print.
         code: the exit code of the job.
     """
-    _tell_launcher("stalled", code)
+    _write_outcome("stalled", code)
     print(f"toolkit: the job ends: {reason}", file=sys.stderr, flush=True)
     _abort(code)
 
@@ -230,13 +232,13 @@ def fail(show: Callable[[], object], code: int) -> None:
     dog = watchdog()
     if dog is None:
         show()
-        _refuse()
+        _refuse_to_join()
         return
     if not dog.claim("failure"):
         time.sleep(3)  # the reporting rank ends this one
     show()
     sys.stderr.flush()
-    _tell_launcher("failed", code)
+    _write_outcome("failed", code)
     time.sleep(0.2)  # time for other ranks that request to report
     end(f"rank {dog.rank} has failed, exit code {code}", code)
 
@@ -244,7 +246,7 @@ def fail(show: Callable[[], object], code: int) -> None:
 def leave() -> None:
     """Wait for the other ranks before a clean exit."""
     dog = watchdog()
-    _refuse()
+    _refuse_to_join()
     if dog is None:
         return
     dog.has_ended = True
@@ -252,16 +254,16 @@ def leave() -> None:
     sys.stderr.flush()
     try:
         # Other ranks can take long, and this rank must answer them meanwhile.
-        _at_the_end[-1].barrier()
+        _exit_barriers[-1].barrier()
     except RankLostError:
         pass  # a lost rank cannot reach the barrier
     if dog.rank == 0:
-        _tell_launcher("ended" if is_elastic() else "finished", 0)
+        _write_outcome("ended" if is_elastic() else "finished", 0)
     if is_elastic():
         os._exit(0)  # MPI_Finalize can wait for lost ranks
 
 
-def _tell_launcher(outcome: str, code: int) -> None:
+def _write_outcome(outcome: str, code: int) -> None:
     """Write the outcome of the job to a file, if exit codes do not report it.
 
     The file has the outcome, the exit code and the PIDs of all processes on this

@@ -71,7 +71,7 @@ def pieces_of_ranks(leaves: Leaves, ranks: int) -> tuple[tuple[Subtree, ...], ..
     return tuple(tuple(leaves.pieces(rank, ranks)) for rank in range(ranks))
 
 
-def combined(
+def combine_subtree(
     tree: Subtree,
     found: Callable[[Subtree], T | None],
     combine: Callable[[T, T], T],
@@ -92,8 +92,8 @@ def combined(
     first, size = tree
     if whole is not None or size == 1:
         return whole
-    left = combined((first, size // 2), found, combine)
-    right = combined((first + size // 2, size // 2), found, combine)
+    left = combine_subtree((first, size // 2), found, combine)
+    right = combine_subtree((first + size // 2, size // 2), found, combine)
     if left is None or right is None:
         return right if left is None else left
     return combine(left, right)
@@ -113,7 +113,9 @@ class Step(NamedTuple):
     target: int
 
 
-def steps(leaves: Leaves, keys: Sequence[Subtree], kept: int) -> tuple[Step, ...]:
+def combination_steps(
+    leaves: Leaves, keys: Sequence[Subtree], kept: int
+) -> tuple[Step, ...]:
     """Return the combinations up the tree in order; the last one is the root.
 
     Args:
@@ -129,5 +131,5 @@ def steps(leaves: Leaves, keys: Sequence[Subtree], kept: int) -> tuple[Step, ...
         found.append(Step(left, right, target))
         return len(keys) + len(found) - 1
 
-    combined((0, leaves.span), at.get, combine)
+    combine_subtree((0, leaves.span), at.get, combine)
     return tuple(found)

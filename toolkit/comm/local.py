@@ -44,7 +44,7 @@ def run(
     if count < 1:
         raise ArgumentError(f"run: expected at least one rank; received {count}")
     job = _Job(timeout)
-    room = _Room(count, list(range(count)))
+    room = _GroupState(count, list(range(count)))
     results: list[Any] = [None] * count
 
     def of(rank: int) -> None:
@@ -69,7 +69,7 @@ def run(
 
 def single(timeout: float = 60) -> LocalGroup:
     """Return the group of this process only."""
-    return LocalGroup(_Job(timeout), _Room(1, [0]), 0)
+    return LocalGroup(_Job(timeout), _GroupState(1, [0]), 0)
 
 
 class LocalGroup:
@@ -81,7 +81,7 @@ class LocalGroup:
 
     is_remote = False
 
-    def __init__(self, job: _Job, room: _Room, rank: int) -> None:
+    def __init__(self, job: _Job, room: _GroupState, rank: int) -> None:
         self._job = job
         self._room = room
         self.rank = rank
@@ -103,7 +103,7 @@ class LocalGroup:
     ) -> None:
         check_parts(name, as_bytes(receive), counts, self.size)
         parts = [
-            _Part(part, count)
+            _PublishedBuffer(part, count)
             for part, count in zip(
                 self._meet(name, as_bytes(send)), counts, strict=True
             )
@@ -124,7 +124,7 @@ class LocalGroup:
         starts = send_offsets or offsets_of(send_counts)
         mine = [source[i : i + n] for i, n in zip(starts, send_counts, strict=True)]
         parts = [
-            _Part(theirs[self.rank], count)
+            _PublishedBuffer(theirs[self.rank], count)
             for theirs, count in zip(
                 self._meet("all_to_all", mine), receive_counts, strict=True
             )
@@ -136,13 +136,13 @@ class LocalGroup:
         """See `Group.broadcast`."""
         _check_rank("broadcast: root", root, self.size)
         mine = as_bytes(buffer)
-        part = _Part(self._meet("broadcast", mine)[root], mine.size)
+        part = _PublishedBuffer(self._meet("broadcast", mine)[root], mine.size)
         self._take("broadcast", [part], mine, [0], [mine.size])
 
     def _take(
         self,
         name: str,
-        parts: list[_Part],
+        parts: list[_PublishedBuffer],
         receive: Array,
         offsets: Sequence[int],
         counts: Sequence[int],
@@ -164,7 +164,7 @@ class LocalGroup:
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
         """See `Group.send`."""
         _check_rank("send: to", to, self.size)
-        letter = _Letter(as_bytes(buffer), threading.Event())
+        letter = _Message(as_bytes(buffer), threading.Event())
         with self._job.changed:
             self._room.letters(self.rank, to, tag).append(letter)
             self._job.changed.notify_all()
@@ -210,7 +210,7 @@ class LocalGroup:
     def _inner(self, name: str, key: tuple[Any, ...], ranks: list[int]) -> LocalGroup:
         members = [self._room.members[rank] for rank in ranks]
         with self._job.changed:
-            room = self._room.inner.setdefault(key, _Room(len(ranks), members))
+            room = self._room.inner.setdefault(key, _GroupState(len(ranks), members))
         self._meet(name, None)
         self._room.inner.pop(key, None)
         self._meet(name, None)
@@ -261,14 +261,14 @@ class LocalGroup:
         )
 
 
-class _Part(NamedTuple):
+class _PublishedBuffer(NamedTuple):
     """Buffer that another rank published, and its expected size."""
 
     source: Array
     expected: int
 
 
-class _Letter(NamedTuple):
+class _Message(NamedTuple):
     """Message to one rank, and whether that rank has received it."""
 
     content: Array
@@ -298,7 +298,7 @@ class _Job:
             self.changed.notify_all()
 
 
-class _Room:
+class _GroupState:
     """Shared state of one group; it uses the lock of the job."""
 
     def __init__(self, size: int, members: list[int]) -> None:
@@ -306,10 +306,10 @@ class _Room:
         self.members = members  # world ranks
         self.turns = [0] * size
         self.meetings: dict[int, dict[int, tuple[str, Any]]] = {}
-        self.inner: dict[tuple[Any, ...], _Room] = {}
-        self._letters: dict[tuple[int, int, int], deque[_Letter]] = {}
+        self.inner: dict[tuple[Any, ...], _GroupState] = {}
+        self._letters: dict[tuple[int, int, int], deque[_Message]] = {}
 
-    def letters(self, source: int, to: int, tag: int) -> deque[_Letter]:
+    def letters(self, source: int, to: int, tag: int) -> deque[_Message]:
         """Return the messages from one rank to another that are not received yet."""
         return self._letters.setdefault((source, to, tag), deque())
 

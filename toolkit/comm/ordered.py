@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from toolkit.comm import shared
-from toolkit.comm.group import Array, Group, cut, offsets_of
-from toolkit.comm.leaves import Leaves, Step, pieces_of_ranks, steps
+from toolkit.comm.group import Array, Group, offsets_of, split_range
+from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
 from toolkit.errors import ArgumentError, DTypeError, ShapeError, unknown_choice
 
 OPERATIONS: dict[str, Any] = {
@@ -27,14 +27,14 @@ OPERATIONS: dict[str, Any] = {
     "all": np.logical_and,
 }
 # Identity elements of the operations; "max" and "min" have none.
-OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+IDENTITY_ELEMENTS = {"sum": 0, "prod": 1, "any": False, "all": True}
 # Up to this number of bytes from all other ranks, every rank gets all pieces and
 # combines them itself. This needs one exchange instead of two. Between two ranks it
 # sends no more bytes.
-_DIRECT = 512 << 10
-_AT_ONCE = 32 << 20
+_MAX_DIRECT_SIZE = 512 << 10
+_MAX_PAIR_SIZE = 32 << 20
 # Bytes of a rank in one round: the received and combined data stays in the cache.
-ROUND = 512 << 10
+ROUND_SIZE = 512 << 10
 # Parts start at multiples of this number of bytes, so that ranks share no cache line.
 _ALIGNMENT = 64
 
@@ -87,7 +87,7 @@ def prepare_all_reduce(
             found.append(partial(tree.all_reduce_joined, flats, results))
             continue
         tensors = memory, flats, leaves, results
-        nothing = OF_NOTHING.get(op)
+        nothing = IDENTITY_ELEMENTS.get(op)
         found.append(shared.AllReduce(group, *tensors, OPERATIONS[op], nothing))
     return found
 
@@ -169,7 +169,7 @@ class _Tree:
                     f"all_reduce: expected pieces of shape {shape}; received "
                     f"{piece.shape}"
                 )
-        if not self.leaves.present and self.op not in OF_NOTHING:
+        if not self.leaves.present and self.op not in IDENTITY_ELEMENTS:
             raise ArgumentError(
                 f"all_reduce: no rank has rows to take the {self.op} of"
             )
@@ -195,15 +195,15 @@ class _Tree:
         """Combine flat pieces into `out`, which has the result on all ranks."""
         group, size, itemsize = self.group, out.size, out.itemsize
         if group.size == 1:
-            self.combine(list(flats), _alone(self.leaves), out)
+            self.combine(list(flats), _single_rank_steps(self.leaves), out)
             return
         # Between two ranks this sends no more bytes, and has the network latency once.
-        at_once = group.size == 2 and group.is_remote and out.nbytes <= _AT_ONCE
-        if at_once or out.nbytes * (group.size - 1) <= _DIRECT:
+        at_once = group.size == 2 and group.is_remote and out.nbytes <= _MAX_PAIR_SIZE
+        if at_once or out.nbytes * (group.size - 1) <= _MAX_DIRECT_SIZE:
             self.reduce(flats, ((0, size),) * group.size, out)
             return
         for low, high in _rounds(size, itemsize, group.size):
-            bounds = cut(low, high, group.size, _ALIGNMENT // itemsize or 1)
+            bounds = split_range(low, high, group.size, _ALIGNMENT // itemsize or 1)
             mine = out[slice(*bounds[group.rank])]
             self.reduce(flats, bounds, mine)
             counts = [(stop - start) * itemsize for start, stop in bounds]
@@ -245,7 +245,7 @@ class _Tree:
         Only the last combination writes to `out`, because `out` can be an operand.
         """
         if not order:
-            out[...] = operands[0] if operands else OF_NOTHING[self.op]
+            out[...] = operands[0] if operands else IDENTITY_ELEMENTS[self.op]
             return
         # Overflow and NaN appear in the result, as for other operations.
         with np.errstate(all="ignore"):
@@ -300,15 +300,15 @@ def _plan(
         [count * size * itemsize for count in counts],
         len(theirs),
         len(theirs) * size,
-        steps(leaves, [*mine, *theirs], len(mine)),
+        combination_steps(leaves, [*mine, *theirs], len(mine)),
     )
 
 
 @lru_cache(maxsize=256)
-def _alone(leaves: Leaves) -> tuple[Step, ...]:
+def _single_rank_steps(leaves: Leaves) -> tuple[Step, ...]:
     """Return the combinations for one rank, without overwriting its pieces."""
     (mine,) = pieces_of_ranks(leaves, 1)
-    return steps(leaves, mine, len(mine))
+    return combination_steps(leaves, mine, len(mine))
 
 
 def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
@@ -322,5 +322,5 @@ def _by_dtype(arrays: Sequence[Array]) -> list[list[int]]:
 @lru_cache(maxsize=256)
 def _rounds(size: int, itemsize: int, ranks: int = 1) -> tuple[tuple[int, int], ...]:
     """Split elements into rounds of about `ROUND` bytes for each rank."""
-    count = max(1, -(-size * itemsize // (ranks * ROUND)))
-    return cut(0, size, count, _ALIGNMENT // itemsize or 1)
+    count = max(1, -(-size * itemsize // (ranks * ROUND_SIZE)))
+    return split_range(0, size, count, _ALIGNMENT // itemsize or 1)

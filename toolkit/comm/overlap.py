@@ -16,16 +16,16 @@ from weakref import WeakKeyDictionary
 
 from toolkit import settings
 from toolkit.comm.group import Group
-from toolkit.comm.slow import SlowGroup
-from toolkit.comm.watch import WatchedGroup
+from toolkit.comm.slow_link import SlowGroup
+from toolkit.comm.watchdog import WatchedGroup
 from toolkit.errors import unknown_choice
 
 # Bytes of the first gradient bucket and of later ones, as in torch's
 # DistributedDataParallel.
 FIRST, MOST = 1 << 20, 25 << 20
 # For a known link, latency takes about this fraction of an exchange.
-_WAITING = 0.1
-_LEAST = 64 << 10
+_LATENCY_FRACTION = 0.1
+_MIN_BUCKET = 64 << 10
 
 Run: TypeAlias = Callable[[], None]
 
@@ -49,8 +49,8 @@ def bucket_bytes(group: Group) -> tuple[int, int]:
         plain = plain.plain
     if not isinstance(plain, SlowGroup):
         return FIRST, MOST
-    each = int(plain.latency * plain.bandwidth / _WAITING)
-    each = max(_LEAST, min(MOST, each))
+    each = int(plain.latency * plain.bandwidth / _LATENCY_FRACTION)
+    each = max(_MIN_BUCKET, min(MOST, each))
     return each, each
 
 

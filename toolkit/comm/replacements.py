@@ -21,10 +21,10 @@ from toolkit.errors import LaunchError, RankLostError
 READY, JOIN, LEAVE = 1, 2, 3
 # Values of `Coming.state`.
 STARTING, IS_READY, HAS_FAILED = 0, 1, 2
-_PAUSE = 0.01  # seconds between two polls
+_POLL_SECONDS = 0.01  # seconds between two polls
 
 
-class Coming:
+class PendingReplacements:
     """Replacement processes that have not joined the job.
 
     All ranks of the job create it, and wait for the start of the processes. Open MPI
@@ -81,7 +81,7 @@ class Coming:
                     self._bridge.tell(rank, word)
 
 
-class Outside:
+class SimulatedGroup:
     """Simulated group of a process that has not joined: all ranks send its data.
 
     Args:
@@ -103,7 +103,7 @@ class Outside:
         with suppress(RankLostError):  # the job has ended
             self._bridge.tell(0, READY)
             while (word := self._bridge.heard(0)) is None:
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_SECONDS)
             if word == JOIN:
                 return self._bridge.merge(is_new=True)
         self.leave()

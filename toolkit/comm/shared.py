@@ -15,16 +15,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from toolkit.comm.group import Array, Group, cut, exchange
-from toolkit.comm.leaves import Leaves, Step, pieces_of_ranks, steps
+from toolkit.comm.group import Array, Group, exchange, split_range
+from toolkit.comm.leaves import Leaves, Step, combination_steps, pieces_of_ranks
 
 # Bytes of a rank in one round: the written data stays in the cache.
-SLOT = 1 << 20
+SLOT_SIZE = 1 << 20
 # Up to this number of bytes, times the square of (ranks - 1), every rank combines all
 # pieces itself. This needs one barrier instead of two.
-_DIRECT = 1 << 20
+_MAX_DIRECT_SIZE = 1 << 20
 # Parts with a smaller average size in bytes are combined as one.
-_SMALL = 32 << 10
+_MIN_PART_SIZE = 32 << 10
 _PAGE = 4096
 _TOKEN = 16
 # Combines two arrays into a third, `out`.
@@ -43,7 +43,7 @@ class SharedMemory:
     """
 
     def __init__(self, memory: Array, ranks: int) -> None:
-        self._slots = memory.reshape(2, ranks, SLOT)
+        self._slots = memory.reshape(2, ranks, SLOT_SIZE)
         self._turn = 0
 
     def next_turn(self) -> int:
@@ -57,7 +57,7 @@ class SharedMemory:
         return slots
 
 
-_opened: WeakKeyDictionary[Group, SharedMemory | None] = WeakKeyDictionary()
+_shared_memory: WeakKeyDictionary[Group, SharedMemory | None] = WeakKeyDictionary()
 
 
 def memory_of(group: Group) -> SharedMemory | None:
@@ -65,14 +65,18 @@ def memory_of(group: Group) -> SharedMemory | None:
 
     The first call is collective.
     """
-    if group not in _opened:
-        nbytes = 2 * group.size * SLOT
-        memory = None if group.size == 1 or group.is_remote else _open(group, nbytes)
-        _opened[group] = memory if memory is None else SharedMemory(memory, group.size)
-    return _opened[group]
+    if group not in _shared_memory:
+        nbytes = 2 * group.size * SLOT_SIZE
+        memory = (
+            None if group.size == 1 or group.is_remote else _map_memory(group, nbytes)
+        )
+        _shared_memory[group] = (
+            memory if memory is None else SharedMemory(memory, group.size)
+        )
+    return _shared_memory[group]
 
 
-def _open(group: Group, nbytes: int) -> Array | None:
+def _map_memory(group: Group, nbytes: int) -> Array | None:
     """Map the same memory in all ranks, if all of them succeed.
 
     The memory has no name in a file system, so killed ranks leave no files.
@@ -86,14 +90,14 @@ def _open(group: Group, nbytes: int) -> Array | None:
         os.pwrite(descriptor, bytes.fromhex(token), 0)
         mine = [os.getpid(), descriptor, token]
     told = exchange(group, mine)[0]
-    memory = None if told is None else _mapped(told, nbytes)
+    memory = None if told is None else _map_peer_memory(told, nbytes)
     is_shared = all(exchange(group, memory is not None))
     if descriptor >= 0:
         os.close(descriptor)
     return memory if is_shared else None
 
 
-def _mapped(told: Sequence[Any], nbytes: int) -> Array | None:
+def _map_peer_memory(told: Sequence[Any], nbytes: int) -> Array | None:
     """Return the mapped memory of another process of this machine."""
     pid, descriptor, token = told
     try:
@@ -154,8 +158,8 @@ class AllReduce:
         self._dtype = outs[0].dtype
         self._sizes = tuple(out.size for out in outs)
         total, itemsize = sum(self._sizes), self._dtype.itemsize
-        room = SLOT // (max(*self._counts, 1) * itemsize)
-        self._is_direct = total * itemsize * (group.size - 1) ** 2 <= _DIRECT
+        room = SLOT_SIZE // (max(*self._counts, 1) * itemsize)
+        self._is_direct = total * itemsize * (group.size - 1) ** 2 <= _MAX_DIRECT_SIZE
         self._rounds = [(i, min(i + room, total)) for i in range(0, total, room)]
         # For each round, the plans for the two slots.
         self._plans: list[list[_Plan | None]] = [[None, None] for _ in self._rounds]
@@ -191,20 +195,24 @@ class AllReduce:
             parts = [self._pieces[i][piece][start:stop] for i, start, stop, _ in spans]
             plan.writes.append((parts, slots[rank, piece * size : (piece + 1) * size]))
         if not self._is_direct:
-            bounds = cut(0, size, ranks, 64 // self._dtype.itemsize or 1)
+            bounds = split_range(0, size, ranks, 64 // self._dtype.itemsize or 1)
             # No other rank reads this part of this rank's slot before the next barrier.
             self._sum(plan, slots, size, *bounds[rank], slots[rank])
             for other, (first, last) in enumerate(bounds):
                 there = _spans(self._sizes, low + first, low + last)
                 self._read(plan, slots[other, first:last], there)
-        elif len(spans) > 1 and size * self._dtype.itemsize < len(spans) * _SMALL:
+        elif (
+            len(spans) > 1 and size * self._dtype.itemsize < len(spans) * _MIN_PART_SIZE
+        ):
             joined = np.empty(size, self._dtype)
             self._sum(plan, slots, size, 0, size, joined)
             self._read(plan, joined, spans)
         else:
             for tensor, start, stop, at in spans:
                 mine = [flat[start:stop] for flat in self._pieces[tensor]]
-                parts = _parts(slots, self._counts, size, at, stop - start, but=rank)
+                parts = _piece_parts(
+                    slots, self._counts, size, at, stop - start, but=rank
+                )
                 out = self._outs[tensor][start:stop]
                 self._steps(plan, [*mine, *parts], rank, out)
         return plan
@@ -213,7 +221,7 @@ class AllReduce:
         self, plan: _Plan, slots: Array, size: int, start: int, stop: int, out: Array
     ) -> None:
         """Combine a part of the data in the slots."""
-        operands = _parts(slots, self._counts, size, start, stop - start)
+        operands = _piece_parts(slots, self._counts, size, start, stop - start)
         self._steps(plan, operands, None, out[start:stop])
 
     def _steps(
@@ -266,7 +274,7 @@ def reduce_scatter(
     """Combine flat pieces, and keep this rank's part: see `ordered`."""
     rank, ranks, dtype = group.rank, group.size, out.dtype
     counts = _counts(leaves, ranks)
-    room = SLOT // (max(*counts, 1) * ranks * dtype.itemsize)
+    room = SLOT_SIZE // (max(*counts, 1) * ranks * dtype.itemsize)
     for low in range(0, out.size, room):
         high = min(low + room, out.size)
         slots, count = memory.slots(memory.next_turn(), dtype), high - low
@@ -275,11 +283,11 @@ def reduce_scatter(
             target = slots[rank, at : at + ranks * count].reshape(ranks, count)
             target[...] = piece.reshape(ranks, out.size)[:, low:high]
         group.barrier()
-        operands = _parts(slots, counts, ranks * count, rank * count, count)
+        operands = _piece_parts(slots, counts, ranks * count, rank * count, count)
         combine(operands, _order(leaves, ranks), out[low:high])
 
 
-def _parts(
+def _piece_parts(
     slots: Array,
     counts: Sequence[int],
     apart: int,
@@ -326,4 +334,4 @@ def _order(leaves: Leaves, ranks: int, first: int | None = None) -> tuple[Step, 
     pieces = pieces_of_ranks(leaves, ranks)
     order = sorted(range(ranks), key=lambda rank: rank != first)
     keys = [key for rank in order for key in pieces[rank]]
-    return steps(leaves, keys, len(keys))
+    return combination_steps(leaves, keys, len(keys))

@@ -25,7 +25,7 @@ from toolkit.errors import CommunicationError
 GONE = "gone"
 # Seconds to wait for an answer; a stopped or swapping rank needs longer.
 PATIENCE = 0.6
-_LONGEST = 1 << 20  # bytes of a request or an answer
+_MAX_MESSAGE = 1 << 20  # bytes of a request or an answer
 _ATTEMPTS = 2  # retries for a rank that has too many connections
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -85,7 +85,7 @@ class SideChannel:
                 ) as connection:
                     authenticate(connection, address.secret.encode(), patience)
                     connection.sendall(line.encode())
-                    return _parsed(connection, patience)
+                    return _receive_json(connection, patience)
             except ConnectionRefusedError:
                 return GONE
             except CommunicationError:
@@ -127,12 +127,12 @@ class SideChannel:
                     continue  # an invalid request gets no answer
 
     def _reply(self, connection: socket.socket) -> None:
-        question = _parsed(connection, PATIENCE)
+        question = _receive_json(connection, PATIENCE)
         reply = json.dumps(self._answer(question)) + "\n"
         connection.sendall(reply.encode())
 
 
-def _parsed(connection: socket.socket, patience: float) -> Any:
+def _receive_json(connection: socket.socket, patience: float) -> Any:
     """Return the value of the next line, complete within `patience` seconds."""
     end, received = time.monotonic() + patience, bytearray()
     while not received.endswith(b"\n"):
@@ -141,7 +141,7 @@ def _parsed(connection: socket.socket, patience: float) -> Any:
         if not part:
             raise EOFError("side channel: no whole line came")
         received += part
-        if len(received) > _LONGEST:
+        if len(received) > _MAX_MESSAGE:
             raise ValueError("side channel: a line is too long")
         if time.monotonic() > end:
             raise TimeoutError("side channel: a line is late")

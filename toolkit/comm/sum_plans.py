@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from toolkit import dtypes
-from toolkit.comm.leaves import Leaves, Subtree, combined
-from toolkit.comm.ordered import OF_NOTHING, OPERATIONS
+from toolkit.comm.leaves import Leaves, Subtree, combine_subtree
+from toolkit.comm.ordered import IDENTITY_ELEMENTS, OPERATIONS
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, unknown_choice
 
 # Up to this number of bytes, each rank gets all pieces and combines them itself.
-SMALL = 8 << 10
+MAX_DIRECT_SIZE = 8 << 10
 # Alignment of received data in bytes, sufficient for wide loads.
 ALIGNMENT = 256
 # Combination tree: the index of a piece, or two subtrees.
@@ -41,7 +41,7 @@ class Term(NamedTuple):
     op: str = "sum"
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Memory location of a rank.
 
     Attributes:
@@ -59,15 +59,15 @@ class Move(NamedTuple):
     """Bytes to send to, or receive from, another rank."""
 
     peer: int
-    place: Place
+    place: Location
     nbytes: int
 
 
-class Gathered(NamedTuple):
+class GatherPart(NamedTuple):
     """Equal parts of all ranks to gather."""
 
-    part: Place
-    whole: Place
+    part: Location
+    whole: Location
     nbytes: int  # of a part
 
 
@@ -96,18 +96,18 @@ class Combine:
     dtype: str
     op: str
     size: int
-    own: tuple[Place, ...]
-    received: Place | None
+    own: tuple[Location, ...]
+    received: Location | None
     stride: int
     tree: Tree | None
-    target: Place
+    target: Location
 
 
 @record
 class AllGather:
     """All-gather of parts of several tensors."""
 
-    parts: tuple[Gathered, ...]
+    parts: tuple[GatherPart, ...]
 
 
 Step: TypeAlias = Transfer | Combine | AllGather
@@ -135,8 +135,10 @@ def plan_all_reduce(rank: int, ranks: int, terms: Sequence[Term]) -> SumPlan:
     """
     plan = _Planner(rank, ranks)
     for number, term in enumerate(terms):
-        is_small = term.size * dtypes.itemsize(term.dtype) <= SMALL
-        bounds = [(0, term.size)] * ranks if is_small else _parts(term.size, ranks)
+        is_small = term.size * dtypes.itemsize(term.dtype) <= MAX_DIRECT_SIZE
+        bounds = (
+            [(0, term.size)] * ranks if is_small else _split_elements(term.size, ranks)
+        )
         plan.reduce(number, term, bounds, bounds[rank][0])
         if not is_small and ranks > 1:
             plan.gather(number, term, bounds)
@@ -151,11 +153,11 @@ def plan_reduce_scatter(rank: int, ranks: int, term: Term) -> SumPlan:
             f"received {term.size}"
         )
     plan = _Planner(rank, ranks)
-    plan.reduce(0, term, _parts(term.size, ranks), 0)
+    plan.reduce(0, term, _split_elements(term.size, ranks), 0)
     return plan.finish()
 
 
-def _parts(size: int, ranks: int) -> list[tuple[int, int]]:
+def _split_elements(size: int, ranks: int) -> list[tuple[int, int]]:
     """Return the elements that each rank combines, in equal parts if possible."""
     return [(r * size // ranks, (r + 1) * size // ranks) for r in range(ranks)]
 
@@ -171,7 +173,7 @@ class _Planner:
     sends: list[Move] = field(default_factory=list)
     receives: list[Move] = field(default_factory=list)
     combines: list[Combine] = field(default_factory=list)
-    gathers: list[Gathered] = field(default_factory=list)
+    gathers: list[GatherPart] = field(default_factory=list)
     last_sends: list[Move] = field(default_factory=list)
     last_receives: list[Move] = field(default_factory=list)
 
@@ -198,28 +200,28 @@ class _Planner:
         self.pieces = mine.stop
         for peer in self.others:
             begin, end = (item * bound for bound in bounds[peer])
-            places = [Place("piece", piece, begin) for piece in mine]
+            places = [Location("piece", piece, begin) for piece in mine]
             self.sends += [Move(peer, place, end - begin) for place in places]
         base, stride = self.scratch, -(-size * item // ALIGNMENT) * ALIGNMENT
         for peer in self.others:
             for _ in keys[peer]:
-                place = Place("scratch", 0, self.scratch)
+                place = Location("scratch", 0, self.scratch)
                 self.receives.append(Move(peer, place, size * item))
                 self.scratch += stride
         order = [*keys[self.rank], *(key for r in self.others for key in keys[r])]
         numbers: dict[Subtree, Tree] = {key: n for n, key in enumerate(order)}
-        tree = combined((0, term.leaves.span), numbers.get, _pair)
+        tree = combine_subtree((0, term.leaves.span), numbers.get, _pair)
         if size:
             self.combines.append(
                 Combine(
                     term.dtype,
                     term.op,
                     size,
-                    tuple(Place("piece", piece, first * item) for piece in mine),
-                    Place("scratch", 0, base) if len(order) > len(mine) else None,
+                    tuple(Location("piece", piece, first * item) for piece in mine),
+                    Location("scratch", 0, base) if len(order) > len(mine) else None,
                     stride,
                     tree,
-                    Place("out", number, start * item),
+                    Location("out", number, start * item),
                 )
             )
 
@@ -229,12 +231,12 @@ class _Planner:
         """Gather the parts of a result on all ranks."""
         item = dtypes.itemsize(term.dtype)
         parts = [
-            (Place("out", number, begin * item), (end - begin) * item)
+            (Location("out", number, begin * item), (end - begin) * item)
             for begin, end in bounds
         ]
         place, nbytes = parts[self.rank]
         if len({size for _, size in parts}) == 1:
-            self.gathers.append(Gathered(place, Place("out", number, 0), nbytes))
+            self.gathers.append(GatherPart(place, Location("out", number, 0), nbytes))
             return
         self.last_sends += [Move(r, place, nbytes) for r in self.others]
         self.last_receives += [Move(r, *parts[r]) for r in self.others]
@@ -242,19 +244,21 @@ class _Planner:
     def finish(self) -> SumPlan:
         """Return the plan without empty steps."""
         steps: list[Step] = [
-            Transfer(_moving(self.sends), _moving(self.receives)),
+            Transfer(_nonempty_moves(self.sends), _nonempty_moves(self.receives)),
             *self.combines,
             AllGather(tuple(self.gathers)),
-            Transfer(_moving(self.last_sends), _moving(self.last_receives)),
+            Transfer(
+                _nonempty_moves(self.last_sends), _nonempty_moves(self.last_receives)
+            ),
         ]
-        return SumPlan(tuple(step for step in steps if _does(step)), self.scratch)
+        return SumPlan(tuple(step for step in steps if _has_work(step)), self.scratch)
 
 
-def _moving(moves: Sequence[Move]) -> tuple[Move, ...]:
+def _nonempty_moves(moves: Sequence[Move]) -> tuple[Move, ...]:
     return tuple(move for move in moves if move.nbytes)
 
 
-def _does(step: Step) -> bool:
+def _has_work(step: Step) -> bool:
     if isinstance(step, Transfer):
         return bool(step.sends or step.receives)
     return bool(step.parts) if isinstance(step, AllGather) else True
@@ -268,5 +272,5 @@ def _check(term: Term) -> None:
     """Raise an error for an invalid term."""
     if term.op not in OPERATIONS:
         raise unknown_choice("all_reduce: op", term.op, OPERATIONS)
-    if not term.leaves.present and term.op not in OF_NOTHING:
+    if not term.leaves.present and term.op not in IDENTITY_ELEMENTS:
         raise ArgumentError(f"all_reduce: no rank has rows to take the {term.op} of")

@@ -24,18 +24,18 @@ from toolkit.errors import (
     ShapeError,
     UnsupportedError,
 )
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.reading.hdf5 import (
     check_dataset,
     chunk_bytes,
+    convert_h5py_errors,
+    follow_link,
     is_text,
-    linked,
-    named,
-    opened,
+    open_checked,
 )
 from toolkit.reading.images import open_image
-from toolkit.reading.npy import mapped, open_npz
-from toolkit.reading.packed import budget_of, too_much
+from toolkit.reading.npy import map_npy, open_npz
+from toolkit.reading.packed import budget_of, size_error
 
 Path_ = str | os.PathLike[str]
 CORRUPT_FILE_ERRORS = (  # errors for a corrupt or missing file
@@ -98,7 +98,7 @@ class FromNpy(FromTensorSlices):
 def _mapped(path: Path_) -> Array:
     check_plain(path, DatasetError, MissingDataError)
     try:
-        return np.asarray(mapped(Path(path)))
+        return np.asarray(map_npy(Path(path)))
     except CORRUPT_FILE_ERRORS as error:
         raise _corrupt_file_error(path, error) from error
 
@@ -148,8 +148,8 @@ class FromHDF5(Dataset):
         self._path = os.fspath(path)
         check_plain(path, DatasetError, MissingDataError)
         try:
-            self._file = opened(Path(path), self._path)
-            with named(self._path):
+            self._file = open_checked(Path(path), self._path)
+            with convert_h5py_errors(self._path):
                 names = list(self._file) if keys is None else keys
                 sets = select_arrays(_LocalDatasets(self._file), names)
                 budget = budget_of(path)
@@ -189,7 +189,7 @@ class _LocalDatasets:
             if not hasattr(item, "keys") or component not in item:
                 raise KeyError(f"there is no data set {name!r}")
             path = f"{path}/{component}".lstrip("/")
-            item = linked(item, component, path)
+            item = follow_link(item, component, path)
         if not hasattr(item, "chunks") or not item.shape:
             raise KeyError(f"{name!r} is no data set of rows")
         check_dataset(path, item)
@@ -216,7 +216,7 @@ class _ChunkedArray:
         self._stretch = size
         nbytes = max(1, size * _row_bytes(dataset), chunk_bytes(dataset))
         if nbytes > budget:
-            raise too_much(f"a chunk of {dataset.name}", budget)
+            raise size_error(f"a chunk of {dataset.name}", budget)
         # Not a method: a reference cycle would keep the file open.
         self._read = lru_cache(max(1, min(self.max_segments, budget // nbytes)))(
             lambda number: _read_rows(dataset, number * size, (number + 1) * size)

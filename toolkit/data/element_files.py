@@ -24,8 +24,8 @@ from toolkit.data.rows import Rows
 from toolkit.errors import DatasetError, MissingDataError, unknown_choice
 from toolkit.files.staging import Stage, sweep
 from toolkit.reading.budget import load_budget
-from toolkit.reading.clear import check_plain
-from toolkit.reading.packed import decompressed
+from toolkit.reading.file_errors import check_plain
+from toolkit.reading.packed import decompress
 
 FIRST_LINE = "toolkit elements 1\n"
 HEAD = struct.Struct("<III")  # header size, number of arrays, checksum
@@ -153,7 +153,7 @@ class StoredRows(Rows):
                 raise ValueError("the checksum is wrong")
             if packed:
                 limit = load_budget(len(self._data))
-                buffers = [memoryview(decompressed(b, limit)) for b in buffers]
+                buffers = [memoryview(decompress(b, limit)) for b in buffers]
             return decode(tree, buffers)
         except _CORRUPT_FILE_ERRORS as error:
             raise self._damaged(number, offset) from error

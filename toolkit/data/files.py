@@ -24,8 +24,8 @@ from toolkit.errors import (
     MissingDataError,
     unknown_choice,
 )
-from toolkit.reading.clear import check_plain
-from toolkit.reading.packed import budget_of, decompressed, limited_lines
+from toolkit.reading.file_errors import check_plain
+from toolkit.reading.packed import budget_of, decompress, limited_lines
 
 COMPRESSIONS = (None, "", "GZIP", "ZLIB")
 BLOCK_SIZE = 1 << 18  # read buffer size in bytes
@@ -51,7 +51,7 @@ def open_file(path: str, compression: str | None, block: int = BLOCK_SIZE) -> IO
         if compression == "GZIP":
             return gzip.open(path, "rb")  # type: ignore[return-value]
         if compression == "ZLIB":
-            return io.BytesIO(decompressed(Path(path).read_bytes(), budget_of(path)))
+            return io.BytesIO(decompress(Path(path).read_bytes(), budget_of(path)))
         return open(path, "rb", buffering=max(2, block))
     except FileNotFoundError as error:
         raise MissingDataError(f"{path}: cannot be read: {error}") from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit.datasets.base import KERAS_FILES, Array, RemoteFile, Split
 from toolkit.errors import DatasetError
-from toolkit.reading.packed import DAMAGES, Unpacked, budget_of
+from toolkit.reading.packed import CORRUPT_STREAM_ERRORS, DecompressedFile, budget_of
 
 FILES = {
     "x_train": RemoteFile(
@@ -63,9 +63,9 @@ def load_data() -> Split:
 def read_idx(path: str) -> Array:
     """Read a gzipped idx file of bytes: a magic number, the shape, the data."""
     try:
-        with Unpacked(Path(path), budget_of(path)) as file:
+        with DecompressedFile(Path(path), budget_of(path)) as file:
             content = file.read()
-    except DAMAGES as error:
+    except CORRUPT_STREAM_ERRORS as error:
         raise DatasetError(f"fashion_mnist: {path} is damaged: {error}") from error
     magic = content[:4]
     ndim = magic[3] if len(magic) == 4 and magic[:3] == _UNSIGNED_BYTES else 0

@@ -11,7 +11,7 @@ import numpy as np
 # (start, stop) index along each axis.
 Box: TypeAlias = tuple[tuple[int, int], ...]
 # Iterations of the balancing of groups that share ranks.
-_ROUNDS = 16
+_ITERATIONS = 16
 
 
 class Item(NamedTuple):
@@ -26,7 +26,7 @@ class Item(NamedTuple):
     boxes: Sequence[Box]
 
 
-def whole(shape: Sequence[int]) -> Box:
+def full_box(shape: Sequence[int]) -> Box:
     """Return the box of a whole array."""
     return tuple((0, extent) for extent in shape)
 
@@ -36,7 +36,7 @@ def extents(box: Box) -> tuple[int, ...]:
     return tuple(stop - start for start, stop in box)
 
 
-def moved(box: Box, origin: Box) -> Box:
+def translate(box: Box, origin: Box) -> Box:
     """Translate a box inside another box to the indices of the array."""
     return tuple(
         (start + first, stop + first)
@@ -44,13 +44,13 @@ def moved(box: Box, origin: Box) -> Box:
     )
 
 
-def overlap(a: Box, b: Box) -> Box | None:
+def intersect(a: Box, b: Box) -> Box | None:
     """Return the intersection of two boxes, or None if it is empty."""
     found = tuple((max(x[0], y[0]), min(x[1], y[1])) for x, y in zip(a, b, strict=True))
     return found if all(start < stop for start, stop in found) else None
 
 
-def within(box: Box, origin: Box) -> tuple[slice, ...]:
+def slices_within(box: Box, origin: Box) -> tuple[slice, ...]:
     """Translate a box to the indices of the box that starts at `origin`."""
     return tuple(
         slice(start - first, stop - first)
@@ -58,7 +58,9 @@ def within(box: Box, origin: Box) -> tuple[slice, ...]:
     )
 
 
-def cut(shape: Sequence[int], start: int, stop: int, most: int) -> Iterator[Box]:
+def split_range_into_boxes(
+    shape: Sequence[int], start: int, stop: int, most: int
+) -> Iterator[Box]:
     """Split a range of an array's elements into boxes that are contiguous in memory.
 
     Args:
@@ -75,16 +77,16 @@ def cut(shape: Sequence[int], start: int, stop: int, most: int) -> Iterator[Box]
         first, inside = divmod(start, row)
         if inside or stop - start < row or row > most:
             end = min(stop, (first + 1) * row)
-            for box in cut(rest, inside, end - first * row, most):
+            for box in split_range_into_boxes(rest, inside, end - first * row, most):
                 yield ((first, first + 1), *box)
             start = end
         else:
             count = min(stop - start, most) // row
-            yield ((first, first + count), *whole(rest))
+            yield ((first, first + count), *full_box(rest))
             start += count * row
 
 
-def share(items: Sequence[Item], rank: int) -> list[range]:
+def assign_writes(items: Sequence[Item], rank: int) -> list[range]:
     """Return the elements of each item that a rank writes, in memory order.
 
     Ranks that hold the same part divide it, so that the maximum written by any rank is
@@ -104,7 +106,7 @@ def share(items: Sequence[Item], rank: int) -> list[range]:
         for ranks, pool in pools.items()
     }
     mine = [range(0)] * len(items)
-    for ranks, taken in _balanced(totals).items():
+    for ranks, taken in _balance_writes(totals).items():
         if rank not in ranks:
             continue
         first, place = sum(taken[: ranks.index(rank)]), 0
@@ -118,22 +120,26 @@ def share(items: Sequence[Item], rank: int) -> list[range]:
     return mine
 
 
-def _balanced(totals: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], list[int]]:
+def _balance_writes(
+    totals: dict[tuple[int, ...], int],
+) -> dict[tuple[int, ...], list[int]]:
     """Balance the writes: return the amount of each rank in each group of ranks."""
     taken = {ranks: [0] * len(ranks) for ranks in totals}
     loads: dict[int, int] = {}
-    for _ in range(_ROUNDS):
+    for _ in range(_ITERATIONS):
         # Large groups are last, because they can balance the loads of small ones.
         for ranks in sorted(totals, key=lambda each: (len(each), each)):
             for rank, amount in zip(ranks, taken[ranks], strict=True):
                 loads[rank] = loads.get(rank, 0) - amount
-            taken[ranks] = _filled([loads[rank] for rank in ranks], totals[ranks])
+            taken[ranks] = _distribute_amount(
+                [loads[rank] for rank in ranks], totals[ranks]
+            )
             for rank, amount in zip(ranks, taken[ranks], strict=True):
                 loads[rank] += amount
     return taken
 
 
-def _filled(loads: Sequence[int], amount: int) -> list[int]:
+def _distribute_amount(loads: Sequence[int], amount: int) -> list[int]:
     """Return the increments of the loads, `amount` in total, with minimal maximum."""
     ordered = sorted(loads)
     level = rest = 0

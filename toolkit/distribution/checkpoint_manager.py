@@ -10,9 +10,9 @@ from typing import Any
 from toolkit import comm, settings
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
-from toolkit.distribution import part_files
-from toolkit.distribution.agreement import together
+from toolkit.distribution import shard_files
 from toolkit.distribution.checkpoints import Checkpoint, finish_saves
+from toolkit.distribution.collective_work import run_in_all
 from toolkit.distribution.elastic import recovery
 from toolkit.errors import (
     ArgumentError,
@@ -85,7 +85,7 @@ class CheckpointManager(RegularSaves):
     def latest(self) -> Path | None:
         """Return the newest complete checkpoint, or None."""
         found = sorted(self._found().items(), reverse=True)
-        return next((path for _, path in found if part_files.is_whole(path)), None)
+        return next((path for _, path in found if shard_files.is_complete(path)), None)
 
     # --- restoring --------------------------------------------------------------------
 
@@ -100,7 +100,9 @@ class CheckpointManager(RegularSaves):
     def _begin(self) -> None:
         reason = f"cannot use {self.directory!r}"
         # All ranks use the list that rank 0 sees.
-        numbers = together(comm.world(), self._prepare, UnwritableFileError, reason)[1]
+        numbers = run_in_all(comm.world(), self._prepare, UnwritableFileError, reason)[
+            1
+        ]
         self._number, self._waiting = numbers[0][0], 0
         if self.restore:
             self._take_up(self._checkpoint(), numbers[0][1:])
@@ -120,7 +122,7 @@ class CheckpointManager(RegularSaves):
         last = max(found, default=0)
         return [
             last,
-            *sorted(filter(lambda n: _has_list(found[n]), found), reverse=True),
+            *sorted(filter(lambda n: _has_index(found[n]), found), reverse=True),
         ]
 
     def _take_up(self, checkpoint: Checkpoint, numbers: list[int]) -> None:
@@ -197,19 +199,19 @@ class CheckpointManager(RegularSaves):
     def _clean(self) -> None:
         """Remove old checkpoints, and files of killed processes."""
         found = self._found()
-        kept = sorted(n for n, path in found.items() if _has_list(path))
+        kept = sorted(n for n, path in found.items() if _has_index(path))
         if self.max_to_keep is not None:
             kept = kept[-self.max_to_keep :]
         for number in set(found).difference(kept):
-            part_files.remove(found[number])
+            shard_files.remove(found[number])
 
 
-def _has_list(path: Path) -> bool:
+def _has_index(path: Path) -> bool:
     """Return whether a folder is a checkpoint, not only named like one."""
-    return (path / part_files.STATE).exists()
+    return (path / shard_files.STATE).exists()
 
 
-def _for_restarts() -> list[Callback]:
+def _restart_callbacks() -> list[Callback]:
     """Return the callbacks that let `fit` resume after a restart of the job."""
     folder = settings.environment("SNAPSHOTS")
     if folder is None:
@@ -217,4 +219,4 @@ def _for_restarts() -> list[Callback]:
     return [CheckpointManager(Path(folder, f"fit-{recovery.runs + 1}"), max_to_keep=1)]
 
 
-recovery.callbacks = _for_restarts
+recovery.callbacks = _restart_callbacks

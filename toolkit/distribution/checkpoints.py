@@ -20,9 +20,9 @@ import numpy as np
 from toolkit import comm
 from toolkit.console.frames import warn
 from toolkit.core.placement import set_local_part
-from toolkit.distribution import part_files
-from toolkit.distribution.agreement import together
-from toolkit.distribution.part_files import Piece
+from toolkit.distribution import shard_files
+from toolkit.distribution.collective_work import run_in_all
+from toolkit.distribution.shard_files import Piece
 from toolkit.distribution.snapshots import Plan, held_box, variables_of
 from toolkit.distribution.strategies import distribution
 from toolkit.errors import (
@@ -34,9 +34,16 @@ from toolkit.errors import (
 from toolkit.files.staging import Stage, sweep
 
 # Maximum number of saves in progress, each with a separate buffer.
-_SAVES = 2
+_MAX_SAVES = 2
 # Errors caused by corrupt files.
-_DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
+_CORRUPT_FILE_ERRORS = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)
 
 
 class Checkpoint:
@@ -93,10 +100,10 @@ class Checkpoint:
         self, target: Path, position: Any, wait: bool, then: Callable[[], None]
     ) -> None:
         """Save, and call `then` on rank 0 after all data is on disk."""
-        while len(self._saves) >= (1 if wait else _SAVES):
+        while len(self._saves) >= (1 if wait else _MAX_SAVES):
             self._finish()
         variables, plan, position = self._planned(target, position)
-        state = {"version": part_files.VERSION, **_job(self._group)}
+        state = {"version": shard_files.VERSION, **_job(self._group)}
         state["position"] = position
         state["variables"] = {
             name: {"path": variable.path, **plan.described[name], "boxes": []}
@@ -108,7 +115,7 @@ class Checkpoint:
             plan.copy(variables, memory)
         except BaseException as error:  # all ranks get and raise the error
             failed = error
-        writing = _Writing(self._background, target, state, plan.pieces, then)
+        writing = _CollectiveWrite(self._background, target, state, plan.pieces, then)
 
         def work() -> None:
             writing.run(None if memory is None else memory[: plan.nbytes], failed)
@@ -139,16 +146,16 @@ class Checkpoint:
         folder = Path(path)
 
         def read() -> Any:
-            variables, state = variables_of(self._model), part_files.read_state(folder)
+            variables, state = variables_of(self._model), shard_files.read_state(folder)
             try:
                 changes = _changes(state, _job(self._group))
                 arrays = _read(folder, state["variables"], variables)
-            except _DAMAGES as error:
+            except _CORRUPT_FILE_ERRORS as error:
                 raise ModelFileError(f"{str(folder)!r}: {error}") from error
             return variables, state, changes, arrays
 
         reason = f"cannot restore {str(folder)!r}"
-        (variables, state, changes, arrays), digests = together(
+        (variables, state, changes, arrays), digests = run_in_all(
             self._group, read, ModelFileError, reason, lambda found: found[1]["sha256"]
         )
         if len(set(digests)) > 1:
@@ -185,7 +192,7 @@ class Checkpoint:
             return variables, Plan.of(variables), json.loads(json.dumps(position))
 
         before, reason = self._plan, f"cannot write {str(target)!r}"
-        (variables, plan, kept), known = together(
+        (variables, plan, kept), known = run_in_all(
             self._group,
             look,
             UnwritableFileError,
@@ -233,7 +240,7 @@ def finish_saves() -> None:
             thread.join()
 
 
-class _Writing:
+class _CollectiveWrite:
     """Collective write of a checkpoint."""
 
     def __init__(
@@ -253,7 +260,7 @@ class _Writing:
         failure: BaseException | None = None
         try:
             folder = self._agree(lambda: self._begin(failed))[0]
-            write = part_files.write_pieces
+            write = shard_files.write_pieces
             parts = self._agree(
                 lambda: write(Path(folder), self._group.rank, content, self._pieces)
             )
@@ -291,12 +298,12 @@ class _Writing:
             return
         for name, record in (each for part in parts for each in part):
             self._state["variables"][name]["boxes"].append(record)
-        part_files.publish(self._stage, self._state, self._target)
+        shard_files.publish(self._stage, self._state, self._target)
         self._then()
 
     def _agree(self, work: Callable[[], Any]) -> list[Any]:
         reason = f"cannot write {str(self._target)!r}"
-        return together(self._group, work, UnwritableFileError, reason)[1]
+        return run_in_all(self._group, work, UnwritableFileError, reason)[1]
 
 
 def _job(group: comm.Group) -> dict[str, Any]:
@@ -311,7 +318,7 @@ def _job(group: comm.Group) -> dict[str, Any]:
     return {"processes": group.size, "shards": shards, "mesh": mesh}
 
 
-def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
+def _partition_of(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """Return the number of batch parts of a job, and the splits along other axes."""
     mesh, others = job["mesh"], {}
     # A mesh without a batch axis has stages, which add no partial sums.
@@ -324,7 +331,7 @@ def _cuts(job: dict[str, Any]) -> tuple[Any, dict[str, int]]:
 
 def _changes(saved: dict[str, Any], job: dict[str, Any]) -> str:
     """Return the reasons why later steps are not bitwise reproducible."""
-    before, now = _cuts(saved), _cuts(job)
+    before, now = _partition_of(saved), _partition_of(job)
     if before == now:
         return ""
     told = [f"shards={shards}" for shards, _ in (before, now)]
@@ -350,9 +357,9 @@ def _read(
         spec, entry = variable.spec, listed[name]
         try:
             box = held_box(variable)
-            arrays[name] = part_files.read_box(
+            arrays[name] = shard_files.read_box(
                 folder, entry, box, spec.shape, spec.dtype
             )
-        except _DAMAGES as error:
+        except _CORRUPT_FILE_ERRORS as error:
             raise ValueError(f"variable {name} ({variable.path}): {error}") from error
     return arrays

@@ -14,13 +14,13 @@ from toolkit.comm import Group
 _DONE, _FAILED = -1, -2
 
 
-class _Asking(threading.local):
+class _GatherRequest(threading.local):
     """Thread-local function with which the chief requests the gather of a value."""
 
     ask: Callable[[Any], None] | None = None
 
 
-_asking = _Asking()
+_gather_request = _GatherRequest()
 
 
 def on_chief(
@@ -40,7 +40,7 @@ def on_chief(
         Exception: on rank 0 the error of `work`. On other ranks an error of the same
             class if it is a ToolkitError, else CommunicationError.
     """
-    if _asking.ask is not None:  # the other ranks already wait
+    if _gather_request.ask is not None:  # the other ranks already wait
         work()
         return
     placed = [v for v in variables if v.placement is not None]
@@ -48,43 +48,43 @@ def on_chief(
         # A broadcast from rank 0 can complete before the other ranks call it.
         group.barrier()
         if group.rank == 0:
-            _lead(group, work, placed)
+            _run_on_chief(group, work, placed)
         else:
-            _follow(group, placed)
+            _follow_chief(group, placed)
 
 
-def about_to_gather(placement: Any) -> None:
+def notify_gather(placement: Any) -> None:
     """Notify the waiting ranks that a value is gathered."""
-    if _asking.ask is not None:
-        _asking.ask(placement)
+    if _gather_request.ask is not None:
+        _gather_request.ask(placement)
 
 
-def _lead(group: Group, work: Callable[[], Any], placed: Sequence[Any]) -> None:
+def _run_on_chief(group: Group, work: Callable[[], Any], placed: Sequence[Any]) -> None:
     def ask(placement: Any) -> None:
         for number, variable in enumerate(placed):
             if variable.placement is placement:
-                _say(group, number)
+                _broadcast_number(group, number)
                 return
         raise errors.CommunicationError(
             f"a variable that is held in parts ({placement}) cannot be read by one "
             "process alone"
         )
 
-    _asking.ask = ask
+    _gather_request.ask = ask
     try:
         work()
     except BaseException as error:
-        _say(group, _FAILED)
+        _broadcast_number(group, _FAILED)
         comm.exchange(group, [type(error).__name__, str(error)])
         raise
     finally:
-        _asking.ask = None
-    _say(group, _DONE)
+        _gather_request.ask = None
+    _broadcast_number(group, _DONE)
 
 
-def _follow(group: Group, placed: Sequence[Any]) -> None:
+def _follow_chief(group: Group, placed: Sequence[Any]) -> None:
     while True:
-        number = _heard(group)
+        number = _receive_number(group)
         if number == _DONE:
             return
         if number == _FAILED:
@@ -96,11 +96,11 @@ def _follow(group: Group, placed: Sequence[Any]) -> None:
         placed[number].numpy()
 
 
-def _say(group: Group, number: int) -> None:
+def _broadcast_number(group: Group, number: int) -> None:
     group.broadcast(np.array([number], np.int64))
 
 
-def _heard(group: Group) -> int:
+def _receive_number(group: Group) -> int:
     word = np.empty(1, np.int64)
     group.broadcast(word)
     return int(word[0])

@@ -8,15 +8,15 @@ from typing import Any
 from toolkit import comm
 from toolkit.arguments import is_int
 from toolkit.console.frames import warn
-from toolkit.distribution.copies import Copies
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
-from toolkit.distribution.placements import Parts, placed
+from toolkit.distribution.placements import ShardPlacement, placement_of_layout
+from toolkit.distribution.shard_copies import ShardCopies
 from toolkit.distribution.strategies import Distribution
 from toolkit.errors import ArgumentError
 
 # Variables with fewer elements are not split.
-LEAST_SPLIT = 1024
+MIN_SPLIT_SIZE = 1024
 
 
 class DataParallel(Distribution):
@@ -64,7 +64,7 @@ class DataParallel(Distribution):
         self.holds_all = not shard_optimizer
         self._devices = self.device_mesh.devices.ravel().tolist()
         keeps = shard_optimizer and comm.is_elastic()
-        self._copies = Copies(self._slot_part) if keeps else None
+        self._copies = ShardCopies(self._slot_part) if keeps else None
         count = int(self.device_mesh.devices.size)
         self.shards = count if shards is None else shards
         if not is_int(self.shards) or self.shards < count:
@@ -78,19 +78,21 @@ class DataParallel(Distribution):
         """Return the number of model replicas: one for each device."""
         return int(self.device_mesh.devices.size)
 
-    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
+    def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
         """Return None (replicated), except for a slot of a sharded optimizer."""
-        if not self.shard_optimizer or like is None or like.size < LEAST_SPLIT:
+        if not self.shard_optimizer or like is None or like.size < MIN_SPLIT_SIZE:
             return None
         found = self._slot_part(variable)
         if found is not None and self._copies is not None:
             self._copies.add(variable)
         return found
 
-    def _slot_part(self, variable: Any) -> Parts | None:
+    def _slot_part(self, variable: Any) -> ShardPlacement | None:
         """Return the shard of a slot that this rank holds."""
         names = [self.batch_dim_name, *[None] * (variable.ndim - 1)]
-        return placed(variable, TensorLayout(names, self.device_mesh), self.axes)
+        return placement_of_layout(
+            variable, TensorLayout(names, self.device_mesh), self.axes
+        )
 
     def resize(self, counts: bool) -> None:
         """Distribute batches over the current ranks, in the same number of parts."""

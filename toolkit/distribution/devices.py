@@ -36,11 +36,11 @@ def list_devices(device_type: str | None = None) -> list[str]:
         devices = [name for name in found if name.startswith(f"{kind}:")]
         if devices:
             count = len(devices) * comm.world().size
-            return devices if count == len(devices) else _numbered(kind, count)
+            return devices if count == len(devices) else _name_devices(kind, count)
     return []
 
 
-def _numbered(kind: str, count: int) -> list[str]:
+def _name_devices(kind: str, count: int) -> list[str]:
     return [f"{kind}:{i}" for i in range(count)]
 
 
@@ -78,8 +78,8 @@ def initialize(
         if value is None:
             given[name] = os.environ.get(f"KERAS_DISTRIBUTION_{name.upper()}")
     group = comm.world()
-    count = _whole("num_processes", given["num_processes"], group.size)
-    number = _whole("process_id", given["process_id"], group.rank)
+    count = _integer("num_processes", given["num_processes"], group.size)
+    number = _integer("process_id", given["process_id"], group.rank)
     addresses = str(given["job_addresses"] or "").split(",")
     if count != group.size or len(addresses) > max(group.size, 1):
         raise ArgumentError(
@@ -111,7 +111,7 @@ def agree_on_seeds() -> None:
     set_global_state(key)
 
 
-def _whole(name: str, value: object, default: int) -> int:
+def _integer(name: str, value: object, default: int) -> int:
     if value is None:
         return default
     try:

@@ -10,15 +10,15 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.comm import jobs
-from toolkit.comm.replacements import HAS_FAILED, IS_READY, Coming
-from toolkit.comm.watch import KILL
+from toolkit.comm.replacements import HAS_FAILED, IS_READY, PendingReplacements
+from toolkit.comm.watchdog import KILL
 from toolkit.errors import LaunchError, RankLostError
 from toolkit.models.saving.state import all_variables
 
 Result = TypeVar("Result")
 
 
-class Resizable(Protocol):
+class ElasticDistribution(Protocol):
     """Interface of distributions for the loss of ranks.
 
     Attributes:
@@ -56,13 +56,13 @@ class Recovery:
         self.runs = 0
         self.version = 0
         self.callbacks: Callable[[], list[Any]] = list
-        self._distribution: Resizable | None = None
+        self._distribution: ElasticDistribution | None = None
         self._size = 0  # target number of ranks
         self._done = 0
         self._model: Any = None  # the model in training
-        self._coming: Coming | None = None
+        self._coming: PendingReplacements | None = None
 
-    def follow(self, distribution: Resizable) -> None:
+    def follow(self, distribution: ElasticDistribution) -> None:
         """Use this distribution of all current ranks for recovery."""
         self._distribution, self._size = distribution, comm.world().size
 
@@ -143,7 +143,7 @@ class Recovery:
         """Start a run of `fit`, or resume it as a replacement of a lost rank."""
         self.runs += 1
         self._model = model
-        if jobs.is_outside():
+        if jobs.is_replacement():
             try:
                 jobs.join()
                 self._resize(counts=False)
@@ -173,7 +173,7 @@ class Recovery:
             coming, self._coming = self._coming, None
             self._admit(coming)
 
-    def _admit(self, coming: Coming) -> None:
+    def _admit(self, coming: PendingReplacements) -> None:
         """Admit replacements, unless a rank is lost now."""
         version, merged = self.version, coming.merge()
         told = self.run(lambda: comm.exchange(comm.world(), merged is not None))
@@ -199,8 +199,8 @@ class Recovery:
             self._coming = None
         is_training = self._model is not None and self.runs == 1
         holds_all = self._distribution is None or self._distribution.holds_all
-        if jobs.replaces() and is_training and holds_all:
-            self._coming = jobs.replacements(self._size - left)
+        if jobs.can_replace() and is_training and holds_all:
+            self._coming = jobs.start_replacements(self._size - left)
 
     def _hand_over(self, model: Any) -> None:
         """Send the training state to the ranks that joined."""

@@ -21,7 +21,7 @@ from toolkit.compiler.sharding.pipelines import pipeline
 from toolkit.compiler.sharding.staged import StagedExecutable
 from toolkit.compiler.sharding.stages import GRADIENT, Stages
 from toolkit.definitions.records import record
-from toolkit.distribution.chief import about_to_gather
+from toolkit.distribution.chief import notify_gather
 from toolkit.distribution.devices import list_devices
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.layouts import DeviceMesh
@@ -33,7 +33,7 @@ Patterns = Mapping[str, int] | Sequence[str | Sequence[str]]
 
 
 @record
-class OnStage:
+class StagePlacement:
     """Placement of a value on the process that computes its stage.
 
     Attributes:
@@ -52,7 +52,7 @@ class OnStage:
 
     def whole(self, array: Any) -> Any:
         """Return the whole value; all ranks call this."""
-        about_to_gather(self)
+        notify_gather(self)
         if self.group.rank == self.owner:
             whole = np.asarray(array, order="C")
         else:
@@ -162,7 +162,7 @@ class PipelineParallel(Distribution):
         self._held[id(variable)] = ref(variable), stage
         if self.num_processes == 1:
             return None
-        return OnStage(comm.world(), self.ranks[stage], variable.spec)
+        return StagePlacement(comm.world(), self.ranks[stage], variable.spec)
 
     def compile(
         self,

@@ -12,14 +12,14 @@ from toolkit.comm.local import single
 from toolkit.compiler.sharding.collectives import gather
 from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.definitions.records import record
-from toolkit.distribution.chief import about_to_gather
+from toolkit.distribution.chief import notify_gather
 from toolkit.distribution.layouts import DeviceMesh, TensorLayout
 from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
 
 @record
-class Parts:
+class ShardPlacement:
     """Placement of a value that is split along several mesh axes."""
 
     splits: Sequence[tuple[MeshAxis, Split]]
@@ -37,7 +37,7 @@ class Parts:
 
     def whole(self, array: Any) -> Any:
         """Return the whole value; all ranks call this."""
-        about_to_gather(self)
+        notify_gather(self)
         specs = [self.spec]
         for axis, split in self.splits[:-1]:
             units = split.units(specs[-1])
@@ -94,9 +94,9 @@ def mesh_axes(mesh: DeviceMesh, batch: str | None, shards: int) -> list[MeshAxis
     return found
 
 
-def placed(
+def placement_of_layout(
     variable: Any, layout: TensorLayout, axes: Sequence[MeshAxis]
-) -> Parts | None:
+) -> ShardPlacement | None:
     """Return the placement of a variable by its layout, or None if replicated."""
     if len(layout.axes) > len(variable.shape):
         raise ArgumentError(
@@ -118,4 +118,4 @@ def placed(
             continue  # some ranks would have an empty shard
         splits.append((axis, Split(number)))
         shape[number] = len(axis.rows(shape[number]))
-    return Parts(splits, variable.spec) if splits else None
+    return ShardPlacement(splits, variable.spec) if splits else None

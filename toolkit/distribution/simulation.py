@@ -13,7 +13,7 @@ import numpy as np
 from toolkit.arguments import is_int
 from toolkit.backends.target import Target
 from toolkit.comm import Group
-from toolkit.comm.slow import SlowGroup, slowed
+from toolkit.comm.slow_link import SlowGroup, with_simulated_link
 from toolkit.compiler.passes.simplify import share
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
@@ -22,7 +22,7 @@ from toolkit.compiler.sharding.layouts import MeshAxis, Split
 from toolkit.compiler.sharding.partition import partition
 from toolkit.compiler.sharding.propagate import propagate
 from toolkit.definitions.records import record
-from toolkit.distribution.timeline import Link, Work, play
+from toolkit.distribution.timeline import Link, Work, simulate_step
 from toolkit.errors import ArgumentError
 from toolkit.inspection.inspection import Inspection, Kernel
 from toolkit.ir import Kind
@@ -176,17 +176,17 @@ def simulate(
     link = link or Link()
     beside = max(counts) > link.ranks_per_node if overlap is None else overlap
     rows = _rows(x, 2 * batch_size), _rows(y, 2 * batch_size)
-    inspection = _local(model, *rows, beside)
+    inspection = _rank_program(model, *rows, beside)
     others = min(link.ranks_per_node, os.cpu_count() or 1, max(counts)) - 1
-    work = _work(inspection, timing, others)
+    work = _work_items(inspection, timing, others)
     weights = sum(_nbytes(v) for v in model.trainable_variables)
     slots = sum(_nbytes(v) for v in model.optimizer.variables if v.ndim)
     state = sum(map(_nbytes, {id(v): v for v in inspection._variables}.values()))
-    alone = play(work, 1, link).seconds
+    alone = simulate_step(work, 1, link).seconds
     found: list[Prediction] = []
     for n in counts:
         is_beside = n > link.ranks_per_node if overlap is None else overlap
-        played = play(work, n, link, is_beside, jitter)
+        played = simulate_step(work, n, link, is_beside, jitter)
         sizes = {
             "data parallel": state,
             "ZeRO 1": state - slots + slots // n,
@@ -208,7 +208,7 @@ def simulate(
     return Simulation(tuple(found))
 
 
-class _OneOfTwo:
+class _SimulatedPair:
     """Group that simulates two ranks and transfers nothing.
 
     Args:
@@ -230,7 +230,7 @@ class _OneOfTwo:
         """Transfer nothing."""
 
 
-class _Calculated(SlowGroup):
+class _CalculatedLink(SlowGroup):
     """Slow link with calculated delays instead of waits."""
 
     def _delay(self, sent: int, received: int) -> None:
@@ -245,7 +245,7 @@ def _nbytes(variable: Any) -> int:
     return int(np.asarray(variable).nbytes)
 
 
-def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
+def _rank_program(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
     """Return one rank's program of a training step for two ranks.
 
     Args:
@@ -256,10 +256,10 @@ def _local(model: Any, x: Any, y: Any, beside: bool) -> Inspection:
     program, variables = whole.program, whole._variables
     if not isinstance(program, Program) or program.backend.is_accelerator:
         raise ArgumentError("simulate: expected a model whose step is on the CPU")
-    one = _OneOfTwo(beside)
-    graph, group = program.source, slowed(_as_group(one))
+    one = _SimulatedPair(beside)
+    graph, group = program.source, with_simulated_link(_as_group(one))
     if isinstance(group, SlowGroup):  # uses the bucket size of that link
-        group = _Calculated(group.group, group.latency, group.bandwidth)
+        group = _CalculatedLink(group.group, group.latency, group.bandwidth)
     axis = MeshAxis("batch", group, 2, even=False)
     count = len(graph.inputs) - len(variables)
     data = [bool(v.spec.shape) and v.spec.shape[0] == len(x) for v in graph.inputs]
@@ -279,12 +279,12 @@ def _as_group(group: Any) -> Group:
     return found
 
 
-def _work(
+def _work_items(
     inspection: Inspection, timing: Callable[[Kernel], float] | None, others: int
 ) -> list[Work]:
     """Return the kernels and collectives in execution order."""
     if timing is None:
-        with _busy(others):
+        with _load_cores(others):
             inspection.measure()
     kernels = sorted(inspection.kernels, key=lambda k: min(k.moments, default=0))
     number_of = {node: i for i, k in enumerate(kernels) for node in k.nodes}
@@ -306,9 +306,9 @@ def _work(
 
 
 @contextmanager
-def _busy(count: int) -> Iterator[None]:
+def _load_cores(count: int) -> Iterator[None]:
     """Keep a number of other cores busy, as other ranks of a machine would."""
-    command = python_command("toolkit.distribution.busy:compute")
+    command = python_command("toolkit.distribution.cpu_load:run_load")
     environment = clean_environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     pipe = subprocess.PIPE
     started = [

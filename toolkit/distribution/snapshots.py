@@ -10,13 +10,13 @@ from toolkit.comm.group import as_bytes
 from toolkit.core.placement import local_part
 from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, Item
-from toolkit.distribution.part_files import Piece
+from toolkit.distribution.shard_files import Piece
 from toolkit.dtypes import numpy_dtype
 from toolkit.optimizers.building import build_optimizer
 
-_ALIGNED = 64  # bytes
+_ALIGNMENT = 64  # bytes
 # Maximum size of a box in bytes; a read of any element verifies its whole box.
-_MOST = 4 << 20
+_MAX_BOX_SIZE = 4 << 20
 
 
 def variables_of(model: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def held_box(variable: Any) -> Box:
     """Return the box of a variable that this process holds."""
     placement = variable.placement
     if placement is None:
-        return boxes.whole(variable.spec.shape)
+        return boxes.full_box(variable.spec.shape)
     found: Box = placement.box()
     return found
 
@@ -93,17 +93,19 @@ class Plan:
             )
             for name, about in self.described.items()
         ]
-        shares = boxes.share(items, rank)
+        shares = boxes.assign_writes(items, rank)
         for name, (size, _), mine in zip(self.held, items, shares, strict=True):
             if not mine:
                 continue
-            origin, place = self.held[name], self.nbytes + -self.nbytes % _ALIGNED
+            origin, place = self.held[name], self.nbytes + -self.nbytes % _ALIGNMENT
             raw = range(mine.start * size, mine.stop * size)
             self.ranges[name] = raw, place
             shape = boxes.extents(origin)
-            for box in boxes.cut(shape, mine.start, mine.stop, _MOST // size):
+            for box in boxes.split_range_into_boxes(
+                shape, mine.start, mine.stop, _MAX_BOX_SIZE // size
+            ):
                 length = prod(boxes.extents(box)) * size
-                piece = Piece(name, boxes.moved(box, origin), place, length)
+                piece = Piece(name, boxes.translate(box, origin), place, length)
                 self.pieces.append(piece)
                 place += length
             self.nbytes = place

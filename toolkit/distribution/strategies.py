@@ -21,7 +21,11 @@ from toolkit.distribution.devices import agree_on_seeds, list_devices
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.job import Job
 from toolkit.distribution.layouts import DeviceMesh, LayoutMap, TensorLayout
-from toolkit.distribution.placements import Parts, mesh_axes, placed
+from toolkit.distribution.placements import (
+    ShardPlacement,
+    mesh_axes,
+    placement_of_layout,
+)
 from toolkit.errors import ArgumentError, LaunchError, ShapeError, UnsupportedError
 from toolkit.ir import Graph
 from toolkit.ops.symbolic import is_symbolic
@@ -159,7 +163,7 @@ class Distribution(Job):
         """
         return mesh_axes(self.device_mesh, self.batch_dim_name, self.shards)
 
-    def placement_of(self, variable: Any, like: Any = None) -> Parts | None:
+    def placement_of(self, variable: Any, like: Any = None) -> ShardPlacement | None:
         """Return the placement of a new variable on this rank, or None if replicated.
 
         Args:
@@ -167,7 +171,7 @@ class Distribution(Job):
             like: the variable of which it is a slot, if any.
         """
         layout = self.get_variable_layout(variable if like is None else like)
-        return placed(variable, layout, self.axes)
+        return placement_of_layout(variable, layout, self.axes)
 
     def check(self) -> None:
         """Raise an error for unsupported combinations.

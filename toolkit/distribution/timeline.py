@@ -78,7 +78,7 @@ class Work(NamedTuple):
         return self.nbytes * ranks if self.kind == "all_gather" else self.nbytes
 
 
-class Played(NamedTuple):
+class SimulatedStep(NamedTuple):
     """Simulated step: its time, its kernel time, and bytes by collective."""
 
     seconds: float
@@ -86,13 +86,13 @@ class Played(NamedTuple):
     exchanged: dict[str, int]
 
 
-def play(
+def simulate_step(
     work: Sequence[Work],
     ranks: int,
     link: Link,
     overlap: bool = False,
     jitter: float = 0.0,
-) -> Played:
+) -> SimulatedStep:
     """Simulate a program that all ranks run with equal shapes.
 
     Kernels and collectives have separate in-order queues.
@@ -105,7 +105,7 @@ def play(
         jitter: the standard deviation of a rank's compute time, as a fraction.
             Collectives wait for the slowest rank.
     """
-    slower = 1 + jitter * slowest(ranks)
+    slower = 1 + jitter * expected_maximum(ranks)
     ends: list[float] = []
     free = {False: 0.0, True: 0.0}  # end times of the kernel and collective queues
     compute = 0.0
@@ -120,10 +120,10 @@ def play(
             exchanged[item.kind] += item.whole(ranks)
         ends.append(start + seconds)
         free[queue] = ends[-1]
-    return Played(max(ends, default=0.0), compute, dict(exchanged))
+    return SimulatedStep(max(ends, default=0.0), compute, dict(exchanged))
 
 
-def slowest(count: int) -> float:
+def expected_maximum(count: int) -> float:
     """Return the expected maximum of `count` standard normal variables.
 
     Reference: Blom, Statistical estimates and transformed beta-variables (1958).

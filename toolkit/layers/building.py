@@ -29,7 +29,7 @@ from toolkit.layers.input_spec import check_inputs, describe
 from toolkit.layers.precision import Precision
 from toolkit.layers.tracking import StateOwner
 from toolkit.ops.symbolic import infer, infer_fitting, is_symbolic
-from toolkit.reading.budget import refunded
+from toolkit.reading.budget import refund_at_end
 from toolkit.type_aliases import (
     ConstraintLike,
     DTypeLike,
@@ -344,7 +344,7 @@ class Buildable(StateOwner, Precision):
 
     def _infer_unbuilt(self, args: Any, kwargs: Any) -> Any:
         """Infer the output symbols with an unbuilt copy, whose weights are free."""
-        with context.inside(weightless=True), restore_counts(), refunded():
+        with context.inside(weightless=True), restore_counts(), refund_at_end():
             twin = type(self).from_config(self.get_config())
             return twin._general_call(args, kwargs, recorded=False)
 

@@ -8,8 +8,8 @@ from toolkit.processes.programs import (
     clean_environment as clean_environment,
     find_package_folders as find_package_folders,
     find_program as find_program,
-    know_processor as know_processor,
     load_library as load_library,
+    set_processor_name as know_processor,
 )
 from toolkit.processes.python import (
     enter_user_code as enter_user_code,

@@ -56,14 +56,14 @@ def find_program(name: str) -> str | None:
             folder, which the user chose.
     """
     if os.path.dirname(name):
-        return next(_runnable(os.path.abspath(name)), None)
+        return next(_program_paths(os.path.abspath(name)), None)
     for folder in absolute_entries(os.environ.get("PATH", os.defpath)):
-        for path in _runnable(os.path.join(folder, name)):
+        for path in _program_paths(os.path.join(folder, name)):
             return path
     return None
 
 
-def know_processor() -> None:
+def set_processor_name() -> None:
     """Set the processor name in `platform`, as `uname` reports it.
 
     Otherwise `platform` runs `uname` when a library requests the name. If PATH has an
@@ -82,7 +82,7 @@ def know_processor() -> None:
         facts["processor"] = "" if name == "unknown" else name
 
 
-def _runnable(path: str) -> Iterator[str]:
+def _program_paths(path: str) -> Iterator[str]:
     """Yield the path of a program, with the endings of programs on Windows."""
     endings = [""]
     if sys.platform == "win32":

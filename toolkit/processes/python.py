@@ -60,9 +60,12 @@ def python_command(
             f"{function}: expected the path of a Python interpreter in sys.executable; "
             "received none, so no process can be started"
         )
-    context: dict[str, Any] = {"function": function, **_searched(_trusted_folders())}
+    context: dict[str, Any] = {
+        "function": function,
+        **_module_folders(_trusted_folders()),
+    }
     if runs_user_code:
-        context["user"] = _searched(_user_folders(has_script))
+        context["user"] = _module_folders(_user_folders(has_script))
         context["main"] = _main_module()
         context["environment"] = _changed_variables()
     start = Path(__file__).with_name("start.py")
@@ -93,7 +96,7 @@ def _changed_variables() -> dict[str, str]:
 # --- folders of modules ---------------------------------------------------------------
 
 
-def _searched(folders: list[str]) -> dict[str, Any]:
+def _module_folders(folders: list[str]) -> dict[str, Any]:
     """Return folders to search, and modules of this process that are in none of them.
 
     A package in the current folder that this process has imported is a file that it

@@ -19,7 +19,7 @@ from pathlib import Path
 from toolkit.errors import ArgumentError, LoadBudgetError
 from toolkit.thread_state import ThreadState
 
-_NEVER_LESS = 8  # times the file size: reading needs this if memory is short
+_MIN_RATIO = 8  # times the file size: reading needs this if memory is short
 # Seconds of work for each byte of the memory budget. The smallest budget, 64 MB, allows
 # 2 seconds. A layer with weights takes 2 KB of a file, so it has 4 ms; it needs 1 to 3.
 _SECONDS = 2 / (1 << 26)
@@ -130,7 +130,7 @@ def load_budget(size: int) -> int:
         64
     """
     most = int(min(_limits.ratio * size, _share()))
-    return max(_limits.least, _NEVER_LESS * size, most)
+    return max(_limits.least, _MIN_RATIO * size, most)
 
 
 def limit_of_load() -> int:
@@ -157,7 +157,7 @@ def _memory() -> int:
         return found
 
 
-def limited_load(
+def load_within_budget(
     path: Path | str, *others: Path, more: int = 0
 ) -> AbstractContextManager[None]:
     """Return a context for a load of a file or folder within its budget.
@@ -174,7 +174,7 @@ def limited_load(
     return _load_within(repr(str(path)), size, total, total * _SECONDS)
 
 
-def limited_text(label: str, size: int) -> AbstractContextManager[None]:
+def load_text_within_budget(label: str, size: int) -> AbstractContextManager[None]:
     """Return a context for a load of text; the memory share is its limit."""
     total = _share()
     seconds = _limits.least * _SECONDS_OF_TEXT + size * _SECONDS_OF_CHARACTER
@@ -241,7 +241,7 @@ def spend_variable(path: str, shape: tuple[int, ...], itemsize: int) -> None:
 
 
 @contextmanager
-def refunded() -> Iterator[None]:
+def refund_at_end() -> Iterator[None]:
     """Return a context that refunds its memory at the end, for temporary objects."""
     budget = _account.budget
     left = 0 if budget is None else budget.left

@@ -19,19 +19,19 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ModelFileError, ToolkitError
-from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import check_present, naming
+from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.file_errors import add_path_to_errors, check_present
 from toolkit.reading.hdf5_library import h5py_module
 from toolkit.reading.hdf5_probe import is_harmless
-from toolkit.reading.hdf5_structure import Damage, Doubt, Structure
+from toolkit.reading.hdf5_structure import CorruptFile, Structure, UnverifiableFile
 
 # Maximum compression ratio of a dataset.
 _MAX_RATIO = 1000
-_SMALL = 1 << 20  # bytes that are always allowed
+_ALWAYS_ALLOWED_SIZE = 1 << 20  # bytes that are always allowed
 _MAX_OBJECTS = 1_000_000
 CHECKSUM = "crc32"  # attribute of a dataset that this package writes
 _FILTERS = {1, 2, 3, 4, 5, 6, 32_000}  # filters of HDF5 and h5py: no plugins
-_DAMAGES = (  # h5py errors for a corrupt file
+_CORRUPT_FILE_ERRORS = (  # h5py errors for a corrupt file
     *(OSError, RuntimeError, LookupError, ValueError, TypeError, AttributeError),
     *(OverflowError, MemoryError, RecursionError, NotImplementedError, SystemError),
 )
@@ -66,16 +66,16 @@ def open_file(
     with ExitStack() as stack:
         if isinstance(source, Path):
             check_present(source)
-            stack.enter_context(limited_load(source))
-            stack.enter_context(naming(label))
-        file = stack.enter_context(closing(opened(source, label)))
-        with named(label):
+            stack.enter_context(load_within_budget(source))
+            stack.enter_context(add_path_to_errors(label))
+        file = stack.enter_context(closing(open_checked(source, label)))
+        with convert_h5py_errors(label):
             datasets = dict(_walk(file, label))
         yield file, datasets
 
 
 @contextmanager
-def named(label: str) -> Iterator[None]:
+def convert_h5py_errors(label: str) -> Iterator[None]:
     """Return a context that converts h5py errors to errors with the file's name."""
     try:
         yield
@@ -84,18 +84,18 @@ def named(label: str) -> Iterator[None]:
         raise
     except ToolkitError:
         raise
-    except _DAMAGES as error:
+    except _CORRUPT_FILE_ERRORS as error:
         raise ModelFileError(
             f"{label!r}: expected an HDF5 file; it is damaged or something else "
             f"({error})"
         ) from None
 
 
-def opened(source: Source, label: str) -> Any:
+def open_checked(source: Source, label: str) -> Any:
     """Return a context with the open file; only its structure is checked."""
     h5py = h5py_module()
 
-    with named(label):
+    with convert_h5py_errors(label):
         _check_structure(source)
         return h5py.File(source, "r")
 
@@ -109,11 +109,11 @@ def _check_structure(source: Source) -> None:
         else:
             view = source.getbuffer()
             Structure(lambda a, n: bytes(view[a : a + n]), len(view)).check()
-    except Damage as error:
+    except CorruptFile as error:
         raise ModelFileError(
             f"expected an HDF5 file; it is damaged or something else ({error})"
         ) from None
-    except Doubt as doubt:
+    except UnverifiableFile as doubt:
         if not is_harmless(source):
             raise ModelFileError(
                 "expected an HDF5 file; it is damaged, for reading it does not end, "
@@ -139,7 +139,7 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
         prefix, group = stack.pop()
         for key in group:
             path = prefix + key
-            item = linked(group, key, path)
+            item = follow_link(group, key, path)
             address = h5py.h5o.get_info(item.id).addr
             if address in seen or len(seen) > _MAX_OBJECTS:
                 raise ModelFileError(f"{path} is an object met before: refused")
@@ -150,7 +150,7 @@ def _walk(file: Any, label: str) -> Iterator[tuple[str, Dataset]]:
                 yield path, Dataset(path, item, label)
 
 
-def linked(group: Any, key: str, path: str) -> Any:
+def follow_link(group: Any, key: str, path: str) -> Any:
     """Return the target of a name in a group, which must be in this file."""
     h5py = h5py_module()
 
@@ -192,7 +192,7 @@ class Dataset:
     @property
     def dtype(self) -> str:
         """Return the dtype name of the result of `read`, if it is numeric."""
-        with named(self._label):
+        with convert_h5py_errors(self._label):
             named_type = self._dataset.attrs.get("dtype")
             is_wide = isinstance(named_type, str) and named_type == "bfloat16"
             return "bfloat16" if is_wide else str(self._dataset.dtype)
@@ -200,14 +200,14 @@ class Dataset:
     @property
     def owner(self) -> str | None:
         """Return the name of the object that owns the array, if the file has it."""
-        with named(self._label):
+        with convert_h5py_errors(self._label):
             name = self._dataset.parent.attrs.get("name")
         return name if isinstance(name, str) else None
 
     @property
     def checksum(self) -> int | None:
         """Return the stored checksum of its values and name, or None."""
-        with named(self._label):
+        with convert_h5py_errors(self._label):
             found = self._dataset.attrs.get(CHECKSUM)
         return int(found) if isinstance(found, np.integer) else None
 
@@ -221,9 +221,9 @@ class Dataset:
 
     def check(self) -> None:
         """Raise an error if it declares far more data than the file contains."""
-        with named(self._label):
+        with convert_h5py_errors(self._label):
             stored = self._dataset.id.get_storage_size()
-            if self.nbytes > max(_SMALL, _MAX_RATIO * stored):
+            if self.nbytes > max(_ALWAYS_ALLOWED_SIZE, _MAX_RATIO * stored):
                 raise ModelFileError(
                     f"{self.path} declares {self.nbytes} bytes, of which the file "
                     f"holds {stored}: refused"
@@ -239,7 +239,7 @@ class Dataset:
                 f"{self.path}: expected numbers; found the type {dtype}"
             )
         spend(self.nbytes + chunk_bytes(self._dataset), f"the array {self.path}")
-        with named(self._label):
+        with convert_h5py_errors(self._label):
             array = np.asarray(self._dataset[()])
         if self.checksum not in (None, self.checksum_of(array)):
             raise ModelFileError(

@@ -14,11 +14,11 @@ _FLOATS = {
 }
 
 
-class Doubt(Exception):
+class UnverifiableFile(Exception):
     """Error for a structure that is not verified as harmless."""
 
 
-class Kind(NamedTuple):
+class ElementType(NamedTuple):
     """Element size; whether the element is a reference; bytes read."""
 
     size: int
@@ -26,78 +26,78 @@ class Kind(NamedTuple):
     length: int
 
 
-def datatype(data: bytes) -> Kind:
+def datatype(data: bytes) -> ElementType:
     """Return the type that a message describes.
 
     Raises:
         Doubt: the type is not a number, boolean or string.
     """
     if len(data) < 8:
-        raise Doubt("a type that is cut off")
+        raise UnverifiableFile("a type that is cut off")
     version, kind = divmod(data[0], 16)
     flags = int.from_bytes(data[1:4], "little")
     (size,) = struct.unpack_from("<I", data, 4)
     if version not in (1, 2, 3):
-        raise Doubt(f"a type of version {version}")
+        raise UnverifiableFile(f"a type of version {version}")
     try:
         return _TYPES[kind](data, size, flags, version)
     except (KeyError, struct.error):
-        raise Doubt(f"a type of kind {kind}") from None
+        raise UnverifiableFile(f"a type of kind {kind}") from None
 
 
-def _integer(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _integer(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if size not in (1, 2, 4, 8) or struct.unpack_from("<HH", data, 8) != (0, 8 * size):
-        raise Doubt("integers of unusual size")
+        raise UnverifiableFile("integers of unusual size")
     if flags & ~0b1001:
-        raise Doubt("integers of unusual form")
-    return Kind(size, False, 12)
+        raise UnverifiableFile("integers of unusual form")
+    return ElementType(size, False, 12)
 
 
-def _floating(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _floating(data: bytes, size: int, flags: int, version: int) -> ElementType:
     fields = struct.unpack_from("<HHBBBBI", data, 8)
     if size not in _FLOATS or fields != _FLOATS[size]:
-        raise Doubt("floating numbers of unusual form")
+        raise UnverifiableFile("floating numbers of unusual form")
     if flags & 0xFF & ~1 != 0x20 or flags >> 8 != 8 * size - 1:
-        raise Doubt("floating numbers of unusual form")
-    return Kind(size, False, 20)
+        raise UnverifiableFile("floating numbers of unusual form")
+    return ElementType(size, False, 20)
 
 
-def _string(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _string(data: bytes, size: int, flags: int, version: int) -> ElementType:
     if not 0 < size <= 1 << 20 or flags & 0xF > 2 or flags >> 4 > 1:
-        raise Doubt("strings of unusual form")
-    return Kind(size, False, 8)
+        raise UnverifiableFile("strings of unusual form")
+    return ElementType(size, False, 8)
 
 
-def _opaque(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _opaque(data: bytes, size: int, flags: int, version: int) -> ElementType:
     """Parse an opaque type, for example of bfloat16."""
     tag = flags & 0xFF
     if not 0 < size <= 64 or tag % 8 or len(data) < 8 + tag:
-        raise Doubt("bytes of unusual form")
-    return Kind(size, False, 8 + tag)
+        raise UnverifiableFile("bytes of unusual form")
+    return ElementType(size, False, 8 + tag)
 
 
-def _enumeration(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _enumeration(data: bytes, size: int, flags: int, version: int) -> ElementType:
     """Parse an enumeration: h5py's booleans."""
     base = datatype(data[8:])
     if base.size != size or base.is_variable or not 0 < flags <= 256:
-        raise Doubt("names of unusual numbers")
+        raise UnverifiableFile("names of unusual numbers")
     place = 8 + base.length
     for _ in range(flags):
         end = data.index(b"\0", place) + 1 if b"\0" in data[place:] else -1
         if end < 0:
-            raise Doubt("names that are cut off")
+            raise UnverifiableFile("names that are cut off")
         place = end if version == 3 else place + -(-(end - place) // 8) * 8
     if place + flags * size > len(data):
-        raise Doubt("names that are cut off")
-    return Kind(size, False, place + flags * size)
+        raise UnverifiableFile("names that are cut off")
+    return ElementType(size, False, place + flags * size)
 
 
-def _variable(data: bytes, size: int, flags: int, version: int) -> Kind:
+def _variable(data: bytes, size: int, flags: int, version: int) -> ElementType:
     """Parse a variable-length type; an element has the address of its value."""
     base = datatype(data[8:])
     if base.is_variable or size != 16 or flags & 0xF > 1:
-        raise Doubt("elements of unusual length")
-    return Kind(size, True, 8 + base.length)
+        raise UnverifiableFile("elements of unusual length")
+    return ElementType(size, True, 8 + base.length)
 
 
 _TYPES = {
@@ -118,14 +118,14 @@ def extents(data: bytes) -> list[int]:
     """
     version, rank, flags = struct.unpack_from("<BBB", data.ljust(4, b"\0"))
     if version not in (1, 2) or rank > _MAX_AXES or flags > 1:
-        raise Doubt(f"extents of version {version}")
+        raise UnverifiableFile(f"extents of version {version}")
     if version == 2 and data[3] != (1 if rank else 0):
-        raise Doubt("no extents")
+        raise UnverifiableFile("no extents")
     start = 8 if version == 1 else 4
     end = start + 8 * rank * (2 if flags else 1)
     if end > len(data):
-        raise Doubt("extents that are cut off")
+        raise UnverifiableFile("extents that are cut off")
     found = list(struct.unpack_from(f"<{rank}Q", data, start))
     if any(n >= 2**48 for n in found):
-        raise Doubt("extents beyond any memory")
+        raise UnverifiableFile("extents beyond any memory")
     return found

@@ -19,7 +19,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 # Maximum compression ratio of deflate, which PNG uses.
-_MOST_PACKED = 1032
+_MAX_RATIO = 1032
 
 
 def pillow(function: str) -> Any:
@@ -106,7 +106,7 @@ def _check_length(image: Any, file: Any) -> None:
     if image.format == "PNG":
         whole = image.width * image.height * bits // 8
         held = _length(file)
-        if whole > _MOST_PACKED * held:
+        if whole > _MAX_RATIO * held:
             raise ValueError(
                 f"{image.width} x {image.height} pixels cannot be in {held:,} bytes"
             )

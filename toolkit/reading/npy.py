@@ -19,7 +19,7 @@ import numpy as np
 from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
 from toolkit.reading.budget import spend
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.reading.zips import open_members
 
 MAGIC = b"\x93NUMPY"
@@ -29,7 +29,7 @@ _READERS = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 # NumPy parses a header as Python source: the errors for a corrupt one.
-_DAMAGES = (
+_CORRUPT_FILE_ERRORS = (
     *(ValueError, SyntaxError, TokenError, TypeError, KeyError, AttributeError),
     *(OverflowError, RecursionError, MemoryError, IndexError),
 )
@@ -79,7 +79,7 @@ def read_header(name: str, head: bytes, size: int, raw: bool = False) -> Header:
             raise ValueError(f"the shape {shape}")
         if len(shape) > _MAX_AXES:
             raise ValueError(f"{len(shape)} axes")
-    except _DAMAGES as error:
+    except _CORRUPT_FILE_ERRORS as error:
         raise ModelFileError(
             f"{name}: expected an array as NumPy saves them ({str(error)[:200]})"
         ) from error
@@ -107,7 +107,7 @@ def array_of(name: str, data: bytes) -> np.ndarray[Any, Any]:
     return flat.reshape(header.shape).copy()
 
 
-def mapped(path: Path) -> np.ndarray[Any, Any]:
+def map_npy(path: Path) -> np.ndarray[Any, Any]:
     """Return the memory-mapped array of a `.npy` file.
 
     NumPy's memory map divides by the item size. A corrupt header with an item size of 0
@@ -154,7 +154,9 @@ def open_npy(path: Path) -> Iterator[dict[str, StoredArray]]:
     with open(path, "rb") as file:
         head = file.read(_HEADER)
     try:
-        stored = _stored(path.stem, head, path.stat().st_size, path.read_bytes)
+        stored = _make_stored_array(
+            path.stem, head, path.stat().st_size, path.read_bytes
+        )
     except ModelFileError as error:
         raise ModelFileError(f"{str(path)!r}: {error}") from error
     yield {path.stem: stored}
@@ -168,7 +170,7 @@ def open_npz(path: Path) -> Iterator[dict[str, StoredArray]]:
         for name, size in members.sizes().items():
             key = name.removesuffix(".npy")
             head = members.head(name, _HEADER)
-            arrays[key] = _stored(key, head, size, _reader(members, name))
+            arrays[key] = _make_stored_array(key, head, size, _reader(members, name))
         yield arrays
 
 
@@ -176,7 +178,7 @@ def _reader(members: Any, name: str) -> Callable[[], bytes]:
     return lambda: members.read(name)
 
 
-def _stored(
+def _make_stored_array(
     name: str, head: bytes, size: int, read: Callable[[], bytes]
 ) -> StoredArray:
     """Return an array after a check of its header."""

@@ -14,14 +14,14 @@ from typing import IO, Any
 from toolkit.errors import LoadBudgetError
 from toolkit.reading.budget import load_budget
 
-_PIECE = 1 << 24  # bytes allocated at once
+_CHUNK_SIZE = 1 << 24  # bytes allocated at once
 _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
     b"\x5d\x00\x00": lzma.open,
 }
-DAMAGES = (  # errors for a corrupt stream
+CORRUPT_STREAM_ERRORS = (  # errors for a corrupt stream
     *(OSError, EOFError, ValueError, zlib.error, lzma.LZMAError),
 )
 
@@ -31,7 +31,7 @@ def budget_of(path: str | os.PathLike[str]) -> int:
     return load_budget(os.path.getsize(path))
 
 
-def too_much(what: str, limit: int) -> LoadBudgetError:
+def size_error(what: str, limit: int) -> LoadBudgetError:
     """Return the error for a stream that exceeds its limit."""
     return LoadBudgetError(
         f"{what} takes more than {limit:,} bytes, far more than the file holds: "
@@ -50,14 +50,14 @@ def read_exactly(file: IO[bytes], size: int, limit: int | None = None) -> bytes:
     Raises:
         LoadBudgetError: the data exceeds the limit.
     """
-    if size <= _PIECE:
+    if size <= _CHUNK_SIZE:
         return file.read(size)
     pieces, left = [], size
-    while left > 0 and (piece := file.read(min(left, _PIECE))):
+    while left > 0 and (piece := file.read(min(left, _CHUNK_SIZE))):
         pieces.append(piece)
         left -= len(piece)
         if limit is not None and size - left > limit:
-            raise too_much("a record", limit)
+            raise size_error("a record", limit)
     return b"".join(pieces)
 
 
@@ -65,11 +65,11 @@ def limited_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
     """Yield the lines of a compressed file, each up to a maximum length."""
     while line := file.readline(limit + 1):
         if len(line) > limit:
-            raise too_much("a line", limit)
+            raise size_error("a line", limit)
         yield line
 
 
-def decompressed(data: Any, limit: int) -> bytes:
+def decompress(data: Any, limit: int) -> bytes:
     """Decompress zlib data up to a limit.
 
     Raises:
@@ -79,14 +79,14 @@ def decompressed(data: Any, limit: int) -> bytes:
     unpacker = zlib.decompressobj()
     found = unpacker.decompress(data, limit)
     if unpacker.unconsumed_tail:
-        raise too_much("what is packed", limit)
+        raise size_error("what is packed", limit)
     found += unpacker.flush()
     if not unpacker.eof:
         raise zlib.error("the data is cut off")
     return found
 
 
-class Unpacked:
+class DecompressedFile:
     """File with gzip, bzip2, xz or no compression, read decompressed.
 
     Args:
@@ -105,19 +105,19 @@ class Unpacked:
     def read(self, size: int = -1) -> bytes:
         """Read `size` bytes, by default all."""
         if self._at_once is not None and size > self._at_once:
-            raise too_much("a header", self._at_once)
+            raise size_error("a header", self._at_once)
         left = max(0, self._limit - self._file.tell())
         if 0 <= size <= left:
             return read_exactly(self._file, size)
         found = read_exactly(self._file, left + 1)
         if len(found) > left:
-            raise too_much("what is packed", self._limit)
+            raise size_error("what is packed", self._limit)
         return found
 
     def seek(self, place: int, whence: int = 0) -> int:
         """Move to an offset."""
         if whence == 0 and place > self._limit:
-            raise too_much("what is packed", self._limit)
+            raise size_error("what is packed", self._limit)
         return int(self._file.seek(place, whence))
 
     def tell(self) -> int:
@@ -128,7 +128,7 @@ class Unpacked:
         """Close the file."""
         self._file.close()
 
-    def __enter__(self) -> Unpacked:
+    def __enter__(self) -> DecompressedFile:
         return self
 
     def __exit__(self, *_: object) -> None:

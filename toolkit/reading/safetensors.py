@@ -28,10 +28,10 @@ from toolkit import dtypes
 from toolkit.definitions.records import record
 from toolkit.errors import ArgumentError, MissingFileError, ModelFileError
 from toolkit.files.staging import replace_file
-from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import naming, refuse_pointer
+from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.file_errors import add_path_to_errors, refuse_pointer
 from toolkit.reading.spans import bytes_at
-from toolkit.reading.text import parsed_json
+from toolkit.reading.text import parse_json
 
 Array = np.ndarray[Any, Any]
 
@@ -84,21 +84,21 @@ class StoredArray:
 
     def read(self) -> Array:
         """Return the array."""
-        what = f"the array {_short(self.path)}"
+        what = f"the array {_short_text(self.path)}"
         return self._array(bytes_at(self._file, self._start, self.nbytes, what))
 
     def mapped(self, memory: mmap.mmap) -> Array:
         """Return the array in a mapping of the file, or a copy if it is not aligned."""
         data = np.frombuffer(memory, np.uint8, self.nbytes, self._start)
         if self._start % dtypes.itemsize(self.dtype):
-            spend(self.nbytes, f"the array {_short(self.path)}")
+            spend(self.nbytes, f"the array {_short_text(self.path)}")
             data = data.copy()
         return self._array(data)
 
     def _array(self, data: Array) -> Array:
         if self.dtype == "bool" and data.size and data.max() > 1:
             raise ModelFileError(
-                f"{_short(self.path)}: expected truth values, 0 and 1; found "
+                f"{_short_text(self.path)}: expected truth values, 0 and 1; found "
                 f"{data.max()}"
             )
         array = data.view(dtypes.numpy_dtype(self.dtype)).reshape(self.shape)
@@ -122,7 +122,11 @@ def open_safetensors(path: str | os.PathLike[str]) -> Iterator[Content]:
         ModelFileError: the file is not regular, or not valid Safetensors.
         LoadBudgetError: the file exceeds the memory budget.
     """
-    with limited_load(Path(path)), naming(path), _opened(path) as file:
+    with (
+        load_within_budget(Path(path)),
+        add_path_to_errors(path),
+        _open_regular_file(path) as file,
+    ):
         yield _content(file)
 
 
@@ -141,7 +145,11 @@ def read_safetensors(
         ModelFileError: the file is not regular, or not valid Safetensors.
         LoadBudgetError: the file exceeds the memory budget.
     """
-    with limited_load(Path(path)), naming(path), _opened(path) as file:
+    with (
+        load_within_budget(Path(path)),
+        add_path_to_errors(path),
+        _open_regular_file(path) as file,
+    ):
         arrays = _content(file).arrays
         if not mapped:
             return {name: array.read() for name, array in arrays.items()}
@@ -150,7 +158,7 @@ def read_safetensors(
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def _open_regular_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a regular file without blocking."""
     try:
         handle = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
@@ -183,7 +191,7 @@ def _content(file: IO[bytes]) -> Content:
             f"a header of {length} bytes, of at most {_MAX_HEADER}: refused"
         )
     spend(2 * length, "the header")
-    found = _parsed(file.read(length))
+    found = _parse_header(file.read(length))
     metadata = _metadata(found.pop(_METADATA, {}))
     start = _LENGTH + length
     arrays = [_array(name, row, start, file) for name, row in found.items()]
@@ -193,7 +201,7 @@ def _content(file: IO[bytes]) -> Content:
     for array in arrays:
         if array._start != end:
             what = "a hole" if array._start > end else "values of another array"
-            raise ModelFileError(f"{_short(array.path)}: {what} in front of it")
+            raise ModelFileError(f"{_short_text(array.path)}: {what} in front of it")
         end += array.nbytes
     if end != size:
         raise ModelFileError(
@@ -202,7 +210,7 @@ def _content(file: IO[bytes]) -> Content:
     return Content({array.path: array for array in arrays}, metadata)
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _parse_header(data: bytes) -> dict[str, Any]:
     """Return the objects of a header by name."""
     if not data.startswith(b"{"):
         raise ModelFileError(
@@ -214,7 +222,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8")
     except UnicodeError as error:
         raise ModelFileError(f"expected a header in UTF-8 ({error})") from error
-    found: dict[str, Any] = parsed_json(text, "the header", unique=True)
+    found: dict[str, Any] = parse_json(text, "the header", unique=True)
     return found
 
 
@@ -226,36 +234,38 @@ def _metadata(found: Any) -> dict[str, str]:
 
 def _array(name: str, row: Any, start: int, file: IO[bytes]) -> StoredArray:
     """Return an array whose shape matches its size."""
-    label = _short(name)
+    label = _short_text(name)
     if not _is_text(name):
         raise ModelFileError(f"{label}: expected a name in UTF-8")
     if not isinstance(row, dict) or row.keys() != _KEYS:
         raise ModelFileError(
             f"{label}: expected an object of {', '.join(sorted(_KEYS))}; found "
-            f"{_short(row)}"
+            f"{_short_text(row)}"
         )
     dtype = row["dtype"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise ModelFileError(
             f"{label}: expected a dtype among {', '.join(_DTYPES)}; found "
-            f"{_short(dtype)}"
+            f"{_short_text(dtype)}"
         )
     shape = row["shape"]
     if not _are_numbers(shape) or len(shape) > _MAX_AXES:
         raise ModelFileError(
             f"{label}: expected a shape of at most {_MAX_AXES} axes; found "
-            f"{_short(shape)}"
+            f"{_short_text(shape)}"
         )
     places = row["data_offsets"]
     if not _are_numbers(places) or len(places) != 2:
-        raise ModelFileError(f"{label}: expected two offsets; found {_short(places)}")
+        raise ModelFileError(
+            f"{label}: expected two offsets; found {_short_text(places)}"
+        )
     # Treat 0 as 1, because NumPy also limits the product of the other extents.
     size = math.prod(max(1, n) for n in shape) * dtypes.itemsize(_DTYPES[dtype])
     needed = 0 if 0 in shape else size
     if size > sys.maxsize or places[1] - places[0] != needed:
         raise ModelFileError(
-            f"{label}: {dtype} of shape {_short(shape)} takes {_short(needed)} bytes; "
-            f"found the offsets {_short(places)}"
+            f"{label}: {dtype} of shape {_short_text(shape)} takes "
+            f"{_short_text(needed)} bytes; found the offsets {_short_text(places)}"
         )
     return StoredArray(name, tuple(shape), _DTYPES[dtype], start + places[0], file)
 
@@ -272,7 +282,7 @@ def _is_text(found: Any) -> bool:
     return isinstance(found, str) and found.encode("utf-8", "replace").decode() == found
 
 
-def _short(found: Any) -> str:
+def _short_text(found: Any) -> str:
     """Return a short form of a value for messages."""
     return _shortened.repr(found) if not isinstance(found, str) else found[:100]
 
@@ -306,11 +316,11 @@ def write_safetensors(
         ArgumentError: a name, text or dtype is not supported by the format.
         UnwritableFileError: the file cannot be written.
     """
-    head, values = laid_out(arrays, metadata, sort)
+    head, values = arrange_file(arrays, metadata, sort)
     replace_file(path, lambda new: fill_file(new, head, values))
 
 
-def laid_out(
+def arrange_file(
     arrays: Mapping[str, Any], metadata: Mapping[str, str] | None, sort: bool = True
 ) -> tuple[bytes, list[Array]]:
     """Return the header bytes, and the arrays in file order."""

@@ -12,7 +12,7 @@ from toolkit.reading.budget import spend
 _OF_OBJECT = 64  # bytes of an empty list or dict, a number or a short string
 
 
-def parsed_json(text: str | bytes, where: str, unique: bool = False) -> Any:
+def parse_json(text: str | bytes, where: str, unique: bool = False) -> Any:
     """Parse JSON text within the load budget.
 
     Args:

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from toolkit.errors import ModelFileError
-from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import check_present, naming
+from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.file_errors import add_path_to_errors, check_present
 
 _MAX_MEMBERS = 10_000
 _MAX_DEPTH, _MAX_NAME = 200, 4096  # nested folders, and characters of a path
-_SMALL = 1 << 20  # bytes that are always allowed
+_ALWAYS_ALLOWED_SIZE = 1 << 20  # bytes that are always allowed
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-SUSPICIOUS = (  # errors for a corrupt ZIP
+CORRUPT_ZIP_ERRORS = (  # errors for a corrupt ZIP
     *(OSError, EOFError, ValueError, NotImplementedError, RuntimeError, LookupError),
     *(zlib.error, lzma.LZMAError, OverflowError, TypeError),
 )
@@ -35,7 +35,11 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
     """
     check_present(path)
     try:
-        with naming(path), limited_load(path), _zip_file(path) as archive:
+        with (
+            add_path_to_errors(path),
+            load_within_budget(path),
+            _zip_file(path) as archive,
+        ):
             yield Members(archive, max_ratio)
     except zipfile.BadZipFile as error:
         raise ModelFileError(
@@ -47,7 +51,7 @@ def open_members(path: Path, kind: str, max_ratio: int) -> Iterator[Members]:
 def _zip_file(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except SUSPICIOUS as error:
+    except CORRUPT_ZIP_ERRORS as error:
         raise zipfile.BadZipFile(str(error)) from error
 
 
@@ -58,7 +62,7 @@ class Members:
         self._archive = archive
         self._infos: dict[str, zipfile.ZipInfo] = {}
         infos = archive.infolist()
-        if not _is_listed_whole(archive):
+        if not _has_complete_directory(archive):
             raise ModelFileError("its list of members is damaged")
         if len(infos) > _MAX_MEMBERS:
             raise ModelFileError(f"{len(infos)} members: refused")
@@ -80,7 +84,7 @@ class Members:
         try:
             with self._archive.open(info) as file:
                 return file.read(size)
-        except SUSPICIOUS as error:
+        except CORRUPT_ZIP_ERRORS as error:
             raise ModelFileError(f"{name!r} is damaged ({error})") from error
 
     def read(self, name: str) -> bytes:
@@ -108,7 +112,7 @@ class Members:
                     ) from error
 
 
-def _is_listed_whole(archive: zipfile.ZipFile) -> bool:
+def _has_complete_directory(archive: zipfile.ZipFile) -> bool:
     """Return whether the central directory ends correctly.
 
     A wrong length hides members."""
@@ -143,7 +147,7 @@ def _check_member(info: zipfile.ZipInfo, max_ratio: int) -> None:
             f"{name!r} is packed in another way than Deflate (method "
             f"{info.compress_type}): refused"
         )
-    if info.file_size > max(_SMALL, max_ratio * info.compress_size):
+    if info.file_size > max(_ALWAYS_ALLOWED_SIZE, max_ratio * info.compress_size):
         raise ModelFileError(
             f"{name!r} declares {info.file_size} bytes, of which the archive holds "
             f"{info.compress_size}: refused"

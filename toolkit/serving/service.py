@@ -334,10 +334,10 @@ class Service:
         methods = self._routes.get(request.path)
         route = None if methods is None else methods.get(request.method)
         if route is None:
-            return self._handle_seldom(request, respond)
+            return self._handle_fallback(request, respond)
         return route(request, respond)
 
-    def _handle_seldom(self, request: Request, respond: Respond) -> Item | None:
+    def _handle_fallback(self, request: Request, respond: Respond) -> Item | None:
         """Handle escaped paths, queries, other methods and unknown paths."""
         path = unquote(request.path.partition("?")[0])
         if len(path) > 1:

@@ -16,7 +16,7 @@ from typing import Any
 
 from toolkit.errors import DatasetError
 from toolkit.files.staging import is_listed
-from toolkit.reading.packed import Unpacked, budget_of, too_much
+from toolkit.reading.packed import DecompressedFile, budget_of, size_error
 
 FORMATS = ("tar", "zip")
 _MEMBER = 512  # minimum bytes of a member
@@ -62,7 +62,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
         for member in archive:
             budget -= _MEMBER + member.size
             if budget < 0:
-                raise too_much(f"get_file: unpacking {path}", budget_of(path))
+                raise size_error(f"get_file: unpacking {path}", budget_of(path))
             if not (member.isfile() or member.isdir()):
                 raise _unsafe_member(path, member.name, "is neither file nor folder")
             _check_inside(path, folder, member.name)
@@ -77,7 +77,7 @@ def _extract_tar(path: Path, folder: Path) -> None:
 @contextmanager
 def _opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Yield a tar archive, with a limit on the unpacked bytes of its headers too."""
-    with Unpacked(path, budget_of(path), _HEADER) as unpacked:
+    with DecompressedFile(path, budget_of(path), _HEADER) as unpacked:
         with tarfile.open(fileobj=unpacked, mode="r:") as archive:  # type: ignore[call-overload]
             yield archive
 
@@ -99,7 +99,7 @@ def _extract_zip(path: Path, folder: Path) -> None:
         for info in archive.infolist():
             budget -= _MEMBER + info.file_size
             if budget < 0:
-                raise too_much(f"get_file: unpacking {path}", budget_of(path))
+                raise size_error(f"get_file: unpacking {path}", budget_of(path))
             _check_inside(path, folder, info.filename)
         archive.extractall(folder)
         _check_distinct(path, folder, archive.namelist())

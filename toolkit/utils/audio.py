@@ -15,7 +15,7 @@ from toolkit.errors import (
     MalformedDataError,
     MissingDataError,
 )
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.utils.directories import common_arguments, from_directory
 
 Array = np.ndarray[Any, Any]

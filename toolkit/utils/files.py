@@ -24,7 +24,7 @@ from toolkit.errors import (
 )
 from toolkit.files.locks import lock
 from toolkit.files.staging import Stage, sweep
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.utils.archives import FORMATS
 from toolkit.utils.unpacked import check_own, unpack
 

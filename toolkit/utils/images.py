@@ -23,7 +23,7 @@ from toolkit.errors import (
     ShapeError,
     unknown_choice,
 )
-from toolkit.reading.clear import check_plain
+from toolkit.reading.file_errors import check_plain
 from toolkit.reading.images import open_image, pillow
 from toolkit.settings import floatx, standardize_data_format
 

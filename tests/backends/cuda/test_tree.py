@@ -13,7 +13,7 @@ from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.tree import generate_combine
 from toolkit.backends.loops.plan import MERGES
 from toolkit.comm import Leaves, ordered
-from toolkit.comm.sum_plans import Combine, Place, Term, plan_all_reduce
+from toolkit.comm.sum_plans import Combine, Location, Term, plan_all_reduce
 from toolkit.errors import UnsupportedOnBackend
 from toolkit.ir import Spec
 
@@ -84,7 +84,7 @@ def test_no_pieces_are_what_changes_nothing(tmp_path):
 
 def test_kernels_are_shared_by_sizes():
     step = step_of("float32")
-    other = replace(step, size=7, stride=512, target=Place("out", 3, 64))
+    other = replace(step, size=7, stride=512, target=Location("out", 3, 64))
     assert generate_combine(step).kernel == generate_combine(other).kernel
     assert generate_combine(step).grid != generate_combine(other).grid
 

@@ -17,7 +17,7 @@ from tests.compiler.sharding.virtual import Split, local_graph, part_of
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import Target
 from toolkit.comm import local, overlap
-from toolkit.comm.slow import SlowGroup
+from toolkit.comm.slow_link import SlowGroup
 from toolkit.compiler.execute import Executable
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.sharding.layouts import MeshAxis
@@ -28,7 +28,7 @@ from toolkit.ir import Kind
 @pytest.fixture(autouse=True)
 def small_buckets(monkeypatch):
     """Networks of a few kilobytes have several."""
-    monkeypatch.setattr(overlap, "_LEAST", 1 << 10)
+    monkeypatch.setattr(overlap, "_MIN_BUCKET", 1 << 10)
 
 
 class Recorded(SlowGroup):

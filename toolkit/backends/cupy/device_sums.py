@@ -9,7 +9,7 @@ from toolkit.backends.cupy.cuda.launch import Buffer, Launch, Scalar
 from toolkit.backends.cupy.cuda.tree import generate_combine
 from toolkit.backends.cupy.device import Device
 from toolkit.comm.nccl import NcclGroup, Span
-from toolkit.comm.sum_plans import AllGather, Combine, Move, Place, SumPlan, Transfer
+from toolkit.comm.sum_plans import AllGather, Combine, Location, Move, SumPlan, Transfer
 
 
 class DeviceSum:
@@ -43,7 +43,7 @@ class DeviceSum:
         """
         bases = {"piece": pieces, "out": outs, "scratch": [scratch]}
 
-        def at(location: Place) -> int:
+        def at(location: Location) -> int:
             return bases[location.kind][location.number] + location.offset
 
         def spans(moves: Sequence[Move]) -> list[tuple[int, Span]]:
@@ -68,7 +68,7 @@ class DeviceSum:
         step: Combine,
         launch: Launch,
         start: Callable[..., None],
-        at: Callable[[Place], int],
+        at: Callable[[Location], int],
     ) -> None:
         received = () if step.received is None else (step.received,)
         buffers = [at(location) for location in (*step.own, *received, step.target)]

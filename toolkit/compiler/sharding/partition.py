@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from toolkit import dtypes
-from toolkit.comm.leaves import Subtree, combined
+from toolkit.comm.leaves import Subtree, combine_subtree
 from toolkit.compiler.sharding.choices import Choice, ShardedGraph
 from toolkit.compiler.sharding.collectives import (
     TOKEN,
@@ -320,7 +320,7 @@ class Local:
             return self.emit(names[partial.op], [left, right], spec)
 
         trees = pieces_of(self.axis, partial.units)
-        pieces = [combined(tree, term, combine) for tree in trees]
+        pieces = [combine_subtree(tree, term, combine) for tree in trees]
         return [piece for piece in pieces if piece is not None]
 
     def _gathered(self, local: Value, split: Split, spec: Spec) -> Value:

@@ -16,7 +16,7 @@ from toolkit.models.importing.call import Call, NeedsValuesError
 from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
 from toolkit.models.importing.operators import OPERATORS, why_not
 from toolkit.models.importing.values import Value, ValueList
-from toolkit.reading.clear import clear_errors
+from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 
 Values = dict[str, Value]
@@ -105,7 +105,7 @@ class Interpreter:
         self._ledger.step()
         title = f"the node {node.name!r} ({node.op})"
         try:
-            with clear_errors(title, "computing it failed"):
+            with convert_errors(title, "computing it failed"):
                 results = self._results(node, values)
         except ToolkitError as error:
             if "the node " not in str(error):

@@ -13,7 +13,7 @@ from toolkit.models.importing.weights import (
     stored,
     with_large_constants,
 )
-from toolkit.reading.clear import clear_errors
+from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.onnx.file import open_onnx
 from toolkit.reading.onnx.graph import graph_config
 
@@ -48,7 +48,7 @@ def load_onnx(filepath: str | os.PathLike[str], name: str | None = None) -> Onnx
     path = Path(filepath)
     with (
         open_onnx(path) as file,
-        clear_errors(repr(str(path)), "making it a model failed"),
+        convert_errors(repr(str(path)), "making it a model failed"),
     ):
         graph = with_large_constants(file.graph)
         weights = chosen_weights(graph)

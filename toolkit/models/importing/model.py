@@ -24,7 +24,7 @@ from toolkit.models.importing.weights import Weight, plain_name
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import KerasTensor, is_symbolic
 from toolkit.reading.budget import limit_of_load
-from toolkit.reading.onnx.checks import checked
+from toolkit.reading.onnx.checks import check_graph
 from toolkit.reading.onnx.graph import (
     OnnxGraph,
     ValueInfo,
@@ -225,7 +225,7 @@ def _checked(graph: OnnxGraph, rows: list[Weight], opset: int) -> OnnxGraph:
     for row in rows:
         if sorted(row.order) != list(range(len(row.shape))):
             raise ModelFileError(f"{row.source!r}: axes in the order {row.order}")
-    results = checked(graph, opset, [row.source for row in rows])
+    results = check_graph(graph, opset, [row.source for row in rows])
     for info in results.inputs:
         if info.shape is None:
             raise ModelFileError(

@@ -31,7 +31,7 @@ from toolkit.models.saving.state import groups_of, load_state
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers.building import build_optimizer
 from toolkit.reading.budget import spend
-from toolkit.reading.clear import check_present, clear_errors
+from toolkit.reading.file_errors import check_present, convert_errors
 from toolkit.reading.hdf5 import (
     Dataset,
     check_all,
@@ -171,7 +171,7 @@ def load_assets(model: Any, folder: Path) -> None:
     for where, layer in parts_of(model).items():
         if hasattr(layer, "load_assets"):
             folder_of_layer = Path(folder, where)
-            with clear_errors(f"{str(folder)!r}: the assets of {layer.name!r}"):
+            with convert_errors(f"{str(folder)!r}: the assets of {layer.name!r}"):
                 layer.load_assets(
                     str(folder_of_layer) if folder_of_layer.is_dir() else None
                 )

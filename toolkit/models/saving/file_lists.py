@@ -22,10 +22,10 @@ from toolkit.errors import (
     UnwritableFileError,
 )
 from toolkit.files.sets import FileSet
-from toolkit.reading.beside import is_bare, path_beside
-from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import naming
-from toolkit.reading.text import parsed_json
+from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.file_errors import add_path_to_errors
+from toolkit.reading.sibling_paths import is_bare, sibling_path
+from toolkit.reading.text import parse_json
 
 _MAX_LIST = 1 << 25  # bytes of an index, enough for 300,000 arrays
 _MAX_FILES = 500  # that are open at the same time
@@ -82,9 +82,9 @@ class FileList:
         """
         path = self.files.folder() / self._path.name
         listing = self.listing()
-        with naming(self._path):
-            files = {name: path_beside(path, name) for name in listing.names}
-        with limited_load(path, *files.values()), ExitStack() as stack:
+        with add_path_to_errors(self._path):
+            files = {name: sibling_path(path, name) for name in listing.names}
+        with load_within_budget(path, *files.values()), ExitStack() as stack:
             yield (
                 listing,
                 {n: stack.enter_context(open_file(file)) for n, file in files.items()},
@@ -98,9 +98,9 @@ class FileList:
         size = path.stat().st_size
         if size > _MAX_LIST:
             raise ModelFileError(f"{label}: {size} bytes, too long for a list of files")
-        with limited_load(path):
+        with load_within_budget(path):
             spend(size, "the list")
-            found = parsed_json(path.read_bytes(), label, unique=True)
+            found = parse_json(path.read_bytes(), label, unique=True)
         where = found.get("weight_map") if isinstance(found, dict) else None
         if not isinstance(where, dict):
             raise ModelFileError(

@@ -22,7 +22,7 @@ from toolkit.models.saving.archives import (
     write_members,
     written_by,
 )
-from toolkit.reading.budget import limited_load
+from toolkit.reading.budget import load_within_budget
 from toolkit.reading.hdf5 import checksum_text, contents_checksum, open_datasets
 
 _NAMES = (METADATA, CONFIG, WEIGHTS)
@@ -74,7 +74,7 @@ def _is_name(name: str) -> bool:
 
 
 def _load(path: Path, custom_objects: Any, compile: bool) -> Any:
-    with limited_load(path):
+    with load_within_budget(path):
         _check_links(path)
         text, listed = read_text(Path(path, CONFIG)), _listed(path) or {}
         _check(path, listed, text)

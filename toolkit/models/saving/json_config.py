@@ -11,9 +11,9 @@ from toolkit.models.saving.keras_2 import (
     upgrade_compilation,
     upgrade_config,
 )
-from toolkit.reading.budget import limited_text
-from toolkit.reading.clear import clear_errors
-from toolkit.reading.text import parsed_json
+from toolkit.reading.budget import load_text_within_budget
+from toolkit.reading.file_errors import convert_errors
+from toolkit.reading.text import parse_json
 from toolkit.serialization import (
     ObjectSharingScope,
     custom_object_scope,
@@ -30,7 +30,7 @@ def config_text(model: Any, **options: Any) -> str:
 
 def parsed(text: str | bytes, where: str) -> dict[str, Any]:
     """Parse JSON text to a dict."""
-    config = parsed_json(text, where)
+    config = parse_json(text, where)
     if not isinstance(config, dict):
         raise ModelFileError(f"{where}: expected the config of a model")
     return config
@@ -53,12 +53,12 @@ def model_of(
         version: the version of Keras that wrote it, if the text does not contain one.
     """
     config = parsed(text, where)
-    with custom_object_scope(custom_objects), clear_errors(where):
+    with custom_object_scope(custom_objects), convert_errors(where):
         if is_keras_2(config, config.pop("keras_version", version), where):
             config = _upgraded(config)
     if not compile:
         config["compile_config"] = None
-    with ObjectSharingScope(), clear_errors(where):
+    with ObjectSharingScope(), convert_errors(where):
         model = deserialize_keras_object(config, custom_objects)
     if not hasattr(model, "load_weights") and not hasattr(model, "save"):
         raise ModelFileError(f"{where}: expected a model; found {model!r:.200}")
@@ -91,5 +91,5 @@ def model_from_json(json_string: str, custom_objects: Any = None) -> Any:
         raise ArgumentError(
             f"model_from_json: expected a string; received {json_string!r}"
         )
-    with limited_text("model_from_json", len(json_string)):
+    with load_text_within_budget("model_from_json", len(json_string)):
         return model_of(json_string, custom_objects, True, "model_from_json")

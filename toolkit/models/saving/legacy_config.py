@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import losses, metrics, optimizers
 from toolkit.errors import ModelFileError
 from toolkit.models.saving.keras_2 import upgrade_compilation, upgrade_config
-from toolkit.reading.clear import clear_errors
+from toolkit.reading.file_errors import convert_errors
 from toolkit.serialization import ObjectSharingScope, deserialize_keras_object
 from toolkit.serialization.registration import custom_object_scope
 
@@ -21,7 +21,7 @@ def model_from_legacy(config: Any, custom_objects: Any, is_old: bool) -> Any:
     """Build the model of a `model_config`; `is_old`: whether Keras 2 wrote it."""
     if not isinstance(config, dict) or "class_name" not in config:
         raise ModelFileError("model_config: expected a dict with a 'class_name'")
-    with custom_object_scope(custom_objects), clear_errors("model_config"):
+    with custom_object_scope(custom_objects), convert_errors("model_config"):
         if is_old:
             config = upgrade_config(config)
         with ObjectSharingScope():
@@ -49,7 +49,7 @@ def compile_arguments(
     training: dict[str, Any], custom_objects: Any, is_old: bool
 ) -> dict[str, Any]:
     """Return the arguments of `compile` for a `training_config`."""
-    with custom_object_scope(custom_objects), clear_errors("training_config"):
+    with custom_object_scope(custom_objects), convert_errors("training_config"):
         if is_old:
             training = upgrade_compilation(training)
         return {

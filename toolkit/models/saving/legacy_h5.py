@@ -31,9 +31,9 @@ from toolkit.models.saving.legacy_config import (
     training_config,
 )
 from toolkit.models.saving.mismatches import Mismatch, tell
-from toolkit.reading.clear import clear_errors
-from toolkit.reading.hdf5 import Dataset, check_all, named, open_file
-from toolkit.reading.text import parsed_json
+from toolkit.reading.file_errors import convert_errors
+from toolkit.reading.hdf5 import Dataset, check_all, convert_h5py_errors, open_file
+from toolkit.reading.text import parse_json
 from toolkit.serialization import ObjectSharingScope
 
 # bytes of an attribute; longer values are split into name0, name1, ...
@@ -133,7 +133,7 @@ def load_legacy(path: Path, custom_objects: Any, compile: bool) -> Any:
         _load_in_order(model, root.inner("model_weights"), False)
         training = _attribute(file, "training_config") if compile else None
         if training is not None:
-            with clear_errors("training_config"):
+            with convert_errors("training_config"):
                 model.compile(**compile_arguments(training, custom_objects, is_old))
             if "optimizer_weights" in root:
                 _load_optimizer(model, root.inner("optimizer_weights"), is_old)
@@ -154,18 +154,18 @@ def load_legacy_weights(
 
 def _attribute(item: Any, name: str) -> Any:
     """Return a decoded JSON attribute, or None."""
-    with named(name):
+    with convert_h5py_errors(name):
         text = item.attrs.get(name)
     if text is None:
         return None
     if not isinstance(text, (str, bytes)):
         raise ModelFileError(f"{name}: expected JSON; found {type(text).__name__}")
-    return parsed_json(text, name)
+    return parse_json(text, name)
 
 
 def _version(file: Any) -> Any:
     """Return the version of Keras in a file, or None."""
-    with named("keras_version"):
+    with convert_h5py_errors("keras_version"):
         version = file.attrs.get("keras_version")
         if version is None and "model_weights" in file:
             version = file["model_weights"].attrs.get("keras_version")
@@ -180,7 +180,7 @@ class _Group:
 
     def names(self, key: str) -> list[str]:
         """Return a list of names, possibly split over several attributes."""
-        with named(key):
+        with convert_h5py_errors(key):
             attributes = self._group.attrs
             keys = [key] if key in attributes else []
             while not keys or (keys != [key] and f"{key}{len(keys)}" in attributes):
@@ -192,18 +192,18 @@ class _Group:
 
     def has_names(self, key: str) -> bool:
         """Return whether there is a list of names."""
-        with named(key):
+        with convert_h5py_errors(key):
             return key in self._group.attrs
 
     def inner(self, name: str) -> _Group:
         """Return the subgroup of this name."""
-        with named(self._group.name):
+        with convert_h5py_errors(self._group.name):
             if name not in self:
                 raise ModelFileError(f"there is no group {name!r}")
             return _Group(self._group[name], self._datasets)
 
     def __contains__(self, name: str) -> bool:
-        with named(self._group.name):
+        with convert_h5py_errors(self._group.name):
             found = self._group.get(name, getclass=True)
             return found is not None and hasattr(found, "create_group")
 

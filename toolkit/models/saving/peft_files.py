@@ -23,9 +23,9 @@ from toolkit.layers.embedding import Embedding, ReversibleEmbedding
 from toolkit.models.saving.low_rank_weights import adapted_layers
 from toolkit.models.saving.name_maps import source_of
 from toolkit.models.saving.weight_names import named_weights
-from toolkit.reading.clear import check_present
-from toolkit.reading.safetensors import fill_file, laid_out, open_safetensors
-from toolkit.reading.text import parsed_json
+from toolkit.reading.file_errors import check_present
+from toolkit.reading.safetensors import arrange_file, fill_file, open_safetensors
+from toolkit.reading.text import parse_json
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _PREFIX = "base_model.model."
@@ -87,7 +87,7 @@ def save_adapters(model: Any, path: Path, mapping: Any) -> None:
     for adaptation in adaptations:
         arrays.update(zip(adaptation.names, adaptation.to_file(), strict=True))
     config = json.dumps(_config(adaptations), indent=2)
-    head, values = laid_out(arrays, {"format": "pt"})
+    head, values = arrange_file(arrays, {"format": "pt"})
 
     def write(folder: Path) -> None:
         Path(folder, CONFIG).write_text(config, "utf-8")
@@ -202,7 +202,7 @@ def _check_scales(adaptations: list[_Adaptation], path: Path) -> None:
     check_present(path)
     if path.stat().st_size > _MAX_CONFIG:
         raise ModelFileError(f"{str(path)!r}: expected a config of at most 4 MB")
-    config = parsed_json(path.read_bytes(), str(path))
+    config = parse_json(path.read_bytes(), str(path))
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         raise ModelFileError(f"{str(path)!r}: expected the config of a LoRA of PEFT")
     used = [name for name in _UNSUPPORTED if config.get(name)]

@@ -18,8 +18,8 @@ from toolkit.errors import ModelFileError
 from toolkit.models.saving.file_lists import Division, FileList
 from toolkit.reading.safetensors import (
     StoredArray,
+    arrange_file,
     fill_file,
-    laid_out,
     open_safetensors,
 )
 
@@ -74,7 +74,7 @@ def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
     shards = _divided(arrays, max_shard_size)
     base, count = path.name.removesuffix(LIST), len(shards)
     names = [f"{base}-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
-    laid = [laid_out(shard, None) for shard in shards]
+    laid = [arrange_file(shard, None) for shard in shards]
     listing = {
         "metadata": {
             "total_size": sum(array.nbytes for array in arrays.values()),

@@ -14,7 +14,7 @@ OLDEST, NEWEST = 6, 28  # supported opsets
 _MAX_NAME = 4_000  # characters; unrolled functions add prefixes
 
 
-def checked(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGraph:
+def check_graph(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGraph:
     """Return the graph with unique node names, after a check that it can run in order.
 
     Args:
@@ -38,7 +38,7 @@ def checked(graph: OnnxGraph, opset: int, given: Collection[str] = ()) -> OnnxGr
     _check_values(graph, (set(given),))
     if not graph.outputs:
         raise ModelFileError("its graph has no outputs")
-    return _named(graph, Counter())
+    return _name_nodes(graph, Counter())
 
 
 def _walk(graph: OnnxGraph, depth: int) -> Iterator[OnnxNode]:
@@ -88,7 +88,7 @@ def _check_values(graph: OnnxGraph, outer: tuple[set[str], ...]) -> None:
             raise ModelFileError(f"nothing makes the output {value.name!r}")
 
 
-def _named(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
+def _name_nodes(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
     """Return the graph with unique node names."""
     nodes = []
     for node in graph.nodes:
@@ -99,7 +99,7 @@ def _named(graph: OnnxGraph, taken: Counter[str]) -> OnnxGraph:
             name += "_"
         taken[name] += name != base
         attributes = {
-            key: _named(value, taken) if isinstance(value, OnnxGraph) else value
+            key: _name_nodes(value, taken) if isinstance(value, OnnxGraph) else value
             for key, value in node.attributes.items()
         }
         nodes.append(replace(node, name=name, attributes=attributes))

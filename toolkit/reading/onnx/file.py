@@ -9,9 +9,9 @@ from typing import Any
 
 from toolkit.definitions.records import record
 from toolkit.errors import ModelFileError
-from toolkit.reading.budget import limited_load, spend
-from toolkit.reading.clear import check_present, naming
-from toolkit.reading.onnx.checks import checked
+from toolkit.reading.budget import load_within_budget, spend
+from toolkit.reading.file_errors import add_path_to_errors, check_present
+from toolkit.reading.onnx.checks import check_graph
 from toolkit.reading.onnx.convert import STANDARD, Converter
 from toolkit.reading.onnx.graph import OnnxGraph
 from toolkit.reading.onnx.messages import Message, decode
@@ -45,12 +45,12 @@ def open_onnx(path: Path) -> Iterator[OnnxFile]:
             f"{str(path)!r}: more than 2 GB, which no ONNX file may have; large "
             "arrays are in files beside it"
         )
-    with naming(path):
-        with limited_load(path):
+    with add_path_to_errors(path):
+        with load_within_budget(path):
             spend(path.stat().st_size, path.name)
             message = decode(memoryview(path.read_bytes()))
             more = external_size(path.parent, set(_locations(message)))
-        with limited_load(path, more=more):
+        with load_within_budget(path, more=more):
             yield _file(message, path)
 
 
@@ -65,7 +65,7 @@ def _file(message: Message, path: Path) -> OnnxFile:
         raise ModelFileError("expected an ONNX file; it has no graph")
     converter = Converter(message, TensorReader(path.parent), opset)
     return OnnxFile(
-        checked(converter.graph(message["graph"]), opset),
+        check_graph(converter.graph(message["graph"]), opset),
         opset,
         " ".join(message.get(f"producer_{key}", "") for key in ("name", "version")),
         {e.get("key", ""): e.get("value", "") for e in message["metadata"]},

@@ -11,9 +11,9 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.errors import ModelFileError
-from toolkit.reading.beside import open_beside
 from toolkit.reading.onnx.graph import MAX_AXES, Array
 from toolkit.reading.onnx.messages import Message
+from toolkit.reading.sibling_paths import open_sibling
 from toolkit.reading.spans import bytes_at
 
 # dtype number in the schema -> name.
@@ -44,7 +44,7 @@ _LISTS = {
 _AS_BITS = ("float16", "bfloat16", *dtypes.FLOAT8)  # stored as integers with their bits
 _EXTERNAL = 1  # external data location
 _MAX_EXTENT = 1 << 48
-_HOLES = 64  # maximum ratio to the disk usage, to detect sparse files
+_MAX_SPARSE_RATIO = 64  # maximum ratio to the disk usage, to detect sparse files
 
 
 def dtype_of(number: Any, what: str) -> str:
@@ -93,7 +93,7 @@ class TensorReader:
         elif message["external"]:
             raise ModelFileError(f"the tensor {name!r} is in two places: refused")
         else:
-            data = _inside(message, dtype, name)
+            data = _stored_elements(message, dtype, name)
         if data.size != math.prod(shape):
             raise ModelFileError(
                 f"the tensor {name!r} of shape {shape} has {data.size:,} elements "
@@ -119,7 +119,7 @@ class TensorReader:
         return _numbers(data, dtype)
 
     def _bytes(self, location: str, offset: int, nbytes: int, name: str) -> Array:
-        descriptor = open_beside(self._folder, location)
+        descriptor = open_sibling(self._folder, location)
         with open(descriptor, "rb", buffering=0) as file:
             size = os.fstat(descriptor).st_size
             if offset + nbytes > size:
@@ -134,11 +134,11 @@ def external_size(folder: Path, locations: set[str]) -> int:
     """Return the size of external data files; sparse files count only in part."""
     total = 0
     for location in locations:
-        descriptor = open_beside(folder, location)
+        descriptor = open_sibling(folder, location)
         found = os.fstat(descriptor)
         os.close(descriptor)
         blocks = getattr(found, "st_blocks", None)
-        on_disk = found.st_size if blocks is None else _HOLES * 512 * blocks
+        on_disk = found.st_size if blocks is None else _MAX_SPARSE_RATIO * 512 * blocks
         total += min(found.st_size, on_disk)
     return total
 
@@ -151,7 +151,7 @@ def _number(text: str, name: str) -> int:
     return int(text)
 
 
-def _inside(message: Message, dtype: str, name: str) -> Array:
+def _stored_elements(message: Message, dtype: str, name: str) -> Array:
     """Return the elements stored in the message, as one axis."""
     key = _LISTS.get(dtype, "int32s")
     lists = ("floats", "doubles", "int32s", "int64s", "uint64s")

@@ -19,7 +19,7 @@ from toolkit.backends.cupy.cuda.scalars import (
     literal,
 )
 from toolkit.backends.loops.plan import MERGES
-from toolkit.comm.ordered import OF_NOTHING
+from toolkit.comm.ordered import IDENTITY_ELEMENTS
 from toolkit.comm.sum_plans import Combine, Tree
 from toolkit.errors import UnsupportedOnBackend
 
@@ -73,7 +73,7 @@ class _Writer:
         """Return the combination of a tree."""
         dtype, local_count = self.step.dtype, len(self.step.own)
         if tree is None:
-            return Value(literal(OF_NOTHING[self.step.op], dtype), dtype)
+            return Value(literal(IDENTITY_ELEMENTS[self.step.op], dtype), dtype)
         if isinstance(tree, tuple):
             return self.combine(*map(self.value, tree))
         name = (

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 # Number of innermost stack frames in a report.
-_FRAMES = 12
+_MAX_FRAMES = 12
 
 
 class Entry(NamedTuple):
@@ -123,11 +123,11 @@ class GroupRecord:
             "current": current.told() if current else None,
             "last": last.told() if last else None,
             "left": time.monotonic() - self.left,
-            "stack": stack_of(self.thread),
+            "stack": format_stack(self.thread),
         }
 
 
-def entry_of(told: Sequence[Any]) -> Entry:
+def parse_entry(told: Sequence[Any]) -> Entry:
     """Return the entry from JSON data of another rank."""
     number, operation, name, nbytes, peer, seconds = told
     return Entry(
@@ -140,12 +140,14 @@ def entry_of(told: Sequence[Any]) -> Entry:
     )
 
 
-def stack_of(thread: int | None) -> list[str]:
+def format_stack(thread: int | None) -> list[str]:
     """Return the stack of a thread as traceback lines, outermost first."""
     frame = sys._current_frames().get(thread or 0)
     if frame is None:
         return []
     frames = list(traceback.extract_stack(frame))
     started = [i for i, each in enumerate(frames) if "runpy" in each.filename]
-    listed = traceback.format_list(frames[max(started, default=-1) + 1 :][-_FRAMES:])
+    listed = traceback.format_list(
+        frames[max(started, default=-1) + 1 :][-_MAX_FRAMES:]
+    )
     return [line.rstrip() for entry in listed for line in entry.splitlines()]

@@ -12,13 +12,13 @@ from toolkit import comm
 from toolkit.comm import Group
 from toolkit.core.placement import change_placement, local_part
 from toolkit.distribution.elastic import recovery
-from toolkit.distribution.placements import Parts
+from toolkit.distribution.placements import ShardPlacement
 from toolkit.errors import LaunchError
 
 Array = Any
 
 
-class Copies:
+class ShardCopies:
     """Copies of the previous rank's shards, from the same step.
 
     A step sends its new values to the next rank before they are committed. Until then,
@@ -29,7 +29,7 @@ class Copies:
             current ranks.
     """
 
-    def __init__(self, place: Callable[[Any], Parts | None]) -> None:
+    def __init__(self, place: Callable[[Any], ShardPlacement | None]) -> None:
         self._place = place
         self._variables: list[ref[Any]] = []
         self._before: dict[Any, Array] = {}  # copies of the previous rank, by variable

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from toolkit.comm.flight import Entry, GroupRecord, entry_of
+from toolkit.comm.flight_recorder import Entry, GroupRecord, parse_entry
 from toolkit.comm.group import Buffer, Group, as_bytes, exchange
 from toolkit.comm.side_channel import GONE, SideChannel
 
 # Exit code of a job with a stalled collective, as for `timeout`.
-STALLED = 124
+STALLED_EXIT_CODE = 124
 # Seconds until a warning about a waiting collective; the job continues.
 WARN_AFTER = 60.0
 
@@ -187,7 +187,7 @@ class Watchdog:
         if record.key != "world":
             lines[0] += f" of group {record.key}"
         for rank in others:
-            lines += _described(rank, answers[rank], entry)
+            lines += _describe_rank(rank, answers[rank], entry)
         return Report("\n".join(lines), first, silent, gone)
 
 
@@ -296,7 +296,7 @@ class WatchedGroup:
         return made
 
 
-def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
+def _describe_rank(rank: int, answer: Any, waiting: Entry) -> list[str]:
     """Return lines about another rank, which the call in `waiting` waits for."""
     if answer is None:
         return [
@@ -309,7 +309,7 @@ def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
         return [f"  rank {rank} is missing: its script has ended"]
     if "count" not in answer:
         return [f"  rank {rank} is missing: it does not have this group"]
-    current = entry_of(answer["current"]) if answer["current"] else None
+    current = parse_entry(answer["current"]) if answer["current"] else None
     if current is not None and current.number == waiting.number:
         if current.operation == waiting.operation and current.name == waiting.name:
             return [f"  rank {rank} waits in it, too"]
@@ -319,7 +319,7 @@ def _described(rank: int, answer: Any, waiting: Entry) -> list[str]:
     if current is not None:
         where = f"it waits in {current} and stands at"
     elif answer["last"]:
-        last = entry_of(answer["last"])
+        last = parse_entry(answer["last"])
         where = f"it left {last} {answer['left']:.0f} s ago and stands at"
     else:
         where = "it has not called this group yet and stands at"

@@ -26,7 +26,7 @@ from toolkit.files.staging import Stage, flush, patiently
 
 STATE = "state.json"
 VERSION = 2
-_MAX_LIST = 1 << 28  # maximum size of the index file in bytes
+_MAX_INDEX_SIZE = 1 << 28  # maximum size of the index file in bytes
 _FILE = re.compile(r"rank-\d{5,9}\.bin")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -120,7 +120,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     return dict(state)
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return whether a checkpoint has all of its files; hashes are not verified."""
     try:
         ends: dict[str, int] = {}
@@ -154,7 +154,7 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
     found = []
     for record in entry["boxes"]:
         place = _checked_box(record["box"], shape)
-        common = boxes.overlap(place, box)
+        common = boxes.intersect(place, box)
         if common is None:
             continue
         found.append(common)
@@ -167,7 +167,9 @@ def read_box(folder: Path, entry: Any, box: Box, shape: Any, dtype: str) -> Any:
         if _digest(raw) != record["sha256"]:
             raise ValueError(f"its bytes in {record['file']!r} are damaged")
         array = np.frombuffer(raw, out.dtype).reshape(boxes.extents(place))
-        out[boxes.within(common, box)] = array[boxes.within(common, place)]
+        out[boxes.slices_within(common, box)] = array[
+            boxes.slices_within(common, place)
+        ]
     if not boxes.is_cover(box, found):
         raise ValueError("its boxes are not the whole of it, each element once")
     return out
@@ -200,8 +202,8 @@ def _pread(path: Path, offset: int, length: int | None) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError(f"{path.name!r} is no plain file")
         if length is None:
-            length = min(found.st_size, _MAX_LIST + 1)
-            if length > _MAX_LIST:
+            length = min(found.st_size, _MAX_INDEX_SIZE + 1)
+            if length > _MAX_INDEX_SIZE:
                 raise ValueError("too long for a list")
         file.seek(offset)
         content = file.read(length) if offset + length <= found.st_size else b""

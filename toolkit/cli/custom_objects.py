@@ -32,7 +32,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def own_objects(options: argparse.Namespace) -> AbstractContextManager[Any]:
+def custom_objects_scope(options: argparse.Namespace) -> AbstractContextManager[Any]:
     """Return a scope in which models can refer to objects of the `--import` modules."""
     return custom_object_scope(imported_objects(options))
 
@@ -58,7 +58,7 @@ def _import(name: str) -> dict[str, Any]:
     return vars(import_module(name))
 
 
-def make(load: Callable[[bool], Any], compile: bool) -> Any:
+def load_model_with_hint(load: Callable[[bool], Any], compile: bool) -> Any:
     """Return the model that `load` creates.
 
     Raises:

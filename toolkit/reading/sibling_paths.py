@@ -20,7 +20,7 @@ def is_bare(name: str) -> bool:
     return name.strip(". ") != "" and len(name.encode()) <= _MAX_NAME
 
 
-def open_beside(folder: Path, location: str) -> int:
+def open_sibling(folder: Path, location: str) -> int:
     """Open a regular file in a folder by a name from another file.
 
     Only a plain name is allowed: no link, no device, no other folder. A file with a
@@ -52,7 +52,7 @@ def open_beside(folder: Path, location: str) -> int:
     return descriptor
 
 
-def path_beside(listing: Path, name: str) -> Path:
+def sibling_path(listing: Path, name: str) -> Path:
     """Return the path of a file that an index in the same folder names.
 
     Hugging Face's cache has links to files with other names. The index is then also a

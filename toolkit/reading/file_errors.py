@@ -18,7 +18,7 @@ from toolkit.errors import (
 
 
 @contextmanager
-def clear_errors(
+def convert_errors(
     what: str, trouble: str = "expected the config of an object; making it failed"
 ) -> Iterator[None]:
     """Return a context that converts any foreign error to a ModelFileError.
@@ -46,7 +46,7 @@ def clear_errors(
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Return a context that adds the file's name to errors, once."""
     try:
         yield
@@ -71,7 +71,7 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 def check_present(path: Path) -> None:
     """Raise an error unless the file exists and is not a Git LFS pointer."""
     check_plain(path, ModelFileError, MissingFileError)
-    with open(path, "rb") as file, naming(path):
+    with open(path, "rb") as file, add_path_to_errors(path):
         refuse_pointer(file)
 
 

@@ -10,7 +10,7 @@ from toolkit.comm.group import Buffer, Group, as_bytes
 from toolkit.errors import ArgumentError
 
 
-def slowed(group: Group) -> Group:
+def with_simulated_link(group: Group) -> Group:
     """Return the group, slowed if TOOLKIT_LINK="latency,bandwidth" is set."""
     given = settings.environment("LINK")
     if given is None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def compute(arguments: Sequence[str] = ()) -> None:
+def run_load(arguments: Sequence[str] = ()) -> None:
     """Multiply matrices until the process is killed; print a line after the first.
 
     Args:

@@ -9,7 +9,7 @@ from toolkit import comm
 from toolkit.errors import ToolkitError
 
 
-def together(
+def run_in_all(
     group: comm.Group,
     work: Callable[[], Any],
     kind: type[Exception],
@@ -35,9 +35,9 @@ def together(
 
     Example:
         >>> from toolkit.comm import local
-        >>> from toolkit.distribution.agreement import together
+        >>> from toolkit.distribution.collective_work import run_in_all
         >>> def ask(group):
-        ...     return together(group, lambda: group.rank, OSError, "cannot ask")
+        ...     return run_in_all(group, lambda: group.rank, OSError, "cannot ask")
         >>> local.run(2, ask)
         [(0, [0, 1]), (1, [0, 1])]
     """
