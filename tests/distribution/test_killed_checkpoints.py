@@ -171,16 +171,16 @@ from tests.distribution.filled import fill, make, number_in
 import os, signal, sys
 from pathlib import Path
 from toolkit import comm
-from toolkit.distribution import Checkpoint, part_files
+from toolkit.distribution import Checkpoint, shard_files
 
 folder = Path(sys.argv[1])
 model = make()
 checkpoint = Checkpoint(model)
 fill(model, 1)
 checkpoint.save(folder / "old")
-write = part_files.write_pieces
+write = shard_files.write_pieces
 if comm.world().rank == 1:
-    part_files.write_pieces = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    shard_files.write_pieces = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 try:
     checkpoint.save(folder / "new")
 except comm.RankLostError:

@@ -54,8 +54,8 @@ class Structure:
         """Check the whole structure.
 
         Raises:
-            Damage: the file is certainly corrupt.
-            Doubt: the file has an unsupported structure.
+            CorruptFile: the file is certainly corrupt.
+            UnverifiableFile: the file has an unsupported structure.
         """
         head = self._at(0, 96, "superblock")
         if head[:8] != SIGNATURE:

@@ -30,7 +30,7 @@ def datatype(data: bytes) -> ElementType:
     """Return the type that a message describes.
 
     Raises:
-        Doubt: the type is not a number, boolean or string.
+        UnverifiableFile: the type is not a number, boolean or string.
     """
     if len(data) < 8:
         raise UnverifiableFile("a type that is cut off")
@@ -114,7 +114,7 @@ def extents(data: bytes) -> list[int]:
     """Return the extents that a message describes; empty for a scalar.
 
     Raises:
-        Doubt: the message has another version, or too many axes.
+        UnverifiableFile: the message has another version, or too many axes.
     """
     version, rank, flags = struct.unpack_from("<BBB", data.ljust(4, b"\0"))
     if version not in (1, 2) or rank > _MAX_AXES or flags > 1:
