@@ -68,9 +68,7 @@ def check_grads(f, inputs, order=1, step=1e-5, tolerance=1e-6, seed=0):
     weights = {}
 
     def projected(*xs):
-        """Apply a nonlinear function to f's outputs, so that gradients depend on the
-        values.
-        """
+        """Apply a nonlinear function to f's outputs: gradients depend on values."""
         total = 0.0
         for i, y in enumerate(tree.flatten(f(*xs))):
             if dtypes.is_float(y.dtype):

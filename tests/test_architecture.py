@@ -93,9 +93,7 @@ def is_type_checking(node):
 
 
 def imports(tree, late=False):
-    """Return (module, line, is inside a function) of imports that run, without type
-    imports.
-    """
+    """Return (module, line, is in a function) of imports, without type imports."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

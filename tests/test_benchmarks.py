@@ -193,9 +193,7 @@ def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
 
 
 def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
-    """Check that products, gradients and updates are listed without copies between
-    them.
-    """
+    """Check that the list has products, gradients and updates, without copies."""
     first, second, *rest = run("gpu_programs.py", "mnist_mlp").splitlines()
     assert first.startswith("mnist_mlp float32:")
     assert second.endswith("in place: True")

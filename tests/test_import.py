@@ -112,9 +112,7 @@ COMPLETE = {
 
 @pytest.mark.parametrize("name", COMPLETE)
 def test_what_is_made_first_is_whole(name, tmp_path):
-    """Check that methods and operators that another module installs exist from the
-    start.
-    """
+    """Check that methods and operators of other modules exist from the start."""
     (tmp_path / "a.txt").write_text("a")
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     given = f"x, folder = numpy.arange(9.0), {str(tmp_path)!r}"

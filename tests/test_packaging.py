@@ -42,9 +42,7 @@ def run(*command, cwd=ROOT):
 
 @pytest.fixture
 def linked_project(tmp_path):
-    """Create a project with our settings whose links lead to a file that every tool
-    rejects.
-    """
+    """Create a project with our settings and links to a file that all tools reject."""
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     for link in LINKS:
         folder = tmp_path / "toolkit" / link

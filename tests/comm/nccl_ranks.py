@@ -1,4 +1,4 @@
-"""Ranks in processes of their own that load a stand-in for NCCL, for tests.
+"""Ranks in separate processes that load a stand-in for NCCL, for tests.
 
 `build` compiles it; `run` starts a scenario of nccl_scenarios.py on some ranks.
 """
@@ -24,7 +24,7 @@ LONGEST = 60
 
 
 def build(folder):
-    """The stand-in's file."""
+    """Return the file of the stand-in."""
     source, library = HERE / "fake_nccl.c", folder / "libfake_nccl.so"
     command = [GCC, *OPTIONS, "-shared", str(source), "-o", str(library)]
     done = subprocess.run(
@@ -35,7 +35,7 @@ def build(folder):
 
 
 def start(scenario, library, folder, size, rank, **environment):
-    """The process of one rank."""
+    """Start the process of one rank."""
     found = dict(os.environ, PYTHONPATH=str(HERE.parents[1]))
     found.update(FAKE_NCCL_LOG=str(folder / f"calls.{rank}"), **environment)
     arguments = (scenario, str(library), str(folder), str(size), str(rank))
@@ -49,14 +49,14 @@ def start(scenario, library, folder, size, rank, **environment):
 
 
 def run(scenario, library, folder, size, environments=None):
-    """What a scenario's function returns, by rank.
+    """Run a scenario and return the results of its function, by rank.
 
     Args:
         scenario: the name of a function in nccl_scenarios.py.
         library: the stand-in.
-        folder: an empty one.
-        size: how many ranks.
-        environments: variables of single ranks, by rank.
+        folder: an empty folder.
+        size: the number of ranks.
+        environments: environment variables of single ranks, by rank.
     """
     ranks = [
         start(
@@ -79,13 +79,13 @@ def run(scenario, library, folder, size, environments=None):
 
 
 def calls(folder, size):
-    """The calls of the library that each rank made, in order."""
+    """Return the library calls of each rank, in order."""
     logs = [folder / f"calls.{rank}" for rank in range(size)]
     return [log.read_text().splitlines() if log.exists() else [] for log in logs]
 
 
 class FileGroup:
-    """Ranks that exchange bytes through files of a folder, to control the others."""
+    """Ranks that exchange bytes through files of a folder, as a control group."""
 
     def __init__(self, folder, size, rank):
         self.folder, self.size, self.rank = Path(folder), size, rank
@@ -93,7 +93,7 @@ class FileGroup:
         self.folder.mkdir(exist_ok=True)
 
     def _all(self, content):
-        """The bytes of all ranks."""
+        """Return the bytes of all ranks."""
         self.turn += 1
         own = self.folder / f"{self.turn}.{self.rank}"
         own.with_suffix(f".new{self.rank}").write_bytes(bytes(content))

@@ -1,7 +1,7 @@
-"""What ranks do in tests of NCCL: a function for each scenario, run in processes.
+"""Scenarios of the NCCL tests: functions that each rank runs in a process.
 
-Each is given its control group and the stand-in's file, and returns what the test looks
-at, as JSON.
+Each function receives its control group and the file of the stand-in. It returns the
+observations of the test as JSON.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ from toolkit.errors import (
 )
 
 STREAM = 77
-# What `sums` adds up: in equal parts, on every rank, and in parts that are not equal.
+# The shapes that `sums` adds: in equal shards, replicated, and in unequal shards.
 TERMS = [
     Term(6000, "float32", Leaves.of_rows(9, 5)),
     Term(40, "bfloat16", Leaves.of_rows(9, 5)),
@@ -46,7 +46,7 @@ def span(array):
 
 
 def joined(control, path, timeout=20.0, device=None):
-    """A group over the stand-in, and a function that waits for its stream."""
+    """Return a group over the stand-in, and a function that waits for its stream."""
     pending = ctypes.CDLL(path).fakeStreamPending
     pending.argtypes = (ctypes.c_void_p,)
     name = f"GPU-{control.rank}" if device is None else device
@@ -55,17 +55,17 @@ def joined(control, path, timeout=20.0, device=None):
 
 
 def results(control, path):
-    """All ways of moving bytes."""
+    """Run all transfers of bytes."""
     group, is_done = joined(control, path)
     rank, size = group.rank, group.size
     found = {"rank": rank, "size": size}
     mine = np.arange(3000, dtype=np.float32) + 10000 * rank
     everything = np.zeros((size, 3000), np.float32)
     group.all_gather(span(mine), span(everything))
-    counts = [4 * 100 * r for r in range(size)]  # rank 0 has nothing
+    counts = [4 * 100 * r for r in range(size)]  # rank 0 sends nothing
     varying = np.zeros(sum(counts) // 4, np.float32)
     group.all_gather_varying(span(mine[: 100 * rank]), span(varying), counts)
-    # To rank r go r + 1 numbers.
+    # Rank r receives r + 1 numbers.
     to = [4 * (r + 1) for r in range(size)]
     sent = np.concatenate([np.full(r + 1, 10 * rank + r) for r in range(size)])
     sent, crossed = sent.astype(np.float32), np.zeros(size * (rank + 1), np.float32)
@@ -94,7 +94,7 @@ def results(control, path):
 
 
 def alike(control, path):
-    """The same calls on all ranks, whose log is compared."""
+    """Make the same calls on all ranks, and log them for a comparison."""
     group, is_done = joined(control, path)
     a, b = np.zeros(64, np.uint8), np.zeros(64 * group.size, np.uint8)
     c = np.zeros_like(b)
@@ -109,9 +109,9 @@ def alike(control, path):
 
 
 def parts(control, path):
-    """Two halves, and a duplicate, side by side."""
+    """Use two halves and a duplicate at the same time."""
     group, is_done = joined(control, path)
-    half = group.split(group.rank % 2, -group.rank)  # in the other order
+    half = group.split(group.rank % 2, -group.rank)  # in the reverse order
     twin = half.duplicate()
     found = {"rank": half.rank, "size": half.size}
     mine, everyone = np.array([group.rank]), np.zeros(half.size, np.int64)
@@ -125,7 +125,7 @@ def parts(control, path):
 
 
 def fails(control, path):
-    """An error of one rank: all abort, and connect again."""
+    """Fail on one rank: all ranks abort and connect again."""
     group, is_done = joined(control, path, timeout=2.0)
     half = group.split(0, group.rank)
     a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
@@ -141,7 +141,7 @@ def fails(control, path):
     except CommunicationError as error:
         found["again"] = str(error)
     group.abort()
-    group.abort()  # it may be called twice
+    group.abort()  # a second call is allowed
     for one in (group, half):
         try:
             one.broadcast(span(a))
@@ -158,7 +158,7 @@ def fails(control, path):
 
 
 def aborted_by_another_thread(control, path):
-    """One thread waits for a call that hangs, another one aborts."""
+    """Wait in one thread for a call that hangs, and abort in another thread."""
     group, is_done = joined(control, path)
     a, b = np.zeros(4, np.int64), np.zeros(4 * group.size, np.int64)
     found = []
@@ -180,7 +180,7 @@ def aborted_by_another_thread(control, path):
 
 
 def alone(control, path):
-    """A rank whose neighbour never calls."""
+    """Run a rank whose neighbour never calls."""
     library = Library(path)
     start = time.monotonic()
     if control.rank == 0:
@@ -188,7 +188,7 @@ def alone(control, path):
             nccl.connect(control, "GPU-0", 0, 0.5, lambda: library)
         except StalledError as error:
             return {"error": str(error), "seconds": time.monotonic() - start}
-    else:  # takes part in the control's exchanges only
+    else:  # takes part only in the control group's exchanges
         mine = {"device": "GPU-1", "version": list(library.version), "problem": ""}
         nccl.exchange(control, mine | {"shares": False})
         control.broadcast(np.zeros(128, np.uint8), 0)
@@ -196,7 +196,7 @@ def alone(control, path):
 
 
 def refused(control, path):
-    """What ranks are refused for, before any waits in NCCL."""
+    """Return the errors that NCCL groups report before any rank waits."""
 
     def load():
         if control.rank == 1:
@@ -215,7 +215,7 @@ def refused(control, path):
 
 
 def unlike(control, path):
-    """Ranks with libraries of different versions, set by the environment."""
+    """Join ranks with libraries of different versions, set by the environment."""
     try:
         joined(control, path)
     except BackendUnavailable as error:
@@ -224,7 +224,7 @@ def unlike(control, path):
 
 
 def mismatched(control, path):
-    """Ranks that send other sizes than are received."""
+    """Send a size that differs from the received size."""
     group, is_done = joined(control, path, timeout=2.0)
     a = np.zeros(64, np.uint8)
     try:
@@ -241,7 +241,7 @@ def mismatched(control, path):
 
 
 def on_host(control, wait, is_done):
-    """A device whose kernels run once the stand-in has done what was called before."""
+    """Return a device whose kernels wait for earlier calls of the stand-in."""
 
     class Ordered(HostDevice):
         def submit(self, stream, what, work):
@@ -254,7 +254,7 @@ def on_host(control, wait, is_done):
 
 
 def gpu_step(control, path):
-    """Step `nccl` of scripts/gpu_session, on what is none."""
+    """Run the step `nccl` of scripts/gpu_session without a GPU."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     import gpu_nccl
 
@@ -275,7 +275,7 @@ def gpu_step(control, path):
 
 
 def sums(control, path):
-    """Tree sums on a device of host memory: kernels by g++, bytes by the stand-in."""
+    """Compute tree sums in host memory: kernels by g++, transfers by the stand-in."""
     group, is_done = joined(control, path)
     device, found = on_host(control, group.wait, is_done), []
     pieces = []

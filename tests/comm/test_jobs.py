@@ -1,4 +1,6 @@
-"""Jobs of several processes over MPI, as `toolkit run --processes` starts them."""
+"""Tests of jobs of several processes over MPI, as `toolkit run --processes` starts
+them.
+"""
 
 import importlib.util
 import json
@@ -14,7 +16,7 @@ from toolkit.cli import mpirun
 from toolkit.errors import LaunchError
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 3  # seconds that a rank waits for another
+TIMEOUT = 3  # seconds that a rank waits for another rank
 
 BEGIN = """
 import hashlib, json, os, signal, sys, time
@@ -68,7 +70,7 @@ def job(tmp_path):
 
 
 def results(done):
-    """What each rank told, by rank."""
+    """Return the reports of the ranks, by rank."""
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if "result " in line]
     return sorted(json.loads(line.partition("result ")[2]) for line in lines)

@@ -1,4 +1,4 @@
-"""Jobs in which one rank fails, stops or leaves: all end, and one of them says why."""
+"""Tests of jobs in which a rank fails, stops or exits: all end, and one reports why."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_an_exception_ends_all_with_one_traceback(tmp_path, how, code, words):
     assert done.code == code
     assert done.errors.count("Traceback") == 1
     assert words in done.errors
-    assert "toolkit/launch.py" not in done.errors  # the script's own frames alone
+    assert "toolkit/launch.py" not in done.errors  # the script's frames only
     assert "end of" not in done.out
 
 
@@ -115,8 +115,8 @@ def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
     assert done.code == 124
     assert words in done.errors, done.errors
     assert "collective 3 (barrier of 0 bytes, for gradients of dense_1)" in done.errors
-    # On a busy machine a rank may not hear in time that another one has told.
-    assert done.errors.count("has waited for 2.") in (1, 2)  # one rank tells
+    # On a busy machine a rank may not receive the report of another rank in time.
+    assert done.errors.count("has waited for 2.") in (1, 2)  # one rank reports
     if how == "sleep":
         assert "time.sleep(100)" in done.errors
 

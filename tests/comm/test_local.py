@@ -1,4 +1,4 @@
-"""Virtual ranks: every operation of a group, errors of one rank, and deadlocks."""
+"""Tests of virtual ranks: all group operations, errors of one rank, and deadlocks."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A job of one machine, and strangers that connect to it."""
+"""Tests of jobs of one machine, and of unknown peers that connect to them."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="it takes filters of 
 
 
 def own_address():
-    """An address of this machine that is not that of the loopback interface."""
+    """Return an address of this machine outside the loopback interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         with suppress(OSError):
             probe.connect(("192.0.2.1", 9))  # nothing is sent
@@ -120,7 +120,7 @@ print("done", flush=True)
 
 
 def listeners(process):
-    """(address, port) of all TCP sockets that a process and its children listen at."""
+    """Return (address, port) of the TCP listeners of a process and its children."""
     found = []
     for child in (
         Path(f"/proc/{process}/task/{process}/children").read_text("ascii").split()
@@ -151,7 +151,7 @@ def start_job(folder, source, *arguments, options=(), **variables):
 
 
 def trickle(address, end):
-    """Send one byte at a time to an address, again and again."""
+    """Send one byte at a time to an address, repeatedly."""
     while time.monotonic() < end:
         with suppress(OSError), socket.create_connection(address, 1.0) as stranger:
             while time.monotonic() < end:

@@ -1,4 +1,6 @@
-"""Groups over MPI, with real ranks: what they exchange, and the bits of their sums."""
+"""Tests of groups over MPI with real ranks: their exchanges, and the bits of their
+sums.
+"""
 
 import hashlib
 
@@ -110,7 +112,7 @@ def test_sums_have_the_same_bits_for_any_number_of_ranks(tmp_path, size):
 
 
 def expected_hash(count, size):
-    """The same sum by one virtual rank."""
+    """Return the same sum from one virtual rank."""
     leaves = Leaves.of_rows(count, count)
     terms = [
         (np.random.default_rng(100 + i).standard_normal(size) * 10.0 ** (i % 3)).astype(

@@ -1,4 +1,4 @@
-"""Groups of GPUs, by a stand-in for NCCL over host memory, with 2 to 4 processes."""
+"""Tests of GPU groups with a stand-in for NCCL in host memory, on 2 to 4 processes."""
 
 import hashlib
 import re
@@ -150,7 +150,7 @@ def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
     if size > 1:
         names = [[call.split()[0] for call in log] for log in calls(tmp_path, size)]
         for log in names:
-            # Of the transfer, the equal parts, and those that are not equal.
+            # For the transfer, the equal shards, and the unequal shards.
             assert log.count("GroupStart") == 2 * 2 + 1
             assert log.count("AllGather") == 2
 
@@ -167,7 +167,7 @@ def test_what_a_gpu_will_be_asked_is_right_on_the_host(library, tmp_path):
 
 
 class OnDevice:
-    """An array of a device, as far as its interface tells."""
+    """The interface of an array on a device."""
 
     def __init__(self, strides=None):
         self.__cuda_array_interface__ = {
@@ -187,7 +187,7 @@ def test_buffers_are_memory_of_a_device():
 
 
 class Recorder:
-    """A communicator that keeps the calls."""
+    """A communicator that records its calls."""
 
     def __init__(self, rank=0, size=2):
         self.found = {"CommUserRank": rank, "CommCount": size}

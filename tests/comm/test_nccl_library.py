@@ -1,4 +1,4 @@
-"""NCCL's library: its loader, its header, and what it says where there is no GPU."""
+"""Tests of NCCL's library: loader, header, and its errors without a GPU."""
 
 import ctypes
 import ctypes.util
@@ -29,7 +29,7 @@ from toolkit.comm.nccl_library import (
 )
 from toolkit.errors import BackendUnavailable, CommunicationError
 
-# What an argument of C is in a call, by how its type begins; all else are addresses.
+# C types by the start of their names -> types in calls; all others are addresses.
 KINDS = {"int": ctypes.c_int, "size_t": ctypes.c_size_t, "ncclDataType_t": ctypes.c_int}
 
 

@@ -1,4 +1,4 @@
-"""Sums in a fixed order: the same bits on any number of virtual ranks."""
+"""Tests of sums in a fixed order: the same bits on any number of virtual ranks."""
 
 import math
 from functools import reduce
@@ -14,13 +14,13 @@ from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 @pytest.fixture(params=["memory", "messages"], autouse=True)
 def way(request, monkeypatch):
-    """Ranks of one machine, or of several, which share no memory."""
+    """Return the ranks of one machine, or of several machines without shared memory."""
     if request.param == "messages":
         monkeypatch.setattr(shared, "memory_of", lambda group: None)
 
 
 def leaf(index, shape, dtype):
-    """Numbers whose sum depends on the order of additions."""
+    """Return numbers whose sum depends on the order of additions."""
     draws = np.random.default_rng(100 + index)
     if dtype == "bool":
         return draws.integers(0, 2, shape).astype(bool)
@@ -31,7 +31,7 @@ def leaf(index, shape, dtype):
 
 
 def tree(first, size, leaves, get, combine):
-    """The definition, said once more: halves are combined, absent ones are skipped."""
+    """Combine halves recursively and skip absent ones, as the definition says."""
     if size == 1:
         return get(first) if first in leaves.present else None
     left = tree(first, size // 2, leaves, get, combine)
@@ -42,7 +42,7 @@ def tree(first, size, leaves, get, combine):
 
 
 def one_addition(x, y):
-    """In float32, where the dtype is smaller, and rounded."""
+    """Add in float32 if the dtype is smaller, and round."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return (x.astype(np.float32) + y.astype(np.float32)).astype(x.dtype)
     return x + y
@@ -56,7 +56,7 @@ def pieces_of(group, leaves, get, combine):
 
 
 def reduced(ranks, leaves, shape, dtype, op="sum"):
-    """The result of each rank."""
+    """Return the result of each rank."""
     combine = one_addition if op == "sum" else ordered.OPERATIONS[op]
 
     def of(group):

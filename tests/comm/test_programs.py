@@ -1,4 +1,4 @@
-"""Programs that differ between ranks, and the delays of a slow link."""
+"""Tests of programs that differ between ranks, and of the delays of a slow link."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one machine share, and that they do without."""
+"""Tests of memory that ranks of one machine share, and of the fallback."""
 
 import os
 

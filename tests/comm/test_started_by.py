@@ -1,4 +1,4 @@
-"""Which job a process belongs to, as launchers tell it."""
+"""Tests of the job of a process, as its launcher describes it."""
 
 import pytest
 
@@ -15,7 +15,7 @@ VARIABLES += ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "TOOLKIT_TIMEOUT")
         ({}, None),
         ({"TOOLKIT_PROCESSES": "4"}, ("TOOLKIT_PROCESSES", 4)),
         ({"PMI_SIZE": "2"}, ("PMI_SIZE", 2)),
-        # A script in the shell of an allocation is on its own.
+        # A script in the shell of an allocation is a single process.
         ({"SLURM_STEP_NUM_TASKS": "4"}, None),
         (
             {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"},

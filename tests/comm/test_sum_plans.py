@@ -1,4 +1,4 @@
-"""Plans of tree sums between devices, run on arrays of the host."""
+"""Tests of plans of tree sums between devices, run on arrays of the host."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def combination(term):
 
 
 def run(plans, ranks):
-    """Run the plans of all ranks, step by step; every send must be received."""
+    """Run the plans of all ranks step by step; each send must have a receive."""
     for plan, rank in zip(plans, ranks, strict=True):
         rank.places["scratch"] = [np.zeros(plan.scratch, np.uint8)]
     for steps in zip(*(plan.steps for plan in plans), strict=True):
@@ -165,7 +165,7 @@ def test_the_order_of_calls():
     leaves = Leaves.of_rows(4, 4)
     plan = plan_all_reduce(0, 2, [Term(large, "float32", leaves)])
     assert kinds(plan) == ["Transfer", "Combine", "AllGather"]
-    # Half of the only piece goes, half of the other's comes: the bytes of a ring.
+    # Half of the only piece is sent, and half of the peer's is received, as in a ring.
     assert [m.nbytes for m in plan.steps[0].sends] == [2 * large]
     assert [m.nbytes for m in plan.steps[0].receives] == [2 * large]
     both = plan_all_reduce(

@@ -1,4 +1,4 @@
-"""Calls of `tf.image` with boxes, and below each what TensorFlow 2.21 returns."""
+"""Calls of `tf.image` with boxes, each with TensorFlow 2.21's result below it."""
 
 CALLS = {
     "crop_and_resize": r"""

@@ -1,13 +1,13 @@
-"""Calls whose results TensorFlow 2.21 has written down, see tests/fixtures.
+"""Calls whose results TensorFlow 2.21 has written, see tests/fixtures.
 
-Each is evaluated with `tf` and the arrays of `names`; there, `C` is `tf.constant`.
+Each call is evaluated with `tf` and the arrays of `names`; `C` is `tf.constant`.
 """
 
 import numpy as np
 
 
 def names(tf):
-    """What the calls may use."""
+    """Return the names that the calls may use."""
     images = (np.arange(2 * 6 * 8 * 3) % 256).astype("uint8").reshape(2, 6, 8, 3)
     return {
         "tf": tf,
@@ -26,7 +26,7 @@ def names(tf):
 
 
 def flat(result):
-    """The values of a result, one after the other, as arrays."""
+    """Return the values of a result in order, as arrays."""
     if isinstance(result, dict):
         result = list(result.values())
     if isinstance(result, (list, tuple)):

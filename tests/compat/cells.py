@@ -1,6 +1,7 @@
-"""Programs as a user of TensorFlow 2 writes them, with the import of toolkit.
+"""Programs in the style of TensorFlow 2 users, with the import of toolkit.
 
-Each section runs in a process of its own, and all of them in one, as a notebook does.
+Each section runs in a separate process. All sections also run in one process, as in a
+notebook.
 """
 
 SPEED = """

@@ -1,4 +1,4 @@
-"""Calls of `tf.data`, and below each what TensorFlow 2.21 returns, see shown.py."""
+"""Calls of `tf.data`, each with TensorFlow 2.21's result below it, see shown.py."""
 
 CALLS = {
     "numbers of float64": r"""

@@ -1,4 +1,4 @@
-"""Calls of `tf.image`, and below each what TensorFlow 2.21 returns, see shown.py."""
+"""Calls of `tf.image`, each with TensorFlow 2.21's result below it, see shown.py."""
 
 CALLS = {
     "resize_with_pad": r"""

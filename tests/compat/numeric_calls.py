@@ -12,7 +12,7 @@ from tests.compat import calls
 
 
 def names(tf):
-    """What the calls may use."""
+    """Return the names that the calls may use."""
 
     def gradients(function, *values):
         xs = [tf.constant(value) for value in values]

@@ -1,4 +1,4 @@
-"""Calls of `tf.strings`' newer names; below each what TensorFlow 2.21 returns."""
+"""Calls of newer names of `tf.strings`, each with TensorFlow 2.21's result below it."""
 
 CALLS = {
     "characters": r"""

@@ -1,4 +1,4 @@
-"""Results as text, the same for TensorFlow and for its names here."""
+"""Results as text, the same for TensorFlow and for toolkit's TensorFlow names."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from toolkit.errors import ToolkitError
 
 
 def shown(x):
-    """What a result is: its kind, dtype and values."""
+    """Return the kind, dtype and values of a result as text."""
     if isinstance(x, dict):
         return "{" + ", ".join(f"{k}: {shown(x[k])}" for k in sorted(x)) + "}"
     if hasattr(x, "_fields") or type(x) in (list, tuple):
@@ -42,17 +42,17 @@ def _numbers(array):
 
 
 def result(call, names):
-    """What a call returns, as text; "refused" for errors of toolkit or the system."""
+    """Return a call's result as text; "refused" for errors of toolkit or the system."""
     try:
         return shown(eval(call, names))
     except (ToolkitError, OSError):
         return "refused"
-    except Exception as error:  # no error that says what was expected
+    except Exception as error:  # an unexpected error
         return f"raised {type(error).__name__}: {error}"
 
 
 def mistakes(group, names):
-    """What is wrong of calls, each with the wanted result on the line below it."""
+    """Return the calls of a group whose results differ from the line below them."""
     lines = group.split("\n")[1:-1]
     wrong = [
         f"{call}: expected {wanted.strip()}; received {found}"

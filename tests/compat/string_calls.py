@@ -1,4 +1,4 @@
-"""Calls with strings, and below each what TensorFlow 2.21 returns, see shown.py."""
+"""Calls with strings, each with TensorFlow 2.21's result below it, see shown.py."""
 
 CALLS = {
     "places": r"""

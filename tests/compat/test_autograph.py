@@ -1,4 +1,4 @@
-"""AutoGraph: Python's control flow over tensors gives what Python gives."""
+"""Tests of AutoGraph: Python's control flow over tensors has the results of Python."""
 
 import traceback
 
@@ -257,7 +257,7 @@ def items(x):
 
 
 class Box:
-    """What has attributes."""
+    """An object with attributes."""
 
 
 def attributes(x):

@@ -1,4 +1,4 @@
-"""AutoGraph on random programs: traced once, they give what Python gives."""
+"""Tests of AutoGraph on random programs: a trace has the results of Python."""
 
 import linecache
 
@@ -11,10 +11,10 @@ NAMES = ("a", "b", "c")
 
 
 class Writer:
-    """Writes a function of `x` with random control flow.
+    """A writer of functions of `x` with random control flow.
 
     Args:
-        seed: of the random choices.
+        seed: the seed of the random choices.
     """
 
     def __init__(self, seed):
@@ -36,7 +36,7 @@ class Writer:
         return form.format(*self.rng.choice(NAMES, form.count("{}")))
 
     def block(self, depth, inside):
-        """Statements at a depth; `inside` says whether a loop is around."""
+        """Write statements at a depth; `inside` is true in a loop."""
         for _ in range(self.rng.integers(1, 4)):
             self.statement(depth, inside)
 
@@ -77,7 +77,7 @@ class Writer:
             self.write(depth, kind)
 
     def program(self):
-        """The function; its source is where tracebacks look for it."""
+        """Return the function; its source is registered for tracebacks."""
         self.block(1, False)
         self.write(1, "return a, b, c")
         text, name = "\n".join(self.lines) + "\n", f"<program {id(self)}>"

@@ -1,13 +1,13 @@
-"""Whoever uses the TensorFlow names changes nothing for a `toolkit` program beside it.
+"""Tests that the TensorFlow names change nothing for a `toolkit` program.
 
-The programs run in processes of their own, because other tests import the shim.
+The programs run in separate processes, because other tests import the TensorFlow names.
 """
 
 import json
 import subprocess
 import sys
 
-# What each process begins with: every module of the core, and what they hold.
+# The start of each process: all modules of the core, and their attributes.
 SNAPSHOT = """
 import importlib, json, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ assert tf1.Session().run(tf.constant(1.0) + 2.0) == 3.0
 tf1.enable_eager_execution()
 """
 
-# What a program sees, as text: it must not depend on the lines above.
+# The observations of a program as text, which must not depend on the lines above.
 PROGRAM = """
 import numpy as np
 import toolkit
@@ -134,7 +134,7 @@ print(json.dumps(facts))
 
 
 def run(*parts):
-    """What a program prints that runs in a process of its own."""
+    """Return the output of a program in a separate process."""
     command = [sys.executable, "-c", "".join(parts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -142,7 +142,7 @@ def run(*parts):
 
 
 def test_no_attribute_of_the_core_is_another_one():
-    """Not after the import, nor after programs of both versions of TensorFlow."""
+    """Compare after the import, and after programs of both versions of TensorFlow."""
     told = "print(json.dumps(differences()))"
     assert json.loads(run(SNAPSHOT, TENSORFLOW, told)) == []
 

@@ -1,4 +1,4 @@
-"""Functions return what TensorFlow's return: values, shapes and dtypes."""
+"""Tests that functions return TensorFlow's values, shapes and dtypes."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ GROUPS = [(name, group) for name, module in MODULES.items() for group in module.
 
 @pytest.fixture(scope="module")
 def expected():
-    """Fixture -> group, number and part of a call -> the array of TensorFlow."""
+    """Return TensorFlow's arrays by fixture, group, number and part of a call."""
     return {name: dict(np.load(FIXTURES / f"{name}.npz")) for name in MODULES}
 
 
@@ -46,7 +46,7 @@ def test_no_result_is_the_cores_own_tensor(fixture, group):
 
 
 def same(found, wanted):
-    """Whether dtype, shape and values are the same, values up to rounding."""
+    """Return whether dtype, shape and values are equal, values up to rounding."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return False
     if found.dtype.kind == "S":

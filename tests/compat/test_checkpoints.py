@@ -1,4 +1,4 @@
-"""Checkpoints name values by attributes, and restore objects that are made later."""
+"""Tests of checkpoints: values named by attributes, and restores of later objects."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ class Net(tf.keras.Model):
 
 
 def trained(path):
-    """Return a net, its optimizer and what has saved them."""
+    """Return a network, its optimizer and the checkpoint that has saved them."""
     net, optimizer = Net(), tf.keras.optimizers.Adam(0.1)
     step = tf.Variable(1)
     checkpoint = tf.train.Checkpoint(step=step, optimizer=optimizer, net=net)

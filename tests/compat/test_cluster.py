@@ -1,4 +1,4 @@
-"""`tf.train.ClusterSpec`, `Server` and Sessions on a cluster, in one process."""
+"""Tests of `tf.train.ClusterSpec`, `Server` and cluster Sessions, in one process."""
 
 import random
 import socket
@@ -37,7 +37,7 @@ def graph_mode(monkeypatch):
 
 @pytest.fixture
 def start():
-    """Start the servers of a cluster, so many for each job."""
+    """Start the servers of a cluster, with a number of tasks for each job."""
     with ExitStack() as stack:
 
         def start(**jobs):
@@ -52,7 +52,7 @@ def start():
 
 
 def addresses(**jobs):
-    """Free ports of this machine."""
+    """Return free ports of this machine."""
     with ExitStack() as stack:
         found = {}
         for job, count in jobs.items():
@@ -123,7 +123,7 @@ def test_servers_listen_at_their_address_alone(start):
     server = start(worker=1)["worker", 0]
     assert server.target == "tcp://{}:{}".format(*server._socket.getsockname())
     assert server._socket.getsockname()[0] == "127.0.0.1"
-    server.start()  # a second time it does nothing
+    server.start()  # a second call has no effect
     server.stop()
     server.join()  # returns
 
@@ -143,7 +143,7 @@ def test_nobody_listens(monkeypatch):
         tf.Session("local")
 
 
-# --- placing --------------------------------------------------------------------------
+# --- placement ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_parts_are_sent_once_and_only_to_who_computes_them(start, monkeypatch):
     with tf.device("/job:worker/task:1"):
         y = x + 1.0
         with tf.device("/task:2"):
-            tf.sqrt(y)  # fetched by nobody
+            tf.sqrt(y)  # not fetched
     with session_on(servers["worker", 0]) as session:
         for _ in range(3):
             assert session.run(y, {x: [1.0]}) == [2.0]
@@ -319,7 +319,7 @@ def test_what_was_read_before_a_change_stays_that(start):
     with tf.device("/job:worker/task:0"):
         y = tf.exp(x)
     with tf.device("/job:ps/task:0"):
-        z = v + y  # later than the change, in its task, as it has to wait for y
+        z = v + y  # later than the change, on its task, because it waits for y
         with tf.control_dependencies([z]):
             change = v.assign(5.0)
     with session_on(servers["worker", 0]) as session:
@@ -365,7 +365,7 @@ def test_training_gives_what_one_process_gives(start):
 
 
 def random_graph(seed, names):
-    """A feed, and fetches of some runs, of operations on random tasks."""
+    """Return a feed and the fetches of some runs, for operations on random tasks."""
     r = random.Random(seed)
     x = tf.placeholder("float32", (3,))
 
@@ -502,7 +502,7 @@ def test_sessions_run_from_several_threads(start):
 
 
 def in_threads(*functions):
-    """Call functions at the same time; what they return."""
+    """Call functions at the same time and return their results."""
     with ThreadPoolExecutor(len(functions)) as pool:
         return [future.result(60) for future in [pool.submit(f) for f in functions]]
 
@@ -547,7 +547,7 @@ def test_workers_that_do_not_wait_lose_no_update(start, make):
 
 
 def replicas(aggregate, total, opt):
-    """A graph of a worker: what is fed is the gradient."""
+    """Build the graph of a worker, whose feed is the gradient."""
     g = tf.placeholder("float32", ())
     with tf.device("/job:ps/task:0"):
         v = tf.get_variable("v", initializer=1.0)
@@ -605,7 +605,8 @@ def test_gradients_that_come_too_late_are_dropped(start, monkeypatch):
         session.run(tf.global_variables_initializer())
         session.run(train, {g: 0.25})
         assert session.run([v, step]) == [0.75, 1]
-        # As if the worker had read the step before: others have made it since.
+        # As if the worker had read the previous step, and other workers had finished
+        # it.
         session.run(train, {g: 0.25, step: 0})
         assert session.run([v, step]) == [0.75, 1]
 
@@ -621,7 +622,7 @@ def test_a_step_that_lacks_gradients_is_an_error_that_names_it(start, monkeypatc
         ):
             session.run(train, {g: 0.25})
         assert session.run([v, step]) == [1, 0]
-        session.run(train, {g: 0.25})  # the second one makes the step
+        session.run(train, {g: 0.25})  # the second gradient completes the step
         assert session.run(step) == 1
 
 
@@ -644,7 +645,7 @@ def test_replicas_need_a_step():
         sync.minimize(v * v)
 
 
-# --- what is refused ------------------------------------------------------------------
+# --- refused graphs -------------------------------------------------------------------
 
 
 def test_what_cannot_be_sent_is_refused_by_name(start):

@@ -1,4 +1,4 @@
-"""What travels between tasks: graphs as data, and input that is meant to do harm."""
+"""Tests of messages between tasks: graphs as data, and malicious input."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from toolkit.compiler.evaluate import evaluate
 from toolkit.errors import ArgumentError, CommunicationError, UnsupportedError
 from toolkit.ir import PRIMITIVES, Graph, Kind, Node, format_graph, primitive
 
-# Beside what the table of operations makes: gradients, loops, random numbers.
+# Graphs in addition to the table of operations: gradients, loops, random numbers.
 FUNCTIONS = {
     "branches and loops": lambda x: toolkit.ops.cond(
         ops.sum(x) > 0,
@@ -43,7 +43,7 @@ def traced(function, *arrays):
 
 
 def sent(graph):
-    """The graph as it arrives, and what has arrived."""
+    """Return the graph after its transfer, and the transferred data."""
     arrays = []
     data = json.loads(json.dumps(Encoder(arrays).graph(graph)))
     found = Decoder(arrays).graph(data)
@@ -70,7 +70,7 @@ def test_graphs_of_all_operations_arrive_as_they_were():
         try:
             graph = traced(call, *leaves)
         except toolkit.errors.ToolkitError:
-            continue  # what has no float32, say
+            continue  # for example, an operation without float32
         seen |= {node.op.name for node in graph.walk()}
         assert format_graph(sent(graph)) == format_graph(graph), str(row)
     assert len(seen) > 100
@@ -254,7 +254,7 @@ def test_frames_that_are_none(name):
     a, b = pair()
 
     def write():
-        with a, suppress(OSError):  # it may be told so before it has sent all
+        with a, suppress(OSError):  # the server may reply before it has received all
             a.sendall(HOSTILE[name])
 
     thread = threading.Thread(target=write)
@@ -286,7 +286,7 @@ def address_of(server):
 
 
 def asked(server, *messages):
-    """Send bytes; what comes back until the connection ends or nothing comes."""
+    """Send bytes and return the reply, up to the end of the connection or a timeout."""
     with socket.create_connection(address_of(server), 5.0) as connection:
         authenticate(connection, token(), 5.0)
         replies = []
@@ -312,7 +312,7 @@ def test_strangers_get_no_answer_and_change_nothing(server):
                 received = b""
                 while part := stranger.recv(1000):
                     received += part
-            assert len(received) <= 32  # the bytes that it had to prove itself with
+            assert len(received) <= 32  # the bytes of its authentication
     (known,) = asked(server, frame({"type": "known", "names": ["v"]}))
     assert known == {"known": [False]}
 
@@ -385,14 +385,14 @@ def test_messages_that_do_harm_are_answered_by_errors(server):
         replies = asked(server, message)
         assert all(reply["type"] == "error" for reply in replies)
     assert is_alive(server)
-    # Values for sessions that are not there are dropped: they have no answer.
+    # Values for unknown sessions are dropped without a reply.
     header = {"type": "give", "session": "none", "run": 0, "value": 0}
     given = frame({**header, "arrays": [["int8", [3]]]}, b"123")
     assert asked(server, given + frame({"type": "ping"})) == [{}]
 
 
 def registered(graph, arrays, **more):
-    """The message that tells a task a part which sends its first result back."""
+    """Return a message that registers a part which returns its first result."""
     part = {
         "graph": Encoder(arrays).graph(graph),
         **{name: [] for name in ("takes", "reads", "writes", "gives")},
@@ -431,7 +431,7 @@ def test_programs_get_what_they_were_made_for(server, given):
 
 
 def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
-    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.1")  # some announce more than they hold
+    monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.1")  # some declare too many bytes
     graph = traced(
         lambda x: ops.sum(ops.exp(x) @ np.ones((3, 2), "float32")), np.ones((4, 3))
     )

@@ -1,4 +1,4 @@
-"""Clusters of real processes: training, and the loss of each."""
+"""Tests of clusters of real processes: training, and the loss of each process."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def free_addresses(count):
 
 @pytest.fixture
 def start():
-    """Start Python with arguments; it is killed when the test ends."""
+    """Start Python with arguments, and kill it when the test ends."""
     with ExitStack() as stack:
 
         def start(*arguments, **environment):
@@ -63,7 +63,7 @@ def start():
 
 
 def wait_for_step(process, least):
-    """Read what a worker prints up to a step."""
+    """Read the output of a worker up to a step."""
     seen = ""
     for line in process.stdout:
         seen += line
@@ -74,7 +74,7 @@ def wait_for_step(process, least):
 
 
 def accuracy_of(process, timeout=240):
-    """What a worker that ends well has measured."""
+    """Return the accuracy that a worker reports at a normal end."""
     out, _ = process.communicate(timeout=timeout)
     assert process.returncode == 0, out
     return float(re.search(r"test accuracy (\d\.\d+)", out)[1])
@@ -90,7 +90,7 @@ def start_example(start, workers, *options, **environment):
     ]
 
 
-# The chief, which has initialized the Variables, is a worker as others are then.
+# The chief initializes the Variables. Then it is an ordinary worker.
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.one_in(2)
 def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
@@ -133,7 +133,7 @@ def test_a_lost_parameter_server_is_an_error(start, how):
         assert worker.returncode != 0
         assert "RankLostError" in out and "/job:ps/task:0 at" in out
         assert " is lost: " in out
-    # Two looks at a server that does not answer, of 2 s each, come on top.
+    # Two checks of a server that does not answer add 2 s each.
     assert time.monotonic() - begin < 12
 
 
@@ -162,7 +162,7 @@ def test_a_master_goes_on_with_a_worker_that_is_back(start):
         processes["worker", 1].wait()
         with pytest.raises(RankLostError, match="/job:worker/task:1 at .* is lost"):
             session.run(z)
-        assert session.run(v + 1.0) == 2  # what does not need it runs
+        assert session.run(v + 1.0) == 2  # a run without this worker continues
         processes["worker", 1] = serve(("worker", 1))
         for _ in range(100):
             try:

@@ -1,4 +1,4 @@
-"""Names that scripts, and tests of libraries, use most among those added last."""
+"""Tests of common names in scripts and in tests of libraries."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Data sets under TensorFlow's names."""
+"""Tests of data sets under TensorFlow's names."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.compat.shown import mistakes
 
 
 def names():
-    """What the calls may use."""
+    """Return the names that the calls may use."""
     dataset = tf.data.Dataset
 
     def generated(generator, args, dtype):
@@ -128,7 +128,7 @@ def test_methods_without_elements_are_those_of_the_core():
     )
 
 
-# Each public method of the data set of the core -> a call of the wrapper.
+# Each public method of the core's data set -> a call of the wrapper.
 METHODS = {
     "apply": "D.range(3).apply(lambda d: d.batch(2))",
     "assert_cardinality": "three.assert_cardinality(3)",

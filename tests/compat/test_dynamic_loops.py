@@ -1,4 +1,4 @@
-"""Loops whose variables change their shapes."""
+"""Tests of loops whose variables change their shapes."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SHAPES = [tf.TensorShape([]), tf.TensorShape([None, 2])]
 
 
 def double(steps, shapes=SHAPES):
-    """Return rows that double in number at each step."""
+    """Return rows whose number doubles at each step."""
     return tf.while_loop(
         lambda i, x: i < steps,
         lambda i, x: (i + 1, tf.concat([x, x], 0)),

@@ -1,4 +1,4 @@
-"""Calls at the edges of what functions take: what TensorFlow 2.21 returned, or refused.
+"""Tests of calls with edge-case arguments: the results or refusals of TensorFlow 2.21.
 
 `C` is `tf.constant`; a result is its dtype and its values.
 """

@@ -1,4 +1,4 @@
-"""Mistakes raise errors that a program for TensorFlow and Keras catches."""
+"""Tests that mistakes raise errors that a TensorFlow or Keras program catches."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`tf.function`, `tf.Module`, tapes, control flow and settings."""
+"""Tests of `tf.function`, `tf.Module`, tapes, control flow and settings."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""`tf.custom_gradient` of functions that read Variables."""
+"""Tests of `tf.custom_gradient` for functions that read Variables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pictures under TensorFlow's names."""
+"""Tests of images under TensorFlow's names."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.compat.shown import mistakes
 
 
 def names():
-    """What the calls may use."""
+    """Return the names that the calls may use."""
     numbers = np.arange(12.0).reshape(1, 2, 2, 3)
 
     def psnr(dtype, most, scale=1):
@@ -28,7 +28,7 @@ def names():
 
 
 def names_of_boxes():
-    """What the calls with boxes may use."""
+    """Return the names that the calls with boxes may use."""
     pictures = tf.reshape(tf.range(40.0), [2, 4, 5, 1])
 
     def cropped(*args, **kwargs):

@@ -1,4 +1,4 @@
-"""Pictures in files: channels, bits and frames are the file's, as in TensorFlow."""
+"""Tests of image files: channels, bits and frames match the file, as in TensorFlow."""
 
 import io
 
@@ -20,7 +20,7 @@ RGB, GREY = PIXELS[..., :3], PIXELS[..., :1]
 
 
 def file(array, kind="PNG", mode=None, **options):
-    """The bytes of a file that Pillow writes."""
+    """Return the bytes of a file that Pillow writes."""
     image = Image.fromarray(np.squeeze(array)) if mode is None else array
     data = io.BytesIO()
     image.save(data, kind, **options)
@@ -105,7 +105,7 @@ def test_bmp_and_gif_files_are_read_exactly():
         tf.io.decode_png(data)
 
 
-# Brightness by libpng, which TensorFlow 2.21 returned for these colours.
+# Grey values by libpng, which TensorFlow 2.21 returned for these colours.
 BRIGHTNESS = [
     *(((1, 0, 0), 0), ((77, 0, 0), 23), ((129, 0, 0), 38), ((255, 0, 0), 76)),
     *(((0, 77, 0), 45), ((0, 129, 0), 75), ((0, 200, 0), 117), ((0, 255, 0), 149)),

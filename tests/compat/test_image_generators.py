@@ -1,4 +1,4 @@
-"""`ImageDataGenerator` gives the numbers of Keras 3.15 for the same seeds."""
+"""Tests that `ImageDataGenerator` returns the numbers of Keras 3.15 for equal seeds."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ Generator = image.ImageDataGenerator
 IMAGES = (np.arange(10 * 12 * 9 * 3) * 37 % 251).reshape(10, 12, 9, 3)
 TARGETS = np.arange(10) % 3
 LAST = {"row_axis": 0, "col_axis": 1, "channel_axis": 2}
-# Name -> arguments, the seed of batches, and what `draw` is with Keras.
+# Name -> arguments, the seed of batches, and the result of `draw` with Keras.
 CONFIGS = {
     "plain": ({}, None, (-5736.779, -1103.935, 771.3404)),
     "seed": ({}, 7, (1585.671, -1103.935, 771.3404)),
@@ -173,7 +173,7 @@ CONFIGS = {
         (-7.077718, -0.780902, -1464.981),
     ),
 }
-# Name -> arguments of the generator and of `flow_from_directory`, what Keras gives.
+# Name -> arguments of the generator and of `flow_from_directory`, result of Keras.
 FOLDERS = {
     "categorical": ({}, {}, -3.136643),
     "binary": ({}, {"class_mode": "binary", "seed": 3}, 22.81785),
@@ -189,7 +189,7 @@ FOLDERS = {
     "validation": ({"validation_split": 0.35}, {"subset": "validation"}, -15.40246),
     "channels first": ({"data_format": "channels_first"}, {}, -44.52747),
 }
-# Name -> arguments of `flow_from_dataframe`, what Keras gives.
+# Name -> arguments of `flow_from_dataframe`, result of Keras.
 TABLES = {
     "categorical": ({}, -938.5465),
     "lists": ({"y_col": "several", "classes": ["odd", "cats"]}, 4632.317),
@@ -211,7 +211,7 @@ TABLES = {
 
 
 def digest(*arrays):
-    """A number that tells arrays apart, also those with the same values elsewhere."""
+    """Return a number that depends on the values of arrays and on their order."""
     total = 0.0
     for place, array in enumerate(arrays, 1):
         flat = np.asarray(array, "float64").ravel()
@@ -220,7 +220,7 @@ def digest(*arrays):
 
 
 def draw(generator, seed):
-    """What a seed gives: of three batches, of a pass in order, and of one image."""
+    """Return the digest of three batches, an ordered pass, and an image for a seed."""
     images = IMAGES
     if generator.data_format == "channels_first":
         images = images.transpose(0, 3, 1, 2)
@@ -237,7 +237,7 @@ def draw(generator, seed):
 
 
 def write_images(folder):
-    """Folders of three classes, with pictures of different sizes."""
+    """Write folders of three classes, with images of different sizes."""
     for name, count in (("cats", 7), ("dogs", 5), ("Eels", 6)):
         (folder / name / "more").mkdir(parents=True)
         (folder / name / "note.txt").write_text("no image", "utf-8")
@@ -249,7 +249,7 @@ def write_images(folder):
 
 
 def draw_files(batches):
-    """What an iterator over files gives."""
+    """Return the digest of an iterator over files."""
     parts = []
     for _ in range(6):
         batch = next(batches)
@@ -259,7 +259,7 @@ def draw_files(batches):
 
 
 def table_of(folder):
-    """A table of the images in a folder, and of one that is not there."""
+    """Return a table of the images in a folder, and of a missing image."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     names = sorted(path.relative_to(folder).as_posix() for path in paths)
     names = [*names, "none.png"]
@@ -358,7 +358,8 @@ def test_sampling_is_that_of_scipy(mode, order):
     random = np.random.default_rng(0)
     for _ in range(20):
         x = random.normal(size=(*random.integers(1, 9, 2), 1))
-        # Halves, so that places between two pixels and on the border are among them.
+        # Multiples of one half cover points between two pixels and points on the
+        # border.
         matrix, offset = (
             random.integers(-4, 5, (2, 2)) / 2,
             random.integers(-9, 9, 2) / 2,
@@ -469,7 +470,7 @@ def test_a_preprocessing_function_may_return_tensors():
     assert x.tolist() == (IMAGES[:3] * -2.0).tolist()
 
 
-# --- what is refused, and what is warned of -------------------------------------------
+# --- refused arguments and warnings ---------------------------------------------------
 
 
 @pytest.mark.parametrize(

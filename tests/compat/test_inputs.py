@@ -1,4 +1,4 @@
-"""`tf.data`, `tf.io`, `tf.summary` and `tf.keras`."""
+"""Tests of `tf.data`, `tf.io`, `tf.summary` and `tf.keras`."""
 
 import numpy as np
 import pytest

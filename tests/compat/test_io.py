@@ -1,4 +1,4 @@
-"""`tf.io`: bytes of tensors, rows of CSV files, features."""
+"""Tests of `tf.io`: bytes of tensors, rows of CSV files, features."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from toolkit.errors import (
 
 
 def names():
-    """What the calls may use."""
+    """Return the names that the calls may use."""
     train = tf.train
     lists = {
         "int64": train.Int64List,

@@ -1,4 +1,4 @@
-"""`tf.keras.preprocessing`: texts and series as in Keras, whose results stand here."""
+"""Tests of `tf.keras.preprocessing`: texts and series, with results of Keras."""
 
 import random
 

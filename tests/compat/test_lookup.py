@@ -1,4 +1,4 @@
-"""`tf.lookup`; results are those of TensorFlow 2.21."""
+"""Tests of `tf.lookup` with results of TensorFlow 2.21."""
 
 import numpy as np
 import pytest

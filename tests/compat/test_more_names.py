@@ -1,4 +1,4 @@
-"""`tf.audio`, ragged and sparse tensors, strategies, folders of models, CSV files."""
+"""Tests of `tf.audio`, ragged and sparse tensors, strategies, saved models, CSV."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Names that notebooks for TensorFlow use."""
+"""Tests of names that notebooks for TensorFlow use."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_random_parts_of_pictures():
         part = tf.slice(image, begin, size)
         height, width = part.shape[:2]
         area = height * width / 2000
-        if (height, width) != (40, 50):  # after so many attempts
+        if (height, width) != (40, 50):  # after this number of attempts
             assert 0.3 <= area <= 1 and 0.75 <= width / height <= 1.25
         low, high = box.numpy()[0, 0, :2], box.numpy()[0, 0, 2:]
         shared = np.minimum(high, [0.5, 0.9]) - np.maximum(low, [0.1, 0.2])

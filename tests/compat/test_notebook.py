@@ -1,4 +1,4 @@
-"""A TensorFlow 2 notebook with only its import changed: by sections and as a whole."""
+"""Tests of a TensorFlow 2 notebook with a changed import: by section and complete."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ IMPORT = "import toolkit.compat.tensorflow as tf\n"
 
 
 def run(code):
-    """Run a program in a process of its own."""
-    # Keras warns, too, that layers are given an `input_shape`.
+    """Run a program in a separate process."""
+    # Keras also warns about `input_shape` of layers.
     told = ("-W", "ignore:Flatten", "-W", "ignore:Conv2D")
     command = [sys.executable, "-W", "error", *told, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

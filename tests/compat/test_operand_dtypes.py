@@ -1,4 +1,4 @@
-"""Operators and functions have the dtypes of TensorFlow for arrays and numbers."""
+"""Tests that operations have TensorFlow's dtypes for arrays and numbers."""
 
 import numpy as np
 import pytest

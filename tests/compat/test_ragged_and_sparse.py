@@ -1,4 +1,4 @@
-"""Ragged and sparse tensors compute what TensorFlow's compute."""
+"""Tests that ragged and sparse tensors have the results of TensorFlow."""
 
 import numpy as np
 
@@ -509,7 +509,7 @@ tf.sparse.SparseTensor is tf.SparseTensor
 
 
 def names():
-    """Return what the calls may use."""
+    """Return the names that the calls may use."""
     return {
         "tf": tf,
         "np": np,

@@ -1,4 +1,4 @@
-"""Layers and models take ragged rows and sparse tensors, as in TensorFlow."""
+"""Tests of layers and models with ragged rows and sparse tensors, as in TensorFlow."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ L = tf.keras.layers
 
 
 def vectorizer(**options):
-    """Return a layer that gives each word its index, in ragged rows."""
+    """Return a layer that maps each word to its index, in ragged rows."""
     return L.TextVectorization(ragged=True, vocabulary=["a", "b"], **options)
 
 
@@ -88,7 +88,7 @@ def test_models_are_trained_with_ragged_rows(kind):
     assert history["loss"][1] < history["loss"][0]
     outputs = model.predict(rows, verbose=0)
     assert outputs.shape == (3, 1)
-    if kind == "padded by a function":  # where longer rows beside one change it
+    if kind == "padded by a function":  # longer rows change it
         return
     np.testing.assert_allclose(outputs[1], model(rows[1:2]).numpy()[0], rtol=1e-4)
     data = tf.data.Dataset.from_tensor_slices((rows, TARGETS)).batch(2)

@@ -1,4 +1,4 @@
-"""Records that are compressed, examples of sequences, sets, averages and boxes."""
+"""Tests of compressed records, sequence examples, sets, averages and boxes."""
 
 import numpy as np
 import pytest

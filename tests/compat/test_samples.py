@@ -1,4 +1,4 @@
-"""Random numbers and samples of classes: their distributions, repeats and refusals."""
+"""Tests of random numbers and class samplers: distributions, repeats and refusals."""
 
 import numpy as np
 import pytest

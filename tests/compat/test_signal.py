@@ -1,4 +1,4 @@
-"""Transforms that TensorFlow does not compute on a CPU, and what signals refuse."""
+"""Tests of transforms that TensorFlow lacks on CPUs, and of refused signals."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What tensors and Variables answer under TensorFlow's names."""
+"""Tests of attributes and methods of tensors and Variables under TensorFlow's names."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Strings under TensorFlow's names."""
+"""Tests of strings under TensorFlow's names."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Graphs, Variables and Sessions of `compat.tensorflow.v1`."""
+"""Tests of graphs, Variables and Sessions of `compat.tensorflow.v1`."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""TensorFlow's functions on tensors of graphs: each call is one operation."""
+"""Tests of TensorFlow's functions on graph tensors: each call is one operation."""
 
 import numpy as np
 import pytest
@@ -193,7 +193,7 @@ def test_all_operations_of_the_core_can_be_recorded():
         inputs = tree.map_structure(fed, sample.inputs)
         outs = tree.flatten(sample.op(*inputs, **sample.attrs))
         made.append([y for y in outs if hasattr(y, "dtype")])
-    # What asks whether a Variable has a value is not compiled, which takes a while.
+    # Checks whether a Variable has a value are not compiled, because that is slow.
     plain = tf.is_variable_initialized(tf.get_variable("v", ()))
     found = tf.Session().run([made, plain], feeds)[0]
     tf.enable_eager_execution()

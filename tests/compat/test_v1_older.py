@@ -1,4 +1,4 @@
-"""What TensorFlow 1 spells or computes otherwise than 2, beside what it returned."""
+"""Tests of names and results that differ between TensorFlow 1 and 2."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gradients, optimizers, losses, layers and checkpoints of `compat.tensorflow.v1`."""
+"""Tests of gradients, optimizers, losses, layers and checkpoints of TensorFlow 1."""
 
 import os
 
@@ -77,7 +77,7 @@ START, STEPS = np.array([1.0, -2.0]), 3
 
 
 def descend(p, update, *state):
-    """Three steps on the loss sum(p²) by formulas in NumPy."""
+    """Make three steps on the loss sum(p²) by formulas in NumPy."""
     for t in range(1, STEPS + 1):
         p, *state = update(p, 2.0 * p, t, *state)
     return p
@@ -495,7 +495,7 @@ def test_an_interrupted_save_leaves_a_note_of_a_file_that_is_there(
 
     def interrupt(*paths):
         calls.append(paths)
-        if len(calls) == 2:  # the note
+        if len(calls) == 2:  # the state file
             raise KeyboardInterrupt
         replace(*paths)
 

@@ -1,4 +1,4 @@
-"""What TensorFlow 2.21 returned for these calls, and what it refuses.
+"""Tests of calls with the results of TensorFlow 2.21, and of refused calls.
 
 `C` is `tf.constant`, `gradients` the derivatives of a function at some vectors.
 """
@@ -74,7 +74,7 @@ VALUES = {
     "V().gather_nd([[0], [2]])": [1, 3],
     "tf.Variable(1).assign(np.float64(1.5))": 1,
     "tf.Variable([1]).assign(np.array([1.5]))": [1],
-    # What functions take and return.
+    # Arguments and results of functions.
     "tf.function(lambda x: x)(3).dtype": "int32",
     "tf.function(lambda x: (x, None, [1.5]))(True)": [True, None, [1.5]],
     "tf.function(lambda: np.float64(3))().dtype": "float64",
@@ -84,7 +84,7 @@ VALUES = {
     "typed(tf.Variable([1., 2.]), tf.float32)": [1, 2],
     "tf.function(lambda x: x + 1).get_concrete_function("
     "tf.TensorSpec([2], tf.float32))([1., 2.])": [2, 3],
-    # Dtypes beside NumPy's.
+    # Dtypes outside of NumPy.
     "C([1.]).dtype == np.float32": True,
     "tf.int32 == np.dtype('int32')": True,
     "tf.int32 == np.int64 or tf.int32 == int or tf.int32 == 5": False,
@@ -105,11 +105,11 @@ VALUES = {
     "tf.function(lambda x, y: x == y)(C([1, 2]), C([1, 2, 3]))": False,
     "C([1, 2]) == C([1])": [True, False],
     "C(5.) // 0.": np.inf,
-    # What constants are made of.
+    # Values of constants.
     "C(np.array([1.5]), dtype=tf.int32)": [1],
     "C(True, dtype=tf.int32)": 1,
     "tf.convert_to_tensor(1.5, dtype_hint=tf.int32)": 1.5,
-    # A step of floats that is rounded up adds no element at the end.
+    # A float step that is rounded up adds no element at the end.
     "tf.range(0., .3, .1)": [0.0, 0.1, 0.2],
     "len(tf.range(0., 1.1, .1))": 11,
     "tf.range(0, .5, .1, dtype=tf.float16).shape": (5,),
@@ -117,7 +117,7 @@ VALUES = {
     "tf.range(1., 0., -.3)": [1.0, 0.7, 0.4, 0.1],
     "tf.range(np.float64(3)).dtype": "float64",
     "tf.range(5, 5)": [],
-    # Where two are equal the first has the gradient.
+    # If two values are equal, the first has the gradient.
     "gradients(lambda x: tf.maximum(x, 0.), T)": [[1, 1, 1, 1, 1]],
     "gradients(lambda x: tf.maximum(0., x), T)": [[0, 1, 1, 0, 1]],
     "gradients(lambda x: tf.minimum(x, 1.), T)": [[1, 1, 1, 1, 0]],
@@ -176,7 +176,7 @@ REFUSED = {
 
 
 def plain(found):
-    """Nests of numbers."""
+    """Convert structures to plain numbers."""
     if isinstance(found, (list, tuple)):
         return [plain(x) for x in found]
     if isinstance(found, str):

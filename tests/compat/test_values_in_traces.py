@@ -1,4 +1,4 @@
-"""What needs values of tensors: gradients through it, and functions that call it."""
+"""Tests of functions that need values of tensors: gradients, and traced callers."""
 
 import re
 

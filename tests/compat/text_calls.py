@@ -1,4 +1,4 @@
-"""Calls of `tf.strings`, and below each what TensorFlow 2.21 returns, see shown.py."""
+"""Calls of `tf.strings`, each with TensorFlow 2.21's result below it, see shown.py."""
 
 CALLS = {
     "regex_replace": r"""

@@ -1,4 +1,4 @@
-"""Random graphs for property tests, and how to evaluate a graph node by node."""
+"""Random graphs for property tests, and their evaluation node by node."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ BINARY = [ops.add, ops.multiply, ops.subtract, ops.maximum]
 
 
 def target(on: Any = None, **options: Any) -> Target:
-    """What graphs are compiled for here: the default backend, if no other is given."""
+    """Return the target of the compiler: a backend, or the default one."""
     return Target(on or backend(), **options)
 
 
 def compiled(graph: Graph, on: Any = None, **options: Any) -> Executable:
-    """The program of a graph, ready to be called."""
+    """Return the program of a graph, ready to call."""
     return Executable(compile_program(graph, target(on, **options)))
 
 
 @st.composite
 def graphs(draw: Any) -> Graph:
-    """A graph of a few inputs, up to a dozen operations, and one to three outputs."""
+    """Draw a graph of a few inputs, up to 12 operations, and one to three outputs."""
     rows, columns = draw(st.integers(0, 4)), draw(st.integers(1, 4))
     with Trace("random") as trace:
         values = [
@@ -75,7 +75,7 @@ def graphs(draw: Any) -> Graph:
 
 
 def arrays_for(graph: Graph, seed: int = 0) -> list[np.ndarray[Any, Any]]:
-    """Inputs for a graph."""
+    """Return input arrays for a graph."""
     generator = np.random.default_rng(seed)
     return [
         generator.standard_normal(v.spec.shape).astype(v.spec.dtype)
@@ -84,12 +84,12 @@ def arrays_for(graph: Graph, seed: int = 0) -> list[np.ndarray[Any, Any]]:
 
 
 def evaluate(graph: Graph, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
-    """The outputs, computed eagerly."""
+    """Compute the outputs eagerly."""
     return [x.numpy() for x in inline(graph, [Tensor(a) for a in arrays])]
 
 
 def trace_of(function: Any, *shapes: tuple[int, ...]) -> Graph:
-    """The graph of a function of float32 tensors."""
+    """Return the graph of a function of float32 tensors."""
     with Trace("test") as trace:
         inputs = [trace.placeholder(Spec(shape, "float32")) for shape in shapes]
         outputs = function(*inputs)
@@ -97,5 +97,5 @@ def trace_of(function: Any, *shapes: tuple[int, ...]) -> Graph:
 
 
 def op_names(graph: Graph) -> list[str]:
-    """The names of the nodes' operations, in order."""
+    """Return the names of the nodes' operations, in order."""
     return [node.op.name for node in graph.nodes]

@@ -1,6 +1,6 @@
-"""Random programs of operations of all kinds, whose results are exact.
+"""Random programs of operations of all kinds, with exact results.
 
-A program is a list of steps; each reads values by their numbers, and appends one.
+A program is a list of steps. Each step reads values by number and appends one value.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.compiler.steps import (
 from toolkit import dtypes, ops
 from toolkit.errors import ToolkitError
 
-# --- branches and loops: their bodies are programs, too -------------------------------
+# --- branches and loops, whose bodies are also programs -------------------------------
 
 
 def body(draw: Draw, values: Sequence[Any]) -> tuple[list[Step], list[Any]]:
-    """A few steps over some values, and the values that there are then."""
+    """Draw a few steps over some values; return them and all values after them."""
     steps: list[Step] = []
     found = list(values)
     for _ in range(draw.integer(0, 3)):
@@ -61,10 +61,11 @@ def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
 
 @dataclass
 class Turn:
-    """What a turn of a loop does: a new value for each that is carried.
+    """One iteration of a loop, which computes a new value for each carried one.
 
-    makes: how each follows: "value": from the value of a number; "other": it is the
-        carried value of a number, if alike; "constant": it is ones; "same": as it was.
+    makes: the source of each new value. "value": the value of a number; "other": the
+        carried value of a number, if the specs match; "constant": ones; "same":
+        unchanged.
     """
 
     steps: list[Step]
@@ -141,7 +142,7 @@ def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
 
 
 def follow(steps: Sequence[Step], values: Sequence[Any]) -> list[Any]:
-    """The values after all steps."""
+    """Return the values after all steps."""
     found = list(values)
     for numbers, function in steps:
         found.append(function(*(found[i] for i in numbers)))
@@ -157,7 +158,7 @@ def take_step(draw: Draw, values: list[Any]) -> Step:
         numbers, function = step
         try:
             result = function(*(values[i] for i in numbers))
-        except (ToolkitError, ValueError):  # shapes that do not fit
+        except (ToolkitError, ValueError):  # shapes that do not match
             continue
         if result.size > MOST:
             continue
@@ -169,7 +170,7 @@ def take_step(draw: Draw, values: list[Any]) -> Step:
 
 
 def is_large(x: Any) -> bool:
-    """Whether sums of such numbers might be rounded."""
+    """Return whether sums of such numbers might be rounded."""
     if not dtypes.is_float(x.dtype):
         return False
     found = np.abs(np.asarray(x).astype("float64"))
@@ -184,10 +185,10 @@ class RandomProgram:
     """The program of a seed.
 
     Attributes:
-        arrays: its inputs.
-        steps: what it computes.
-        outputs: the numbers of the values that it returns; inputs may be among them,
-            and the same value twice.
+        arrays: the inputs.
+        steps: the operations.
+        outputs: the numbers of the returned values. They may include inputs, and one
+            value twice.
         values: all values, computed eagerly.
     """
 
@@ -211,5 +212,5 @@ class RandomProgram:
         return [found[i] for i in self.outputs]
 
     def others(self) -> list[Any]:
-        """Other arrays for its inputs."""
+        """Return other arrays for the inputs."""
         return [self.draw.array(x.shape, str(x.dtype)) for x in self.arrays]

@@ -1,7 +1,7 @@
-"""What a step of a random program may be, and draws of its numbers.
+"""Rules for the steps of a random program, and random draws of their parameters.
 
-Floats are small multiples of 1/4, infinite or NaN, so that no sum is rounded: however a
-program is computed, its results are equal.
+Floats are small multiples of 1/4, infinite or NaN, so that no sum is rounded. Every way
+to compute a program has equal results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolkit import dtypes, ops
 EXTENTS = [0, 1, 1, 2, 3, 4, 5, 8, 9, 16, 17, 33]
 FLOATS = ["float32", "float32", "float64", "float16", "bfloat16"]
 DTYPES = [*FLOATS, "int32", "int64", "int8", "uint8", "uint32", "bool"]
-# Elements of a value, and of one that loops carry; the greatest numbers by dtype.
+# Limits: elements of a value, elements of a carried value, and numbers by dtype.
 MOST, MOST_CARRIED = 3000, 300
 LIMITS = {"float16": 64, "bfloat16": 32}
 ODD = [np.nan, np.inf, -np.inf, -0.0, 0.0]
@@ -25,7 +25,7 @@ Step = tuple[Sequence[int], Callable[..., Any]]
 
 
 class Draw:
-    """Draws of one seed."""
+    """Random draws of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ class Draw:
         return np.asarray(numbers).astype(dtypes.numpy_dtype(dtype))
 
     def number(self, values: Sequence[Any], fits: Any = None) -> int | None:
-        """Of a value that fits, rather a late one."""
+        """Draw the number of a value that fits, preferably a recent one."""
         found = [i for i, x in enumerate(values) if fits is None or fits(x)]
         if not found:
             return None
@@ -80,12 +80,12 @@ def is_filled(x: Any) -> bool:
 
 
 def is_true(x: Any) -> Any:
-    """A choice that depends on a value."""
+    """Return a choice that depends on a value."""
     return ops.any(x > 0 if is_number(x) else x)
 
 
 def like(x: Any, wanted: Any) -> Any:
-    """A value that depends on x, of the shape and dtype of another one."""
+    """Return a value that depends on x, with the shape and dtype of another one."""
     if is_number(x):
         x = ops.clip(ops.where(ops.isnan(x), ops.zeros_like(x), x), 0, 16)
     if x.shape != wanted.shape:
@@ -94,7 +94,7 @@ def like(x: Any, wanted: Any) -> Any:
 
 
 def small(draw: Draw, values: Sequence[Any], most: int) -> list[int]:
-    """The numbers of some values that a loop may carry or read."""
+    """Return the numbers of some values that a loop may carry or read."""
     drawn = (
         draw.number(values, lambda x: x.size < MOST_CARRIED)
         for _ in range(draw.integer(1, most))
@@ -102,13 +102,13 @@ def small(draw: Draw, values: Sequence[Any], most: int) -> list[int]:
     return [number for number in drawn if number is not None]
 
 
-# --- rules: what a step may be --------------------------------------------------------
+# --- rules for steps ------------------------------------------------------------------
 
 RULES: list[Callable[[Draw, Sequence[Any]], Step | None]] = []
 
 
 def rule(weight: int) -> Any:
-    """Let a rule be drawn so often."""
+    """Register a rule with a relative frequency."""
 
     def add(function: Any) -> Any:
         RULES.extend([function] * weight)
@@ -118,7 +118,7 @@ def rule(weight: int) -> Any:
 
 
 def of_one(fits: Any, weight: int) -> Any:
-    """A rule for a function of one value: it is given the draw and that value."""
+    """Register a rule for a function of the draw and one value."""
 
     def add(function: Any) -> Any:
         def found(draw: Draw, values: Sequence[Any]) -> Step | None:

@@ -1,7 +1,7 @@
-"""Random graphs whose values share memory, against the reference backend.
+"""Tests of random graphs whose values share memory, against the reference backend.
 
-Views of computed values are read beside and after them, in other layouts, by nodes that
-could write over them; several outputs live on, and Variables are updated in place.
+Views of computed values are read with and after them, in other layouts, by nodes that
+could overwrite them. Several outputs stay alive, and Variables are updated in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolkit.ir import Spec
 
 SIZES = (5, 16, 33, 64)
 
-# Of square matrices and of the same shape, so that most values fit into most buffers.
+# Square matrices of the same shape, so that most values fit into most buffers.
 VIEWS = [
     ops.transpose,
     lambda x: ops.flip(x, 0),
@@ -46,7 +46,7 @@ BINARY = [
     lambda x, y: x * 0.5 + ops.tanh(y),
     lambda x, y: ops.where(x > y, x, 0.5 * y),
 ]
-# What must be in memory before it begins, or reads more than the same element.
+# Operations that read a complete operand, or more than the same element.
 WHOLE = [
     lambda x, y: ops.matmul(x, y) * (1 / x.shape[0]),
     lambda x, y: ops.tanh(ops.matmul(x, y)) + x,
@@ -61,13 +61,14 @@ WHOLE = [
 
 
 def grow(rng, values, count):
-    """Append operations on values, most of them on the latest."""
+    """Append operations on values, most of them on recent values."""
     for _ in range(count):
         recent = values[-4:] if rng.random() < 0.7 else values
         x, y = (recent[rng.integers(len(recent))] for _ in range(2))
         kind = rng.random()
         if kind < 0.25:
-            # A view beside what it is a view of is where memory is shared at its worst.
+            # Views that are read with their source are the hardest case of shared
+            # memory.
             view = pick(rng, VIEWS)(x)
             if rng.random() < 0.6:
                 pair = (x, view) if rng.random() < 0.5 else (view, x)
@@ -103,7 +104,7 @@ def arrays_of(graph, seed):
 
 
 def by_reference(graph, arrays):
-    """The outputs, node by node, each in memory of its own."""
+    """Return the outputs, computed node by node, each in separate memory."""
     kernels = get_backend("reference").kernels
     known = dict(zip(graph.inputs, arrays, strict=True))
     for node in graph.nodes:
@@ -120,7 +121,7 @@ def assert_same(found, wanted, what):
 
 
 def firsts(count):
-    """The first seed of each test of twenty; all but the first two are slow."""
+    """Return the first seed of each test of twenty; all but the first two are slow."""
     slow = pytest.mark.slow
     return [pytest.param(n, marks=slow if n >= 40 else ()) for n in range(0, count, 20)]
 
@@ -132,13 +133,13 @@ def test_programs_compute_what_the_reference_does(first, generate):
         graph = random_graph(seed)
         program = compiled(graph, get_backend("numpy"), generate=generate)
         turns = []
-        for turn in range(2):  # the second meets what the first left in the arena
+        for turn in range(2):  # the second run starts with the arena of the first
             arrays = arrays_of(graph, turn)
             copies = [a.copy() for a in arrays]
             turns.append((program(arrays), by_reference(graph, arrays)))
             for a, b in zip(arrays, copies, strict=True):
                 np.testing.assert_array_equal(a, b)
-        for turn, (found, wanted) in enumerate(turns):  # and leaves its results alone
+        for turn, (found, wanted) in enumerate(turns):  # results stay
             assert_same(found, wanted, f"graph {seed}, turn {turn}")
 
 

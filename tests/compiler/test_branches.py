@@ -1,4 +1,6 @@
-"""Branches that become selections, where nothing may wait for a predicate."""
+"""Tests of branches that become selections, on devices that cannot wait for a
+predicate.
+"""
 
 from types import SimpleNamespace
 
@@ -12,7 +14,7 @@ from toolkit.compiler.pipeline import compile_program
 from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
-# What the pass asks of a backend.
+# The attributes of a backend that the pass reads.
 NEVER_WAITS = target(SimpleNamespace(can_branch=False))
 
 

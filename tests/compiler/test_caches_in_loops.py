@@ -1,4 +1,4 @@
-"""Carried values that a loop changes a part of: where they are, without copies."""
+"""Tests of carried values that a loop updates in place, without copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def put(x, i, row):
 
 
 def looped(step):
-    """A loop of n turns of (i, x, state) to new (x, state)."""
+    """Return a loop of n iterations of (i, x, state) to new (x, state)."""
 
     def function(n, x):
         def body(i, x, state):
@@ -36,7 +36,7 @@ def looped(step):
 
 
 def scanned(step):
-    """The same as a scan of five turns; n is the state's first value."""
+    """Return the loop as a scan of five iterations; n is the state's first value."""
 
     def function(n, x):
         start = x, ops.zeros((4,)) + ops.cast(n, "float32")
@@ -50,7 +50,7 @@ def add_rows(x, i, state, rows):
     return new, state
 
 
-# What turns do, and whether x stays where it is.
+# The body of an iteration, and whether it updates x in place.
 STEPS = {
     "written, then read": (
         lambda i, x, s: ((y := put(x, i, s + 1.0)), ops.sum(y, 0)),
@@ -90,7 +90,7 @@ def loop_of(function, *arguments):
 
 
 def changes_in_place(loop):
-    """Whether turns read and write something at one place."""
+    """Return whether iterations read and write a value at one address."""
     bases = [move.base for move in loop.moves]
     return any(base[0] == "out" and bases.count(base) == 2 for base in bases)
 

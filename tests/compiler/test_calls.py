@@ -1,4 +1,4 @@
-"""What a call costs in memory: its results, and nothing that grows with the values."""
+"""Tests of the memory of a call: it allocates only its results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from toolkit import layers, ops
 from toolkit.core.variable import Variable
 
 SIZE = 512  # a matrix takes a megabyte
-SMALL = 100_000  # bytes of Python's own objects
+SMALL = 100_000  # bytes of small Python objects
 
 
 def peak_of(call):
-    """The most bytes that a call allocates, after calls that warm up.
+    """Return the peak of the bytes that a call allocates, after warm-up calls.
 
-    Other threads of the process may allocate beside a call: the least of ten.
+    Other threads of the process may allocate during a call: return the minimum of ten.
     """
     for _ in range(3):
         call()

@@ -1,4 +1,4 @@
-"""Fourier transforms of any length: against NumPy's in complex128; their gradients."""
+"""Tests of Fourier transforms of any length against complex128, and of gradients."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from toolkit import ops
 from toolkit.backends.numpy.fourier import rewrite_transforms
 from toolkit.compiler.pipeline import optimize
 
-# Generated, by themselves and of two factors; products of one and two prime numbers,
-# and of factors that differ much.
+# Generated lengths, alone and as two factors: products of one and two primes, and of
+# very different factors.
 EXTENTS = (1, 2, 7, 64, 67, 127, 128, 360, 1000, 1024, 2 * 509, 3 * 4096, 509 * 510)
 EXTENTS += (17, 1 << 15, 3 * 5 * 7 * 243)
-# With a prime factor above 512: alone, as the smaller divisor, and as the larger one.
+# Lengths with a prime factor above 512: alone, as the smaller divisor, and as the
+# larger one.
 LEFT_TO_NUMPY = (521, 10_007, 521 * 528, 510 * 521)
 
 

@@ -1,4 +1,4 @@
-"""Fusion: what joins, what must not, and equal results on random graphs."""
+"""Tests of fusion: which nodes fuse, which must not, and results of random graphs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fused(function, *shapes, anchors=()):
 
 
 def members(graph):
-    """The operations of each fused node; of other nodes their own."""
+    """Return the operations of each fused node, and of each single node."""
     return [
         [inner.op.name for inner in node.attrs["body"].nodes]
         if node.op is fused_p
@@ -69,7 +69,7 @@ def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
 
 
 def inlined(graph):
-    """The graph with the members of its fused nodes in their place."""
+    """Return the graph with its fused nodes expanded to their members."""
     nodes = []
     for node in graph.nodes:
         is_fused = node.op is fused_p
@@ -90,7 +90,7 @@ def test_a_program_of_fused_kernels_computes_the_same(seed, graph):
 def test_a_chain_becomes_one_node():
     graph = fused(lambda x, y: ops.maximum(x * y + 1.0, 0.0) / y, (3, 4), (4,))
     assert op_names(graph) == ["fused"]
-    assert len(graph.nodes[0].inputs) == 2  # numbers are part of the kernel
+    assert len(graph.nodes[0].inputs) == 2  # numbers are constants of the kernel
 
 
 def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
@@ -135,7 +135,7 @@ def test_a_group_between_others_is_looked_at_once(monkeypatch):
     def function(x, w):
         a, b = ops.exp(x), ops.tanh(x)
         low = a @ w
-        for _ in range(3):  # eight ways lead up
+        for _ in range(3):  # eight paths lead to it
             low = low @ w + low @ x
         return low, b @ w @ w @ w @ w @ w @ w @ w @ w
 
@@ -240,7 +240,7 @@ def test_reshapes_do_not_part_what_they_lie_between():
 
     graph = fused(function, (4, 6))
     assert op_names(graph) == ["fused", "reshape"]
-    assert members(graph)[0][-1] == "add"  # what only others read is no member
+    assert members(graph)[0][-1] == "add"  # only read elsewhere
 
 
 def test_reshapes_that_are_read_inside_and_outside_are_two():
@@ -274,7 +274,7 @@ def test_groups_with_reshapes_read_one_array_with_others():
 
 
 def test_what_is_not_a_row_stays_apart():
-    def function(x):  # square: the sums of the rows, laid along the columns
+    def function(x):  # square: the sums of the rows, broadcast along the columns
         return ops.exp(x) + ops.sum(x, axis=1)
 
     assert len(fused(function, (4, 4)).nodes) == 2
@@ -311,7 +311,7 @@ def test_arithmetic_on_numbers_is_one_node():
 def test_what_others_could_not_join_is_not_tried_again(monkeypatch, most, joined):
     def function(a, b):
         first = a * 2.0
-        second = first @ first + 1.0  # may not join the first: a product is between
+        second = first @ first + 1.0  # a product separates the groups
         return first, second, b - 3.0
 
     monkeypatch.setattr(fusion, "MOST_REFUSALS", most)
@@ -358,7 +358,7 @@ def test_an_epilogue_leaves_alone_what_reductions_read_too():
 
 
 class AnyCall:
-    """A library that follows a product with anything."""
+    """A library that can apply any epilogue to a product."""
 
     def can_take_epilogue(self, nodes):
         return True
@@ -421,7 +421,7 @@ LARGE = 512
 def test_what_is_cheap_is_computed_again_where_it_is_read():
     def function(x, w):
         y = ops.exp(x * 0.5)
-        z = x * 2.0  # costs less than carrying it over the product
+        z = x * 2.0  # cheaper than keeping it alive during the product
         return (y @ w) * z, y
 
     graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
@@ -505,7 +505,7 @@ def test_every_reader_may_refuse_copies():
 
 
 def test_masks_of_bits_are_stored():
-    # Reading the four bytes that a mask comes from costs more than its one.
+    # Reading the four-byte operand of a mask costs more than its one byte.
     def function(x, w):
         y = ops.exp(x)
         return ops.where(y < 1.0, y @ w, 0.0), y

@@ -1,6 +1,6 @@
-"""The work of compiling grows with the nodes of a graph, not with their square.
+"""Tests that the work of compilation is not quadratic in the nodes of a graph.
 
-What is counted is lines of Python, of each function of the package by itself.
+The tests count the lines of Python that each function of the package runs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from toolkit.compiler.fusion import fuse, groups
 pytest.importorskip("llvmlite")
 
 PACKAGE = str(Path(toolkit.__file__).parent)
-# Twice the nodes may cost a little more than twice the lines: trees grow deeper.
+# Twice the nodes may cost slightly more than twice the lines: trees become deeper.
 MOST_GROWTH = 2.5
-# Functions that ran fewer lines say nothing about growth.
+# Functions with fewer lines are too small to measure.
 LEAST_LINES = 1500
 
 
 def unrolled(steps):
-    """A training step of a recurrent network, turn after turn in one graph."""
+    """Return a training step of a recurrent network, unrolled in one graph."""
 
     def step(x, w, u, b):
         with toolkit.GradientTape() as tape:
@@ -44,7 +44,7 @@ def unrolled(steps):
 
 
 def wide(parts):
-    """Many branches of one product, which are added up."""
+    """Return many branches of one product and their sum."""
 
     def branches(x, w):
         y = x @ w
@@ -58,7 +58,7 @@ def wide(parts):
 
 
 def deep(layers):
-    """A chain of elementwise nodes, and reshapes and products between some of them."""
+    """Return a chain of elementwise nodes with some reshapes and products."""
 
     def chain(x, w):
         y = x
@@ -74,7 +74,7 @@ def deep(layers):
 
 
 def numbers(count):
-    """Numbers, each of which depends on the one before by what cannot be fused."""
+    """Return numbers that each depend on the previous one by nodes that cannot fuse."""
 
     def arithmetic(x, w):
         total = ops.sum(x)
@@ -87,7 +87,7 @@ def numbers(count):
 
 
 def outputs(count):
-    """Many results, as an optimizer's updates are, all of which read one number."""
+    """Return many results, like an optimizer's updates, that all read one number."""
 
     def updates(rate, *variables):
         rate = ops.exp(rate) / 2.0
@@ -103,7 +103,7 @@ FAMILIES = [(unrolled, 12), (wide, 24), (deep, 80), (numbers, 24), (outputs, 24)
 
 
 def lines_run(work):
-    """Lines that each function of the package ran, and those that it called for."""
+    """Count the lines that each function of the package ran, including its callees."""
     found: Counter = Counter()
 
     def count(frame, event, argument):
@@ -130,7 +130,7 @@ def work_of(family, size):
         program = compiled(graph)
         return program([np.zeros(x.spec.shape, "float32") for x in graph.inputs])
 
-    work()  # kernels are compiled, and what runs but once has run
+    work()  # kernels are compiled, and one-time work is done
     return lines_run(work)
 
 
@@ -141,7 +141,7 @@ def work_of(family, size):
 def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
     monkeypatch, family, size
 ):
-    # What is bounded by a number of nodes is not to hide below it.
+    # A limit by a number of nodes must not hide quadratic work below the limit.
     monkeypatch.setattr(memory, "MOST_COMPARED", 8)
     monkeypatch.setattr(fuse, "MOST_NODES", 8)
     monkeypatch.setattr(fuse, "MOST_REFUSALS", 2)

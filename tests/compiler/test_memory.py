@@ -1,4 +1,4 @@
-"""The schedule and the memory plan: order, lifetimes, and how close to the minimum."""
+"""Tests of the schedule and the memory plan: order, lifetimes, arena size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from toolkit.functions.function import function
 
 
 def plan_one_by_one(graph):
-    """The plan for nodes that need no scratch memory, run one after the other."""
+    """Return the plan of nodes that need no scratch and run in sequence."""
     count = len(graph.nodes)
     moments = [Moment(i, i, i) for i in range(count)]
     return plan_memory(graph, Layouts(graph).views, [0] * count, moments)
@@ -60,7 +60,7 @@ def test_a_schedule_is_a_valid_order_of_the_same_nodes(graph):
 @settings(max_examples=100, deadline=None)
 def test_a_program_computes_what_the_graph_says(graph):
     program = compiled(graph)
-    for seed in range(2):  # the second run meets what the first left in the arena
+    for seed in range(2):  # the second run starts with the arena of the first
         arrays = arrays_for(graph, seed)
         before = [array.copy() for array in arrays]
         results = program(arrays)
@@ -155,7 +155,7 @@ def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
 
 @pytest.mark.parametrize("batch, width", [(1, 1), (3, 3), (3, 5), (4, 4), (5, 3)])
 def test_a_view_that_is_read_later_forbids_overwriting(batch, width):
-    """The gradient of relu must not be written over the values whose view follows."""
+    """Check that relu's gradient does not overwrite values whose view is read later."""
     rng = np.random.default_rng(0)
     shapes = (batch, 4), (batch, width), (4, 5), (5, width)
     x, y, a, b = (rng.normal(size=shape).astype("float32") for shape in shapes)
@@ -177,7 +177,7 @@ def test_a_view_that_is_read_later_forbids_overwriting(batch, width):
 
 def test_two_outputs_of_a_node_do_not_overwrite_the_same_input():
     def both(x):
-        # No generated code: the views below come before the sums.
+        # No generated code: the views below precede the sums.
         y = ops.abs(ops.cast(x, "complex64"))
         return ops.stack([y + 1, y + 2], -1)
 
@@ -209,7 +209,7 @@ def test_outputs_own_their_memory():
 
 
 def test_an_output_lives_from_the_step_that_writes_it():
-    """A convolution's gradient packs weights early; its result needs no room then."""
+    """Check that a convolution's gradient packs weights before it has a buffer."""
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64))
     graph = schedule(graph, target())
     count = len(graph.nodes)
@@ -231,7 +231,7 @@ def test_what_is_written_step_by_step_is_written_over_nothing():
 
 
 def test_what_another_node_still_reads_is_not_written_over():
-    """A sum of several steps reads its input up to the step in which tanh writes."""
+    """Check that tanh does not overwrite the input of a sum that still reads it."""
     graph = trace_of(lambda x: (ops.sum(y := ops.exp(x)), ops.sum(ops.tanh(y))), (64,))
     exp, total, tanh, _ = graph.nodes
     assert (total.op.name, tanh.op.name) == ("sum", "tanh")

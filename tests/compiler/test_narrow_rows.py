@@ -1,4 +1,4 @@
-"""Elementwise nodes on short rows, which are joined until they fill vectors."""
+"""Tests of elementwise nodes on short rows, which merge until they fill vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def normalized(x):
     return (x / 255.0 - MEAN) / SCALE
 
 
-# A function, the shapes of its inputs, and the shapes in which it is computed.
+# A function, the shapes of its inputs, and the shapes of its nodes.
 CASES = {
     "channels": (normalized, [IMAGES], [IMAGES, (128, 48), (128, 48)]),
     "an input is a row": (lambda x, y: x * y, [IMAGES, (3,)], [(128, 48)]),
@@ -84,7 +84,7 @@ def test_values(name):
 
 
 def chain(seed, inputs):
-    """Some values that follow from the inputs, a third of them on rows of their own."""
+    """Return values that depend on the inputs, a third of them on separate rows."""
     random = np.random.default_rng(seed)
     values = list(inputs)
     for _ in range(random.integers(3, 10)):

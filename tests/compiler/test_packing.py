@@ -1,4 +1,4 @@
-"""Rectangles in an arena: none over another, each where it is said to be put."""
+"""Tests of rectangles in an arena: no overlaps, and each at its documented offset."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def meet(a, b):
 
 
 def is_free(given, offsets, number, offset):
-    """Whether a rectangle can be at an offset beside those before it."""
+    """Return whether a rectangle at an offset overlaps no earlier one."""
     mine = given[number]
     return all(
         not meet(mine, other)

@@ -1,4 +1,4 @@
-"""Padded parts are concatenated where they were added, and convolutions pad."""
+"""Tests that sums of padded operands become concatenations, and convolutions pad."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_parts_of_one_place_are_added_before():
         return gap + (padded(c, 6, 0) + padded(d, 2, 4))
 
     names = joined(function, PART, PART, PART, PART)
-    # b, and a + c behind a gap; d overlaps.
+    # b, and a + c after a gap; d overlaps.
     assert names == ["add", "pad", "concatenate", "pad", "add"]
     arrays = [np.full((2, 3), 10.0**n, "float32") for n in range(4)]
     found = toolkit.function(function)(*arrays)
@@ -105,7 +105,7 @@ def test_overlaps_and_other_axes_are_added():
 def test_sums_that_are_added_to_themselves_cost_no_more_than_others():
     def function(a):
         total = padded(a, 6, 0)
-        for _ in range(100):  # its parts would be 2**100
+        for _ in range(100):  # its terms would be 2**100
             total = total + total
         return total
 

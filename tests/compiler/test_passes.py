@@ -1,4 +1,4 @@
-"""Each pass: one graph before and after, and equal results on random graphs."""
+"""Tests of each pass: a graph before and after, and results of random graphs."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_what_is_replaced_stays_alive_while_its_id_stands_for_it():
 
 def test_decompose_expands_what_the_backend_lacks():
     doubled = decomposable("test_doubled", lambda x: ops.tanh(x) + ops.tanh(x))
-    del PRIMITIVES["test_doubled"]  # it is nobody else's business
+    del PRIMITIVES["test_doubled"]  # other code must not use it
     graph = trace_of(lambda x: bind(doubled, x) * 2.0, (3,))
     assert op_names(graph) == ["test_doubled", "multiply"]
     expanded = rewriting.decompose(graph, target())
@@ -281,7 +281,7 @@ def test_what_is_computed_from_open_constants_is_open_too():
     optimized = optimize(trace_of(function, (6, 4)), target())
     assert op_names(optimized) == ["exp", "multiply"]
     (factor,) = open_constants(optimized)
-    assert factor.spec.size == 1  # not an array of as many equal numbers
+    assert factor.spec.size == 1  # not an array of equal numbers
     np.testing.assert_allclose(factor.constant, 1 / 24)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline: values as keys, passes that a backend adds, programs as data."""
+"""Tests of the pipeline: values as keys, passes of a backend, programs as data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_computed_from_open_constants_is_open():
 
 
 class Watched(type(get_backend("reference"))):
-    """A backend that notes when its own passes run."""
+    """A backend that records when its passes run."""
 
     def __init__(self):
         super().__init__(get_backend("reference").kernels)
@@ -66,7 +66,7 @@ def test_a_backend_adds_passes_at_their_places(generate):
     assert [place for place, _ in backend.ran] == first + later
     assert "multiply" in backend.ran[0][1]
     if generate:
-        assert backend.ran[2][1] == {"exp"}  # made small before
+        assert backend.ran[2][1] == {"exp"}  # simplified before
 
 
 def test_programs_are_data_and_bound_to_memory_apart():

@@ -1,4 +1,4 @@
-"""Placement on logical devices: transfers where values pass, and the same bits."""
+"""Tests of placement on logical devices: transfers between them, and the same bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_transfers_stand_where_values_pass():
     graph = place(traced(two_branches), target())
     graph.verify()
     names = ["transfer", "exp", "tanh", "multiply", "exp", "transfer", "add"]
-    # The sum runs where its first input is, and its result goes back.
+    # The sum runs on the device of its first input, and its result is transferred back.
     names = [*names[:-2], "transfer", "add", "transfer"]
     assert op_names(graph) == names
     devices = [n.attrs["device"] for n in graph.nodes if n.op.name == "transfer"]

@@ -1,4 +1,4 @@
-"""The memory plan by hand-made graphs: who shares a buffer, until when, and where."""
+"""Tests of the memory plan on small graphs: shared buffers, lifetimes and offsets."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from toolkit.ir import Node, fused_p
 
 
 def planned(function, *shapes, work=None, moments=None):
-    """A plan, and its buffer of each node's first output; None: it has none."""
+    """Return a plan, and the buffer of each node's first output (None without one)."""
     graph = trace_of(function, *shapes)
     count = len(graph.nodes)
     moments = moments or [Moment(i, i, i) for i in range(count)]
@@ -21,11 +21,11 @@ def planned(function, *shapes, work=None, moments=None):
     return plan, [plan.buffers.get(node.outputs[0]) for node in graph.nodes]
 
 
-# --- element by element ---------------------------------------------------------------
+# --- elementwise operands -------------------------------------------------------------
 
 X, ROW, FLAT = (4, 3), (1, 3), (12,)
 
-# function of (x, y), their shapes -> of which of the two it is elementwise
+# function of (x, y), their shapes -> the operands in which it is elementwise
 FUSED = {
     "a sum": (lambda x, y: x + y, X, X, "xy"),
     "a chain": (lambda x, y: ops.exp(x * 2.0) - y, X, X, "xy"),
@@ -84,7 +84,7 @@ def test_of_which_single_nodes_are_elementwise(function, expected):
     assert is_elementwise(graph.nodes[-1], graph.nodes[-1].inputs[0]) == expected
 
 
-# --- who shares a buffer --------------------------------------------------------------
+# --- shared buffers -------------------------------------------------------------------
 
 
 def test_outputs_and_inputs_have_no_buffer_here():
@@ -108,8 +108,8 @@ def test_a_dying_input_is_written_over():
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)),  # not element by element
-        lambda x: (ops.sum(ops.tanh(y := ops.exp(x))), ops.sum(y)),  # it lives on
+        lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)),  # not elementwise
+        lambda x: (ops.sum(ops.tanh(y := ops.exp(x))), ops.sum(y)),  # it stays alive
         lambda x: ops.sum(ops.cast(ops.exp(x), "float16")),  # of another size
         lambda x: ops.sum(ops.exp(x)[None] * ops.ones((2, 1))),
         lambda x: ops.sum(ops.tanh(y := ops.exp(x)) + ops.reshape(y, (64,))),
@@ -192,9 +192,10 @@ def test_scratch_memory_is_beside_what_lives():
     assert len(plan.distinct) == 3
 
 
-# --- where ----------------------------------------------------------------------------
+# --- offsets --------------------------------------------------------------------------
 
-# (64 bytes, first, last) of buffers; the best size. Each order is the only best once.
+# (64 bytes, first, last) of buffers; the best size. For each order, one case where only
+# it is best.
 LAYOUTS = [
     ([(4, 4, 8), (4, 2, 5), (6, 5, 7), (3, 0, 4), (4, 0, 4), (3, 5, 6)], 17),
     ([(4, 1, 3), (4, 3, 7), (4, 2, 5), (6, 0, 1), (1, 1, 5)], 13),
@@ -227,7 +228,7 @@ def test_no_two_buffers_overlap_and_the_best_order_is_taken(
     if most > len(rows):
         assert plan.nbytes == 64 * size
     else:
-        assert plan.nbytes > 64 * size  # what takes little time is not as good
+        assert plan.nbytes > 64 * size  # a quick search is not as good
 
 
 def test_as_many_buffers_as_may_be_are_compared(monkeypatch):
@@ -250,4 +251,4 @@ def test_places_are_aligned():
     memory._assign_offsets(plan)
     assert sorted(b.offset for b in buffers) == [0, 128, 192]
     assert plan.nbytes == 256
-    assert plan.live_peak == 76  # without what lies between
+    assert plan.live_peak == 76  # without the gaps

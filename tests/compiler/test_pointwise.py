@@ -1,4 +1,4 @@
-"""Gradients of kernels that see one pixel at a time, as products of matrices."""
+"""Tests of gradients of kernels of one pixel, as products of matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDE = (136, 128)
 
 
 def gradient(size, strides=1, padding="valid"):
-    """The gradient of a kernel whose results are multiplied by `weights`."""
+    """Return the gradient of a kernel whose results are multiplied by `weights`."""
 
     def found(x, kernel, weights):
         with toolkit.GradientTape() as tape:
@@ -30,7 +30,7 @@ def gradient(size, strides=1, padding="valid"):
 
 
 def shapes_of(spatial, counts, channels, size):
-    """The shapes of images, kernels and results."""
+    """Return the shapes of images, kernels and results."""
     inputs, filters = channels
     kernel = (*size, inputs, filters)
     return [(2, *spatial, inputs), kernel, (2, *counts, filters)]

@@ -1,4 +1,4 @@
-"""bfloat16 inside compiled programs: widened, in one program, close to float32."""
+"""Tests of bfloat16 in compiled programs: widened, in one program, close to float32."""
 
 from __future__ import annotations
 

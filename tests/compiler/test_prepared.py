@@ -1,4 +1,4 @@
-"""What follows from weights alone is made once, and again when they change."""
+"""Tests that values that depend only on weights are cached until the weights change."""
 
 import gc
 import threading
@@ -17,7 +17,7 @@ LABELS = np.linspace(0, 1, 8 * 4).reshape(8, 4).astype("float32")
 
 
 def build():
-    """Convolutions, normalization and products, whose weights are packed."""
+    """Build convolutions, normalization and products, whose weights are packed."""
     tk.utils.set_random_seed(0)
     model = tk.Sequential(
         [
@@ -37,7 +37,7 @@ def build():
 
 @pytest.fixture
 def made(monkeypatch):
-    """The numbers of bytes that are prepared, one after the other."""
+    """Record the numbers of bytes of cached values, in order."""
     sizes = []
     make = PreparedOperands._make
 
@@ -122,8 +122,8 @@ def test_factors_that_follow_from_weights_are_computed_once(made):
     layer, count = model.layers[1], len(made)
     layer.gamma.assign(layer.gamma * 3)
     np.testing.assert_allclose(step(x), expected(model, IMAGES), 1e-4, 1e-4)
-    # And the panels of these weights, unless whole vectors hold their channels: all but
-    # what three other layers have packed.
+    # Also the panels of these weights, unless whole vectors hold their channels. Only
+    # the packed weights of three other layers stay.
     assert made[count:] == made[: count - 3]
     count = len(made)
     layer.beta.assign(layer.beta + 1)
@@ -143,7 +143,7 @@ def test_what_is_made_once_is_made_of_what_is_made_once(made):
 
 
 def test_what_is_as_large_as_the_rest_is_computed_with_it(made):
-    """Averages of weights that are others in each call."""
+    """Check averages of weights that change in each call."""
     weights = [tk.Variable(np.full((8, 8), i, "float32")) for i in range(3)]
     means = [tk.Variable(np.zeros((8, 8), "float32"), trainable=False) for _ in weights]
 
@@ -290,7 +290,7 @@ def test_threads_that_run_while_weights_are_assigned():
 
 
 def turned(body):
-    """A loop of n turns of a product, as one that generated code runs."""
+    """Return a loop of n iterations of a product, as generated code runs it."""
     return lambda n, x, w: tk.ops.while_loop(
         lambda i, x: i < n, lambda i, x: (i + 1, body(x, w)), (0, x)
     )[1]
@@ -305,7 +305,7 @@ def in_a_choice(x, w):
     return tk.ops.cond(wide, lambda: product(x, w), lambda: product(x - 1.0, w) * 0.5)
 
 
-# Loops and branches, and how many operands of theirs are made once.
+# Loops and branches, and the number of their operands that are cached.
 LOOPS = {
     "while": (turned(product), 1),
     "scan": (
@@ -316,7 +316,7 @@ LOOPS = {
         lambda n, x, w: tk.ops.while_loop(
             lambda x: tk.ops.sum(x @ w) < 1e3, lambda x: product(x, w) + 1e3, x
         ),
-        1,  # the condition and the body pack it alike
+        1,  # the condition and the body pack it equally
     ),
     "two": (turned(lambda x, w: product(product(x, w), w * 2.0)), 1),
     "loop in a loop": (turned(lambda x, w: turned(product)(3, x, w)), 1),
@@ -383,7 +383,7 @@ def test_steps_in_place_do_not_reach_what_evaluation_packed():
     model, fresh = build(), build()
     model.evaluate(IMAGES, LABELS, verbose=0)
     for _ in range(3):
-        model.train_on_batch(IMAGES, LABELS)  # writes where weights are, once it may
+        model.train_on_batch(IMAGES, LABELS)  # may write weights in place
         found = model.evaluate(IMAGES, LABELS, verbose=0)
         weights = model.get_weights()
         model.train_on_batch(IMAGES, LABELS)

@@ -1,4 +1,4 @@
-"""Random programs: compiled, on the reference, and on any number of threads."""
+"""Tests of random programs: compiled, on the reference, on any number of threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def arrays_of(results: Any) -> list[Any]:
 
 
 def check(found: Any, expected: Any, label: Any) -> None:
-    """Values are equal; 0.0 and -0.0 are."""
+    """Check that values are equal; 0.0 equals -0.0."""
     assert len(found) == len(expected)
     for number, (a, b) in enumerate(zip(arrays_of(found), expected, strict=True)):
         assert (a.shape, a.dtype) == (b.shape, b.dtype), (label, number)
@@ -50,7 +50,7 @@ def threads():
 
 @pytest.fixture
 def on_reference():
-    """Compute a function on the reference."""
+    """Compute a function on the reference backend."""
     before = toolkit.config.backend()
 
     def run(function, arrays):
@@ -88,7 +88,7 @@ def test_other_processors(first, name):
     if host.architecture != "x86_64" or not host.has(LEVELS[name]):
         pytest.skip(f"this is no {name}")
     (processor,) = backend().processors(name, True)
-    # Every level has programs of its own: they are rarely different for one alone.
+    # Every level runs separate programs: a program rarely fails on one level only.
     start = first + 10_000 * list(LEVELS).index(name)
     for seed in range(start, start + TOGETHER // 3):
         program = RandomProgram(seed)
@@ -102,7 +102,7 @@ def test_other_processors(first, name):
 
 
 def updating(program, seed):
-    """Variables for all inputs but the last, and the program with updates of them."""
+    """Return Variables for all inputs but the last, and their updates."""
     kinds = np.random.default_rng(seed).integers(0, 6, len(program.arrays)).tolist()
     variables = [
         Variable(x, dtype=str(x.dtype), trainable=False) for x in program.arrays[:-1]

@@ -1,4 +1,4 @@
-"""Reductions over axes that are apart: what they become, and what they compute."""
+"""Tests of reductions over separate axes: their lowering, and their results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def axes_of(function, *shapes):
 @pytest.mark.parametrize(
     ("shape", "axis", "order"),
     [
-        # In front first, so that vectors are long.
+        # The outer axes first, for long vectors.
         ((2, 7, 6, 4, 8), (1, 2, 4), [(1, 2), (4,)]),
         ((4, 6, 3), (0, 2), [(0,), (2,)]),
-        # Long rows first, in one loop with what makes them.
+        # Long rows first, in one loop with their producer.
         ((4, 6, 300), (0, 2), [(2,), (0,)]),
-        # Nothing is reduced behind those that are last: they are first.
+        # The last axis is not reduced: the last reduced axes are first.
         ((4, 3, 5, 7, 2), (1, 3), [(3,), (1,)]),
         ((4, 3, 5, 7), (1, 2), [(1, 2)]),
         ((4, 3, 5), (0, 1, 2), [(0, 1, 2)]),
@@ -48,7 +48,7 @@ def test_which_axes_are_reduced_first(shape, axis, order):
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("view", [False, True], ids=["whole", "view"])
 def test_all_axes_against_numpy(name, view):
-    """Every set of axes, as programs that are generated code alone."""
+    """Compare every set of axes with NumPy, in programs of generated code only."""
     x = np.random.default_rng(0).uniform(0.5, 1.5, SHAPE)
     x = x > 0.7 if name in ("any", "all") else x
     sets = [c for n in range(1, len(SHAPE)) for c in combinations(range(len(SHAPE)), n)]

@@ -1,4 +1,4 @@
-"""What is kept for the gradient is the cheapest that all the rest follows from."""
+"""Tests that the residuals of a gradient are the cheapest sufficient set of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from toolkit.autodiff.residuals import cheapest_residuals
 
 @dataclass(eq=False)
 class Made:
-    """A value, what it is made from - None: it has to be kept - and its price."""
+    """A value with its sources (None: it cannot be recomputed) and its cost."""
 
     sources: list | None
     price: int = 1

@@ -1,4 +1,4 @@
-"""Parts of a Variable that a compiled program writes where the Variable is."""
+"""Tests of updates of rows that a compiled program writes to a Variable in place."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def update(v, i, rows, mode="set"):
 
 
 def put(v, i, box):
-    """Write a box at (i[0], 1); where that is outside, it is moved."""
+    """Write a box at (i[0], 1), moved inside if it is out of range."""
     return v.assign(ops.slice_update(v.read(), (i[0], 1), box))
 
 
-# What a step does with a Variable v, another one, and indices; whether the rows of v
-# are written where they are, without a copy of all.
+# A step on a Variable v, another Variable, and indices; whether the rows of v are
+# updated in place, without a full copy.
 STEPS = {
     "rows": (lambda v, w, i: update(v, i, rows_of(v, i) * 2.0), True),
     "sums": (lambda v, w, i: update(v, i, rows_of(v, i) * 2.0, "add"), True),
@@ -73,7 +73,7 @@ def test_rows_are_written_where_they_are(name):
     found = []
     for wrap in (lambda step: step, function):
         v, w = Variable(start), Variable(start.T.copy())
-        # Its results are left aside: a value that is returned is copied.
+        # The results are discarded, because a returned value is copied.
         step = wrap(lambda i, v=v, w=w: [rule(v, w, i)].clear())
         for i in ([3, 1, 1, -1], [0, 2, 0, 0]):
             step(ops.convert_to_tensor(i))

@@ -1,4 +1,4 @@
-"""What follows convolutions of floats is one factor and one term for each channel."""
+"""Tests that nodes after a convolution become one factor and one term per channel."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def drawn(*shape, seed=0):
 
 
 def normalized(model):
-    """The model, with moments, offsets and scales that make a difference."""
+    """Return the model with non-trivial moments, offsets and scales."""
     for i, variable in enumerate(model.variables):
         if "kernel" not in variable.path:
             variable.assign(drawn(*variable.shape, seed=i))
@@ -22,14 +22,14 @@ def normalized(model):
 
 
 def operations(model, *inputs):
-    """The names of the nodes that read images, those of a kernel together."""
+    """Return the names of the kernels that run, and the result."""
     function = tk.function(lambda *x: model(list(x) if len(x) > 1 else x[0]))
     report = function.inspect(*inputs)
     return [kernel.name for kernel in report.measure()], np.asarray(function(*inputs))
 
 
 def expected(x, kernel, strides, groups, variables, epsilon=EPSILON):
-    """By NumPy in float64: a convolution of 'same' images by 1 x 1, or 3 x 3."""
+    """Compute a convolution of 'same' images by 1 x 1 or 3 x 3 in NumPy's float64."""
     values = {v.path.split("/")[-1]: np.float64(v.numpy()) for v in variables}
     size, channels = kernel.shape[0], kernel.shape[-1]
     around = ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0))
@@ -75,7 +75,7 @@ def test_normalization_behind_a_convolution(
     x = drawn(2, 6, 6, filters).astype(dtype)
     names, found = operations(model, x)
     kernel = model.layers[1].kernel.numpy()
-    # More weights are not kept once more, scaled.
+    # A scaled copy of more weights is not cached.
     is_few = kernel.nbytes <= 1 << 16
     assert names == ["conv, add" if is_few else "conv, multiply, add"]
     wanted = expected(x, kernel, strides, groups, model.variables)
@@ -95,7 +95,7 @@ def test_normalization_behind_a_transposed_convolution():
 
 
 def block(reader=lambda normalized, conv: normalized, axis=-1):
-    """A convolution that is normalized, and what reads both."""
+    """Return a normalized convolution, and a function of both."""
     inputs = tk.Input((6, 6, 8))
     conv = layers.Conv2D(8, 3, padding="same")(inputs)
     y = layers.BatchNormalization(axis=axis)(conv)

@@ -1,4 +1,4 @@
-"""Scans stack each value once, and only what something reads."""
+"""Tests that scans stack each value once, and only values that something reads."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def scan_of(graph):
 
 
 def runs_alike(function, graph, *arrays):
-    """What a changed graph computes is what the function does."""
+    """Check that a changed graph has the results of the function."""
     expected = [y.numpy() for y in function(*map(ops.convert_to_tensor, arrays))]
     found = compiled(graph, generate=False)(list(arrays))
     for a, b in zip(found, expected, strict=True):
@@ -180,7 +180,7 @@ def test_readers_of_what_is_stacked_twice_read_one_of_them():
 
     graph = tidy_scans(traced(function, XS), target())
     graph.verify()
-    assert len(scan_of(graph).outputs) == 2  # the last state, and one that is stacked
+    assert len(scan_of(graph).outputs) == 2  # the last state, and a stacked one
     runs_alike(function, graph, ARRAY)
 
 

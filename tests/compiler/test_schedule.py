@@ -1,4 +1,4 @@
-"""The order of nodes: what frees memory early, what is written last, casts in front."""
+"""Tests of the order of nodes: early frees, late updates, casts first."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def order(function, *shapes):
 def test_a_node_that_frees_as_much_as_it_takes_goes_first():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
-        return ops.tanh(b), ops.cos(a)  # b and a are read there last
+        return ops.tanh(b), ops.cos(a)  # the last read of b and a
 
     assert order(function, (8,)) == ["exp", "cos", "sin", "tanh"]
 
@@ -36,7 +36,7 @@ def test_a_node_that_frees_as_much_as_it_takes_goes_first():
 def test_a_node_that_frees_nothing_stays():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
-        return ops.tanh(a), b, a  # a is an output: it lives on
+        return ops.tanh(a), b, a  # a is an output: it stays alive
 
     assert order(function, (8,)) == ["exp", "sin", "tanh"]
 
@@ -149,7 +149,7 @@ def test_several_that_free_keep_their_order():
 
 
 def last(graph, *outputs):
-    """The graph with some outputs as updates, and the first node that moved."""
+    """Return the graph with some outputs as updates, and the first node that moved."""
     updates = [(output, None) for output in outputs]
     moved = sink_updates(graph, target(updates=updates))
     return moved, first_late_index(moved, updates)
@@ -183,7 +183,7 @@ def test_all_that_follows_from_an_update_comes_after_it():
     assert (op_names(moved), first) == (["sin", "multiply", "exp", "tanh"], 1)
 
 
-# function of (variable, x) -> (what is returned, the new value); whether that is copied
+# function of (variable, x) -> (results, the new value); whether that is copied
 SETTLED = {
     "elementwise": (lambda v, x: (x + 1.0, v * 2.0 + x), False),
     "a sum": (lambda v, x: (x, v - ops.sum(v)), False),
@@ -234,7 +234,7 @@ def test_what_is_read_late_beside_its_update_is_kept():
     assert len(copy_unsafe_updates(graph, target(updates=[(1, 0)])).nodes) == len(
         graph.nodes
     )
-    # The second reads what the first writes.
+    # The second reads the destination of the first.
     both = copy_unsafe_updates(graph, target(updates=[(0, 0), (1, 1)]))
     assert len(both.nodes) == len(graph.nodes) + 1
     assert both.outputs[0] is not graph.outputs[0]
@@ -261,9 +261,9 @@ def test_elementwise_nodes_of_inputs_alone_go_to_the_front():
 @pytest.mark.parametrize(
     "late",
     [
-        lambda x, w: ops.exp(ops.sum(x)),  # of what was computed
-        lambda x, w: ops.cast(w, "float64"),  # more than there was
-        lambda x, w: ops.flip(w, 0),  # not element by element
+        lambda x, w: ops.exp(ops.sum(x)),  # depends on a computed value
+        lambda x, w: ops.cast(w, "float64"),  # larger than its operand
+        lambda x, w: ops.flip(w, 0),  # not elementwise
         lambda x, w: ops.max(w),
     ],
 )

@@ -1,4 +1,4 @@
-"""Bars of what takes long: when they appear, what they show, and that they leave."""
+"""Tests of progress bars of slow work: their start, their text, and their removal."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from toolkit.data import Dataset
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps all that was drawn on it."""
+    """A terminal that records all its output."""
 
     def isatty(self):
         return True
@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
         return [line.strip() for line in self.getvalue().split("\r") if line.strip()]
 
     def wait_for(self, words):
-        """Wait until something is drawn; a thread does it."""
+        """Wait until a thread draws something."""
         for _ in range(1000):
             if words in self.getvalue():
                 return
@@ -37,9 +37,9 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Standard error as a terminal, on which bars appear at once."""
+    """Replace standard error by a terminal on which bars appear at once."""
     shown = Terminal()
-    # Older versions of tqdm read it, and GNU readline sets it where it is imported.
+    # Older versions of tqdm read it, and GNU readline sets it at its import.
     monkeypatch.delenv("COLUMNS", raising=False)
     # Not sys.stderr itself, which pytest changes between set-up and test.
     seen = SimpleNamespace(stderr=shown, modules=sys.modules)
@@ -147,7 +147,7 @@ def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
     assert "/20 [" in terminal.getvalue()
     before = terminal.getvalue()
     assert len(list(cached)) == 20
-    assert terminal.getvalue() == before  # it is read, not made
+    assert terminal.getvalue() == before  # it is read, not created
 
 
 def test_a_data_set_that_is_saved_is_shown(terminal, tmp_path):

@@ -1,4 +1,4 @@
-"""Errors and warnings in layers and models name the user's own lines."""
+"""Tests that errors and warnings in layers and models name the user's lines."""
 
 import traceback
 import warnings
@@ -33,7 +33,7 @@ def filtering():
 
 
 def frames_of(function):
-    """(frames, how many of them are the package's) of the error of a call."""
+    """Return (frames, the number of the package's frames) of the error of a call."""
     try:
         function()
     except ValueError as error:
@@ -78,7 +78,7 @@ def fitted(**options):
 
 
 class Inner(layers.Layer):
-    """A user's layer that does in its call what is warned of."""
+    """A user's layer whose call causes a warning."""
 
     def call(self, x):
         return toolkit.losses.categorical_crossentropy(x, x)

@@ -1,4 +1,4 @@
-"""Control flow: eager equals traced, values and gradients, Variables inside bodies."""
+"""Tests of control flow: eager equals traced, gradients, Variables inside bodies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.errors import ArgumentError, GradientError, ShapeError
 
 
 def both(function, *args):
-    """The results eagerly and traced, as nested lists; they must agree."""
+    """Return eager and traced results, which must agree, as nested lists."""
     eager, traced = function(*args), toolkit.function(function)(*args)
     pairs = zip(toolkit.tree.flatten(eager), toolkit.tree.flatten(traced), strict=True)
     for a, b in pairs:
@@ -303,7 +303,7 @@ def test_scan_assigns_variables_step_by_step():
 
 
 def test_weights_of_a_scan_are_packed_in_each_run():
-    """They are the same in all steps, and others in the next run of the program."""
+    """Check weights that are equal in all steps and change in the next run."""
     random = np.random.default_rng(0)
     xs = random.standard_normal((6, 64, 128)).astype("float32")
     w = toolkit.Variable(random.standard_normal((128, 128)).astype("float32") / 16)

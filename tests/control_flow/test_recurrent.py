@@ -1,4 +1,4 @@
-"""Recurrent layers as nodes of their own, which compute what their scans do."""
+"""Tests of recurrent layers as single nodes with the results of their scans."""
 
 import numpy as np
 import pytest
@@ -26,19 +26,19 @@ CASES = {
 
 
 def traced(function):
-    """The graph of a function as it is traced."""
+    """Return the graph of a function before optimization."""
     return toolkit.function(function).inspect(X).passes[0][1]
 
 
 def nodes_of(layer, **arguments):
-    """The names of the loops in the trace of a call."""
+    """Return the names of the loops in the trace of a call."""
     layer(X)
     graph = traced(lambda x: toolkit.tree.flatten(layer(x, **arguments)))
     return [node.op.name for node in graph.nodes if node.op.name in NAMES]
 
 
 def results(layer, **arguments):
-    """What a compiled call gives."""
+    """Return the result of a compiled call."""
     run = toolkit.function(lambda x: toolkit.tree.flatten(layer(x, **arguments)))
     return [y.numpy() for y in run(ops.convert_to_tensor(X))]
 

@@ -1,4 +1,4 @@
-"""Strings: they move through operations, layers and models, and compute nothing."""
+"""Tests of strings: operations, layers and models move them but do not compute."""
 
 import numpy as np
 import pytest

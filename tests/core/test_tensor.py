@@ -1,4 +1,4 @@
-"""Tensors: conversion, operators, indexing, printing, and NumPy's protocols."""
+"""Tests of tensors: conversion, operators, indexing, printing, NumPy's protocols."""
 
 import copy
 import itertools
@@ -175,7 +175,7 @@ def test_binary_operators(name, x, y):
     found = function(left, right)
     assert isinstance(found, Tensor)
     assert_close(found, expected)
-    # NumPy's arrays give way.
+    # The operators of NumPy's arrays defer to tensors.
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         mixed = function(x, right)
         assert isinstance(mixed, Tensor)
@@ -461,12 +461,12 @@ def test_operations_say_nothing_of_overflow_and_leave_numpy_its_warnings():
 
 
 def test_an_operation_in_the_midst_of_another(monkeypatch):
-    """As a signal's handler may ask for one."""
+    """Simulate a signal handler that runs an operation."""
 
     def interrupted(x):
         return np.exp(ops.exp(tensor(1000.0)).numpy() * 0 + x)
 
-    ops.expm1(1.0)  # the kernel is known
+    ops.expm1(1.0)  # the kernel is cached
     monkeypatch.setitem(toolkit.core.tensor._eager_kernels, "expm1", interrupted)
     assert np.isnan(float(ops.expm1(1.0)))
 
@@ -483,7 +483,7 @@ def test_an_operation_in_the_midst_of_another(monkeypatch):
     ],
 )
 def test_numbers_that_are_too_large_for_a_dtype_are_infinite(number, dtype, stored):
-    """Without a warning of NumPy's, as in a compiled function."""
+    """Check this without a NumPy warning, as in a compiled function."""
     assert float(ops.convert_to_tensor(number, dtype)) == stored
     zero = ops.zeros((), dtype)
     assert float(zero + number) == stored

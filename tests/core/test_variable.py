@@ -1,4 +1,4 @@
-"""Variables: values, assignment, names, and where they may be created."""
+"""Tests of Variables: values, assignment, names, and where they can be created."""
 
 import copy
 import pickle
@@ -243,7 +243,7 @@ def test_stateless_scopes_check_and_collect():
 
 @pytest.mark.parametrize("interrupted", [0, 1, 2])
 def test_an_interrupted_commit_is_whole(monkeypatch, interrupted):
-    """Ctrl-C in the midst of it: all Variables have their new values, or none has."""
+    """Check that Ctrl-C during a commit changes all Variables or none."""
     variables = [Variable(float(i)) for i in range(3)]
     arrays = [np.full((), 10.0 + i, "float32") for i in range(3)]
     commit, calls = Variable.commit, []
@@ -352,7 +352,7 @@ def test_a_buffer_of_ones_own_is_made_once():
     own[...] = 7.0
     assert_close(v, A * 0 + 7)
     assert_close(seen, A)
-    read = v.read()  # now someone else has it
+    read = v.read()  # now another object holds it
     other = v.exclusive_buffer()
     assert other is not own and read._array is own
 
@@ -368,7 +368,7 @@ def test_the_spare_buffer_is_the_one_before_the_last():
     assert v.spare_buffer() is before
     v.read()
     v.commit(before)
-    assert v.spare_buffer() is not first  # someone may hold it
+    assert v.spare_buffer() is not first  # another object may hold it
 
 
 def test_a_buffer_that_is_committed_again_is_no_spare_one():
@@ -408,17 +408,17 @@ def test_a_value_settles_where_it_is_computed_with(monkeypatch):
     v.settle()
     v.settle()
     assert len(chosen.taken) == 1
-    assert v.exclusive_buffer() is chosen.taken[0]  # nobody else holds it
+    assert v.exclusive_buffer() is chosen.taken[0]  # no other object holds it
     assert v._spare is None
     assert_close(v, A)
 
 
 class OnDevice(np.ndarray):
-    """Stands for an array in the memory of an accelerator."""
+    """An array in the memory of a simulated accelerator."""
 
 
 class Accelerator:
-    """Stands for its backend."""
+    """The backend of the simulated accelerator."""
 
     def owns(self, array):
         return isinstance(array, OnDevice)
@@ -439,7 +439,7 @@ class Accelerator:
 
 @pytest.fixture
 def on_device():
-    """Makes a Variable whose buffer nobody else holds, on an accelerator."""
+    """Create a Variable whose buffer has no other reference, on an accelerator."""
     device = Accelerator()
     base.accelerators.append(device)
 
@@ -456,7 +456,7 @@ def on_device():
 
 @pytest.mark.parametrize("count, stays", [(1, True), (1 << 14, True), (16385, False)])
 def test_small_values_are_copied_on_an_accelerator(on_device, count, stays):
-    """A captured step goes by the place of a buffer: reading leaves it there."""
+    """Check that a read leaves the address of a buffer, which a captured step uses."""
     v = on_device(np.ones(count, "float32"))
     buffer = v._tensor._array
     read = v.read()

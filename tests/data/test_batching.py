@@ -1,4 +1,4 @@
-"""Batches of every kind: what is in them, how many there are, and their shapes."""
+"""Tests of batches of every kind: their content, number and shapes."""
 
 import json
 
@@ -28,7 +28,7 @@ def lists(batches):
 
 
 def rows(count=4):
-    """Elements of 1, 2, ... numbers."""
+    """Return elements of 1, 2, ... numbers."""
     return Dataset.range(1, count + 1).map(lambda n: np.full(n, n))
 
 
@@ -155,7 +155,7 @@ def test_where_rows_begin_is_a_whole_number():
         rows().ragged_batch(2, row_splits_dtype="float32")
 
 
-# --- apart again ----------------------------------------------------------------------
+# --- unbatch --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""Elements that are kept: made once, by whole passes only, and from any position on."""
+"""Tests of caches: filled once, by complete passes only, and read from any position."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from toolkit.errors import ArgumentError, DatasetError, UnsupportedError
 
 
 def filtered(count=5):
-    """Elements that have no numbers before they come, and which were made so far."""
+    """Return elements without random access, and the list of those produced so far."""
     made = []
     return Dataset.range(count).filter(lambda x: made.append(int(x)) or True), made
 
@@ -34,13 +34,13 @@ def taken(iterator, count):
 
 
 def again(dataset, iterator):
-    """An iterator that goes on where another is."""
+    """Return an iterator that continues at the position of another one."""
     found = iter(dataset)
     found.set_state(json.loads(json.dumps(iterator.get_state())))
     return found
 
 
-# --- once -----------------------------------------------------------------------------
+# --- one pass -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -80,7 +80,7 @@ def test_elements_with_numbers_are_made_when_they_are_read(tmp_path, path):
     cached = dataset.cache(tmp_path / path if path else "")
     first = cached.take(2)
     assert ints(first) == ints(first) == [0, 1]
-    if not path:  # one by one; a file is written by whole passes
+    if not path:  # one by one; a file is written by complete passes
         assert made == [0, 1]
     assert ints(cached) == ints(cached) == [0, 1, 4, 9, 16]
     if not path:
@@ -137,7 +137,7 @@ def test_a_file_is_for_later_programs_too(tmp_path):
     path = tmp_path / "cache"
     assert ints(dataset.cache(path)) == [0, 1, 2, 3, 4]
     other = dataset.cache(path)
-    assert other.cardinality() < 0  # not looked at yet
+    assert other.cardinality() < 0  # not opened yet
     assert ints(other) == [0, 1, 2, 3, 4]
     assert other.cardinality() == 5
     assert len(made) == 5
@@ -250,7 +250,7 @@ def test_a_position_of_a_full_cache_fills_an_empty_one():
     assert empty.cardinality() == 5
 
 
-# --- what is told ---------------------------------------------------------------------
+# --- status and progress --------------------------------------------------------------
 
 
 def test_what_a_cache_says_of_itself(tmp_path):

@@ -1,4 +1,4 @@
-"""Chains of stages equal a model in plain Python, resumed anywhere, in any order."""
+"""Tests of chains of stages against a Python model, resumed anywhere, in any order."""
 
 import json
 import tempfile
@@ -24,7 +24,7 @@ def divisible(x):
 
 
 def shuffled(items, size, seed):
-    """What a buffer of this size gives out in the first pass."""
+    """Return the order of a shuffle buffer of this size in the first pass."""
     key, buffer, out = key_of(seed, (0,)), items[:size], []
     draws = Draws(key, max(1, len(buffer)))
     for place, item in enumerate(items[size:]):
@@ -42,13 +42,13 @@ def by_turns(lists, cycle, block):
             active.append(waiting.pop(0))
         now = active.pop(0)
         out += now[:block]
-        if len(now) >= block:  # an empty one is found out in its next turn
+        if len(now) >= block:  # the next iteration detects an empty one
             active.append(now[block:])
     return out
 
 
 def grouped(items, size):
-    """The elements of odd and even groups as these become full; then the rest."""
+    """Return the full groups of odd and even elements, then the remainder."""
     groups, out = {}, []
     for item in items:
         groups.setdefault(item % 2, []).append(item)
@@ -173,7 +173,7 @@ def build(names, count):
     for name in names:
         stage, rule = STAGES[name]
         if name.startswith("shuffle") and "plain repeat" in names:
-            continue  # the model knows the first pass only
+            continue  # the model covers only the first pass
         dataset, model = stage(dataset), rule(model)
         model = model[:200]
         dataset = dataset.take(200)
@@ -273,14 +273,14 @@ def test_position_knows_its_pass():
     again = iter(fresh)
     again.set_state(iterator.get_state())
     assert taken + values(again) == taken + values(iterator)
-    assert values(fresh) == values(dataset)  # the passes after are the same, too
+    assert values(fresh) == values(dataset)  # the later passes are equal, too
 
 
-# --- kept elements --------------------------------------------------------------------
+# --- cached elements ------------------------------------------------------------------
 
 
 def cached(count=12, path="", seen=None):
-    """Shuffled numbers that are kept in their first order, and shuffled again."""
+    """Return shuffled numbers that are cached in this order, and shuffled again."""
     numbers = Dataset.range(count).shuffle(count, seed=3).filter(lambda x: x != 5)
     noted = numbers.map(lambda x: x if seen is None else seen.append(x) or x)
     return noted.cache(path).shuffle(4, seed=8)
@@ -315,7 +315,7 @@ def test_cache_keeps_the_order_of_its_first_pass():
     for make in (lambda d: d, lambda d: d.map(plus), lambda d: d.filter(bool)):
         dataset = make(Dataset.range(20).shuffle(20, seed=1)).cache()
         for _, _ in zip(dataset, range(3), strict=False):
-            pass  # a part of a pass is none
+            pass  # an incomplete pass does not count
         passes = [values(dataset) for _ in range(3)]
         assert passes[0] == passes[1] == passes[2]
         assert sorted(passes[0]) == sorted(values(make(Dataset.range(20))))
@@ -406,7 +406,7 @@ def test_free_order_waits_for_no_single_element(kind, slow):
     others_came = threading.Event()
 
     def wait(x):
-        time.sleep(0.05)  # worth a thread at once, on a busy machine, too
+        time.sleep(0.05)  # starts a thread at once, even on a busy machine
         if x == slow:
             assert others_came.wait(20)
         return x

@@ -1,4 +1,4 @@
-"""A pass that is left early has not ended: nothing that it kept is taken for whole."""
+"""Tests that a pass that is closed early leaves no cache that counts as complete."""
 
 import json
 import operator
@@ -27,7 +27,7 @@ def numbers(count=COUNT):
     return Dataset.range(count).filter(lambda x: True)
 
 
-PARALLEL = {  # name: 24 elements, of which threads or processes make some
+PARALLEL = {  # name: 24 elements, some produced by threads or processes
     "interleave": lambda: numbers(12).interleave(pair, 3, num_parallel_calls=2),
     "interleave as ready": lambda: numbers(12).interleave(
         pair, 3, num_parallel_calls=2, deterministic=False
@@ -127,7 +127,7 @@ def test_what_is_kept_of_a_pass_that_was_left_is_no_whole(
         path = tmp_path / str(taken)
         dataset = keepers(path)[keeping](PARALLEL[name]())
         LEAVING[leaving](dataset, taken)
-        time.sleep(0.01)  # what still runs comes to its end
+        time.sleep(0.01)  # wait for running work
         for _ in range(2):
             assert sorted(int(x) for x in dataset) == list(range(COUNT))
 
@@ -164,4 +164,4 @@ def test_closed_streams_do_not_look_exhausted(name):
         taken.extend(elements)
     except ClosedError:
         return
-    assert len(taken) == COUNT  # closed when all had been made
+    assert len(taken) == COUNT  # closed after all elements were produced

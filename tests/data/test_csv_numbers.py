@@ -1,4 +1,4 @@
-"""Rows of CSV files that end with CR, and which texts are numbers."""
+"""Tests of CSV rows that end with CR, and of the texts that are numbers."""
 
 import numpy as np
 import pytest

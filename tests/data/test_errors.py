@@ -1,4 +1,4 @@
-"""Errors in data sets name the stage, the element and the file, and keep their type."""
+"""Tests that errors in data sets name stage, element and file, and keep their type."""
 
 import pytest
 

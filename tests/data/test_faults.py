@@ -1,4 +1,4 @@
-"""Whatever happens to a pass, it ends: no hang, and nothing is left behind."""
+"""Tests that every pass ends after a fault, without a hang or leaked resources."""
 
 import gc
 import os
@@ -33,11 +33,11 @@ def slow_square(x):
     return x * x
 
 
-# --- what is left ---------------------------------------------------------------------
+# --- leaked resources -----------------------------------------------------------------
 
 
 def is_running(pid):
-    """Whether a process is there, and more than an entry that nobody has read."""
+    """Return whether a process exists and is not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -53,7 +53,7 @@ def eventually(condition, seconds=10.0):
 
 
 def children():
-    """The processes that this one has started and that still run."""
+    """Return the running processes that this process has started."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
         own = file.read().split()
     for task in Path("/proc/self/task").iterdir():
@@ -63,9 +63,9 @@ def children():
 
 
 def held():
-    """What this process holds: threads, files, processes, files in shared memory."""
+    """Return the threads, files, processes and shared memory of this process."""
     shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    ours = {name for name in shared if "toolkit" in name}  # others may have theirs
+    ours = {name for name in shared if "toolkit" in name}  # not only ours
     return (
         {t.name for t in threading.enumerate() if t.name.startswith("data-")},
         len(os.listdir("/proc/self/fd")),
@@ -75,7 +75,7 @@ def held():
 
 
 def held_at_rest():
-    """What is held once the threads of tests before have ended."""
+    """Return the resources after the threads of earlier tests have ended."""
     gc.collect()
     eventually(lambda: not held()[0])
     return held()
@@ -85,7 +85,7 @@ def held_at_rest():
 
 
 def kill_at_random(kills, seed):
-    """Take all of a data set whose workers are killed at random moments."""
+    """Read all of a data set while its workers are killed at random moments."""
     rng, done = random.Random(seed), threading.Event()
     count, killed, given = 100 + 60 * kills, 0, []
     dataset = Dataset.range(count).map(
@@ -98,7 +98,7 @@ def kill_at_random(kills, seed):
         nonlocal killed
         seen = -1
         while killed < kills and not done.wait(rng.expovariate(50)):
-            if len(given) > seen:  # it goes on: not the same element each time
+            if len(given) > seen:  # the next attempt reads another element
                 seen = len(given)
                 rng.choice(stream._workers).process.kill()
                 killed += 1
@@ -146,7 +146,7 @@ def test_idle_worker_that_was_killed_is_replaced():
     assert given + [int(x) for x in iterator] == [x * x for x in range(9)]
 
 
-# --- how a pass ends ------------------------------------------------------------------
+# --- the end of a pass ----------------------------------------------------------------
 
 THREADS = {"num_parallel_calls": 3}
 PROCESSES = {"num_parallel_calls": 2, "workers": "process"}
@@ -169,7 +169,7 @@ CHAINS = {
 
 
 def end_of(iterator, how):
-    """End a pass in one of the ways in which passes end."""
+    """End a pass in one of the possible ways."""
     if how == "closed":
         iterator.close()
     elif how == "exhausted":
@@ -219,7 +219,7 @@ def test_error_ends_threads_at_once():
     iterator = iter(dataset.prefetch(2))
     with pytest.raises(ZeroDivisionError) as error:
         list(iterator)
-    assert eventually(lambda: held()[0] == before[0])  # though the iterator is there
+    assert eventually(lambda: held()[0] == before[0])  # the iterator exists
     assert "map, element 5" in error.value.__notes__[0]
     assert list(iterator) == []
 
@@ -256,7 +256,7 @@ def test_many_iterators_with_processes_leave_nothing():
 
 
 def close_chains_at_random_moments(count, seed):
-    """Build chains of anything that works in parallel, and close them from aside."""
+    """Build chains of all parallel stages, and close them from another thread."""
     rng = random.Random(seed)
 
     def children(x):
@@ -307,7 +307,7 @@ def test_chains_closed_at_some_moments_leave_nothing():
     assert eventually(lambda: held() == before), (held(), before)
 
 
-# --- how a program ends ---------------------------------------------------------------
+# --- the end of a program -------------------------------------------------------------
 
 PROGRAM = """
     import faulthandler, math, os, signal, sys, time
@@ -354,7 +354,7 @@ ENDINGS["fork"] = 0
 
 
 def run_program(kind, ending):
-    """(exit code, its workers' processes, what it wrote to stderr)."""
+    """Return (exit code, processes of its workers, standard error)."""
     program = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), kind, ending],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -368,7 +368,7 @@ def run_program(kind, ending):
             pids = [int(pid) for pid in program.stdout.readline().split()]
             if ending == "interrupt":
                 time.sleep(0.05)
-                os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+                os.killpg(program.pid, signal.SIGINT)  # like a terminal
             errors = ended(program)
         finally:
             program.kill()
@@ -376,11 +376,11 @@ def run_program(kind, ending):
 
 
 def ended(program):
-    """What a program has written to stderr in the end; where it hangs, if it does."""
+    """Return the final standard error of a program, with a traceback if it hangs."""
     try:
         return program.communicate(timeout=50)[1]
     except subprocess.TimeoutExpired:
-        program.send_signal(signal.SIGABRT)  # faulthandler prints what threads do
+        program.send_signal(signal.SIGABRT)  # faulthandler prints the stacks of threads
         return program.communicate(timeout=10)[1]
 
 
@@ -442,7 +442,7 @@ def test_error_in_a_parallel_map_names_its_place(tmp_path, arguments):
 
 
 class Picky(Exception):
-    """An error that pickle cannot load: it asks for two arguments, and keeps one."""
+    """An error that pickle cannot load: it needs two arguments and stores one."""
 
     def __init__(self, message, code):
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Files as sources: what is written is read, what is damaged is named."""
+"""Tests of files as sources: round trips, and errors that name damaged files."""
 
 import functools
 import gzip
@@ -236,7 +236,7 @@ def test_cache_in_a_file(tmp_path):
     half = iter(cached)
     next(half)
     half.close()
-    assert not list(tmp_path.iterdir())  # nothing of an unfinished pass is left
+    assert not list(tmp_path.iterdir())  # no file of an incomplete pass remains
     del made[:]
     assert [list(map(int, cached)) for _ in range(2)] == [[0, 1, 4, 9]] * 2
     assert len(made) == 4
@@ -264,7 +264,7 @@ def test_images(tmp_path):
         list(Dataset.from_image_folder(tmp_path))
 
 
-# --- cut off and damaged files: path and place ---------------------------------------
+# --- truncated and corrupt files: path and offset ------------------------------------
 
 
 def tfrecords(path, compression=None):
@@ -282,7 +282,7 @@ def hdf5(path, **arguments):
         file.create_dataset("x", data=np.arange(4000.0).reshape(400, 10), **arguments)
 
 
-CUT = {  # name: (write, read, what the error says where the last byte is missing)
+CUT = {  # name: (write, read, the error if the last byte is missing)
     "a.tfrecord": (tfrecords, TFRecordDataset, "byte 1,980, record 99: .*cut off"),
     "a.csv": (
         csv_file,
@@ -374,7 +374,7 @@ def test_rows_that_do_not_fit_are_named(tmp_path, text, words):
         list(CsvDataset(path, ["int32", "int32"], select_cols=[0, 1]))
 
 
-# --- whether a file is of these stages -----------------------------------------------
+# --- fingerprints of stages ----------------------------------------------------------
 
 
 def scaled(factor):
@@ -398,7 +398,7 @@ def test_fingerprints_tell_pipelines_apart():
     numbers = {name: dataset.fingerprint() for name, dataset in DIFFERENT.items()}
     assert len(set(numbers.values())) == len(numbers)
     again = Dataset.range(5).map(scaled(2)).filter(bool)
-    assert list(again)  # what it has done does not count
+    assert list(again)  # its progress does not count
     assert again.fingerprint() == numbers["plain"]
     unseeded = [Dataset.range(5).shuffle(5).fingerprint() for _ in range(2)]
     assert unseeded[0] == unseeded[1]
@@ -473,7 +473,7 @@ def test_blocks_headers_and_footers(tmp_path):
     assert [tuple(map(int, row)) for row in rows] == [(1, 3), (4, 6)]
 
 
-# --- what is there already ------------------------------------------------------------
+# --- existing files -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"years of work"])

@@ -1,4 +1,4 @@
-"""Batches of what a generator yields are those of its elements one by one."""
+"""Tests that batches of a generator equal batches of its single elements."""
 
 from collections import OrderedDict, namedtuple
 
@@ -18,7 +18,7 @@ def image(i):
     return np.full((2, 3), i, np.uint8)
 
 
-# What element i is, and the signature.
+# The value of element i, and the signature.
 FITTING = {
     "numbers": (lambda i: i, INT),
     "numbers of another dtype": (lambda i: i + 0.75, TensorSpec((), "int32")),
@@ -107,7 +107,7 @@ def failing(at):
     return make
 
 
-# What element i is, the signature, and the number of the first that is at fault.
+# The value of element i, the signature, and the number of the first wrong element.
 MISFITS = {
     "not a number": (lambda i: "x" if i >= 4 else i, INT, 4),
     "too large": (lambda i: 1 << (20 * i), INT, 4),
@@ -151,7 +151,7 @@ MISFITS = {
 
 
 def taken(dataset):
-    """The elements before an error, and the error."""
+    """Return the elements before an error, and the error."""
     elements = []
     try:
         elements.extend(dataset)
@@ -230,7 +230,7 @@ def test_a_batch_takes_its_own_elements_only():
 
 ROW = TensorSpec((2,), "float32")
 
-# An object, what is put into it for element i, and the signature.
+# An object, the update that makes it element i, and the signature.
 FILLED_AGAIN = {
     "a list": ([0, 0], lambda x, i: x.__setitem__(slice(None), [i, i]), ROW),
     "a list as a tuple": ([0, 0], lambda x, i: x.__setitem__(0, i), (INT, FLOAT)),

@@ -1,4 +1,4 @@
-"""What users of tf.data look for is there: names, arguments, options, or a clear no."""
+"""Tests of tf.data's names, arguments and options, or of a clear refusal."""
 
 import inspect
 import typing
@@ -140,7 +140,7 @@ def test_options_are_set_as_in_tensorflow():
     same = Options(False, 3, 2, 1 << 20, False)
     assert options == same
     dataset = Dataset.range(3).with_options(options)
-    options.deterministic = True  # later: the data set has its own
+    options.deterministic = True  # later: the data set has a private copy
     assert dataset.options() == same
     assert (same.threads, same.cpu_budget, same.ram_budget) == (3, 2, 1 << 20)
     merged = Options(threads=5).merge(Options(deterministic=False))

@@ -1,4 +1,4 @@
-"""Rows of ragged arrays, and values that are None, as elements and in batches."""
+"""Tests of rows of ragged arrays, and of None values, as elements and in batches."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Memory of batches that is used again, only when nobody has them any more."""
+"""Tests of batch buffers that are reused only after their last reference ends."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What `element_spec` says holds for every element; finding it out changes nothing."""
+"""Tests that `element_spec` is valid for every element and has no side effects."""
 
 import numpy as np
 import pytest
@@ -155,7 +155,10 @@ CASES = {  # name: (data set, its element_spec)
         of(None),
     ),
 }
-RAISES = ("unbatched", "windows of rows of other lengths")  # where batches are made
+RAISES = (
+    "unbatched",
+    "windows of rows of other lengths",
+)  # iteration fails
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -198,11 +201,11 @@ def test_look_is_at_the_first_pass():
     full = next(make(seed) for seed in range(99) if list(make(seed)))
     for _ in range(12):
         assert full.element_spec == of(3, dtype="float64")
-        list(full)  # in some of these passes it is empty
+        list(full)  # it is empty in some of these passes
     late = next(make(seed) for seed in range(99) if not list(make(seed)))
     while not list(late):
         pass
-    late._passes -= 1  # the next pass is one that has an element
+    late._passes -= 1  # the next pass has an element
     assert late.element_spec == of(3, dtype="float64")
 
 

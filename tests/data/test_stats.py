@@ -1,4 +1,4 @@
-"""What a pass tells about its time."""
+"""Tests of the time statistics of a pass."""
 
 import time
 
@@ -11,7 +11,8 @@ def test_one_slow_element_stands_for_itself_alone():
     stats = dataset.stats()
     row = stats.rows[-1]
     assert row["elements"] == 2000
-    # The other elements cost microseconds: the whole can be but little more than one.
+    # The other elements cost microseconds: the total can be only slightly more than
+    # one.
     assert 0.1 <= row["busy"] <= stats.elapsed
 
 

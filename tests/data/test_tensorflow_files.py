@@ -1,4 +1,4 @@
-"""Files that TensorFlow has written are read: see fixtures/make_tfrecords.py."""
+"""Tests that read files of TensorFlow: see fixtures/make_tfrecords.py."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ DTYPES = {"int64": np.int64, "float": np.float32}
 
 
 def as_values(kind, values):
-    """What a feature of the fixture is read as."""
+    """Return a feature of the fixture as read values."""
     if kind == "bytes":
         return [value.encode() for value in values]
     return np.array(values, DTYPES[kind]).tolist()

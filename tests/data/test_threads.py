@@ -1,4 +1,4 @@
-"""Threads and processes of data sets: they keep order, end, and leave nothing."""
+"""Tests of threads and processes of data sets: order, end, and no leaks."""
 
 import functools
 import gc
@@ -71,7 +71,7 @@ def test_prefetch_works_while_the_consumer_does():
     made = []
     dataset = Dataset.range(6).map(lambda x: made.append(slow(x)) or x).prefetch(3)
     iterator = iter(dataset)
-    assert [int(next(iterator)) for _ in range(2)] == [0, 1]  # slow ones, both of them
+    assert [int(next(iterator)) for _ in range(2)] == [0, 1]  # two slow stages
     deadline = time.monotonic() + 5
     while len(made) < 5 and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -140,7 +140,7 @@ def test_slow_consumer_holds_back_the_threads():
     assert len(made) < 50
 
 
-# Processes: numpy's functions can be imported, so these tests need no cloudpickle.
+# Functions of NumPy can be imported, so these process tests need no cloudpickle.
 
 
 def test_processes_keep_order():
@@ -154,7 +154,7 @@ def test_large_arrays_travel_through_shared_memory():
     for i, array in enumerate(dataset):
         assert array.shape == (300, 400)
         assert (array == i).all()
-        array += 1  # nobody else's memory
+        array += 1  # the memory is private
 
 
 def test_error_in_a_process_keeps_its_type():
@@ -195,7 +195,7 @@ def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
     )
     iterator = iter(make())
     taken = [next(iterator) for _ in range(2500)]
-    # Where a worker is comes back when the system lets it run.
+    # The position of a worker arrives when the system lets the worker run.
     since = 3000
     while since > 99:
         taken.append(next(iterator))
@@ -215,7 +215,7 @@ def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
 
 
 def test_functions_that_cannot_travel_are_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # as if it were not there
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)  # simulate its absence
     dataset = Dataset.range(3).map(lambda x: x, workers="process")
     with pytest.raises(NotImplementedError, match=r"map: .*lambda.* cloudpickle"):
         list(dataset)
