@@ -92,9 +92,9 @@ class _Reader:
                 self._connect(x, boxes.get(node))
             source = self.box_of.get(node.inputs[0]) if node.inputs else None
             for y in node.outputs:
-                found = boxes.get(node) or source
-                if found is not None:
-                    self.box_of[y] = found
+                owner = boxes.get(node) or source
+                if owner is not None:
+                    self.box_of[y] = owner
         return self.content
 
     def nodes(self) -> Cluster:
@@ -111,15 +111,15 @@ class _Reader:
             clusters |= dict.fromkeys(kernel.nodes, cluster)
         for node in self.graph.nodes:
             source = self.producers.get(node.inputs[0]) if node.inputs else None
-            beside = clusters.get(source, self.content) if source else self.content
-            cluster = clusters.setdefault(node, beside)
+            enclosing = clusters.get(source, self.content) if source else self.content
+            cluster = clusters.setdefault(node, enclosing)
             if node.op.name == "fused":
-                self._inside(node, cluster)
+                self._add_members(node, cluster)
             else:
                 self._node(node, cluster)
         return self.content
 
-    def _inside(self, fused: Node, cluster: Cluster) -> None:
+    def _add_members(self, fused: Node, cluster: Cluster) -> None:
         """Add the members of a fused node, with its inputs and outputs."""
         body = fused.attrs["body"]
         for inner, outer in zip(body.inputs, fused.inputs, strict=True):

@@ -46,12 +46,12 @@ class Transfer:
     """A value that is copied from one device to another.
 
     Attributes:
-        what: the value: its name or its primitive, and its shape and dtype.
+        label: the value: its name or its primitive, and its shape and dtype.
         nbytes: bytes copied in each call.
         source, target: the devices.
     """
 
-    what: str
+    label: str
     nbytes: int
     source: str
     target: str
@@ -201,7 +201,7 @@ class MixedInspection(Inspection):
             rows.append(f"  {i:3}  on {part.device}: {names or 'nothing to compute'}")
         rows.append("\ntransfers:")
         for t in self.transfers:
-            rows.append(f"  {t.nbytes:10,} bytes  {t.source} to {t.target}  {t.what}")
+            rows.append(f"  {t.nbytes:10,} bytes  {t.source} to {t.target}  {t.label}")
         rows += [f"\n{part}" for part in self.parts]
         rows.append(f"\npeak of all arenas {self.peak_bytes:,} bytes")
         return "\n".join(rows)

@@ -183,8 +183,8 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Tensor:
 def soft_shrink(x: Any, threshold: float = 0.5) -> Tensor:
     """Move x towards 0 by the threshold, but not past 0."""
     (x,) = floating(x)
-    outside = where(greater(x, 0), x - threshold, x + threshold)
-    return where(less_equal(abs(x), threshold), zero_like(x), outside)
+    shrunk = where(greater(x, 0), x - threshold, x + threshold)
+    return where(less_equal(abs(x), threshold), zero_like(x), shrunk)
 
 
 # --- smooth ---------------------------------------------------------------------------

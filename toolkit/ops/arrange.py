@@ -59,8 +59,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
         raise ShapeError(
             f"repeat: expected one number or {n}; received shape {counts.shape}"
         )
-    places = convert(np.repeat(np.arange(n, dtype="int32"), counts))
-    return bind(gather_p, x, places, axis=axis)
+    sources = convert(np.repeat(np.arange(n, dtype="int32"), counts))
+    return bind(gather_p, x, sources, axis=axis)
 
 
 @operation
@@ -131,16 +131,16 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
     return x
 
 
-def _roll(x: Tensor, places: Any, axis: int) -> Tensor:
+def _roll(x: Tensor, shift: Any, axis: int) -> Tensor:
     n = x.shape[axis]
-    if not is_int(places):
-        sources = (arange(n, dtype="int32") - as_indices("roll", places)) % max(n, 1)
+    if not is_int(shift):
+        sources = (arange(n, dtype="int32") - as_indices("roll", shift)) % max(n, 1)
         return bind(gather_p, x, sources, axis=axis)
-    cut = -int(places) % max(n, 1)
+    cut = -int(shift) % max(n, 1)
     if cut == 0:
         return x
-    parts = slice_axis(x, axis, cut, n), slice_axis(x, axis, 0, cut)
-    return concatenate(parts, axis)
+    halves = slice_axis(x, axis, cut, n), slice_axis(x, axis, 0, cut)
+    return concatenate(halves, axis)
 
 
 @operation
@@ -197,8 +197,8 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
         raise ArgumentError(
             f"diagonal: expected two different axes; received {a} twice"
         )
-    rest = [i for i in range(x.ndim) if i not in (a, b)]
-    order = [*rest, a, b]
+    other_axes = [i for i in range(x.ndim) if i not in (a, b)]
+    order = [*other_axes, a, b]
     x = x if order == list(range(x.ndim)) else transpose(x, order)
     n, m = x.shape[-2:]
     length = max(min(n, m - offset) if offset >= 0 else min(n + offset, m), 0)

@@ -48,8 +48,10 @@ def associative_scan(
         )
 
     def combine(low: list[Tensor], high: list[Tensor]) -> list[Tensor]:
-        found = f(tree.pack_sequence_as(elems, low), tree.pack_sequence_as(elems, high))
-        return [convert(x) for x in tree.flatten(found)]
+        combined = f(
+            tree.pack_sequence_as(elems, low), tree.pack_sequence_as(elems, high)
+        )
+        return [convert(x) for x in tree.flatten(combined)]
 
     if reverse:
         xs = [flip(x, a) for x, a in zip(xs, axes, strict=True)]
@@ -65,16 +67,19 @@ def _scan(combine: Any, xs: list[Tensor], axes: list[int]) -> list[Tensor]:
     if n < 2:
         return xs
 
-    def part(values: list[Tensor], start: int, stop: int, step: int = 1) -> Any:
+    def take_slice(values: list[Tensor], start: int, stop: int, step: int = 1) -> Any:
         pairs = zip(values, axes, strict=True)
         return [slice_axis(x, a, start, stop, step) for x, a in pairs]
 
-    odd = _scan(combine, combine(part(xs, 0, n - 1, 2), part(xs, 1, n, 2)), axes)
-    even = part(xs, 0, 1)
+    odd = _scan(
+        combine, combine(take_slice(xs, 0, n - 1, 2), take_slice(xs, 1, n, 2)), axes
+    )
+    even = take_slice(xs, 0, 1)
     if n > 2:
-        rest = combine(part(odd, 0, (n - 1) // 2), part(xs, 2, n, 2))
+        even_tail = combine(take_slice(odd, 0, (n - 1) // 2), take_slice(xs, 2, n, 2))
         even = [
-            concatenate([x, y], a) for x, y, a in zip(even, rest, axes, strict=True)
+            concatenate([x, y], a)
+            for x, y, a in zip(even, even_tail, axes, strict=True)
         ]
     return [_interleave(x, y, a) for x, y, a in zip(even, odd, axes, strict=True)]
 

@@ -91,10 +91,10 @@ def _limited(
     return logits, allowed
 
 
-def _named(given: tuple[str, ...], extras: tuple[Tensor, ...]) -> dict[str, Any]:
+def _named(names: tuple[str, ...], extras: tuple[Tensor, ...]) -> dict[str, Any]:
     """Return the optional inputs by name, `bias` and `mask`; None if absent."""
-    found = dict(zip(given, extras, strict=True))
-    return {name: found.get(name) for name in ("bias", "mask")}
+    by_name = dict(zip(names, extras, strict=True))
+    return {name: by_name.get(name) for name in ("bias", "mask")}
 
 
 def _attention(
@@ -221,13 +221,13 @@ def _attention_vjp(
         return _only_value_grad(g, query, key, value, extras, attrs["given"])
     delta = _delta(g, out, total.dtype)
     inputs = (g, delta, peak, total, query, key, value, *extras)
-    found = list(bind(attention_grad_p, *inputs, **attrs))
+    gradients = list(bind(attention_grad_p, *inputs, **attrs))
     for name, x in zip(attrs["given"], extras, strict=True):
         is_bias = name == "bias"
-        found.append(
+        gradients.append(
             sum_to(_changes(*inputs, **attrs)[0], x.shape) if is_bias else None
         )
-    return tuple(found)
+    return tuple(gradients)
 
 
 def _only_value_grad(
@@ -246,8 +246,10 @@ def _only_value_grad(
     weights = ones((batch, heads, targets, 1), g.dtype)
     pairs = zip(given, extras, strict=True)
     none = [zeros(x.shape, x.dtype) for x in (query, key)]
-    rest = (zeros(x.shape, x.dtype) if name == "bias" else None for name, x in pairs)
-    return (*none, _collect(weights, g, key.shape[2]), *rest)
+    extra_gradients = (
+        zeros(x.shape, x.dtype) if name == "bias" else None for name, x in pairs
+    )
+    return (*none, _collect(weights, g, key.shape[2]), *extra_gradients)
 
 
 attention_p: Primitive = decomposable("attention", _attention, _attention_vjp)

@@ -127,15 +127,15 @@ def _k_series(order: int, x: Tensor) -> Tensor:
     logarithm = log(x / 2) + EULER
     if order == 0:
         i = polynomial(facts, square)
-        rest = polynomial(
+        series = polynomial(
             [f * h for f, h in zip(facts, harmonic, strict=False)], square
         )
-        return rest - logarithm * i
+        return series - logarithm * i
     facts = [f / (k + 1) for k, f in enumerate(facts)]
     means = [(harmonic[k] + harmonic[k + 1]) / 2 for k in range(18)]
     i = polynomial(facts, square) * (x / 2)
-    rest = polynomial([f * m for f, m in zip(facts, means, strict=True)], square)
-    return 1 / x + logarithm * i - x / 2 * rest
+    series = polynomial([f * m for f, m in zip(facts, means, strict=True)], square)
+    return 1 / x + logarithm * i - x / 2 * series
 
 
 def _scaled_k(order: int, x: Tensor) -> Tensor:
@@ -233,12 +233,12 @@ def _y(order: int, x: Tensor) -> Tensor:
     is_far, near, far = _split(x, _BORDER)
     logarithm = log(near / 2) + EULER
     if order == 0:
-        rest = integrate(lambda s, x: cos(x * s), _SIN, _WEIGHTS * _NEUMANN, near)
-        y = 2 / math.pi * (logarithm * _j(0, near) - 2 * rest)
+        integral = integrate(lambda s, x: cos(x * s), _SIN, _WEIGHTS * _NEUMANN, near)
+        y = 2 / math.pi * (logarithm * _j(0, near) - 2 * integral)
     else:
         weights = _WEIGHTS * _NEUMANN * _SIN
-        rest = integrate(lambda s, x: sin(x * s), _SIN, weights, near)
-        y = logarithm * _j(1, near) - _j(0, near) / near - 2 * rest
+        integral = integrate(lambda s, x: sin(x * s), _SIN, weights, near)
+        y = logarithm * _j(1, near) - _j(0, near) / near - 2 * integral
         y = 2 / math.pi * y
     return where(is_far, _waves(_TERMS[order], order, far)[1], y)
 

@@ -54,7 +54,7 @@ class _Blocks:
         pairs = tuple((n, n) for n in pads)
         self.counts = window_counts(op, spatial, self.size, stride, pairs, dilation)
         self.padded = tuple(n + 2 * p for n, p in zip(spatial, pads, strict=True))
-        self.places = [
+        self.indices = [
             window_indices(*sizes)
             for sizes in zip(self.counts, self.size, stride, dilation, strict=True)
         ]
@@ -83,8 +83,8 @@ def unfold(
     blocks = _Blocks("unfold", tuple(spatial), kernel_size, dilation, padding, stride)
     widths = ((0, 0), (0, 0), *((n, n) for n in blocks.pads))
     x = bind(pad_p, x, widths=widths, value=0)
-    for axis, places in zip((2, 4), blocks.places, strict=True):
-        x = bind(gather_p, x, places, axis=axis)
+    for axis, indices in zip((2, 4), blocks.indices, strict=True):
+        x = bind(gather_p, x, indices, axis=axis)
     x = transpose(x, (0, 1, 3, 5, 2, 4))
     elements = channels * math.prod(blocks.size)
     return reshape(x, (batch, elements, math.prod(blocks.counts)))
@@ -123,14 +123,14 @@ def fold(
     lead, (height, width) = (batch, elements // size), blocks.padded
     x = reshape(x, (*lead, *blocks.size, *blocks.counts))
     x = transpose(x, (0, 1, 4, 2, 5, 3))
-    down, right = blocks.places
+    down, right = blocks.indices
     blank = zeros((*x.shape[:4], width), x.dtype)
     x = bind(scatter_p, blank, right, x, axis=4, mode="add")
     blank = zeros((*lead, height, width), x.dtype)
     x = bind(scatter_p, blank, down, x, axis=2, mode="add")
     stop = tuple(p + n for p, n in zip(blocks.pads, spatial, strict=True))
-    whole = {"start": (0, 0, *blocks.pads), "stop": (*lead, *stop), "step": (1,) * 4}
-    return bind(slice_p, x, **whole)
+    bounds = {"start": (0, 0, *blocks.pads), "stop": (*lead, *stop), "step": (1,) * 4}
+    return bind(slice_p, x, **bounds)
 
 
 def _check_blocks(op: str, x: Any, block_size: int) -> Tensor:
@@ -166,14 +166,14 @@ def depth_to_space(
             f"depth_to_space: expected channels that are a multiple of {r**2}; "
             f"received {channels}"
         )
-    less = channels // r**2
+    depth = channels // r**2
     if first:
         x = transpose(
-            reshape(x, (batch, less, r, r, height, width)), (0, 1, 4, 2, 5, 3)
+            reshape(x, (batch, depth, r, r, height, width)), (0, 1, 4, 2, 5, 3)
         )
-        return reshape(x, (batch, less, height * r, width * r))
-    x = transpose(reshape(x, (batch, height, width, r, r, less)), (0, 1, 3, 2, 4, 5))
-    return reshape(x, (batch, height * r, width * r, less))
+        return reshape(x, (batch, depth, height * r, width * r))
+    x = transpose(reshape(x, (batch, height, width, r, r, depth)), (0, 1, 3, 2, 4, 5))
+    return reshape(x, (batch, height * r, width * r, depth))
 
 
 @operation

@@ -61,7 +61,7 @@ def broadcast_shapes(op: str, *shapes: Shape) -> Shape:
 def normalize_axis(op: str, axis: int, ndim: int) -> int:
     """Return one axis as a non-negative integer."""
     if type(axis) is not int:
-        axis = _whole(op, axis)
+        axis = _check_axis(op, axis)
     if not -ndim <= axis < ndim:
         raise ArgumentError(
             f"{op}: axis {axis} is out of bounds: expected one in [{-ndim}, {ndim})"
@@ -69,7 +69,7 @@ def normalize_axis(op: str, axis: int, ndim: int) -> int:
     return axis % ndim
 
 
-def _whole(op: str, axis: Any) -> int:
+def _check_axis(op: str, axis: Any) -> int:
     """Return an integer of another type, such as a NumPy integer, as an `int`."""
     try:
         return index(axis)
@@ -96,14 +96,14 @@ def normalize_axes(op: str, axis: Any, ndim: int) -> Shape:
     return tuple(sorted({normalize_axis(op, a, ndim) for a in axes}))
 
 
-def check_integers(op: str, dtype: str, what: str = "integers") -> None:
+def check_integers(op: str, dtype: str, expected: str = "integers") -> None:
     """Raise a DTypeError unless the dtype is an integer dtype.
 
     Symbols are not checked: `Input` creates floats if no dtype is given, and only the
     later data of the model matters.
     """
     if not is_integer(dtype) and not isinstance(state.trace, Probe):
-        raise DTypeError(f"{op}: expected {what}; received {dtype}")
+        raise DTypeError(f"{op}: expected {expected}; received {dtype}")
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdims: bool) -> Shape:

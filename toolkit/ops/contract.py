@@ -253,7 +253,7 @@ def cross(
             f"{a.shape[-1]} and {b.shape[-1]}"
         )
 
-    def part(x: Tensor, i: int) -> Any:
+    def component_of(x: Tensor, i: int) -> Any:
         """Return the i-th component: 0 for the third component of a 2-D vector."""
         if i >= x.shape[-1]:
             return convert(0, x.dtype)
@@ -261,10 +261,12 @@ def cross(
 
     def component(i: int) -> Tensor:
         j, k = (i + 1) % 3, (i + 2) % 3
-        return part(a, j) * part(b, k) - part(a, k) * part(b, j)
+        return component_of(a, j) * component_of(b, k) - component_of(
+            a, k
+        ) * component_of(b, j)
 
     if a.shape[-1] == b.shape[-1] == 2:
         return component(2)
     shape = broadcast_shapes("cross", a.shape[:-1], b.shape[:-1])
-    parts = [expand_dims(broadcast_to(component(i), shape), -1) for i in range(3)]
-    return moveaxis(concatenate(parts, -1), -1, axisc)
+    components = [expand_dims(broadcast_to(component(i), shape), -1) for i in range(3)]
+    return moveaxis(concatenate(components, -1), -1, axisc)

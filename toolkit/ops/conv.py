@@ -49,8 +49,8 @@ def window_counts(
 
 def per_axis(op: str, name: str, value: Any, ndim: int) -> Extents:
     """Return an argument per spatial axis, as a tuple of positive ints."""
-    several = isinstance(value, (tuple, list))
-    values = tuple(value) if several else (value,) * ndim
+    is_sequence = isinstance(value, (tuple, list))
+    values = tuple(value) if is_sequence else (value,) * ndim
     valid = len(values) == ndim and all(is_int(n) and n > 0 for n in values)
     if not valid:
         raise ArgumentError(
@@ -233,12 +233,12 @@ def _check_kernel(op: str, x: Tensor, kernel: Tensor) -> None:
 
 def _groups(op: str, x: Tensor, kernel: Tensor) -> int:
     """Return the number of groups of channels of a kernel; x is channels last."""
-    channels, (taken, filters) = x.shape[-1], kernel.shape[-2:]
-    groups = channels // taken if taken else 0
-    if groups * taken != channels or groups == 0 or filters % groups:
+    channels, (depth, filters) = x.shape[-1], kernel.shape[-2:]
+    groups = channels // depth if depth else 0
+    if groups * depth != channels or groups == 0 or filters % groups:
         raise ShapeError(
             f"{op}: inputs have {channels} channels; a kernel of shape {kernel.shape} "
-            f"takes {taken} of them per group and has {filters} filters"
+            f"takes {depth} of them per group and has {filters} filters"
         )
     return groups
 
@@ -286,7 +286,7 @@ def convolve(
     padding: str,
     data_format: str | None,
     dilation_rate: Any,
-    **more: Any,
+    **extra_attrs: Any,
 ) -> Tensor:
     """Apply one of the convolution primitives, with its further attributes."""
     ndim = spatial_ndim("conv", x)
@@ -299,7 +299,9 @@ def convolve(
     )
     groups = _groups("conv", x, kernel)
     attrs = {"strides": strides, "padding": pads, "dilation": dilation}
-    return in_format(bind(op, x, kernel, **attrs, groups=groups, **more), data_format)
+    return in_format(
+        bind(op, x, kernel, **attrs, groups=groups, **extra_attrs), data_format
+    )
 
 
 @operation
@@ -325,10 +327,10 @@ def depthwise_conv(
     spatial_ndim("depthwise_conv", x)
     _check_kernel("depthwise_conv", x, kernel)
     *size, channels, multiplier = kernel.shape
-    found = channels_last(x, data_format).shape[-1]
-    if found != channels:
+    depth = channels_last(x, data_format).shape[-1]
+    if depth != channels:
         raise ShapeError(
-            f"depthwise_conv: inputs have {found} channels; the kernel of shape "
+            f"depthwise_conv: inputs have {depth} channels; the kernel of shape "
             f"{kernel.shape} is for {channels}"
         )
     kernel = reshape(kernel, (*size, 1, channels * multiplier))
@@ -427,8 +429,8 @@ def _crops(padding: str, extras: Any, reach: Extents, strides: Extents) -> Pads:
     mode = str(padding).lower()
     if mode not in ("valid", "same"):
         raise unknown_choice("conv_transpose: padding", padding, ("same", "valid"))
-    several = isinstance(extras, (tuple, list))
-    extras = tuple(extras) if several else (extras,) * len(reach)
+    is_sequence = isinstance(extras, (tuple, list))
+    extras = tuple(extras) if is_sequence else (extras,) * len(reach)
     if len(extras) != len(reach) or any(n is not None and n < 0 for n in extras):
         raise ArgumentError(
             "conv_transpose: output_padding must be None, an integer >= 0 or "
@@ -441,7 +443,7 @@ def _crops(padding: str, extras: Any, reach: Extents, strides: Extents) -> Pads:
         else:
             # The number of kept elements among the k - 1 elements before the first and
             # after the last window; more than half are before.
-            kept = k + stride - 2 if extra is None else k + k % 2 - 2 + extra
-            front = min(kept - kept // 2, k - 1)
-            crops.append((k - 1 - front, k - 1 - (kept - front)))
+            overlap = k + stride - 2 if extra is None else k + k % 2 - 2 + extra
+            front = min(overlap - overlap // 2, k - 1)
+            crops.append((k - 1 - front, k - 1 - (overlap - front)))
     return tuple(crops)

@@ -89,5 +89,5 @@ def size(x: Any) -> int | None:
 
 def dtype(x: Any) -> str:
     """Return the name of the dtype of x."""
-    found = getattr(x, "dtype", None)
-    return convert(x).dtype if found is None else dtypes.standardize(found)
+    attribute = getattr(x, "dtype", None)
+    return convert(x).dtype if attribute is None else dtypes.standardize(attribute)

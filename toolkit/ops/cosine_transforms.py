@@ -109,7 +109,7 @@ def _type_1(x: Tensor, is_ortho: bool) -> Tensor:
 
 def _type_2(x: Tensor, is_ortho: bool) -> Tensor:
     n, last = x.shape[-1], x.ndim - 1
-    real, imag = (slice_axis(part, last, 0, n) for part in rfft(x, 2 * n))
+    real, imag = (slice_axis(component, last, 0, n) for component in rfft(x, 2 * n))
     cosine, sine = _angles(n, x.dtype)
     y = 2 * (real * cosine + imag * sine)
     return y * _scale(n, x.dtype) if is_ortho else y

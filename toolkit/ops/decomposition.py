@@ -47,10 +47,10 @@ def scaled_columns(x: Tensor, s: Tensor) -> Tensor:
     return x * expand_dims(s, -2)
 
 
-def leading(x: Tensor, axis: int, count: int, rest: bool = False) -> Tensor:
+def leading(x: Tensor, axis: int, count: int, is_tail: bool = False) -> Tensor:
     """Return the first `count` elements along a negative axis, or the rest."""
     axis += x.ndim
-    start, stop = (count, x.shape[axis]) if rest else (0, count)
+    start, stop = (count, x.shape[axis]) if is_tail else (0, count)
     return slice_axis(x, axis, start, stop)
 
 
@@ -67,14 +67,14 @@ def _declare(
 ) -> Primitive:
     """Declare a primitive on stacks of matrices; spec also takes batch shape, m, n."""
 
-    def checked(x: Spec, *others: Spec, **attrs: Any) -> Any:
+    def checked(x: Spec, *outputs: Spec, **attrs: Any) -> Any:
         if square:
             need_square(name, x)
         elif x.ndim < 2:
             raise ShapeError(
                 f"{name}: expected matrices, shape (..., m, n); received {x.shape}"
             )
-        return spec(x, x.shape[:-2], *x.shape[-2:], *others, **attrs)
+        return spec(x, x.shape[:-2], *x.shape[-2:], *outputs, **attrs)
 
     return primitive(name, Kind.CONTRACT, checked, vjp=vjp, axes=axes)
 
@@ -161,21 +161,21 @@ def _lu_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     top, g_top = (leading(leading(t, -1, k), -2, k) for t in (y[0], g[0]))
     lower = tril(top, -1) + eye(k, dtype=top.dtype)
     upper, gl, gu = triu(top), tril(g_top, -1), triu(g_top)
-    rest = None
+    solved = None
     if m > n:
-        left, g_left = (leading(t, -2, k, rest=True) for t in (y[0], g[0]))
-        rest = right_solve(g_left, transposed(upper))
-        gu = gu - triu(matmul(transposed(left), rest))
+        left, g_left = (leading(t, -2, k, is_tail=True) for t in (y[0], g[0]))
+        solved = right_solve(g_left, transposed(upper))
+        gu = gu - triu(matmul(transposed(left), solved))
     elif n > m:
-        right, g_right = (leading(t, -1, k, rest=True) for t in (y[0], g[0]))
-        rest = bind(solve_p, transposed(lower), g_right)
-        gl = gl - tril(matmul(rest, transposed(right)), -1)
+        right, g_right = (leading(t, -1, k, is_tail=True) for t in (y[0], g[0]))
+        solved = bind(solve_p, transposed(lower), g_right)
+        gl = gl - tril(matmul(solved, transposed(right)), -1)
     inner = tril(matmul(transposed(lower), gl), -1) + triu(
         matmul(gu, transposed(upper))
     )
     gx = bind(solve_p, transposed(lower), right_solve(inner, transposed(upper)))
-    if rest is not None:
-        gx = concatenate([gx, rest], axis=-2 if m > n else -1)
+    if solved is not None:
+        gx = concatenate([gx, solved], axis=-2 if m > n else -1)
     order = expand_dims(argsort(y[2]), -1)
     return take_along_axis(gx, broadcast_to(order, gx.shape), axis=-2)
 
@@ -215,21 +215,23 @@ def _svd_vjp(g: Any, y: Any, x: Tensor, full: bool) -> Tensor:
     v, gv = (transposed(leading(t, -2, k)) for t in (y[2], g[2]))
     gaps, inverted = _gaps(s * s), _reciprocal(s)
 
-    def turned(w: Tensor, gw: Tensor) -> Tensor:
+    def rotation_term(w: Tensor, gw: Tensor) -> Tensor:
         inner = gaps * matmul(transposed(w), gw)
         return inner + transposed(inner)
 
-    def outside(w: Tensor, gw: Tensor) -> Tensor:
+    def residual(w: Tensor, gw: Tensor) -> Tensor:
         """Return the part of gw outside the span of w, over the singular values."""
         return scaled_columns(gw - matmul(w, matmul(transposed(w), gw)), inverted)
 
-    inner = scaled_columns(turned(u, gu), s) + scaled_rows(s, turned(v, gv))
+    inner = scaled_columns(rotation_term(u, gu), s) + scaled_rows(
+        s, rotation_term(v, gv)
+    )
     inner = inner + scaled_rows(g[1], eye(k, dtype=s.dtype))
     gx = matmul(matmul(u, inner), transposed(v))
     if x.shape[-2] > k:
-        gx = gx + matmul(outside(u, gu), transposed(v))
+        gx = gx + matmul(residual(u, gu), transposed(v))
     if x.shape[-1] > k:
-        gx = gx + matmul(u, transposed(outside(v, gv)))
+        gx = gx + matmul(u, transposed(residual(v, gv)))
     return gx
 
 
@@ -261,8 +263,8 @@ def _eig_vjp(g: Any, y: Any, x: Tensor) -> Tensor:
     lengths = convert(real(sum(inner * unit, axis=-2)), w.dtype)
     inner = inner - scaled_columns(matmul(transposed(v), conjugate(v)), lengths)
     inner = _gaps(w) * inner + scaled_rows(g[0], unit)
-    found = bind(solve_p, transposed(v), matmul(inner, transposed(v)))
-    return found if x.dtype == w.dtype else real(found)
+    gradient = bind(solve_p, transposed(v), matmul(inner, transposed(v)))
+    return gradient if x.dtype == w.dtype else real(gradient)
 
 
 def _eig_spec(x: Spec, lead: Any, n: int, _: int) -> tuple[Spec, Spec]:

@@ -48,9 +48,9 @@ def einsum(subscripts: str, *operands: Any) -> Tensor:
         )
     terms = [_without_broadcast(x, labels, extents) for x, labels in terms]
     while len(terms) > 1:
-        (a, b), rest = terms[:2], terms[2:]
-        kept = set(output).union(*(labels for _, labels in rest))
-        terms = [_contract(a, b, kept), *rest]
+        (a, b), remaining = terms[:2], terms[2:]
+        retained = set(output).union(*(labels for _, labels in remaining))
+        terms = [_contract(a, b, retained), *remaining]
     x, labels = terms[0]
     x, labels = _summed(_widened(x), labels, set(output))
     result = _ordered(x, labels, output, extents)
@@ -77,15 +77,15 @@ def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels
     The last axis of "..." has the label "0".
     """
     left, arrow, right = subscripts.replace(" ", "").partition("->")
-    parts = left.split(",")
-    if len(parts) != len(tensors):
+    subscript_terms = left.split(",")
+    if len(subscript_terms) != len(tensors):
         raise ArgumentError(
-            f"einsum: {subscripts!r} names {len(parts)} operands; "
+            f"einsum: {subscripts!r} names {len(subscript_terms)} operands; "
             f"received {len(tensors)}"
         )
     inputs = [
-        _labels(subscripts, part, x.ndim)
-        for part, x in zip(parts, tensors, strict=True)
+        _labels(subscripts, term, x.ndim)
+        for term, x in zip(subscript_terms, tensors, strict=True)
     ]
     broadcast = max((_count_free(labels) for labels in inputs), default=0)
     if arrow:
@@ -93,16 +93,16 @@ def _parse(subscripts: str, tensors: list[Tensor]) -> tuple[list[Labels], Labels
         free = broadcast if "..." in right else 0
         return inputs, _labels(subscripts, right, letters + free)
     every = [label for labels in inputs for label in labels if label.isalpha()]
-    once = sorted(label for label in set(every) if every.count(label) == 1)
-    return inputs, [*(str(i) for i in reversed(range(broadcast))), *once]
+    unique_labels = sorted(label for label in set(every) if every.count(label) == 1)
+    return inputs, [*(str(i) for i in reversed(range(broadcast))), *unique_labels]
 
 
 def _count_free(labels: Labels) -> int:
     return len([label for label in labels if not label.isalpha()])
 
 
-def _labels(subscripts: str, part: str, ndim: int) -> Labels:
-    before, dots, after = part.partition("...")
+def _labels(subscripts: str, term: str, ndim: int) -> Labels:
+    before, dots, after = term.partition("...")
     letters = before + after
     wrong = next((c for c in letters if c not in string.ascii_letters), None)
     if wrong is not None:
@@ -110,7 +110,7 @@ def _labels(subscripts: str, part: str, ndim: int) -> Labels:
     free = ndim - len(letters)
     if free < 0 or (free and not dots):
         raise ShapeError(
-            f"einsum: {part!r} of {subscripts!r} names {len(letters)} axes; the "
+            f"einsum: {term!r} of {subscripts!r} names {len(letters)} axes; the "
             f"operand has {ndim}"
         )
     return [*before, *(str(i) for i in reversed(range(free))), *after]
@@ -127,8 +127,8 @@ def _diagonals(subscripts: str, x: Tensor, labels: Labels) -> Term:
                 f"{x.shape[second]} of {repeated!r} differ"
             )
         x = diagonal(x, axis1=first, axis2=second)
-        rest = [c for i, c in enumerate(labels) if i not in (first, second)]
-        labels = [*rest, repeated]
+        remaining = [c for i, c in enumerate(labels) if i not in (first, second)]
+        labels = [*remaining, repeated]
     return x, labels
 
 
@@ -137,40 +137,42 @@ def _extents(subscripts: str, terms: list[Term]) -> dict[str, int]:
     extents: dict[str, int] = {}
     for x, labels in terms:
         for label, n in zip(labels, x.shape, strict=True):
-            known = extents.get(label, 1)
-            if n != known and n != 1 and known != 1:
+            extent = extents.get(label, 1)
+            if n != extent and n != 1 and extent != 1:
                 raise ShapeError(
-                    f"einsum: in {subscripts!r}, the extents {known} and {n} of "
+                    f"einsum: in {subscripts!r}, the extents {extent} and {n} of "
                     f"{label!r} differ"
                 )
-            extents[label] = known if n == 1 else n
+            extents[label] = extent if n == 1 else n
     return extents
 
 
 def _without_broadcast(x: Tensor, labels: Labels, extents: dict[str, int]) -> Term:
     """Return x without the axes of extent 1 that broadcast."""
-    kept = [i for i, label in enumerate(labels) if x.shape[i] == extents[label]]
-    return reshape(x, [x.shape[i] for i in kept]), [labels[i] for i in kept]
+    axes = [i for i, label in enumerate(labels) if x.shape[i] == extents[label]]
+    return reshape(x, [x.shape[i] for i in axes]), [labels[i] for i in axes]
 
 
-def _summed(x: Tensor, labels: Labels, kept: set[str]) -> Term:
+def _summed(x: Tensor, labels: Labels, retained: set[str]) -> Term:
     """Sum x over the labels that are not needed any more."""
-    axes = tuple(i for i, label in enumerate(labels) if label not in kept)
+    axes = tuple(i for i, label in enumerate(labels) if label not in retained)
     if not axes:
         return x, labels
     x = _widened(x)
-    return bind(sum_p, x, axis=axes, keepdims=False), [c for c in labels if c in kept]
+    return bind(sum_p, x, axis=axes, keepdims=False), [
+        c for c in labels if c in retained
+    ]
 
 
-def _contract(left: Term, right: Term, kept: set[str]) -> Term:
+def _contract(left: Term, right: Term, retained: set[str]) -> Term:
     """Return the product of two terms, summed over common labels not in `kept`."""
-    a, a_labels = _summed(*left, kept.union(right[1]))
-    b, b_labels = _summed(*right, kept.union(left[1]))
-    both = [c for c in a_labels if c in b_labels]
-    batch = [c for c in both if c in kept]
-    depth = [c for c in both if c not in kept]
-    rows = [c for c in a_labels if c not in both]
-    columns = [c for c in b_labels if c not in both]
+    a, a_labels = _summed(*left, retained.union(right[1]))
+    b, b_labels = _summed(*right, retained.union(left[1]))
+    common = [c for c in a_labels if c in b_labels]
+    batch = [c for c in common if c in retained]
+    depth = [c for c in common if c not in retained]
+    rows = [c for c in a_labels if c not in common]
+    columns = [c for c in b_labels if c not in common]
     sizes = dict(zip(b_labels, b.shape, strict=True))
     sizes |= dict(zip(a_labels, a.shape, strict=True))
 

@@ -317,52 +317,52 @@ def published(function: F, name: str, doc: str) -> F:
     return operation(function)
 
 
-exp: Unary = _floating(exp_p, "Exponential, elementwise.")
-expm1: Unary = _floating(expm1_p, "exp(x) - 1, elementwise, exact near 0.")
-log: Unary = _floating(log_p, "Natural logarithm, elementwise.")
-log1p: Unary = _floating(log1p_p, "log(1 + x), elementwise, exact near 0.")
-sqrt: Unary = _floating(sqrt_p, "Square root, elementwise.")
-rsqrt: Unary = _floating(rsqrt_p, "1 / sqrt(x), elementwise.")
-sin: Unary = _floating(sin_p, "Sine of x in radians, elementwise.")
-cos: Unary = _floating(cos_p, "Cosine of x in radians, elementwise.")
-tan: Unary = _floating(tan_p, "Tangent of x in radians, elementwise.")
-arcsin: Unary = _floating(arcsin_p, "Inverse sine, in radians, elementwise.")
-arccos: Unary = _floating(arccos_p, "Inverse cosine, in radians, elementwise.")
-arctan: Unary = _floating(arctan_p, "Inverse tangent, in radians, elementwise.")
-sinh: Unary = _floating(sinh_p, "Hyperbolic sine, elementwise.")
-cosh: Unary = _floating(cosh_p, "Hyperbolic cosine, elementwise.")
-tanh: Unary = _floating(tanh_p, "Hyperbolic tangent, elementwise.")
-arcsinh: Unary = _floating(arcsinh_p, "Inverse hyperbolic sine, elementwise.")
-arccosh: Unary = _floating(arccosh_p, "Inverse hyperbolic cosine, elementwise.")
-arctanh: Unary = _floating(arctanh_p, "Inverse hyperbolic tangent, elementwise.")
-erf: Unary = _floating(erf_p, "Error function, elementwise.")
+exp: Unary = _floating(exp_p, "Compute the exponential, elementwise.")
+expm1: Unary = _floating(expm1_p, "Compute exp(x) - 1, elementwise, exact near 0.")
+log: Unary = _floating(log_p, "Compute the natural logarithm, elementwise.")
+log1p: Unary = _floating(log1p_p, "Compute log(1 + x), elementwise, exact near 0.")
+sqrt: Unary = _floating(sqrt_p, "Compute the square root, elementwise.")
+rsqrt: Unary = _floating(rsqrt_p, "Compute 1 / sqrt(x), elementwise.")
+sin: Unary = _floating(sin_p, "Compute the sine of x in radians, elementwise.")
+cos: Unary = _floating(cos_p, "Compute the cosine of x in radians, elementwise.")
+tan: Unary = _floating(tan_p, "Compute the tangent of x in radians, elementwise.")
+arcsin: Unary = _floating(arcsin_p, "Compute arcsin(x) in radians, elementwise.")
+arccos: Unary = _floating(arccos_p, "Compute arccos(x) in radians, elementwise.")
+arctan: Unary = _floating(arctan_p, "Compute arctan(x) in radians, elementwise.")
+sinh: Unary = _floating(sinh_p, "Compute the hyperbolic sine, elementwise.")
+cosh: Unary = _floating(cosh_p, "Compute the hyperbolic cosine, elementwise.")
+tanh: Unary = _floating(tanh_p, "Compute the hyperbolic tangent, elementwise.")
+arcsinh: Unary = _floating(arcsinh_p, "Compute arcsinh(x), the inverse of sinh.")
+arccosh: Unary = _floating(arccosh_p, "Compute arccosh(x), the inverse of cosh.")
+arctanh: Unary = _floating(arctanh_p, "Compute arctanh(x), the inverse of tanh.")
+erf: Unary = _floating(erf_p, "Compute the error function, elementwise.")
 erfinv: Unary = _floating(
-    erfinv_p, "Inverse of the error function on (-1, 1), elementwise."
+    erfinv_p, "Compute the inverse of the error function on (-1, 1), elementwise."
 )
-sigmoid: Unary = _floating(sigmoid_p, "1 / (1 + exp(-x)), elementwise.")
-floor: Unary = _floating(floor_p, "The largest integer <= x, elementwise.")
-ceil: Unary = _floating(ceil_p, "The smallest integer >= x, elementwise.")
-isnan: Unary = _numeric(isnan_p, "Whether x is NaN, elementwise.")
-isinf: Unary = _numeric(isinf_p, "Whether x is infinite, elementwise.")
+sigmoid: Unary = _floating(sigmoid_p, "Compute 1 / (1 + exp(-x)), elementwise.")
+floor: Unary = _floating(floor_p, "Return the largest integer <= x, elementwise.")
+ceil: Unary = _floating(ceil_p, "Return the smallest integer >= x, elementwise.")
+isnan: Unary = _numeric(isnan_p, "Return whether x is NaN, elementwise.")
+isinf: Unary = _numeric(isinf_p, "Return whether x is infinite, elementwise.")
 isfinite: Unary = _numeric(
-    isfinite_p, "Whether x is neither infinite nor NaN, elementwise."
+    isfinite_p, "Return whether x is neither infinite nor NaN, elementwise."
 )
-bitwise_not: Unary = _numeric(bitwise_not_p, "Bits of x inverted, elementwise.")
+bitwise_not: Unary = _numeric(bitwise_not_p, "Invert the bits of x, elementwise.")
 bitwise_invert = bitwise_not
 
-add: Binary = _binary(add_p, "x1 + x2, elementwise.")
-subtract: Binary = _binary(subtract_p, "x1 - x2, elementwise.")
-multiply: Binary = _binary(multiply_p, "x1 * x2, elementwise.")
+add: Binary = _binary(add_p, "Compute x1 + x2, elementwise.")
+subtract: Binary = _binary(subtract_p, "Compute x1 - x2, elementwise.")
+multiply: Binary = _binary(multiply_p, "Compute x1 * x2, elementwise.")
 maximum: Binary = _binary(
-    maximum_p, "The larger of x1 and x2, elementwise; NaN if either is."
+    maximum_p, "Return the larger of x1 and x2, elementwise; NaN if either is NaN."
 )
 minimum: Binary = _binary(
-    minimum_p, "The smaller of x1 and x2, elementwise; NaN if either is."
+    minimum_p, "Return the smaller of x1 and x2, elementwise; NaN if either is NaN."
 )
-equal: Binary = _binary(equal_p, "x1 == x2, elementwise.")
-not_equal: Binary = _binary(not_equal_p, "x1 != x2, elementwise.")
-less: Binary = _binary(less_p, "x1 < x2, elementwise.")
-less_equal: Binary = _binary(less_equal_p, "x1 <= x2, elementwise.")
+equal: Binary = _binary(equal_p, "Compute x1 == x2, elementwise.")
+not_equal: Binary = _binary(not_equal_p, "Compute x1 != x2, elementwise.")
+less: Binary = _binary(less_p, "Compute x1 < x2, elementwise.")
+less_equal: Binary = _binary(less_equal_p, "Compute x1 <= x2, elementwise.")
 
 
 @operation
@@ -440,4 +440,6 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
     if extent is not None:
         return tuple(stand_in((extent,), "int32") for _ in x.shape)
     values = known_values("nonzero", x, "use where(condition, x1, x2) instead")
-    return tuple(convert(part, "int32") for part in np.nonzero(np.atleast_1d(values)))
+    return tuple(
+        convert(indices, "int32") for indices in np.nonzero(np.atleast_1d(values))
+    )

@@ -129,9 +129,9 @@ def bincount(
     counted = broadcast_to(convert(1 if weights is None else weights, dtype), x.shape)
     length = _count_of_bins(x, minlength)
     # Negative numbers would index from the end; an index past it raises an error.
-    places = where(less(x, 0), length, x)
+    slots = where(less(x, 0), length, x)
     blank = zeros((*x.shape[:-1], length), counted.dtype)
-    return bind(put_along_axis_p, blank, places, counted, axis=x.ndim - 1, mode="add")
+    return bind(put_along_axis_p, blank, slots, counted, axis=x.ndim - 1, mode="add")
 
 
 def _count_of_bins(x: Tensor, minlength: int) -> int:
@@ -164,9 +164,9 @@ def _segments(
     if num_segments is None:
         values = known_values(op, ids, "give `num_segments`")
         num_segments = int(values.max(initial=-1)) + 1
-    inside = logical_and(greater_equal(ids, 0), less(ids, num_segments))
+    is_valid = logical_and(greater_equal(ids, 0), less(ids, num_segments))
     # One extra segment receives the rows that belong to none.
-    ids = where(inside, ids, num_segments)
+    ids = where(is_valid, ids, num_segments)
     blank = full((num_segments + 1, *data.shape[1:]), start(data.dtype), data.dtype)
     y = bind(scatter_p, blank, ids, data, axis=0, mode=mode)
     return slice_axis(y, 0, 0, num_segments)

@@ -185,7 +185,7 @@ def irfft(x: Any, fft_length: int | None = None) -> Tensor:
     weights = np.full(n // 2 + 1, 2 / n)
     weights[0] = weights[n // 2 if n % 2 == 0 else 0] = 1 / n
     scale = convert(weights, real.dtype)
-    half = (resized(part, n // 2 + 1) * scale for part in (real, imag))
+    half = (resized(component, n // 2 + 1) * scale for component in (real, imag))
     return bind(irdft_p, *half, length=n)
 
 
@@ -205,8 +205,8 @@ def _window(op: str, window: Any, length: int, fft_length: int, dtype: str) -> T
                 f"{op}: If a string is passed to `window`: it", window, _WINDOWS
             )
         share = _WINDOWS[window]
-        turns = arange(length, dtype=dtype) * (2 * math.pi / length)
-        window = share - (1 - share) * cos(turns)
+        angles = arange(length, dtype=dtype) * (2 * math.pi / length)
+        window = share - (1 - share) * cos(angles)
     window = convert(window, dtype)
     if window.shape != (length,):
         raise ShapeError(
@@ -266,13 +266,13 @@ def stft(
 
 def overlap_add(x: Tensor, stride: int) -> Tensor:
     """Sum frames (..., frames, length) that start `stride` apart."""
-    *rest, pieces, length = x.shape
-    places, run = sequence_runs(pieces, length, stride)
+    *lead, pieces, length = x.shape
+    positions, run = sequence_runs(pieces, length, stride)
     count = (pieces - 1) * stride + length
-    blank = zeros((*rest, count // run, run), x.dtype)
-    x = reshape(x, (*rest, *places.shape, run))
-    y = bind(scatter_p, blank, convert(places), x, axis=len(rest), mode="add")
-    return reshape(y, (*rest, count))
+    blank = zeros((*lead, count // run, run), x.dtype)
+    x = reshape(x, (*lead, *positions.shape, run))
+    y = bind(scatter_p, blank, convert(positions), x, axis=len(lead), mode="add")
+    return reshape(y, (*lead, count))
 
 
 @operation
@@ -309,8 +309,8 @@ def istft(
         y = where(covered, y / where(covered, squares, 1.0), y)
     start = fft_length // 2 if center else 0
     stop = y.shape[-1] - start if length is None else start + length
-    missing = max(stop - y.shape[-1], 0)
-    widths = ((0, 0),) * (y.ndim - 1) + ((0, missing),)
+    pad_size = max(stop - y.shape[-1], 0)
+    widths = ((0, 0),) * (y.ndim - 1) + ((0, pad_size),)
     return slice_axis(
         bind(pad_p, y, widths=widths, value=0), y.ndim - 1, start, max(stop, start)
     )

@@ -142,14 +142,14 @@ def _positive_digamma(x: Tensor) -> Tensor:
     far = log(large) - 0.5 * inverse - polynomial(series, square) * square
     y = where(is_large, 1.5, x)
     is_small = less(y, 1)
-    rest = where(is_small, -1 / where(is_small, y, 1.0), 0.0)
+    shift = where(is_small, -1 / where(is_small, y, 1.0), 0.0)
     y = where(is_small, y + 1, y)
     for _ in range(int(_STIRLING_BORDER) - 2):
         is_above = greater_equal(y, 2)
         y = where(is_above, y - 1, y)
-        rest = where(is_above, rest + 1 / y, rest)
+        shift = where(is_above, shift + 1 / y, shift)
     near = ((y - _ROOT) - _ROOT_REST) * chebyshev(_DIGAMMA, 2 * y - 3)
-    return where(is_large, far, near + rest)
+    return where(is_large, far, near + shift)
 
 
 @operation
@@ -186,11 +186,11 @@ def _positive_zeta(x: Tensor, q: Tensor) -> Tensor:
     y = sum((q + k) ** -x for k in range(1, _DIRECT_TERMS))
     end = q + _DIRECT_TERMS
     order = minimum(x, _LARGEST_ORDER)
-    rest, factor = end / (order - 1) + 0.5, order / end
+    correction, factor = end / (order - 1) + 0.5, order / end
     for k, b in enumerate(_BERNOULLI):
-        rest = rest + b / math.factorial(2 * k + 2) * factor
+        correction = correction + b / math.factorial(2 * k + 2) * factor
         factor = factor * ((order + 2 * k + 1) / end) * ((order + 2 * k + 2) / end)
-    return q**-x + (y + end**-x * rest)
+    return q**-x + (y + end**-x * correction)
 
 
 @operation

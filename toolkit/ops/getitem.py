@@ -48,7 +48,7 @@ def get_item(x: Any, key: Any) -> Tensor:
     items = _expanded(x, key if isinstance(key, tuple) else (key,))
     plan = _plan(x, items)
     y = x
-    if not plan.whole:
+    if not plan.is_full:
         y = bind(slice_p, y, start=plan.start, stop=plan.stop, step=plan.step)
     if y.shape != plan.shape:
         y = reshape(y, plan.shape)
@@ -85,11 +85,11 @@ def _expanded(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
         raise ShapeError(
             f"indexing: {used} indices for a tensor of {x.ndim} axes (shape {x.shape})"
         )
-    rest = [slice(None)] * (x.ndim - used)
-    place = next((i for i, item in enumerate(items) if item is Ellipsis), None)
-    if place is None:
-        return items + rest
-    return items[:place] + rest + items[place + 1 :]
+    full_slices = [slice(None)] * (x.ndim - used)
+    position = next((i for i, item in enumerate(items) if item is Ellipsis), None)
+    if position is None:
+        return items + full_slices
+    return items[:position] + full_slices + items[position + 1 :]
 
 
 def _arrays(item: Any) -> list[Any]:
@@ -105,7 +105,7 @@ def _arrays(item: Any) -> list[Any]:
         return [as_indices("indexing", index)]
     if index.ndim == 0:
         raise ArgumentError("indexing: a single boolean is not an index")
-    return [_Mask(index.shape, i, part) for i, part in enumerate(nonzero(index))]
+    return [_Mask(index.shape, i, indices) for i, indices in enumerate(nonzero(index))]
 
 
 class _Plan(NamedTuple):
@@ -117,15 +117,15 @@ class _Plan(NamedTuple):
     shape: tuple[int, ...]
     arrays: dict[int, Tensor]  # axis after the reshape -> indices
     together: bool  # whether the index arrays are adjacent in the key
-    whole: bool  # whether the slice takes all elements
+    is_full: bool  # whether the slice takes all elements
 
 
 def _plan(x: Tensor, items: list[Any]) -> _Plan:
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     arrays: dict[int, Tensor] = {}
-    places = []  # indices of integers and arrays in the key
-    for place, item in enumerate(items):
+    positions = []  # indices of integers and arrays in the key
+    for position, item in enumerate(items):
         axis = len(bounds)
         if item is None:
             shape.append(1)
@@ -138,16 +138,16 @@ def _plan(x: Tensor, items: list[Any]) -> _Plan:
         elif isinstance(item, (int, np.integer)):
             i = _position(x, axis, int(item))
             bounds.append((i, i + 1, 1))
-            places.append(place)
+            positions.append(position)
         else:
             arrays[len(shape)] = _checked(x, axis, item)
             bounds.append((0, x.shape[axis], 1))
             shape.append(x.shape[axis])
-            places.append(place)
-    together = not places or places[-1] - places[0] < len(places)
-    whole = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
+            positions.append(position)
+    together = not positions or positions[-1] - positions[0] < len(positions)
+    is_full = all(b == (0, n, 1) for b, n in zip(bounds, x.shape, strict=True))
     start, stop, step = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return _Plan(start, stop, step, tuple(shape), arrays, together, whole)
+    return _Plan(start, stop, step, tuple(shape), arrays, together, is_full)
 
 
 def _position(x: Tensor, axis: int, i: int) -> int:

@@ -98,12 +98,12 @@ def _incomplete_gamma(a: Any, x: Any, is_upper: bool) -> Tensor:
     is_inner = (
         greater(a, 0) & greater(x, 0) & logical_not(isinf(a)) & logical_not(isinf(x))
     )
-    parts = _both_parts(where(is_inner, a, 1.0), where(is_inner, x, 1.0))
+    lower_and_upper = _both_parts(where(is_inner, a, 1.0), where(is_inner, x, 1.0))
     # At 0 the derivative with respect to x is 1 where a is 1.
     at_0 = where(equal(a, 1), where(is_inner, 0.0, x), 0.0)
     low, high = (1 - at_0, 0.0) if is_upper else (at_0, 1.0)
     is_valid = greater(a, 0) & greater_equal(x, 0) & logical_not(isinf(a) & isinf(x))
-    y = where(is_inner, parts[is_upper], where(isinf(x), high, low))
+    y = where(is_inner, lower_and_upper[is_upper], where(isinf(x), high, low))
     return convert(where(is_valid, y, _NAN), dtype)
 
 
@@ -141,19 +141,19 @@ def igammac(a: Any, x: Any) -> Tensor:
     return _incomplete_gamma(a, x, True)
 
 
-def _beta_density(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
+def _beta_density(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor:
     """Return x ** a * rest ** b / beta(a, b); rest is 1 - x."""
     total = a + b
     mean = a / total
     power = a * log_ratio_minus(x, mean, x - mean)
-    power = power + b * log_ratio_minus(rest, b / total, mean - x)
+    power = power + b * log_ratio_minus(complement, b / total, mean - x)
     power = power + stirling_rest(total) - stirling_rest(a) - stirling_rest(b)
     return sqrt(a / total * b / (2 * math.pi)) * exp(power)
 
 
-def _left_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
+def _left_beta(a: Tensor, b: Tensor, x: Tensor, complement: Tensor) -> Tensor:
     """Return betainc(a, b, x) for x up to the mean a / (a + b); rest is 1 - x."""
-    ratio = x / rest
+    ratio = x / complement
     slope = a - (b - 1) * ratio
     scale = minimum(a, maximum(slope, 0.0) + sqrt(b * ratio * (1 + ratio)))
 
@@ -167,7 +167,7 @@ def _left_beta(a: Tensor, b: Tensor, x: Tensor, rest: Tensor) -> Tensor:
         return exp(where(greater(b, 2), stable, direct))
 
     y = integrate_tail(integrand, a, b, ratio, slope, scale)
-    return _beta_density(a, b, x, rest) * y / (scale * rest)
+    return _beta_density(a, b, x, complement) * y / (scale * complement)
 
 
 @operation
@@ -192,7 +192,7 @@ def betainc(a: Any, b: Any, x: Any) -> Tensor:
     a, b, inner = (where(is_inner, v, 0.5) for v in (a, b, x))
     is_right = greater(inner, a / (a + b))
     near, far = where(is_right, b, a), where(is_right, a, b)
-    left = where(is_right, 1 - inner, inner)
-    y = _left_beta(near, far, left, where(is_right, inner, 1 - inner))
+    lower = where(is_right, 1 - inner, inner)
+    y = _left_beta(near, far, lower, where(is_right, inner, 1 - inner))
     y = where(is_inner, where(is_right, 1 - y, y), greater(x, 0.5))
     return convert(where(is_valid, y, _NAN), dtype)

@@ -62,10 +62,10 @@ def _along_spec(x: Spec, indices: Spec, axis: int) -> Spec:
 
 
 def _put_spec(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> Spec:
-    taken = _along_spec(x, indices, axis)
-    if updates.shape != taken.shape:
+    slices = _along_spec(x, indices, axis)
+    if updates.shape != slices.shape:
         raise ShapeError(
-            f"put_along_axis: expected updates of shape {taken.shape}; "
+            f"put_along_axis: expected updates of shape {slices.shape}; "
             f"received {updates.shape}"
         )
     return x
@@ -103,36 +103,44 @@ def _combine_vjp(g: Tensor, y: Tensor, x: Tensor, u: Tensor, mode: str, io: Any)
     `io` is (take, put, last): take(t) reads at the indices, put(t, u, mode) combines
     there, and last() marks the updates that mode "set" keeps.
     """
-    take, put, last = io
+    take, combine, last = io
     if mode == "add":
         return g, take(g)
     if mode == "set":
         blank = zeros_like(u)
-        return put(g, blank, "set"), where(last(), take(g), zero_like(g))
+        return combine(g, blank, "set"), where(last(), take(g), zero_like(g))
     if mode == "mul":
-        return _product_vjp(g, x, u, take, put)
+        return _product_vjp(g, x, u, take, combine)
     # Elements that tie at the extremum share the gradient.
     wins, update_wins = equal(x, y), equal(u, take(y))
-    share = g / put(convert(wins, g.dtype), convert(update_wins, g.dtype), "add")
+    share = g / combine(convert(wins, g.dtype), convert(update_wins, g.dtype), "add")
     return (
         where(wins, share, zero_like(g)),
         where(update_wins, take(share), zero_like(g)),
     )
 
 
-def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, put: Any) -> Any:
+def _product_vjp(g: Tensor, x: Tensor, u: Tensor, take: Any, combine: Any) -> Any:
     """Return for each factor the product of all other factors, also if one is 0."""
     zero_x, zero_u = equal(x, 0), equal(u, 0)
-    count = put(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
-    rest = put(where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul")
+    count = combine(convert(zero_x, g.dtype), convert(zero_u, g.dtype), "add")
+    nonzero_product = combine(
+        where(zero_x, x * 0 + 1, x), where(zero_u, u * 0 + 1, u), "mul"
+    )
 
-    def others(factor: Tensor, is_zero: Tensor, count: Tensor, rest: Tensor) -> Tensor:
-        alone = where(logical_and(is_zero, equal(count, 1)), rest, zero_like(rest))
-        quotient = rest / where(is_zero, factor * 0 + 1, factor)
-        return where(equal(count, 0), quotient, alone)
+    def product_of_others(
+        factor: Tensor, is_zero: Tensor, count: Tensor, nonzero_product: Tensor
+    ) -> Tensor:
+        at_zero = where(
+            logical_and(is_zero, equal(count, 1)),
+            nonzero_product,
+            zero_like(nonzero_product),
+        )
+        quotient = nonzero_product / where(is_zero, factor * 0 + 1, factor)
+        return where(equal(count, 0), quotient, at_zero)
 
-    u_others = others(u, zero_u, take(count), take(rest))
-    return g * others(x, zero_x, count, rest), take(g) * u_others
+    u_others = product_of_others(u, zero_u, take(count), take(nonzero_product))
+    return g * product_of_others(x, zero_x, count, nonzero_product), take(g) * u_others
 
 
 def _scatter_vjp(
@@ -178,26 +186,26 @@ def _put_back(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
         blank = zeros(x.shape, g.dtype)
         return bind(put_along_axis_p, blank, indices, g, axis=axis, mode="add")
     # One index for all positions: a comparison fuses with the readers of the result.
-    behind = (1,) * (x.ndim - axis - 1)
-    positions = reshape(arange(n, dtype=indices.dtype), (n, *behind))
+    trailing = (1,) * (x.ndim - axis - 1)
+    positions = reshape(arange(n, dtype=indices.dtype), (n, *trailing))
     wrapped = where(less(indices, 0), add(indices, n), indices)
     return where(equal(positions, wrapped), g, zero_like(g))
 
 
 def _gather_axes(x: Spec, indices: Spec, axis: int) -> str:
-    own = letters(x.ndim)
-    places = letters(indices.ndim, x.ndim)
-    front, behind = own[:axis], own[axis + 1 :]
-    return f"{front}_{behind},{places}->{front}{places}{behind}"
+    axes = letters(x.ndim)
+    index_axes = letters(indices.ndim, x.ndim)
+    front, back = axes[:axis], axes[axis + 1 :]
+    return f"{front}_{back},{index_axes}->{front}{index_axes}{back}"
 
 
 def _scatter_axes(x: Spec, indices: Spec, updates: Spec, axis: int, mode: str) -> str:
     table, _, rows = _gather_axes(x, indices, axis).partition("->")
-    kept, places = table.split(",")
+    data_axes, index_axes = table.split(",")
     if mode != "add":  # the last update wins, or the operation has no inverse
-        rows = rows.replace(places, "_" * len(places))
-        places = "_" * len(places)
-    return f"{kept},{places},{rows}->{kept}"
+        rows = rows.replace(index_axes, "_" * len(index_axes))
+        index_axes = "_" * len(index_axes)
+    return f"{data_axes},{index_axes},{rows}->{data_axes}"
 
 
 def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
@@ -206,8 +214,8 @@ def _gather_vjp(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, axis: int) -> 
 
     def dense() -> Tensor:
         blank = zeros(spec.shape, spec.dtype)
-        made: Tensor = bind(scatter_p, blank, indices, g, axis=axis, mode="add")
-        return made
+        gradient: Tensor = bind(scatter_p, blank, indices, g, axis=axis, mode="add")
+        return gradient
 
     if axis:
         return dense()
@@ -272,8 +280,8 @@ def flat_indices(columns: Sequence[Tensor], extents: Shape) -> Tensor:
     stride = 1
     for index, n in zip(reversed(columns), reversed(extents), strict=True):
         counter = arange(n, dtype=dtype) * stride
-        part = bind(gather_p, counter, index, axis=0)
-        total = part if total is None else total + part
+        term = bind(gather_p, counter, index, axis=0)
+        total = term if total is None else total + term
         stride *= n
     return total
 
@@ -310,12 +318,12 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Tensor:
             f"{x.shape} and {indices.shape}"
         )
     axis = normalize_axis("take_along_axis", axis, x.ndim)
-    rest = broadcast_shapes(
+    common = broadcast_shapes(
         "take_along_axis",
         *((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, indices)),
     )
     x, indices = (
-        broadcast_to(t, (*rest[:axis], t.shape[axis], *rest[axis + 1 :]))
+        broadcast_to(t, (*common[:axis], t.shape[axis], *common[axis + 1 :]))
         for t in (x, indices)
     )
     return bind(take_along_axis_p, x, indices, axis=axis)
@@ -359,10 +367,10 @@ def scatter_update(
             f"scatter_update: expected indices of shape (..., k), 1 <= k <= "
             f"{inputs.ndim}; received {indices.shape}"
         )
-    lead, rest = inputs.shape[:depth], inputs.shape[depth:]
+    lead, suffix = inputs.shape[:depth], inputs.shape[depth:]
     flat = flat_indices(columns_of(indices), lead)
-    target = reshape(inputs, (math.prod(lead), *rest))
-    updates = broadcast_to(updates, (*flat.shape, *rest))
+    target = reshape(inputs, (math.prod(lead), *suffix))
+    updates = broadcast_to(updates, (*flat.shape, *suffix))
     y = bind(scatter_p, target, flat, updates, axis=0, mode=mode)
     return reshape(y, inputs.shape)
 

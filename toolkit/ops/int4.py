@@ -25,9 +25,9 @@ def _body(
     if packed.dtype == "int8":
         halves = bitwise_xor(halves, eight) - eight
     flat = reshape(halves, (rows, 2 * packed.shape[1]))
-    whole = convert(slice_axis(flat, 1, 0, columns), scale.dtype)
+    unpacked = convert(slice_axis(flat, 1, 0, columns), scale.dtype)
     numbers = convert(block, "int32")
-    shifted = whole - convert(take(zero, numbers, axis=0), scale.dtype)
+    shifted = unpacked - convert(take(zero, numbers, axis=0), scale.dtype)
     return matmul(x, shifted * take(scale, numbers, axis=0))
 
 
@@ -50,7 +50,7 @@ def matmul_int4(x: Any, packed: Any, scale: Any, zero: Any, block: Any) -> Tenso
     Returns:
         (..., columns).
     """
-    x, *weight = (convert(each) for each in (x, packed, scale, zero, block))
+    x, *weight = (convert(operand) for operand in (x, packed, scale, zero, block))
     matrix = reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
     y = bind(matmul_int4_p, matrix, *weight)
     return reshape(y, (*x.shape[:-1], y.shape[-1]))

@@ -162,8 +162,8 @@ def qr(x: Any, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     if m >= n:
         return bind(qr_p, x, complete=mode == "complete")
     q, r = bind(qr_p, leading(x, -1, m), complete=False)
-    rest = matmul(transposed(q), leading(x, -1, m, rest=True))
-    return q, concatenate([r, rest], axis=-1)
+    tail = matmul(transposed(q), leading(x, -1, m, is_tail=True))
+    return q, concatenate([r, tail], axis=-1)
 
 
 @operation
@@ -275,8 +275,8 @@ def _default_tolerance(x: Tensor) -> float:
 def _pseudo_inverse(x: Tensor, rcond: Any) -> Tensor:
     u, s, vh = bind(svd_p, x, full=False)
     limit = _default_tolerance(x) if rcond is None else convert(rcond, s.dtype)
-    kept = greater(s, limit * max(s, axis=-1, keepdims=True))
-    inverted = where(kept, 1 / where(kept, s, 1.0), zero_like(s))
+    is_significant = greater(s, limit * max(s, axis=-1, keepdims=True))
+    inverted = where(is_significant, 1 / where(is_significant, s, 1.0), zero_like(s))
     return matmul(transposed(vh), scaled_rows(inverted, transposed(u)))
 
 
@@ -346,8 +346,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
         if ord is None:
             return vector_norm(x, axes, 2, keepdims)
     else:
-        given = axis if isinstance(axis, (tuple, list)) else (axis,)
-        axes = tuple(normalize_axis("norm", a, x.ndim) for a in given)
+        requested = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = tuple(normalize_axis("norm", a, x.ndim) for a in requested)
     if len(axes) == 1:
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2 or axes[0] == axes[1]:

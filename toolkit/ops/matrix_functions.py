@@ -68,10 +68,10 @@ def expm(x: Any) -> Tensor:
         return convert(x, dtype)
     norm = stop_gradient(max_(sum_(absolute(x), -2), -1))
     powers = -floor(-log(maximum(norm / _LARGEST_NORM, 1.0)) / math.log(2))
-    known = powers.constant
+    constant = powers.constant
     steps = _TRACED_SQUARINGS
-    if known is not None:
-        finite = known[np.isfinite(known)]
+    if constant is not None:
+        finite = constant[np.isfinite(constant)]
         steps = int(finite.max()) if finite.size else 0
     # A norm that is not finite, or too large for the number of steps, gives NaN.
     scale = where(less_equal(powers, steps), exp(-powers * math.log(2)), math.nan)
@@ -150,10 +150,10 @@ def logm(x: Any) -> Tensor:
     for _ in range(_ROOTS):
         x = _root(x)
     one = _one(x)
-    rest = x - one
+    residual = x - one
     # The integral of rest / (1 + t * rest) over t in [0, 1].
     terms = (
-        float(weight) / 2 * inverse(one + float(1 + node) / 2 * rest)
+        float(weight) / 2 * inverse(one + float(1 + node) / 2 * residual)
         for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     )
-    return convert(2.0**_ROOTS * matmul(rest, sum(terms)), dtype)
+    return convert(2.0**_ROOTS * matmul(residual, sum(terms)), dtype)

@@ -298,12 +298,12 @@ def _affine(y: Tensor, gamma: Any, beta: Any, axes: tuple[int, ...]) -> Tensor:
     """Compute y * gamma + beta; both have the shape of the normalized axes."""
     shape = tuple(n if i in axes else 1 for i, n in enumerate(y.shape))
 
-    def spread(value: Any) -> Tensor:
+    def broadcast(value: Any) -> Tensor:
         value = convert(value, y.dtype)
         return value if value.ndim == y.ndim else reshape(value, shape)
 
-    y = y if gamma is None else y * spread(gamma)
-    return y if beta is None else y + spread(beta)
+    y = y if gamma is None else y * broadcast(gamma)
+    return y if beta is None else y + broadcast(beta)
 
 
 @operation

@@ -140,8 +140,8 @@ def saturate_cast(x: Any, dtype: Any) -> Tensor:
         return convert(clip(x, low, high), dtype)
     # The float dtype may not have `high`, so it is inserted after the cast.
     above, below = greater_equal(x, float(high)), less_equal(x, float(low))
-    inside = where(logical_or(logical_or(above, below), isnan(x)), zero_like(x), x)
-    y = where(above, convert(high, dtype), convert(inside, dtype))
+    in_range = where(logical_or(logical_or(above, below), isnan(x)), zero_like(x), x)
+    y = where(above, convert(high, dtype), convert(in_range, dtype))
     return where(below, convert(low, dtype), y)
 
 
@@ -198,8 +198,8 @@ def _bound(bound: Any, dtype: str) -> Tensor:
     bound = convert(bound)
     if bound.dtype not in dtypes.INTEGERS:
         return convert(bound, dtype)
-    own = np.iinfo(bound.dtype)
-    bound = maximum(bound, convert(max(limits.min, own.min), bound.dtype))
+    bound_limits = np.iinfo(bound.dtype)
+    bound = maximum(bound, convert(max(limits.min, bound_limits.min), bound.dtype))
     return convert(
-        minimum(bound, convert(min(limits.max, own.max), bound.dtype)), dtype
+        minimum(bound, convert(min(limits.max, bound_limits.max), bound.dtype)), dtype
     )

@@ -145,8 +145,8 @@ def logaddexp(x1: Any, x2: Any) -> Tensor:
     """Compute log(exp(x1) + exp(x2)), elementwise, without overflow."""
     x1, x2 = floating(*tensors(x1, x2))
     same = logical_and(isinf(x1), equal(x1, x2))  # their difference is NaN
-    apart = where(same, zero_like(x1), x1 - x2)
-    return maximum(x1, x2) + log1p(exp(-absolute(apart)))
+    difference = where(same, zero_like(x1), x1 - x2)
+    return maximum(x1, x2) + log1p(exp(-absolute(difference)))
 
 
 @operation
@@ -230,8 +230,8 @@ def fmod(x1: Any, x2: Any) -> Tensor:
     (x1, x2), dtype = operands(x1, x2)
     if dtype == "bool":
         x1, x2 = convert(x1, "int32"), convert(x2, "int32")
-    rest = mod(absolute(x1), absolute(x2))
-    return where(less(x1, 0), -rest, rest)
+    remainder = mod(absolute(x1), absolute(x2))
+    return where(less(x1, 0), -remainder, remainder)
 
 
 def _bits(dtype: str) -> int:

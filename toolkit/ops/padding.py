@@ -86,5 +86,5 @@ def _pad_by_copies(x: Tensor, axis: int, width: tuple[int, int], mode: str) -> T
     if n == 0:
         raise ShapeError(f"pad: axis {axis} of shape {x.shape} has nothing to copy")
     check_range(n + sum(width))
-    places = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
-    return bind(gather_p, x, convert(places), axis=axis)
+    sources = np.pad(np.arange(n, dtype="int32"), width, mode=mode)  # type: ignore[call-overload]
+    return bind(gather_p, x, convert(sources), axis=axis)

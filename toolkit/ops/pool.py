@@ -52,7 +52,7 @@ def _spread_spec(g: Spec, *index: Spec, spatial: Extents, **attrs: Any) -> Spec:
     return g.with_shape((g.shape[0], *spatial, g.shape[-1]))
 
 
-def _pool_axes(x: Spec, *others: Spec, **attrs: Any) -> str:
+def _pool_axes(x: Spec, *operands: Spec, **attrs: Any) -> str:
     text = f"b{'_' * (x.ndim - 2)}c"
     return f"{text}->{text}"
 
@@ -202,12 +202,12 @@ def _counts(
         zip(spatial, window, strides, padding, strict=True)
     ):
         first = index_range(-low, n + high - k + 1, stride, rows=2)
-        seen = np.minimum(first + k, n) - np.maximum(first, 0)
-        full = np.all(seen == k)
+        valid = np.minimum(first + k, n) - np.maximum(first, 0)
+        full = np.all(valid == k)
         if full and is_same:
-            seen = np.full(1, k)
-        seen = seen.reshape([-1 if i == axis else 1 for i in range(len(spatial) + 1)])
-        per_axis.append(convert(k if full and not is_same else seen, dtype))
+            valid = np.full(1, k)
+        valid = valid.reshape([-1 if i == axis else 1 for i in range(len(spatial) + 1)])
+        per_axis.append(convert(k if full and not is_same else valid, dtype))
     # A product of tensors, so that shape inference creates no large array.
     return reduce(operator.mul, per_axis)
 
@@ -251,9 +251,9 @@ def _adaptive(
         if n == 0:
             raise ShapeError(f"{op}: received no elements along axis {axis}: {x.shape}")
         bounds = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
-        parts = [
+        windows = [
             pool(slice_axis(x, axis, low, high), axis=axis, keepdims=True)
             for low, high in bounds
         ]
-        x = concatenate(parts, axis)
+        x = concatenate(windows, axis)
     return in_format(x, data_format)

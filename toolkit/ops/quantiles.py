@@ -42,14 +42,14 @@ def _tail(y: Tensor) -> Tensor:
     return x
 
 
-def _inverse(y: Tensor, rest: Tensor) -> Tensor:
+def _inverse(y: Tensor, complement: Tensor) -> Tensor:
     """Return the x with erfc(x) = y for y in [0, 2]; rest is 2 - y."""
-    is_right, is_left = less(y, 0.5), less(rest, 0.5)
-    part = where(is_left, rest, y)
-    is_end = equal(part, 0)
+    is_right, is_left = less(y, 0.5), less(complement, 0.5)
+    smaller = where(is_left, complement, y)
+    is_end = equal(smaller, 0)
     is_tail = (is_right | is_left) & logical_not(is_end)
-    tail = where(is_end, math.inf, _tail(where(is_tail, part, 0.25)))
-    center = erfinv(where(is_right | is_left, 0.0, (rest - y) / 2))
+    tail = where(is_end, math.inf, _tail(where(is_tail, smaller, 0.25)))
+    center = erfinv(where(is_right | is_left, 0.0, (complement - y) / 2))
     return where(is_right, tail, where(is_left, -tail, center))
 
 

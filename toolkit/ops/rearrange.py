@@ -39,8 +39,8 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
     hidden = x.ndim - (len(sources) - (["..."] in sources))
     sources, targets = (_with_hidden(groups, hidden) for groups in (sources, targets))
     names = [name for group in sources for name in group]
-    wanted = [name for group in targets for name in group]
-    if len(set(names)) < len(names) or sorted(names) != sorted(wanted):
+    target_names = [name for group in targets for name in group]
+    if len(set(names)) < len(names) or sorted(names) != sorted(target_names):
         raise ArgumentError(
             f"rearrange: both sides of {pattern!r} must have the same names, each once"
         )
@@ -53,7 +53,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
     for group, n in zip(sources, x.shape, strict=True):
         extents |= _extents(pattern, group, n, axes_lengths)
     x = reshape(x, [extents[name] for name in names])
-    x = transpose(x, [names.index(name) for name in wanted])
+    x = transpose(x, [names.index(name) for name in target_names])
     return reshape(x, [math.prod(extents[name] for name in group) for group in targets])
 
 
@@ -86,14 +86,14 @@ def _extents(
     """Return the extent of each name of a group that forms an axis of extent n."""
     extents = {name: int(lengths[name]) for name in group if name in lengths}
     unknown = [name for name in group if name not in lengths]
-    known = math.prod(extents.values())
+    product = math.prod(extents.values())
     if len(unknown) > 1:
         raise ArgumentError(
             f"rearrange: of {unknown} in {pattern!r}, all but one need a length"
         )
-    if unknown and known and n % known == 0:
-        extents[unknown[0]] = n // known
-    elif unknown or known != n:
+    if unknown and product and n % product == 0:
+        extents[unknown[0]] = n // product
+    elif unknown or product != n:
         raise ShapeError(
             f"rearrange: an axis of extent {n} is not made of {' x '.join(group) or 1}"
             f" in {pattern!r} with lengths {lengths}"

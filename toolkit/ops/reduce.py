@@ -41,7 +41,7 @@ from toolkit.ops.symbolic import operation
 Axes = tuple[int, ...]
 
 
-def _spread(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
+def _expand_reduced(g: Tensor, x: Tensor, axis: Axes) -> Tensor:
     """Broadcast the gradient of a reduction back over the reduced axes."""
     return broadcast_to(reshape(g, reduced_shape(x.shape, axis, True)), x.shape)
 
@@ -60,19 +60,19 @@ def _prod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Te
     """Return the product of all other factors: before times after; exact at zeros."""
     if x.size == 0:
         return x
-    kept = tuple(i for i in range(x.ndim) if i not in axis)
-    order = (*kept, *axis)
+    batch_axes = tuple(i for i in range(x.ndim) if i not in axis)
+    order = (*batch_axes, *axis)
     moved = transpose(x, order)
-    factors = reshape(moved, (*(x.shape[i] for i in kept), -1))
+    factors = reshape(moved, (*(x.shape[i] for i in batch_axes), -1))
     last, n = factors.ndim - 1, factors.shape[-1]
     one = full((*factors.shape[:-1], 1), 1, x.dtype)
     before = slice_axis(factors, last, 0, n - 1)
     before = concatenate([one, bind(cumprod_p, before, axis=last, reverse=False)], last)
     after = slice_axis(factors, last, 1, n)
     after = concatenate([bind(cumprod_p, after, axis=last, reverse=True), one], last)
-    others = reshape(before * after, moved.shape)
+    product_of_others = reshape(before * after, moved.shape)
     inverse = tuple(order.index(i) for i in range(x.ndim))
-    return _spread(g, x, axis) * transpose(others, inverse)
+    return _expand_reduced(g, x, axis) * transpose(product_of_others, inverse)
 
 
 def reduction(name: str, vjp: Any = None) -> Primitive:
@@ -92,21 +92,23 @@ def reduction(name: str, vjp: Any = None) -> Primitive:
 
 
 def _reduced_axes(x: Spec, axis: Axes, keepdims: bool) -> str:
-    given = letters(x.ndim)
-    rest = (
+    axes = letters(x.ndim)
+    remaining = (
         ("_" if i in axis else letter)
-        for i, letter in enumerate(given)
+        for i, letter in enumerate(axes)
         if keepdims or i not in axis
     )
-    return f"{given}->{''.join(rest)}"
+    return f"{axes}->{''.join(remaining)}"
 
 
 def _arg_axes(x: Spec, axis: int, keepdims: bool) -> str:
-    text, _, whole = along(x, axis).partition("->")
-    return f"{text}->{whole if keepdims else whole.replace('_', '')}"
+    text, _, reduced = along(x, axis).partition("->")
+    return f"{text}->{reduced if keepdims else reduced.replace('_', '')}"
 
 
-sum_p: Primitive = reduction("sum", lambda g, y, x, axis, keepdims: _spread(g, x, axis))
+sum_p: Primitive = reduction(
+    "sum", lambda g, y, x, axis, keepdims: _expand_reduced(g, x, axis)
+)
 prod_p: Primitive = reduction("prod", _prod_vjp)
 max_p: Primitive = reduction("max", _extremum_vjp)
 min_p: Primitive = reduction("min", _extremum_vjp)
@@ -131,11 +133,13 @@ def _cumprod_vjp(g: Tensor, y: Tensor, x: Tensor, axis: int, reverse: bool) -> T
     zero = equal(x, 0)
     among_zeros = any(zero, axis=axis, keepdims=True)
     total = bind(cumsum_p, g * y, axis=axis, reverse=not reverse)
-    others = _others_among_zeros(g, where(among_zeros, x, 1.0), axis, reverse)
-    return where(among_zeros, others, total / where(zero, 1.0, x))
+    product_of_others = _product_among_zeros(
+        g, where(among_zeros, x, 1.0), axis, reverse
+    )
+    return where(among_zeros, product_of_others, total / where(zero, 1.0, x))
 
 
-def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
+def _product_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tensor:
     """Compute the product before x_i times s_i = g_i + x_{i+1} * s_{i+1}.
 
     It computes products of any adjacent elements, which may overflow although y does
@@ -145,10 +149,10 @@ def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tenso
     one = full(reduced_shape(x.shape, (axis,), True), 1, x.dtype)
     first, last = slice_axis(x, axis, 0, n - 1), slice_axis(x, axis, 1, n)
     if reverse:
-        parts = [bind(cumprod_p, last, axis=axis, reverse=True), one]
+        factors = [bind(cumprod_p, last, axis=axis, reverse=True), one]
         following = [one, first]
     else:
-        parts = [one, bind(cumprod_p, first, axis=axis, reverse=False)]
+        factors = [one, bind(cumprod_p, first, axis=axis, reverse=False)]
         following = [last, one]
 
     def composed(inner: Any, outer: Any) -> Any:
@@ -158,7 +162,7 @@ def _others_among_zeros(g: Tensor, x: Tensor, axis: int, reverse: bool) -> Tenso
 
     steps = concatenate(following, axis), g
     _, s = associative_scan(composed, steps, reverse=not reverse, axis=axis)
-    before = concatenate(parts, axis)
+    before = concatenate(factors, axis)
     # A product of later elements may overflow although an earlier element is zero.
     return before * where(equal(before, 0), where(isfinite(s), s, 0.0), s)
 

@@ -42,10 +42,10 @@ def _may_fit(shape: Shape, other: Shape) -> bool:
     sizes = []
     for extents in (shape, other):
         unknown = [n // extent for n in extents if n and n % extent == 0]
-        rest = math.prod(n for n in extents if not n or n % extent)
-        sizes.append((len(unknown), rest * math.prod(unknown)))
-    (most, factor), (fewest, size) = sorted(sizes, reverse=True)
-    return most > fewest and factor > 0 and size % factor == 0
+        residual = math.prod(n for n in extents if not n or n % extent)
+        sizes.append((len(unknown), residual * math.prod(unknown)))
+    (maximum, factor), (minimum, size) = sorted(sizes, reverse=True)
+    return maximum > minimum and factor > 0 and size % factor == 0
 
 
 def _reshape_spec(x: Spec, shape: Shape) -> Spec:
@@ -87,12 +87,12 @@ def _slice_vjp(
         g = flip(g, backwards)
     widths = []
     for axis, n in enumerate(x.shape):
-        taken = range(start[axis], stop[axis], step[axis])
-        taken = taken if step[axis] > 0 else taken[::-1]
+        indices = range(start[axis], stop[axis], step[axis])
+        indices = indices if step[axis] > 0 else indices[::-1]
         stride = builtins.abs(step[axis])
         if stride > 1:
             g = dilate(g, axis, stride)
-        low = taken[0] if len(taken) else 0
+        low = indices[0] if len(indices) else 0
         widths.append((low, n - low - g.shape[axis]))
     return bind(pad_p, g, widths=tuple(widths), value=0)
 
@@ -130,11 +130,11 @@ def _concatenate_spec(*xs: Spec, axis: int) -> Spec:
 def _concatenate_vjp(
     g: Tensor, y: Tensor, *xs: Tensor, axis: int
 ) -> tuple[Tensor, ...]:
-    parts, low = [], 0
+    gradients, low = [], 0
     for x in xs:
-        parts.append(slice_axis(g, axis, low, low + x.shape[axis]))
+        gradients.append(slice_axis(g, axis, low, low + x.shape[axis]))
         low += x.shape[axis]
-    return tuple(parts)
+    return tuple(gradients)
 
 
 def _unpad(g: Tensor, y: Tensor, x: Tensor, widths: Any, value: Any) -> Tensor:
@@ -144,11 +144,11 @@ def _unpad(g: Tensor, y: Tensor, x: Tensor, widths: Any, value: Any) -> Tensor:
 
 
 def _transpose_axes(x: Spec, axes: Shape) -> str:
-    given = letters(x.ndim)
-    return f"{given}->{''.join(given[axis] for axis in axes)}"
+    letters_in = letters(x.ndim)
+    return f"{letters_in}->{''.join(letters_in[axis] for axis in axes)}"
 
 
-def _kept(x: Spec, is_whole: Any) -> str:
+def _retained_axes(x: Spec, is_whole: Any) -> str:
     """Return the rule of an operation that leaves axes with `is_whole` unchanged."""
     pairs = enumerate(letters(x.ndim))
     text = "".join(letter if is_whole(axis) else "_" for axis, letter in pairs)
@@ -157,7 +157,9 @@ def _kept(x: Spec, is_whole: Any) -> str:
 
 def _slice_axes(x: Spec, start: Shape, stop: Shape, step: Shape) -> str:
     bounds = [*zip(start, stop, step, x.shape, strict=True)]
-    return _kept(x, lambda axis: bounds[axis] == (0, x.shape[axis], 1, x.shape[axis]))
+    return _retained_axes(
+        x, lambda axis: bounds[axis] == (0, x.shape[axis], 1, x.shape[axis])
+    )
 
 
 reshape_p: Primitive = primitive(
@@ -199,7 +201,9 @@ pad_p: Primitive = primitive(
         n + low + high for n, (low, high) in zip(x.shape, widths, strict=True)
     ),
     vjp=_unpad,
-    axes=lambda x, widths, value: _kept(x, lambda axis: widths[axis] == (0, 0)),
+    axes=lambda x, widths, value: _retained_axes(
+        x, lambda axis: widths[axis] == (0, 0)
+    ),
 )
 
 
@@ -220,15 +224,17 @@ def reshape(x: Any, newshape: Any) -> Tensor:
             f"received newshape={newshape}"
         )
     if -1 in shape:
-        rest = -math.prod(shape)
+        known_size = -math.prod(shape)
         if shape.count(-1) > 1:
             raise ShapeError(
                 "reshape: there can be at most one unknown dimension, -1; received "
                 f"newshape={newshape}"
             )
-        if (rest == 0 and x.size) or (rest and x.size % rest):
+        if (known_size == 0 and x.size) or (known_size and x.size % known_size):
             raise ShapeError(f"reshape: cannot reshape {x.shape} into {shape}")
-        shape = tuple((x.size // rest if rest else 0) if n == -1 else n for n in shape)
+        shape = tuple(
+            (x.size // known_size if known_size else 0) if n == -1 else n for n in shape
+        )
     if math.prod(shape) != x.size and _may_fit(x.shape, shape):
         return stand_in(shape, x.dtype)
     return bind(reshape_p, x, shape=shape)
@@ -262,9 +268,9 @@ def expand_dims(x: Any, axis: Any) -> Tensor:
     x = convert(x)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = x.ndim + len(axes)
-    places = {normalize_axis("expand_dims", a, ndim) for a in axes}
+    new_axes = {normalize_axis("expand_dims", a, ndim) for a in axes}
     old = iter(x.shape)
-    return reshape(x, tuple(1 if i in places else next(old) for i in range(ndim)))
+    return reshape(x, tuple(1 if i in new_axes else next(old) for i in range(ndim)))
 
 
 @operation
@@ -274,12 +280,12 @@ def squeeze(x: Any, axis: Any = None) -> Tensor:
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    gone = {normalize_axis("squeeze", a, x.ndim) for a in axes}
-    if any_not_one := [a for a in gone if x.shape[a] != 1]:
+    removed = {normalize_axis("squeeze", a, x.ndim) for a in axes}
+    if any_not_one := [a for a in removed if x.shape[a] != 1]:
         raise WrongExtentError(
             f"squeeze: axis {any_not_one[0]} of shape {x.shape} does not have extent 1"
         )
-    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in removed))
 
 
 @operation
@@ -378,8 +384,10 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         size = n // indices_or_sections
         cuts = [size * i for i in range(1, indices_or_sections)]
     else:
-        given = [int(i) for i in indices_or_sections]
-        cuts = [builtins.min(builtins.max(i + n if i < 0 else i, 0), n) for i in given]
+        indices = [int(i) for i in indices_or_sections]
+        cuts = [
+            builtins.min(builtins.max(i + n if i < 0 else i, 0), n) for i in indices
+        ]
     bounds = zip([0, *cuts], [*cuts, n], strict=True)
     return [slice_axis(x, axis, low, builtins.max(low, high)) for low, high in bounds]
 
@@ -396,5 +404,5 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[Tensor]:
         )
     if num is not None and num != x.shape[axis]:
         raise ShapeError(f"unstack: axis {axis} has extent {x.shape[axis]}, not {num}")
-    parts = (slice_axis(x, axis, i, i + 1) for i in range(x.shape[axis]))
-    return [squeeze(part, axis) for part in parts]
+    slices = (slice_axis(x, axis, i, i + 1) for i in range(x.shape[axis]))
+    return [squeeze(item, axis) for item in slices]

@@ -113,8 +113,8 @@ def sparsemax(x: Any, axis: int = -1) -> Tensor:
     n = x.shape[axis]
     largest = flip(sort(stop_gradient(x), axis=axis), axis)
     ranks = reshape(arange(1, n + 1, dtype=x.dtype), (n, *(1,) * (x.ndim - axis - 1)))
-    kept = greater(largest * ranks + 1, cumsum(largest, axis=axis))
-    support = greater(stop_gradient(x), _excess(largest, kept, axis))
+    in_support = greater(largest * ranks + 1, cumsum(largest, axis=axis))
+    support = greater(stop_gradient(x), _excess(largest, in_support, axis))
     return where(support, x - _excess(x, support, axis), zero_like(x))
 
 

@@ -115,14 +115,14 @@ def _largest(x: Tensor, k: int) -> Tensor:
         return slice_axis(_descending(x), last, 0, k)
     groups = -(-n // length)
     widths = [(0, 0)] * last + [(0, groups * length - n)]
-    whole = pad(x, widths, constant_values=dtypes.lowest(x.dtype))
-    each = max(reshape(whole, (*x.shape[:-1], groups, length)), axis=-1)
-    chosen = sort(slice_axis(_descending(each), last, 0, k))
-    places = expand_dims(chosen * length, -1) + arange(length, dtype="int32")
-    places = reshape(places, (*x.shape[:-1], k * length))
-    found = bind(take_along_axis_p, whole, places, axis=last)
-    order = slice_axis(_descending(found), last, 0, k)
-    return bind(take_along_axis_p, places, order, axis=last)
+    padded = pad(x, widths, constant_values=dtypes.lowest(x.dtype))
+    maxima = max(reshape(padded, (*x.shape[:-1], groups, length)), axis=-1)
+    groups_of_top = sort(slice_axis(_descending(maxima), last, 0, k))
+    indices = expand_dims(groups_of_top * length, -1) + arange(length, dtype="int32")
+    indices = reshape(indices, (*x.shape[:-1], k * length))
+    candidates = bind(take_along_axis_p, padded, indices, axis=last)
+    order = slice_axis(_descending(candidates), last, 0, k)
+    return bind(take_along_axis_p, indices, order, axis=last)
 
 
 def _descending(x: Tensor) -> Tensor:
@@ -153,9 +153,11 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
     targets = expand_dims(as_indices("in_top_k", targets), -1)
     last = predictions.shape[-1] - 1
     class_ = minimum(maximum(targets, 0), last)
-    own = bind(take_along_axis_p, predictions, class_, axis=predictions.ndim - 1)
-    better = sum(less(own, predictions), axis=-1)
-    counts = logical_and(equal(targets, class_), isfinite(own))
+    target_scores = bind(
+        take_along_axis_p, predictions, class_, axis=predictions.ndim - 1
+    )
+    better = sum(less(target_scores, predictions), axis=-1)
+    counts = logical_and(equal(targets, class_), isfinite(target_scores))
     return logical_and(less(better, k), reshape(counts, better.shape))
 
 
@@ -204,13 +206,13 @@ def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) ->
     if x1.dtype == "bool":
         x1, x2 = convert(x1, "int32"), convert(x2, "int32")
     if x2.size == 0:
-        found = less(x1, x1)
+        is_member = less(x1, x1)
     else:
-        known = sort(x2, axis=None)
-        places = bind(searchsorted_p, known, x1, side="left")
-        places = places - convert(equal(places, x2.size), "int32")
-        found = equal(bind(gather_p, known, places, axis=0), x1)
-    return logical_not(found) if invert else found
+        sorted_values = sort(x2, axis=None)
+        indices = bind(searchsorted_p, sorted_values, x1, side="left")
+        indices = indices - convert(equal(indices, x2.size), "int32")
+        is_member = equal(bind(gather_p, sorted_values, indices, axis=0), x1)
+    return logical_not(is_member) if invert else is_member
 
 
 @operation
@@ -241,7 +243,7 @@ def unique(
         The elements, or a tuple with the additional results, in the order above.
     """
     x = convert(x)
-    wanted = (True, return_index, return_inverse, return_counts)
+    requested = (True, return_index, return_inverse, return_counts)
     extent = unknown_extent(x)
     if extent is None:
         data = known_values("unique", x, "compute it outside")
@@ -252,30 +254,37 @@ def unique(
         if size is not None:
             values = _fitted(values, size, 0 if axis is None else axis, fill_value or 0)
             index, counts = _fitted(index, size, 0, 1), _fitted(counts, size, 0, 0)
-        found = (
+        results = (
             convert(values),
             *(convert(i, "int32") for i in (index, inverse, counts)),
         )
     else:
-        found = _unknown_unique(x, axis, extent if size is None else size)
-    chosen = tuple(part for part, want in zip(found, wanted, strict=True) if want)
-    return chosen if len(chosen) > 1 else chosen[0]
+        results = _unknown_unique(x, axis, extent if size is None else size)
+    selected = tuple(
+        value for value, want in zip(results, requested, strict=True) if want
+    )
+    return selected if len(selected) > 1 else selected[0]
 
 
 def _unknown_unique(x: Tensor, axis: int | None, extent: int) -> tuple[Tensor, ...]:
     """Return the shapes of results of `unique`: elements, indices, inverse, counts."""
-    places = stand_in((extent,), "int32")
+    indices = stand_in((extent,), "int32")
     if axis is None:
-        return stand_in((extent,), x.dtype), places, stand_in(x.shape, "int32"), places
+        return (
+            stand_in((extent,), x.dtype),
+            indices,
+            stand_in(x.shape, "int32"),
+            indices,
+        )
     axis = normalize_axis("unique", axis, x.ndim)
     shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
     inverse = stand_in((x.shape[axis],), "int32")
-    return stand_in(shape, x.dtype), places, inverse, places
+    return stand_in(shape, x.dtype), indices, inverse, indices
 
 
 def _fitted(x: Any, size: int, axis: int, fill: Any) -> Any:
     """Truncate or pad x to `size` elements along an axis."""
-    missing = builtins.max(size - x.shape[axis], 0)
+    pad_size = builtins.max(size - x.shape[axis], 0)
     widths = [(0, 0)] * x.ndim
-    widths[axis] = (0, missing)
+    widths[axis] = (0, pad_size)
     return np.pad(x, widths, constant_values=fill).take(range(size), axis)

@@ -66,8 +66,8 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
                 f"average: weights of shape {weights.shape} fit neither x of shape "
                 f"{x.shape} nor its axes {axes}"
             )
-        kept = [n if i in axes else 1 for i, n in enumerate(x.shape)]
-        weights = broadcast_to(reshape(weights, kept), x.shape)
+        broadcast_shape = [n if i in axes else 1 for i, n in enumerate(x.shape)]
+        weights = broadcast_to(reshape(weights, broadcast_shape), x.shape)
     return sum(x * weights, axis=axes) / sum(weights, axis=axes)
 
 
@@ -108,9 +108,11 @@ def quantiles(
         raise unknown_choice(f"{op}: method", method, _METHODS)
     (x,), shares = floating(x), convert(q, "float64")
     axes = normalize_axes(op, axis, x.ndim)
-    kept = [i for i in range(x.ndim) if i not in axes]
+    batch_axes = [i for i in range(x.ndim) if i not in axes]
     count = math.prod(x.shape[a] for a in axes)
-    rows = reshape(transpose(x, (*kept, *axes)), [*(x.shape[i] for i in kept), count])
+    rows = reshape(
+        transpose(x, (*batch_axes, *axes)), [*(x.shape[i] for i in batch_axes), count]
+    )
     if count == 0:
         if not skip_nan:
             raise ShapeError(f"{op}: no elements along axis {axes} of shape {x.shape}")
@@ -123,30 +125,30 @@ def quantiles(
 def _row_quantiles(rows: Tensor, shares: Tensor, method: str, skip_nan: bool) -> Tensor:
     """Return quantiles: (..., n) and m fractions give (..., m)."""
     ordered = sort(rows)
-    missing = isnan(rows)
+    is_nan = isnan(rows)
     count = full((*rows.shape[:-1], 1), rows.shape[-1], "float64")
     if skip_nan:
-        count = count - convert(sum(missing, axis=-1, keepdims=True), "float64")
-    place = shares * maximum(count - 1.0, 0.0)
+        count = count - convert(sum(is_nan, axis=-1, keepdims=True), "float64")
+    rank = shares * maximum(count - 1.0, 0.0)
 
-    def at(places: Tensor) -> Tensor:
-        places = convert(places, "int32")
-        return bind(take_along_axis_p, ordered, places, axis=rows.ndim - 1)
+    def at(ranks: Tensor) -> Tensor:
+        ranks = convert(ranks, "int32")
+        return bind(take_along_axis_p, ordered, ranks, axis=rows.ndim - 1)
 
     if method == "nearest":
-        y = at(round(place))
+        y = at(round(rank))
     elif method == "lower":
-        y = at(floor(place))
+        y = at(floor(rank))
     elif method == "higher":
-        y = at(ceil(place))
+        y = at(ceil(rank))
     else:
-        low, high = at(floor(place)), at(ceil(place))
-        weight = convert(place - floor(place), rows.dtype)
+        low, high = at(floor(rank)), at(ceil(rank))
+        weight = convert(rank - floor(rank), rows.dtype)
         gap = where(equal(low, high), 0, high - low)  # infinities may be equal
         y = low + gap * (weight if method == "linear" else 0.5)
     if skip_nan:
         return y
-    return where(any(missing, axis=-1, keepdims=True), float("nan"), y)
+    return where(any(is_nan, axis=-1, keepdims=True), float("nan"), y)
 
 
 @operation
@@ -260,13 +262,13 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
         )
     edges = _edges(x, bins, range) if is_int(bins) else convert(bins, x.dtype)
     count = edges.size - 1
-    places = bind(searchsorted_p, edges, x, side="right")
+    bins_of = bind(searchsorted_p, edges, x, side="right")
     last = slice_axis(edges, 0, count, count + 1)
-    places = where(equal(x, last), count, places)
+    bins_of = where(equal(x, last), count, bins_of)
     # Bins 0 and count + 1 count the values outside the range.
     ones = full(x.shape, 1, "int32")
     blank = zeros((count + 2,), "int32")
-    counts = bind(scatter_p, blank, places, ones, axis=0, mode="add")
+    counts = bind(scatter_p, blank, bins_of, ones, axis=0, mode="add")
     return convert(slice_axis(counts, 0, 1, count + 1), dtype), edges
 
 
@@ -312,8 +314,8 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Tensor:
     for _ in (None,) * n:
         length = x.shape[axis]
         right = slice_axis(x, axis, builtins.min(1, length), length)
-        left = slice_axis(x, axis, 0, builtins.max(length - 1, 0))
-        x = not_equal(left, right) if x.dtype == "bool" else right - left
+        lower = slice_axis(x, axis, 0, builtins.max(length - 1, 0))
+        x = not_equal(lower, right) if x.dtype == "bool" else right - lower
     return x
 
 
@@ -356,8 +358,8 @@ def cdist(x: Any, y: Any) -> Tensor:
             "cdist: expected rows of equal length; received shapes "
             f"{x.shape} and {y.shape}"
         )
-    apart = expand_dims(x, -2) - expand_dims(y, -3)
-    return sqrt(sum(apart * apart, axis=-1))
+    difference = expand_dims(x, -2) - expand_dims(y, -3)
+    return sqrt(sum(difference * difference, axis=-1))
 
 
 @operation
@@ -372,12 +374,12 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Ten
     x = convert(x)
     count = builtins.max((x.shape[-1] - sequence_length) // sequence_stride + 1, 0)
     if not count * sequence_length:
-        nothing = convert(np.zeros((count, sequence_length), "int32"))
-        return bind(gather_p, x, nothing, axis=x.ndim - 1)
-    places, run = sequence_runs(count, sequence_length, sequence_stride)
-    used, last = run * (int(places[-1, -1]) + 1), x.ndim - 1
+        empty = convert(np.zeros((count, sequence_length), "int32"))
+        return bind(gather_p, x, empty, axis=x.ndim - 1)
+    positions, run = sequence_runs(count, sequence_length, sequence_stride)
+    used, last = run * (int(positions[-1, -1]) + 1), x.ndim - 1
     x = reshape(slice_axis(x, last, 0, used), (*x.shape[:-1], used // run, run))
-    pieces = bind(gather_p, x, convert(places), axis=last)
+    pieces = bind(gather_p, x, convert(positions), axis=last)
     return reshape(pieces, (*x.shape[:-2], count, sequence_length))
 
 

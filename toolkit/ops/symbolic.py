@@ -124,10 +124,11 @@ class Operation(Recorded):
         """Return the outputs of the first recorded call."""
         return tree.copied(self._first_node("output").attrs["outputs"])
 
-    def _first_node(self, what: str) -> Node:
+    def _first_node(self, attribute: str) -> Node:
         if not self._inbound_nodes:
             raise NotBuiltError(
-                f"{self.name}.{what}: expected a call with symbols first; there is none"
+                f"{self.name}.{attribute}: expected a call with symbols first; "
+                "there is none"
             )
         return self._inbound_nodes[0]
 
@@ -293,22 +294,22 @@ def infer_fitting(
     except (ShapeError, ArgumentError):
         for pinned in _guesses(args, kwargs, limit):
             with suppress(ToolkitError):
-                found = infer(function, args, kwargs, pinned)
-                return _with_fewest(function, args, kwargs, pinned, found)
+                inferred = infer(function, args, kwargs, pinned)
+                return _with_fewest(function, args, kwargs, pinned, inferred)
         raise
 
 
 def _with_fewest(
-    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any, found: Any
+    function: Callable[..., Any], args: Any, kwargs: Any, pinned: Any, inferred: Any
 ) -> Any:
     """Repeat the inference without the pinned extents that are not required."""
     needed = dict(pinned)
-    for place in pinned if len(pinned) > 1 else ():
-        fewer = {k: n for k, n in needed.items() if k != place}
+    for position in pinned if len(pinned) > 1 else ():
+        reduced = {k: n for k, n in needed.items() if k != position}
         with suppress(ToolkitError):
-            found = infer(function, args, kwargs, fewer)
-            needed = fewer
-    return found
+            inferred = infer(function, args, kwargs, reduced)
+            needed = reduced
+    return inferred
 
 
 def infer_op(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -339,8 +340,10 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
     leaves = tree.flatten((args, kwargs))
     shapes = [tuple(x.shape) for x in leaves if hasattr(x, "shape")]
     integers = [x for x in leaves if type(x) is int]
-    known = dict.fromkeys(n for n in (*chain(*shapes), *integers, 1) if n and n > 0)
-    places = dict.fromkeys(
+    candidates = dict.fromkeys(
+        n for n in (*chain(*shapes), *integers, 1) if n and n > 0
+    )
+    positions = dict.fromkeys(
         (x, axis)
         for x in leaves
         if is_symbolic(x)
@@ -348,12 +351,12 @@ def _guesses(args: Any, kwargs: Any, limit: int) -> Iterator[dict[Any, int]]:
         if n is None
     )
     # Batch axes, which are usually unknown, are last.
-    unknown = sorted(places, key=lambda place: place[1] == 0)
+    unknown = sorted(positions, key=lambda position: position[1] == 0)
     guesses = (
-        dict(zip(places, extents, strict=True))
+        dict(zip(positions, extents, strict=True))
         for count in range(1, len(unknown) + 1)
-        for places in combinations(unknown, count)
-        for extents in product(known, repeat=count)
+        for positions in combinations(unknown, count)
+        for extents in product(candidates, repeat=count)
     )
     return islice(chain(_same_axes(leaves), guesses), limit)
 

@@ -58,7 +58,7 @@ def kaiser(x: Any, beta: float) -> Tensor:
     """Return the Kaiser window of x points; a larger `beta` makes it narrower."""
 
     def weights(t: Tensor) -> Tensor:
-        inside = maximum(1 - (2 * t - 1) ** 2, 0.0)
-        return i0(beta * sqrt(inside)) / i0(convert(beta, t.dtype))
+        squared = maximum(1 - (2 * t - 1) ** 2, 0.0)
+        return i0(beta * sqrt(squared)) / i0(convert(beta, t.dtype))
 
     return _window("kaiser", x, weights)

@@ -37,7 +37,7 @@ def test_parts_of_a_function_run_on_their_devices(gpu):
 def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path):
     found = toolkit.function(branches).inspect(A, A + 1)
     assert [part.device for part in found.parts] == ["cpu:0", "gpu:0", "cpu:0"]
-    passed = [(t.source, t.target, t.what) for t in found.transfers]
+    passed = [(t.source, t.target, t.label) for t in found.transfers]
     assert passed == [
         ("cpu:0", "gpu:0", "input 0: float32[2, 3]"),
         ("cpu:0", "gpu:0", "tanh: float32[2, 3]"),

@@ -22,8 +22,8 @@ from toolkit.ops.symbolic import operation
 
 def bell(size: int, sigma: Any, dtype: str) -> Tensor:
     """Return the normal density around the middle, (size,), with sum 1."""
-    places = arange(size, dtype=dtype) - (size - 1) / 2
-    y = exp(-0.5 * square(places / convert(sigma, dtype)))
+    distances = arange(size, dtype=dtype) - (size - 1) / 2
+    y = exp(-0.5 * square(distances / convert(sigma, dtype)))
     return y / sum(y)
 
 
@@ -138,8 +138,8 @@ def ssim(
     v12 = average(a * b) - m1 * m2
     over = (2 * m1 * m2 + c1) * (2 * v12 + c2)
     under = (m1 * m1 + m2 * m2 + c1) * (v1 + v2 + c2)
-    found = convert(mean(over / under, axis=(1, 2, 3)), _float_dtype(x))
-    return found if convert(image1).ndim == 4 else reshape(found, ())
+    similarity = convert(mean(over / under, axis=(1, 2, 3)), _float_dtype(x))
+    return similarity if convert(image1).ndim == 4 else reshape(similarity, ())
 
 
 def _float_dtype(x: Tensor) -> str:

@@ -36,10 +36,10 @@ def _patches(
     for i in range(spatial):
         reach = (size[i] - 1) * dilation[i]
         count = (x.shape[1 + 2 * i] - reach - 1) // strides[i] + 1
-        places = window_indices(count, size[i], strides[i], dilation[i])
-        x = bind(gather_p, x, places, axis=1 + 2 * i)
-    windows, inside = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2)
-    x = transpose(x, (0, *windows, *inside, 2 * spatial + 1))
+        indices = window_indices(count, size[i], strides[i], dilation[i])
+        x = bind(gather_p, x, indices, axis=1 + 2 * i)
+    windows, offsets = range(1, 2 * spatial, 2), range(2, 2 * spatial + 1, 2)
+    x = transpose(x, (0, *windows, *offsets, 2 * spatial + 1))
     counts = x.shape[: spatial + 1]
     length = math.prod(size) * x.shape[-1]
     return restore(reshape(x, (*counts, length)))
@@ -106,24 +106,24 @@ def extract_patches_3d(
 # --- margins --------------------------------------------------------------------------
 
 
-def _margins(what: str, n: int, given: dict[str, Any], sign: int) -> tuple[int, int]:
-    """Return the margins before and after an axis of extent n; two of three are given.
+def _margins(op: str, n: int, margins: dict[str, Any], sign: int) -> tuple[int, int]:
+    """Return the margins before and after an axis of extent n, from two of three sizes.
 
     sign: 1 where margins are added, -1 where they are removed.
     """
-    before, after, target = given.values()
-    text = ", ".join(f"{name}={value}" for name, value in given.items())
-    if list(given.values()).count(None) != 1:
+    before, after, target = margins.values()
+    text = ", ".join(f"{name}={value}" for name, value in margins.items())
+    if list(margins.values()).count(None) != 1:
         raise ArgumentError(
-            f"{what}: Must specify exactly two of {', '.join(given)}. Received: {text}"
+            f"{op}: Must specify exactly two of {', '.join(margins)}. Received: {text}"
         )
     before = sign * (target - n) - after if before is None else before
     after = sign * (target - n) - before if after is None else after
-    found = (before, after, n + sign * (before + after))
-    for name, value in zip(given, found, strict=True):
+    resolved = (before, after, n + sign * (before + after))
+    for name, value in zip(margins, resolved, strict=True):
         if value < 0:
             raise ArgumentError(
-                f"{what}: {name} must be >= 0. Received: {name}={value} ({text}, "
+                f"{op}: {name} must be >= 0. Received: {name}={value} ({text}, "
                 f"for an extent of {n})"
             )
     return before, after

@@ -54,10 +54,10 @@ def _cubic(x: Tensor) -> Tensor:
 
 def _lanczos(radius: int) -> Callable[[Tensor], Tensor]:
     def kernel(x: Tensor) -> Tensor:
-        apart = greater(x, 1e-3)
-        turn = math.pi * where(apart, x, 1.0)
-        y = radius * sin(turn) * sin(turn / radius) / (turn * turn)
-        return where(greater(x, radius), 0.0, where(apart, y, 1.0))
+        is_nonzero = greater(x, 1e-3)
+        angle = math.pi * where(is_nonzero, x, 1.0)
+        y = radius * sin(angle) * sin(angle / radius) / (angle * angle)
+        return where(greater(x, radius), 0.0, where(is_nonzero, y, 1.0))
 
     return kernel
 
@@ -105,7 +105,7 @@ def _weights(
     shift: Any,
     method: str,
     antialias: bool,
-    taken: Any = None,
+    sources: Any = None,
 ) -> Tensor:
     """Return (n, count) weights: column j has the weights of result pixel j.
 
@@ -113,17 +113,19 @@ def _weights(
     is given, (taps, count), each column has the weights of these pixels only.
     """
     step = 1 / scale
-    places = (arange(count, dtype=step.dtype) + 0.5) * step - shift * step - 0.5
-    pixels = expand_dims(arange(n), -1) if taken is None else taken
-    apart = absolute(convert(pixels, step.dtype) - places)
-    weights = _KERNELS[method](apart / maximum(step, 1.0) if antialias else apart)
-    if taken is not None:
-        weights = where((taken >= 0) & (taken < n), weights, 0.0)
+    centers = (arange(count, dtype=step.dtype) + 0.5) * step - shift * step - 0.5
+    pixels = expand_dims(arange(n), -1) if sources is None else sources
+    distances = absolute(convert(pixels, step.dtype) - centers)
+    weights = _KERNELS[method](
+        distances / maximum(step, 1.0) if antialias else distances
+    )
+    if sources is not None:
+        weights = where((sources >= 0) & (sources < n), weights, 0.0)
     total = sum(weights, axis=0, keepdims=True)
     usable = greater(absolute(total), 1e-4 if step.dtype == "float32" else 1e-12)
-    inside = logical_and(greater_equal(places, -0.5), less_equal(places, n - 0.5))
+    is_inside = logical_and(greater_equal(centers, -0.5), less_equal(centers, n - 0.5))
     divisor = where(equal(total, 0), 1.0, total)
-    return where(logical_and(usable, inside), weights / divisor, 0.0)
+    return where(logical_and(usable, is_inside), weights / divisor, 0.0)
 
 
 _NAN = 1e20  # marker of NaN: times any weight it is larger than a sum of weights
@@ -143,20 +145,20 @@ def _along(x: Tensor, axis: int, weights: Any, is_finite: bool) -> Tensor:
     zero = convert(0.0, x.dtype)
     y = _product(where(isfinite(x), x, zero), axis, weights)
     marks = where(isnan(x), _NAN, where(isfinite(x), zero, sign(x)))
-    seen = stop_gradient(_product(convert(marks, x.dtype), axis, weights))
-    wrong = where(greater(absolute(seen), 1e3), math.nan, seen * math.inf)
-    return where(equal(seen, 0), y, convert(wrong, x.dtype))
+    reached = stop_gradient(_product(convert(marks, x.dtype), axis, weights))
+    wrong = where(greater(absolute(reached), 1e3), math.nan, reached * math.inf)
+    return where(equal(reached, 0), y, convert(wrong, x.dtype))
 
 
 def _product(x: Tensor, axis: int, weights: Any) -> Tensor:
-    before, n, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    if not behind:
+    before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+    if not after:
         return matmul(x, weights)
     # One product for each index of the leading axes, with the trailing axes in memory
     # order.
-    columns = reshape(x, (math.prod(before), n, math.prod(behind)))
+    columns = reshape(x, (math.prod(before), n, math.prod(after)))
     product = matmul(transpose(weights), columns)
-    return reshape(product, (*before, product.shape[1], *behind))
+    return reshape(product, (*before, product.shape[1], *after))
 
 
 @operation
@@ -230,12 +232,12 @@ def _resampled(
     taps = math.ceil(2 * reach)
     if taps > _MOST_TAPS or taps * _PIXELS_OF_A_TAP > n:
         return _along(x, axis, weights(), is_finite)
-    places = (index_range(count, rows=taps) + 0.5) * (n / count) - 0.5
-    first = np.clip(np.floor(places - reach).astype(int) + 1, 0, n - taps)
-    taken = first + np.arange(taps)[:, None]
-    parts = reshape(weights(taken), (taps, count, *[1] * (x.ndim - axis - 1)))
-    pixels = (take(x, taken[k], axis) for k in range(taps))
-    return _total(pixels, parts, is_finite)
+    centers = (index_range(count, rows=taps) + 0.5) * (n / count) - 0.5
+    first = np.clip(np.floor(centers - reach).astype(int) + 1, 0, n - taps)
+    sources = first + np.arange(taps)[:, None]
+    tap_weights = reshape(weights(sources), (taps, count, *[1] * (x.ndim - axis - 1)))
+    pixels = (take(x, sources[k], axis) for k in range(taps))
+    return _total(pixels, tap_weights, is_finite)
 
 
 def _multiplied(
@@ -248,28 +250,28 @@ def _multiplied(
 ) -> Tensor:
     """Replace each pixel of x by several, computed from the same adjacent pixels."""
     n, taps = x.shape[axis], 2 * radius + 1
-    taken = arange(n * factor) // factor + np.arange(-radius, radius + 1)[:, None]
-    before, behind = x.shape[:axis], x.shape[axis + 1 :]
-    parts = reshape(weights(taken), (taps, n, factor, *[1] * len(behind)))
+    sources = arange(n * factor) // factor + np.arange(-radius, radius + 1)[:, None]
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    tap_weights = reshape(weights(sources), (taps, n, factor, *[1] * len(after)))
     widths = [(0, 0)] * x.ndim
     widths[axis] = (radius, radius)
     padded = expand_dims(bind(pad_p, x, widths=tuple(widths), value=0), axis + 1)
     pixels = (slice_axis(padded, axis, k, k + n) for k in range(taps))
-    y = _total(pixels, parts, is_finite)
-    return reshape(y, (*before, n * factor, *behind))
+    y = _total(pixels, tap_weights, is_finite)
+    return reshape(y, (*before, n * factor, *after))
 
 
-def _total(pixels: Iterable[Tensor], parts: Tensor, is_finite: bool) -> Tensor:
+def _total(pixels: Iterable[Tensor], tap_weights: Tensor, is_finite: bool) -> Tensor:
     """Sum pixels times weights, in order, without the pixels of weight 0."""
     if is_finite:
-        return reduce(add, (x * parts[k] for k, x in enumerate(pixels)))
-    return reduce(add, (weighted(x, parts[k]) for k, x in enumerate(pixels)))
+        return reduce(add, (x * tap_weights[k] for k, x in enumerate(pixels)))
+    return reduce(add, (weighted(x, tap_weights[k]) for k, x in enumerate(pixels)))
 
 
 def _nearest(x: Tensor, axis: int, count: int) -> Tensor:
     n = x.shape[axis]
-    places = (2 * arange(count, dtype="int64") + 1) * n // (2 * count)
-    return take(x, places, axis)
+    sources = (2 * arange(count, dtype="int64") + 1) * n // (2 * count)
+    return take(x, sources, axis)
 
 
 def _averaged(x: Tensor, axis: int, count: int, is_finite: bool) -> Tensor:
@@ -315,21 +317,21 @@ def _fitting(other: int, size: int, other_size: int) -> int:
 def cropped(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Return the largest centered window with the aspect ratio of `size`."""
     height, width = x.shape[1:3]
-    wanted = _fitting(width, *size), _fitting(height, *size[::-1])
-    for axis, n, extent in zip((1, 2), (height, width), wanted, strict=True):
-        kept = max(min(n, extent), 1)
-        start = int((n - kept) / 2)
-        x = slice_axis(x, axis, start, start + kept)
+    extents = _fitting(width, *size), _fitting(height, *size[::-1])
+    for axis, n, extent in zip((1, 2), (height, width), extents, strict=True):
+        crop_size = max(min(n, extent), 1)
+        start = int((n - crop_size) / 2)
+        x = slice_axis(x, axis, start, start + crop_size)
     return x
 
 
 def _padded(x: Tensor, size: tuple[int, int], value: Any) -> Tensor:
     """Pad x equally on both sides, to approximate the aspect ratio of `size`."""
     height, width = x.shape[1:3]
-    wanted = _fitting(width, *size), _fitting(height, *size[::-1])
+    extents = _fitting(width, *size), _fitting(height, *size[::-1])
     sides = [
         max(extent - n, 0) // 2
-        for n, extent in zip((height, width), wanted, strict=True)
+        for n, extent in zip((height, width), extents, strict=True)
     ]
     if sides[0]:
         sides[1] = 0

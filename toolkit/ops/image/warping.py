@@ -41,19 +41,19 @@ FILL_MODES = tuple(_INDEX)
 _FAR = 2.0**28
 
 
-def _nodes(place: Tensor, order: int) -> list[tuple[Tensor, Any]]:
+def _nodes(coordinate: Tensor, order: int) -> list[tuple[Tensor, Any]]:
     """Return the two indices around a coordinate, and the weight of each."""
-    place = clip(place, -_FAR, _FAR)
+    coordinate = clip(coordinate, -_FAR, _FAR)
     if order == 0:
-        half = floor(absolute(place) + 0.5)  # round half away from 0
-        return [(convert(where(less(place, 0), -half, half), "int32"), None)]
-    low = floor(place)
-    share, index = place - low, convert(low, "int32")
+        half = floor(absolute(coordinate) + 0.5)  # round half away from 0
+        return [(convert(where(less(coordinate, 0), -half, half), "int32"), None)]
+    low = floor(coordinate)
+    share, index = coordinate - low, convert(low, "int32")
     return [(index, 1 - share), (index + 1, share)]
 
 
 def interpolated(
-    x: Tensor, places: Sequence[Tensor], order: int, mode: str, value: Any
+    x: Tensor, coordinates: Sequence[Tensor], order: int, mode: str, value: Any
 ) -> Tensor:
     """Read each image of a batch at separate coordinates.
 
@@ -69,23 +69,27 @@ def interpolated(
     """
     batch, *spatial, channels = x.shape
     rows = reshape(x, (-1, channels))
-    points = places[0].shape[1:]
+    points = coordinates[0].shape[1:]
     first = arange(batch, dtype="int32") * math.prod(spatial)
     first = reshape(first, (batch, *(1,) * len(points)))
     total: Any = 0
-    for nodes in itertools.product(*(_nodes(place, order) for place in places)):
+    for nodes in itertools.product(
+        *(_nodes(coordinate, order) for coordinate in coordinates)
+    ):
         flat: Any = 0
-        weight = inside = None
+        weight = is_inside = None
         for (index, share), n in zip(nodes, spatial, strict=True):
             if share is not None:
                 weight = share if weight is None else weight * share
             if mode == "constant":
                 valid = logical_and(greater_equal(index, 0), less(index, n))
-                inside = valid if inside is None else logical_and(inside, valid)
+                is_inside = (
+                    valid if is_inside is None else logical_and(is_inside, valid)
+                )
             flat = flat * n + clip(_INDEX[mode](index, n), 0, n - 1)
         pixels = bind(gather_p, rows, first + flat, axis=0)
-        if inside is not None:
-            pixels = where(expand_dims(inside, -1), pixels, convert(value, x.dtype))
+        if is_inside is not None:
+            pixels = where(expand_dims(is_inside, -1), pixels, convert(value, x.dtype))
         if weight is not None:
             pixels = weighted(pixels, expand_dims(weight, -1))
         total = total + pixels
@@ -141,8 +145,8 @@ def map_coordinates(
     if not dtypes.is_float(coordinates.dtype):
         coordinates = convert(coordinates, x.dtype)
     x = reshape(x, (1, *x.shape, 1))
-    places = unstack(expand_dims(coordinates, 1))
-    y = interpolated(x, places, order, fill_mode, fill_value)
+    axes_coordinates = unstack(expand_dims(coordinates, 1))
+    y = interpolated(x, axes_coordinates, order, fill_mode, fill_value)
     return as_pixels(reshape(y, coordinates.shape[1:]), inputs.dtype)
 
 
@@ -158,8 +162,8 @@ def displaced(
 ) -> Tensor:
     """Read images at displaced coordinates, in their dtype."""
     rows, columns = _grid(x)
-    places = rows + down, columns + right
-    y = interpolated(widened(x), places, ORDERS[interpolation], mode, value)
+    coordinates = rows + down, columns + right
+    y = interpolated(widened(x), coordinates, ORDERS[interpolation], mode, value)
     return as_pixels(y, x.dtype)
 
 
@@ -177,11 +181,11 @@ def _projected(
         reshape(t, (-1, 1, 1)) for t in unstack(transforms, axis=1)
     )
     depth = c0 * columns + c1 * rows + 1
-    places = (
+    coordinates = (
         (b0 * columns + b1 * rows + b2) / depth,
         (a0 * columns + a1 * rows + a2) / depth,
     )
-    y = interpolated(widened(x), places, ORDERS[interpolation], mode, value)
+    y = interpolated(widened(x), coordinates, ORDERS[interpolation], mode, value)
     return as_pixels(y, x.dtype)
 
 
@@ -263,6 +267,6 @@ def homographies(start: Tensor, end: Tensor) -> Tensor:
         stack([x, y, one, zero, zero, zero, -to_x * x, -to_x * y], axis=-1),
         stack([zero, zero, zero, x, y, one, -to_y * x, -to_y * y], axis=-1),
     ]
-    wanted = expand_dims(concatenate([to_x, to_y], axis=-1), -1)
-    solution = bind(solve_p, concatenate(rows, axis=1), wanted)
+    targets = expand_dims(concatenate([to_x, to_y], axis=-1), -1)
+    solution = bind(solve_p, concatenate(rows, axis=1), targets)
     return reshape(solution, (-1, 8))
