@@ -1,4 +1,4 @@
-"""The series of carbon dioxide that ships with the package."""
+"""Test the series of carbon dioxide in the package."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import numpy as np
 from toolkit.datasets import co2
 
 
-def test_the_series_never_changes():
+def test_series_is_constant():
     weeks, ppm = co2.load_data()
     assert weeks.shape == ppm.shape == (2284,)
     assert ppm.dtype == np.float32 and weeks.dtype == "datetime64[D]"
@@ -15,7 +15,7 @@ def test_the_series_never_changes():
     assert digest[:16] == "a35071af81067ce5"
 
 
-def test_weeks_end_on_saturdays_and_some_are_missing():
+def test_weeks_end_on_saturdays_with_gaps():
     weeks, ppm = co2.load_data()
     assert str(weeks[0]) == "1958-03-29" and str(weeks[-1]) == "2001-12-29"
     assert (np.diff(weeks) == np.timedelta64(7, "D")).all()
@@ -26,7 +26,7 @@ def test_weeks_end_on_saturdays_and_some_are_missing():
     assert np.isnan(first["1958-05-10"])
 
 
-def test_the_air_has_more_of_it_each_decade():
+def test_concentration_rises_each_decade():
     weeks, ppm = co2.load_data()
     decades = weeks.astype("datetime64[Y]").astype(int) // 10
     means = [np.nanmean(ppm[decades == decade]) for decade in np.unique(decades)]

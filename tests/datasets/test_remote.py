@@ -1,4 +1,4 @@
-"""The data sets that download, read here from small files in the same formats."""
+"""Test the downloaded data sets with small files of the same formats."""
 
 import gzip
 import hashlib
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def publish(tmp_path):
-    """Make a file that can be fetched, with the hash of its content."""
+    """Write a file that `get_file` can download, with its hash."""
 
     def publish(name, content):
         (tmp_path / name).write_bytes(content)
@@ -60,7 +60,7 @@ def assert_split(split, expected):
             np.testing.assert_array_equal(array, expected_array)
 
 
-# --- MNIST and Fashion-MNIST --------------------------------------------------------
+# --- MNIST and Fashion-MNIST ----------------------------------------------------------
 
 
 def test_mnist(publish, monkeypatch, cache):
@@ -92,17 +92,17 @@ def test_fashion_mnist(publish, monkeypatch, cache):
 @pytest.mark.parametrize(
     "content", [b"", b"\0\0\x08", b"\0\0\x08\x01\0\0\0\x05abc", b"\1\2\3\4" * 9]
 )
-def test_damaged_idx_file(tmp_path, content):
+def test_corrupt_idx_file_is_refused(tmp_path, content):
     (tmp_path / "x.gz").write_bytes(gzip.compress(content))
     with pytest.raises(DatasetError, match="not a whole idx file"):
         fashion_mnist.read_idx(str(tmp_path / "x.gz"))
 
 
-# --- CIFAR --------------------------------------------------------------------------
+# --- CIFAR ----------------------------------------------------------------------------
 
 
 def batch(n, **entries):
-    """A batch like the real ones: bytes for strings, as Python 2 wrote them."""
+    """Return a batch in the real format: bytes for strings, as Python 2 wrote them."""
     entries = {name.encode(): value for name, value in entries.items()}
     data = images(n, 3, 32, 32)
     content = {b"data": data.reshape(n, 3072), b"batch_label": b"a batch", **entries}
@@ -173,7 +173,7 @@ def test_cifar100_label_mode():
 
 
 class Attack:
-    """Pickles as a call of `function`."""
+    """An object whose pickle calls `function`."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -212,18 +212,18 @@ def test_batch_file_cannot_run_code(tmp_path):
         batch(2, labels=[1, 2])[1][:-3000],
     ],
 )
-def test_damaged_batch_file(tmp_path, content):
+def test_corrupt_batch_file_is_refused(tmp_path, content):
     (tmp_path / "batch").write_bytes(content)
     with pytest.raises(DatasetError, match="is not a batch file"):
         cifar.load_batch(str(tmp_path / "batch"))
 
 
-def test_missing_batch_file(tmp_path):
+def test_missing_batch_file_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="holds no file"):
         cifar.load_batch(str(tmp_path / "batch"))
 
 
-# --- housing ------------------------------------------------------------------------
+# --- housing --------------------------------------------------------------------------
 
 
 def archive(**arrays):
@@ -255,7 +255,7 @@ def test_california_sizes(publish, monkeypatch):
         california_housing.load_data(version="huge")
 
 
-# --- texts --------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------
 
 TEXTS = [[1, 5, 2], [4, 3], [6, 7, 1, 2], [2]]
 
@@ -292,7 +292,7 @@ def test_texts(publish, monkeypatch, options, expected):
     assert reuters_with(publish, monkeypatch, **options) == expected
 
 
-def test_texts_of_one_length_and_none(publish, monkeypatch):
+def test_texts_of_equal_length_and_no_texts(publish, monkeypatch):
     expected = {0: [1, 4, 5], 1: [1, 6, 7]}
     lists = [[1, 2], [3, 4]]
     assert reuters_with(publish, monkeypatch, lists, num_words=99) == expected
@@ -312,7 +312,7 @@ def test_imdb(publish, monkeypatch):
     assert x_train[0] == [1, *(word + 3 for word in TEXTS[order[0]])]
 
 
-def test_the_test_of_imdb_is_shuffled_by_what_the_training_left(publish, monkeypatch):
+def test_imdb_test_split_is_shuffled_after_the_training_split(publish, monkeypatch):
     lists, y = [[i] for i in range(30)], np.arange(30)
     content = archive(x_train=texts(lists), y_train=y, x_test=texts(lists), y_test=y)
     monkeypatch.setattr(imdb, "FILE", publish("i.npz", content))
@@ -326,7 +326,7 @@ def test_the_test_of_imdb_is_shuffled_by_what_the_training_left(publish, monkeyp
 
 
 @pytest.mark.parametrize(("share", "sizes"), [(1.0, (0, 4)), (0.5, (2, 2))])
-def test_shares_of_reuters(publish, monkeypatch, share, sizes):
+def test_reuters_split_fractions(publish, monkeypatch, share, sizes):
     content = archive(x=texts(), y=np.arange(4))
     monkeypatch.setattr(reuters, "FILE", publish("r.npz", content))
     (x, _), (_, y_test) = reuters.load_data(test_split=share)
@@ -359,7 +359,7 @@ def test_texts_cannot_run_code(tmp_path):
 
 
 @pytest.mark.parametrize("value", [["a"], 1, [True], [[1]], np.zeros(2)])
-def test_texts_are_whole_numbers(tmp_path, value):
+def test_texts_are_integers(tmp_path, value):
     content = np.empty(1, object)
     content[0] = value
     (tmp_path / "x.npz").write_bytes(archive(x=content))
@@ -367,7 +367,7 @@ def test_texts_are_whole_numbers(tmp_path, value):
         pickles.load_lists(str(tmp_path / "x.npz"))
 
 
-# --- all of them --------------------------------------------------------------------
+# --- all data sets --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -377,14 +377,14 @@ def test_texts_are_whole_numbers(tmp_path, value):
         *(imdb, mnist, reuters),
     ],
 )
-def test_files_are_named_with_a_sha256(module):
+def test_file_names_contain_a_sha256(module):
     files = module.FILES.values() if hasattr(module, "FILES") else [module.FILE]
     for file in files:
         assert file.url.startswith("https://")
         assert len(bytes.fromhex(file.digest)) == 32
 
 
-def test_offline_error_names_url_and_place(publish, monkeypatch, tmp_path, cache):
+def test_offline_error_names_url_and_path(publish, monkeypatch, tmp_path, cache):
     file = publish("mnist.npz", b"gone soon")
     (tmp_path / "mnist.npz").unlink()
     monkeypatch.setattr(mnist, "FILE", file)

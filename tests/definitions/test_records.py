@@ -1,4 +1,4 @@
-"""A record does what a frozen dataclass does, and is compiled once."""
+"""Test that a record equals a frozen dataclass and is compiled once."""
 
 import copy
 import inspect
@@ -21,7 +21,7 @@ from toolkit.definitions.records import record
 def _classes(define):
     @define
     class Point:
-        """A place."""
+        """A point with a name."""
 
         x: int
         y: int = 2
@@ -45,14 +45,14 @@ RECORDS, FROZEN = _classes(record), _classes(dataclass(frozen=True))
 
 @record
 class Pair:
-    """What can be pickled."""
+    """A record that can be pickled."""
 
     first: int
     second: tuple = ()
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_is_made_as_a_frozen_dataclass_is(which):
+def test_record_has_the_attributes_of_a_frozen_dataclass(which):
     ours, theirs = RECORDS[which], FROZEN[which]
     for arguments in ((1,), (1, 5, [3])):
         a, b = ours(*arguments, last=4), theirs(*arguments, last=4)
@@ -65,7 +65,7 @@ def test_is_made_as_a_frozen_dataclass_is(which):
 
 
 @pytest.mark.parametrize("arguments", [(), (1, 2, [], "", 5, 6, 7)])
-def test_arguments_that_do_not_fit(arguments):
+def test_invalid_arguments_are_refused(arguments):
     with pytest.raises(TypeError) as ours:
         RECORDS[0](*arguments)
     with pytest.raises(TypeError) as theirs:
@@ -87,7 +87,7 @@ def test_equal_fields_are_equal_records():
     assert Pair(nan) == Pair(nan)  # the same object, as in a tuple
 
 
-def test_one_field_is_compared_as_several_are():
+def test_single_field_is_compared_like_several():
     @record
     class Alone:
         value: object
@@ -98,7 +98,7 @@ def test_one_field_is_compared_as_several_are():
     assert Alone(1) != Alone(2)
 
 
-def test_no_fields():
+def test_record_without_fields():
     @record
     class Nothing:
         pass
@@ -108,7 +108,7 @@ def test_no_fields():
     assert repr(Nothing()).endswith("Nothing()")
 
 
-def test_fields_stay():
+def test_fields_are_read_only():
     pair = Pair(1)
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'first'"):
         pair.first = 2
@@ -119,14 +119,14 @@ def test_fields_stay():
     assert pair.first == 1
 
 
-def test_replaced_copied_and_pickled():
+def test_records_can_be_replaced_copied_and_pickled():
     pair = Pair(1, (2, 3))
     assert replace(pair, first=5) == Pair(5, (2, 3))
     assert copy.deepcopy(pair) == copy.copy(pair) == pair
     assert pickle.loads(pickle.dumps(pair)) == pair
 
 
-def test_identity_where_asked_for():
+def test_eq_false_compares_by_identity():
     @record(eq=False)
     class Node:
         name: str
@@ -137,7 +137,7 @@ def test_identity_where_asked_for():
     assert hash(node) != hash(Node("a"))
 
 
-def test_what_a_class_defines_itself_stays():
+def test_methods_of_the_class_are_kept():
     @record
     class Own:
         value: int
@@ -156,7 +156,7 @@ def test_what_a_class_defines_itself_stays():
     assert Own(1) == Own(2)
 
 
-def test_annotations_mean_what_they_mean_in_the_module():
+def test_annotations_resolve_in_the_module():
     assert get_type_hints(Pair.__init__) == {
         "first": int,
         "second": tuple,
@@ -164,7 +164,7 @@ def test_annotations_mean_what_they_mean_in_the_module():
     }
 
 
-def test_names_of_fields_that_a_constructor_might_use():
+def test_field_names_do_not_clash_with_the_constructor():
     @record
     class Odd:
         self: int
@@ -176,7 +176,7 @@ def test_names_of_fields_that_a_constructor_might_use():
     assert (odd.self, odd._set, odd._made, odd.object) == (1, 2, [], 3)
 
 
-def test_fields_that_are_not_hashed():
+def test_fields_without_hash():
     @record
     class Partly:
         name: str
@@ -186,7 +186,7 @@ def test_fields_that_are_not_hashed():
     assert Partly("a") != Partly("a", [1])
 
 
-def test_a_subclass_that_is_no_record_has_attributes_of_its_own():
+def test_plain_subclass_has_attributes():
     class Named(Pair):
         def __init__(self, first):
             super().__init__(first)
@@ -217,5 +217,5 @@ def _refused(definition):
         ({"a": "int"}, {"__setattr__": lambda self, name, value: None}, "assigns"),
     ],
 )
-def test_what_no_record_can_be(annotations, defaults, said):
+def test_invalid_records_are_refused(annotations, defaults, said):
     assert said in _refused({"__annotations__": annotations, **defaults})

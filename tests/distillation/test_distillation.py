@@ -1,4 +1,4 @@
-"""Students that learn from teachers."""
+"""Test the distillation of teachers to students."""
 
 import json
 
@@ -31,7 +31,7 @@ def network(width=8, outputs=3, inputs=6, prefix="", **options):
 
 
 class Subclass(Model):
-    """A model without symbols."""
+    """A subclassed model."""
 
     def __init__(self):
         super().__init__()
@@ -101,7 +101,7 @@ def test_refused_losses(match, make_loss):
         make_loss()
 
 
-def test_training_changes_the_student_alone():
+def test_training_changes_only_the_student():
     utils.set_random_seed(0)
     distiller = compiled(Subclass(), Subclass())
     distiller.teacher(X)
@@ -115,7 +115,7 @@ def test_training_changes_the_student_alone():
     np.testing.assert_allclose(distiller(X), distiller.student(X))
 
 
-def test_students_come_near_their_teachers():
+def test_students_approach_their_teachers():
     utils.set_random_seed(0)
     distiller = make(student_loss_weight=0.0)
     distiller.compile(optimizers.Adam(0.05), "sparse_categorical_crossentropy")
@@ -197,7 +197,7 @@ def test_files(tmp_path):
 
 
 class Rows(distillation.DistillationLoss):
-    """Not a scalar."""
+    """A loss that is not a scalar."""
 
     def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
         return ops.sum(teacher_outputs, axis=1)

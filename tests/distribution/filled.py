@@ -1,4 +1,4 @@
-"""A model all of whose variables hold one number: what is mixed is seen."""
+"""Build a model whose variables all contain one number, to detect mixed states."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import toolkit as tk
 
 
 def make():
-    """One with the slots of Adam."""
+    """Return a small compiled model with the slot variables of Adam."""
     model = tk.Sequential([tk.Input((300,)), tk.layers.Dense(400), tk.layers.Dense(9)])
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
@@ -18,13 +18,13 @@ def _variables(model):
 
 
 def fill(model, number):
-    """Set all variables."""
+    """Assign one number to all variables."""
     for v in _variables(model):
         v.assign(np.full(v.shape, number, v.dtype))
 
 
 def number_in(model):
-    """The number; raises if there are several."""
+    """Return the number of all variables; raise if they differ."""
     found = {x for v in _variables(model) for x in np.unique(v.numpy()).tolist()}
     assert len(found) == 1, f"mixed: {found}"
     return int(found.pop())

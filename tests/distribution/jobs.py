@@ -1,4 +1,4 @@
-"""Scripts as jobs of several processes, each of which tells what it found."""
+"""Run scripts as jobs of several processes that report their results."""
 
 import json
 import sys
@@ -38,16 +38,16 @@ def network():
 
 
 def run(folder, processes, text, *arguments, timeout=30, seconds=60, code=0, flags=()):
-    """What the processes of a job told, by rank.
+    """Return the reports of the processes of a job, by rank.
 
     Args:
-        folder: where it runs.
-        processes: how many.
+        folder: working directory.
+        processes: world size.
         text: of the script, after `BEGIN`.
         arguments: of the script.
-        timeout: seconds that one waits for another.
-        seconds: that the job may take.
-        code: with which it should exit; another than 0: the whole result is returned.
+        timeout: seconds that a process waits for a peer.
+        seconds: limit for the job.
+        code: expected exit code; if it is not 0, the complete result is returned.
         flags: of the launcher.
     """
     script = folder / "train.py"

@@ -1,4 +1,4 @@
-"""What differs between the processes of a job is an error, not another result."""
+"""Test that differences between the processes of a job raise errors."""
 
 import numpy as np
 import pytest
@@ -30,14 +30,14 @@ REFUSED = """
 
 
 def refused(folder, text):
-    """What each of two processes is refused with."""
+    """Return the error of each of two processes."""
     told = run(folder, 2, REFUSED + text)
     assert len(told) == 2 and told[0] == told[1]
     return told[0]
 
 
 @needs_mpi
-def test_rows_in_another_order(tmp_path):
+def test_rows_in_another_order_are_refused(tmp_path):
     unseeded, seeded, passed, arrays, drawn = refused(
         tmp_path,
         """
@@ -66,7 +66,7 @@ def test_rows_in_another_order(tmp_path):
 
 
 @needs_mpi
-def test_weights_and_settings(tmp_path):
+def test_different_weights_and_settings_are_refused(tmp_path):
     before, batch, again, setting = refused(
         tmp_path,
         """
@@ -100,7 +100,7 @@ def test_weights_and_settings(tmp_path):
 
 
 @needs_mpi
-def test_what_one_process_does_alone(tmp_path):
+def test_actions_of_a_single_process_are_refused(tmp_path):
     result = run(
         tmp_path,
         2,
@@ -124,7 +124,7 @@ def test_what_one_process_does_alone(tmp_path):
 
 
 @needs_mpi
-def test_functions_of_map_that_draw(tmp_path):
+def test_random_functions_of_map_are_refused(tmp_path):
     text = """
     tk.utils.set_random_seed(0)
     distribution.set_distribution(distribution.DataParallel(shards=2))
@@ -164,7 +164,7 @@ def test_functions_of_map_that_draw(tmp_path):
         assert len(set(values)) == (1 if name.startswith("none") else 8), name
 
 
-def test_numbers_that_tell_other_things():
+def test_inconsistent_metrics_are_refused():
     def of(group):
         with pytest.raises(ProgramMismatchError, match="rank 0 .*rank 1 compares"):
             if group.rank:
@@ -176,12 +176,12 @@ def test_numbers_that_tell_other_things():
     assert local.run(2, of) == [[0, 1]] * 2
 
 
-def test_devices_that_are_not_there():
+def test_missing_devices_are_refused():
     with pytest.raises(ArgumentError, match=r"received \['tpu:0'\]"):
         set_distribution(DataParallel(devices=["tpu:0"]))
 
 
-def test_layouts_that_do_not_fit():
+def test_invalid_layouts_are_refused():
     with pytest.raises(ArgumentError, match="once at most"):
         TensorLayout(("model", "model"))
     layouts = LayoutMap(DeviceMesh((1,), ["model"], ["cpu:0"]))

@@ -1,4 +1,4 @@
-"""Boxes of arrays, and how ranks share what they write."""
+"""Test boxes of arrays, and the division of their writes between ranks."""
 
 import random
 from math import prod
@@ -11,7 +11,7 @@ from toolkit.distribution.boxes import Item
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_ranges_are_cut_into_boxes_in_their_order(seed):
+def test_ranges_are_cut_into_ordered_boxes(seed):
     draw = random.Random(seed)
     shape = [draw.randint(1, 6) for _ in range(draw.randint(0, 4))]
     count, most = prod(shape), draw.choice([1, 3, 7, 1000])
@@ -27,20 +27,20 @@ def test_ranges_are_cut_into_boxes_in_their_order(seed):
         assert len(found) <= max(1, 2 * len(shape) - 1)
 
 
-def test_a_cover_has_no_holes_and_nothing_twice():
+def test_cover_has_no_gaps_and_no_overlaps():
     box = ((0, 4), (0, 3))
     left, right = ((0, 4), (0, 1)), ((0, 4), (1, 3))
     assert boxes.is_cover(box, [left, right])
     assert not boxes.is_cover(box, [left])
     assert not boxes.is_cover(box, [right, left, right])
-    twice = [((0, 2), (0, 3)), ((1, 3), (0, 3))]  # of as many elements
+    twice = [((0, 2), (0, 3)), ((1, 3), (0, 3))]  # with as many elements
     assert not boxes.is_cover(box, twice)
     assert boxes.is_cover((), [()]) and not boxes.is_cover((), [])
     assert boxes.is_cover(((0, 0), (0, 3)), [])
 
 
 def written(items, ranks):
-    """The bytes of each rank, after a look at whether all are written once."""
+    """Return the bytes per rank, and check that each element is written once."""
     shares = [boxes.assign_writes(items, rank) for rank in range(ranks)]
     totals = [0] * ranks
     for number, item in enumerate(items):
@@ -55,19 +55,19 @@ def written(items, ranks):
 
 
 def rows(count, ranks):
-    """Boxes of an axis that is split over ranks."""
+    """Return the boxes of an axis that is split over ranks."""
     return [((r * count // ranks, (r + 1) * count // ranks),) for r in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 64])
-def test_equal_values_are_shared_equally(ranks):
+def test_equal_values_are_divided_equally(ranks):
     sizes = [(4, 1), (2, 7), (4, 100_003), (4, 0), (8, 1), (2, 50_001), (4, 3)]
     items = [Item(size, [((0, count),)] * ranks) for size, count in sizes]
     totals = written(items, ranks)
     assert max(totals) - min(totals) <= 16
 
 
-def test_those_with_large_parts_write_less_of_the_rest():
+def test_ranks_with_large_shards_write_less_of_the_remainder():
     # Five rows over four ranks: the last has two.
     items = [Item(4, [((0, 5000),)] * 4)]
     items += [Item(4, [((r * 1000, (r + 1 + (r == 3)) * 1000),) for r in range(4)])]
@@ -75,17 +75,18 @@ def test_those_with_large_parts_write_less_of_the_rest():
     assert max(totals) - min(totals) <= 4
 
 
-def test_equal_parts_are_shared_by_those_that_hold_them():
-    # A mesh of 2 x 2: one value is split over its first axis, one over its second.
+def test_equal_shards_are_divided_between_their_owners():
+    # In a mesh of 2 x 2, one value is split over the first axis and one over the
+    # second.
     first = [((0, 10),), ((0, 10),), ((10, 30),), ((10, 30),)]
     second = [((0, 20),), ((20, 30),), ((0, 20),), ((20, 30),)]
     totals = written([Item(4, first), Item(4, second), Item(4, rows(30, 4))], 4)
     assert sum(totals) == 4 * 90
-    assert max(totals) <= 4 * 24  # of 22.5 elements each
+    assert max(totals) <= 4 * 24  # with 22.5 elements each
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_layouts_are_written_once(seed):
+def test_any_layout_is_written_once(seed):
     draw = random.Random(seed)
     ranks = draw.randint(1, 6)
     items = []

@@ -1,4 +1,4 @@
-"""CheckpointManager: training that is saved every so often, and goes on from there."""
+"""Test CheckpointManager: training with regular checkpoints, and its continuation."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ Y = np.ones((24, 1), "float32")
 
 
 class Stopped(Exception):
-    """What ends a run."""
+    """The exception that ends a run."""
 
 
 class Stop(tk.callbacks.Callback):
-    """Ends a run after so many batches."""
+    """A callback that ends a run after a number of batches."""
 
     def __init__(self, batches):
         super().__init__()
@@ -61,7 +61,7 @@ def names(folder):
     "save_freq, batches", [("epoch", 15), (4, 15), (5, 6), (1, 23)]
 )
 @pytest.mark.parametrize("wait", [True, False])
-def test_goes_on_to_the_same_bits(tmp_path, save_freq, batches, wait):
+def test_continued_run_has_the_same_bits(tmp_path, save_freq, batches, wait):
     def manager():
         return CheckpointManager(tmp_path, save_freq, wait=wait)
 
@@ -71,7 +71,7 @@ def test_goes_on_to_the_same_bits(tmp_path, save_freq, batches, wait):
     assert bits(train(manager())) == expected
 
 
-def test_the_newest_are_kept(tmp_path):
+def test_newest_checkpoints_are_kept(tmp_path):
     manager = CheckpointManager(tmp_path / "a" / "b", save_freq=2, max_to_keep=2)
     train(manager)
     assert names(tmp_path / "a" / "b") == ["checkpoint-000011", "checkpoint-000012"]
@@ -80,7 +80,7 @@ def test_the_newest_are_kept(tmp_path):
     assert len(names(tmp_path / "c")) == 4
 
 
-def test_what_is_done_is_not_done_again(tmp_path):
+def test_completed_epochs_are_not_repeated(tmp_path):
     expected = bits(train(CheckpointManager(tmp_path)))
     history = []
     again = train(
@@ -90,7 +90,7 @@ def test_what_is_done_is_not_done_again(tmp_path):
     assert bits(again) == expected and not history
     before = names(tmp_path)
     train(CheckpointManager(tmp_path, restore=False), epochs=1)
-    assert names(tmp_path) != before  # numbers go on
+    assert names(tmp_path) != before  # the numbers continue
 
 
 def damage(folder):
@@ -100,7 +100,7 @@ def damage(folder):
     file.write_bytes(raw)
 
 
-def test_a_damaged_one_is_left_out(tmp_path):
+def test_corrupt_checkpoint_is_skipped(tmp_path):
     expected = bits(train(CheckpointManager(tmp_path)))
     damage(tmp_path / "checkpoint-000004")
     with pytest.warns(UserWarning, match="left out: .*checkpoint-000004.*damaged"):
@@ -112,7 +112,7 @@ def test_a_damaged_one_is_left_out(tmp_path):
             train(CheckpointManager(tmp_path))
 
 
-def test_the_latest_has_all_of_its_files(tmp_path):
+def test_latest_has_all_files(tmp_path):
     manager = CheckpointManager(tmp_path)
     train(manager)
     (tmp_path / "checkpoint-000009").mkdir()
@@ -121,7 +121,7 @@ def test_the_latest_has_all_of_its_files(tmp_path):
     assert manager.latest() == tmp_path / "checkpoint-000002"
 
 
-def test_what_others_have_put_there_stays(tmp_path):
+def test_foreign_files_are_kept(tmp_path):
     (tmp_path / "checkpoint-000001").mkdir()
     (tmp_path / "checkpoint-000001" / "mine.txt").write_text("mine")
     (tmp_path / "notes").write_text("mine")
@@ -130,7 +130,7 @@ def test_what_others_have_put_there_stays(tmp_path):
     assert names(tmp_path) == ["checkpoint-000001", "checkpoint-000013", "notes"]
 
 
-def test_what_is_no_run_is_told(tmp_path):
+def test_folder_without_a_run_is_refused(tmp_path):
     model = make()
     Checkpoint(model).save(tmp_path / "checkpoint-000001", position=3)
     with pytest.warns(UserWarning, match="left out"):
@@ -147,12 +147,12 @@ def test_what_is_no_run_is_told(tmp_path):
         {"max_to_keep": 1.5},
     ],
 )
-def test_refused_arguments(tmp_path, options):
+def test_invalid_arguments_are_refused(tmp_path, options):
     with pytest.raises(ArgumentError, match=next(iter(options))):
         CheckpointManager(tmp_path, **options)
 
 
-def test_needs_a_built_model(tmp_path):
+def test_unbuilt_model_is_refused(tmp_path):
     model = tk.Sequential([tk.layers.Dense(1)])
     model.compile("sgd", "mse")
     manager = CheckpointManager(tmp_path)
@@ -201,7 +201,7 @@ if comm.world().rank == 0:
 
 @pytest.mark.slow
 @ranks.needs_mpi
-def test_a_run_goes_on_with_other_ranks_and_layouts(tmp_path):
+def test_run_continues_with_other_ranks_and_layouts(tmp_path):
     def job(count, stop, layout, folder="x"):
         arguments = [str(tmp_path / folder), str(stop), layout]
         done = ranks.run_ranks(tmp_path, count, JOB, *arguments)
@@ -255,7 +255,7 @@ LOSING = """
     [(1, 5, 0.02, False), (0, 9, 0.01, False), (2, 3, 0.0, True), (0, 6, 0.03, True)],
 )
 @pytest.mark.one_in(4)
-def test_a_run_goes_on_when_a_rank_is_lost_while_it_saves(
+def test_run_continues_after_a_rank_fails_during_a_save(
     tmp_path, killer, batch, delay, wait
 ):
     def train(processes, *moment):

@@ -1,4 +1,4 @@
-"""Checkpoints in parts, by virtual ranks."""
+"""Test sharded checkpoints with virtual ranks."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def save(model, path, ranks=3, **options):
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_is_read_by_any_number_of_ranks(tmp_path, wait):
+def test_any_number_of_ranks_reads_a_checkpoint(tmp_path, wait):
     model, path = make(1), tmp_path / "x"
     save(model, path, position={"epoch": 3}, wait=wait)
     assert sorted(os.listdir(tmp_path)) == ["x"]
@@ -115,10 +115,10 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_is_refused(tmp_path, damage):
+def test_corrupt_checkpoint_is_refused(tmp_path, damage):
     model, path = make(1), tmp_path / "x"
     save(model, path)
-    # Whole, but outside: its name must be refused, whatever it holds.
+    # The file is valid but outside of the folder: its name must be refused.
     (tmp_path / "x.bin").write_bytes((path / "rank-00000.bin").read_bytes())
     damage(path)
     other = make(2)
@@ -128,7 +128,7 @@ def test_what_is_damaged_is_refused(tmp_path, damage):
     assert bits(other) == before
 
 
-def test_what_fails_in_one_rank_fails_in_all(tmp_path, monkeypatch):
+def test_error_of_one_rank_fails_in_all(tmp_path, monkeypatch):
     model, path = make(1), tmp_path / "x"
     true = os.fsync
     calls = []
@@ -150,7 +150,7 @@ def test_what_fails_in_one_rank_fails_in_all(tmp_path, monkeypatch):
     assert not os.listdir(tmp_path)
 
 
-def test_an_older_one_stays(tmp_path):
+def test_older_checkpoint_is_kept_after_a_failure(tmp_path):
     save(make(1), tmp_path / "x")
     with pytest.raises(UnwritableFileError, match="there already"):
         save(make(2), tmp_path / "x", wait=False)
@@ -159,7 +159,7 @@ def test_an_older_one_stays(tmp_path):
     assert bits(model) == bits(make(1))
 
 
-def test_a_list_that_was_changed_is_refused(tmp_path):
+def test_changed_manifest_is_refused(tmp_path):
     model, path = make(1), tmp_path / "x"
     save(model, path, position={"step": 1000})
     text = (path / "state.json").read_text()
@@ -168,7 +168,7 @@ def test_a_list_that_was_changed_is_refused(tmp_path):
         Checkpoint(model, local.single()).restore(path)
 
 
-def test_damage_that_one_rank_sees_changes_no_rank(tmp_path, monkeypatch):
+def test_corrupt_file_of_one_rank_changes_no_rank(tmp_path, monkeypatch):
     save(make(1), tmp_path / "x")
     models = [make(2), make(2)]
     before = bits(models[0])
@@ -206,7 +206,7 @@ def test_any_error_of_one_rank_is_raised_in_all(
         is_it = {
             "copy": threading.current_thread().name == "rank 1",
             "write": arguments[1] == 1,
-            "list": True,  # the first rank alone writes it
+            "list": True,  # only the first rank writes it
         }
         if is_it[place]:
             raise error
@@ -225,7 +225,7 @@ def test_any_error_of_one_rank_is_raised_in_all(
     assert not os.listdir(tmp_path)
 
 
-def test_an_interrupt_stays_one_where_it_happens(tmp_path, monkeypatch):
+def test_interrupt_is_raised_only_in_its_rank(tmp_path, monkeypatch):
     models, true = [make(1), make(1)], Plan.copy
 
     def interrupted(*arguments):
@@ -245,7 +245,7 @@ def test_an_interrupt_stays_one_where_it_happens(tmp_path, monkeypatch):
     assert not os.listdir(tmp_path)
 
 
-def test_other_models_in_one_rank_are_refused(tmp_path):
+def test_another_model_in_one_rank_is_refused(tmp_path):
     models = [make(1), tk.Sequential([tk.Input((4,)), tk.layers.Dense(2)])]
 
     def of(group):
@@ -256,8 +256,8 @@ def test_other_models_in_one_rank_are_refused(tmp_path):
     assert not os.listdir(tmp_path)
 
 
-def test_saves_of_two_states_are_under_way_together(tmp_path, monkeypatch):
-    """Each has the state of its moment, and a third one waits for the first."""
+def test_two_saves_run_concurrently(tmp_path, monkeypatch):
+    """Each save has the state at its call, and a third save waits for the first."""
     model = make(1)
     variable = model.trainable_variables[0]
     checkpoint, begun, may_go = Checkpoint(model, local.single()), [], threading.Event()
@@ -279,13 +279,13 @@ def test_saves_of_two_states_are_under_way_together(tmp_path, monkeypatch):
         checkpoint.save(tmp_path / str(number), wait=False)
     assert (tmp_path / "0").is_dir() and (tmp_path / "3").is_dir()
     checkpoint.wait()
-    assert len(set(begun)) == 2  # the memory of the first two is used again
+    assert len(set(begun)) == 2  # the buffers of the first two saves are used again
     for number in range(6):
         checkpoint.restore(tmp_path / str(number))
         assert (variable.numpy() == number).all()
 
 
-def test_a_failure_in_the_background_is_raised_by_the_next_but_one(tmp_path):
+def test_background_failure_is_raised_by_a_later_save(tmp_path):
     (tmp_path / "0").mkdir()
     models = [make(1), make(1)]
 
@@ -302,7 +302,7 @@ def test_a_failure_in_the_background_is_raised_by_the_next_but_one(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["0", "1", "3"]
 
 
-def test_others_than_our_own_stages_stay(tmp_path):
+def test_foreign_staging_folders_are_kept(tmp_path):
     for name in (".x.0123abcd.tmp", ".x.4567abcd.tmp", ".y.0123abcd.tmp"):
         (tmp_path / name / "files").mkdir(parents=True)
     (tmp_path / ".x.0123abcd.tmp" / "owner").write_bytes(staging._MARK)
@@ -311,7 +311,7 @@ def test_others_than_our_own_stages_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [".x.4567abcd.tmp", ".y.0123abcd.tmp", "x"]
 
 
-def test_the_list_tells_what_the_job_was(tmp_path):
+def test_manifest_describes_the_job(tmp_path):
     mesh = DeviceMesh((1, 1), ["batch", "model"], ["cpu:0"])
     checkpoint = Checkpoint(make(1), local.single())
     with ModelParallel(layout_map=LayoutMap(mesh)).scope():
@@ -323,10 +323,10 @@ def test_the_list_tells_what_the_job_was(tmp_path):
         "axis_names": ["batch", "model"],
         "batch_dim_name": "batch",
     }
-    checkpoint.restore(tmp_path / "x")  # nothing that changes bits is different
+    checkpoint.restore(tmp_path / "x")  # no value that changes bits differs
 
 
-def test_another_number_of_shards_is_told(tmp_path):
+def test_another_number_of_shards_is_reported(tmp_path):
     checkpoint = Checkpoint(make(1), local.single())
     with DataParallel(shards=4).scope():
         checkpoint.save(tmp_path / "x")
@@ -338,7 +338,7 @@ def test_another_number_of_shards_is_told(tmp_path):
         checkpoint.restore(tmp_path / "x")
 
 
-def test_a_position_that_is_no_json_is_refused_by_all(tmp_path):
+def test_position_that_is_not_json_is_refused_by_all(tmp_path):
     models = [make(1), make(1)]
 
     def of(group):

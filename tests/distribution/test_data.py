@@ -1,4 +1,4 @@
-"""Data in a job: which rows a process reads, and what it gives to the others."""
+"""Test which rows a process reads in a job, and what it sends to its peers."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from toolkit.models.training.sources import make_source
 
 
 class Job:
-    """What a source asks a job of: one of `ranks`, at `leaves`."""
+    """A job of `ranks` processes at given leaves."""
 
-    auto_shard_dataset, num_processes = True, 1  # nobody compares what it is given
+    auto_shard_dataset, num_processes = True, 1  # no rank compares its arguments
 
     def __init__(self, rank, ranks, leaves=None):
         groups = local.run(ranks, lambda group: group)
@@ -23,14 +23,14 @@ class Job:
 
 
 def rows_of(make, rank, ranks, leaves=None):
-    """What one process gets of each batch."""
+    """Return the rows that one process gets of each batch."""
     source = make_source(make())
     source.spread(Job(rank, ranks, leaves))
     return list(source.epoch())
 
 
 class Counted(np.ndarray):
-    """An array that notes which of its rows are gathered or sliced."""
+    """An array that records which of its rows are gathered or sliced."""
 
     read: list
 
@@ -70,7 +70,7 @@ def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
         parts.append([np.asarray(batch[0]) for batch in found])
         needed = [value // 2 for part in parts[-1] for value in part[:, 0]]
         empty = sum(len(part) == 0 for part in parts[-1])
-        # Where a process has no row of a batch, it looks at one.
+        # A process without a row of a batch reads one row.
         assert len(counted.read) == len(needed) + empty
         assert set(needed) <= set(counted.read)
     for number, (batch, _) in enumerate(expected):
@@ -91,7 +91,7 @@ def mapped(**options):
 
 
 def far(batch):
-    return batch  # of whole batches: it needs all of their rows
+    return batch  # of full batches: it needs all of their rows
 
 
 PIPELINES = {
@@ -138,16 +138,16 @@ def test_data_sets_give_each_rank_its_rows(name, ranks):
             joined = np.concatenate([rows[number][part] for rows in found])
             np.testing.assert_array_equal(joined, whole)
     total = sum(len(batch[0]) for batch in expected)
-    if name == "repeated":  # its first batch is read and left out
+    if name == "repeated":  # its first batch is read and skipped
         assert len(READS) <= total + 4 + empty + 2 * ranks
-    elif name in PIPELINES:  # each looks once whether the function draws
+    elif name in PIPELINES:  # each rank checks once whether the function draws
         assert len(READS) == total + empty + ranks
     else:
         assert len(READS) == ranks * 13
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_position_is_that_of_any_number_of_ranks(name):
+def test_position_is_independent_of_the_number_of_ranks(name):
     make = PIPELINES[name]
 
     def source(rank, ranks):
@@ -189,7 +189,7 @@ SHARDED = {
 
 
 @pytest.mark.parametrize("name", SHARDED)
-def test_a_shard_reads_only_its_elements(name):
+def test_shard_reads_only_its_elements(name):
     READS.clear()
     elements = list(SHARDED[name]())
     assert len(elements) == 4
@@ -206,7 +206,7 @@ def test_a_shard_reads_only_its_elements(name):
     np.testing.assert_equal(list(again), elements[2:])
 
 
-def test_class_weights_of_a_share():
+def test_class_weights_of_a_shard():
     batches = Dataset.from_tensor_slices((np.ones((5, 2)), np.arange(5))).batch(5)
     source = make_source(batches, class_weight={4: 7.0})
     source.spread(Job(1, 2))
@@ -215,7 +215,7 @@ def test_class_weights_of_a_share():
     assert np.asarray(weights).tolist() == [1, 1, 7]
 
 
-def test_a_tensor_of_another_extent_stays_whole():
+def test_tensor_of_another_extent_is_not_split():
     def batches():
         yield ops.ones((6, 2)), ops.ones((4,))
 
@@ -251,7 +251,7 @@ def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
 @needs_mpi
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.one_in(2)
-def test_all_kinds_of_data_train_to_the_same_bits(tmp_path, processes):
+def test_all_kinds_of_data_train_to_equal_bits(tmp_path, processes):
     text = """
     distribution.set_distribution(distribution.DataParallel(shards=4))
     x = np.random.default_rng(0).random((41, 6), "float32")
@@ -280,7 +280,7 @@ def test_all_kinds_of_data_train_to_the_same_bits(tmp_path, processes):
     found = run(tmp_path, processes, text)
     results = [each for ranks, _ in found for each in ranks]
     assert len(results) == 3 * processes and all(r == results[0] for r in results)
-    # The 41 rows twice; the last batch has one, at which all others look.
+    # The 41 rows are read twice; all other ranks read the one row of the last batch.
     looks = 2 * processes  # whether functions of two data sets draw
     assert sum(count for _, count in found) == 82 + 2 * (processes - 1) + looks
     (alone,) = run(tmp_path, 1, text)

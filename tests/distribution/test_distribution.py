@@ -1,4 +1,4 @@
-"""Meshes, layouts, and distributions over the one device of this process."""
+"""Test meshes, layouts and distributions with the one device of this process."""
 
 import numpy as np
 import pytest
@@ -179,7 +179,7 @@ def test_distribute_tensor():
         distribution.distribute_tensor(x, TensorLayout([None, None], MESH))
 
 
-def test_what_is_not_there_is_refused():
+def test_missing_devices_and_axes_are_refused():
     with pytest.raises(ValueError, match="shards of at least 1"):
         DataParallel(shards=0)
     layouts = LayoutMap(ONE)

@@ -1,4 +1,4 @@
-"""Jobs that lose ranks in the middle of training, and go on."""
+"""Test jobs that lose ranks during training and continue."""
 
 from textwrap import dedent
 
@@ -49,9 +49,9 @@ TRAIN = """
 
 
 def train(folder, processes, moment="pass", *flags, before="", options=""):
-    """[hash, history, number of ranks at the end] of every rank that is left."""
+    """Return [hash, history, final number of ranks] of every remaining rank."""
     text = dedent(TRAIN).format(moment=moment, before=before, options=options)
-    # On a busy machine a rank may be slow to answer: that is no loss.
+    # On a busy machine a rank may answer slowly; that is not a loss.
     return run(folder, processes, text, timeout=15, flags=flags)
 
 
@@ -71,7 +71,7 @@ LATER = "threading.Timer(0.01, lambda: os.kill(os.getpid(), 9)).start()"
     ids=["in an epoch", "the first one in the first step", "in a step", "two"],
 )
 @pytest.mark.one_in(4)
-def test_fit_goes_on_without_lost_ranks_to_the_same_bits(tmp_path, moment):
+def test_fit_continues_without_lost_ranks_to_the_same_bits(tmp_path, moment):
     ((*whole, _),) = train(tmp_path, 1)
     left = 1 if "(2, 6)" in moment else 2
     assert train(tmp_path, 3, moment, "--elastic") == [[*whole, left]] * left
@@ -91,7 +91,9 @@ ZERO = ", shard_optimizer=True"
     ids=["one", "two", "in a step"],
 )
 @pytest.mark.one_in(3)
-def test_parts_of_lost_ranks_are_taken_from_their_neighbours(tmp_path, moment, left):
+def test_shards_of_lost_ranks_are_restored_from_their_neighbours(
+    tmp_path, moment, left
+):
     ((*whole, _),) = train(tmp_path, 1)
     found = train(tmp_path, 4, moment, "--elastic", options=ZERO)
     assert found == [[*whole, left]] * left
@@ -99,14 +101,14 @@ def test_parts_of_lost_ranks_are_taken_from_their_neighbours(tmp_path, moment, l
 
 @pytest.mark.slow
 @needs_mpi
-def test_parts_that_are_lost_with_their_copies_are_told(tmp_path):
+def test_shards_that_are_lost_with_their_copies_are_reported(tmp_path):
     moment = f"if self.steps == 5 and rank in (1, 2): {KILL.format('SIGKILL')}"
     with pytest.raises(AssertionError, match="which had a copy|one operation"):
         train(tmp_path, 4, moment, "--elastic", options=ZERO)
 
 
 @needs_mpi
-def test_a_lost_rank_is_replaced(tmp_path):
+def test_lost_rank_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True)"
     found = train(tmp_path, 3, moment, "--elastic", "--replace")
@@ -120,7 +122,7 @@ def test_a_lost_rank_is_replaced(tmp_path):
     ids=["it comes too late", "the script needs others before fit"],
 )
 @pytest.mark.slow
-def test_a_replacement_that_cannot_join_is_sent_away(tmp_path, before):
+def test_replacement_that_cannot_join_is_refused(tmp_path, before):
     ((*whole, _),) = train(tmp_path, 1, before=before)
     flags, last = ["--elastic", "--replace"], "lose(self.steps - 19)"
     found = train(tmp_path, 3, last, *flags, before=before)
@@ -129,7 +131,7 @@ def test_a_replacement_that_cannot_join_is_sent_away(tmp_path, before):
 
 @needs_mpi
 @pytest.mark.slow
-def test_a_replacement_is_replaced(tmp_path):
+def test_replacement_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True, twice=True)"
     found = train(tmp_path, 3, moment, "--elastic", "--replace")
@@ -138,18 +140,20 @@ def test_a_replacement_is_replaced(tmp_path):
 
 @pytest.mark.slow
 @needs_mpi
-def test_a_job_starts_again_after_the_last_whole_epoch(tmp_path):
-    """Where what a process held is lost with it, or MPI ends with any process."""
+def test_job_restarts_after_the_last_complete_epoch(tmp_path):
+    """The state of a process is lost with it, or MPI ends with any process."""
     options = ", shard_optimizer=True"
     ((bits, _, _),) = train(tmp_path, 1)
     lose = "lose(self.steps - 9)"
     found = train(tmp_path, 2, lose, "--restarts", "1", options=options)
     assert [each[0] for each in found] == [bits] * 2
-    assert len(found[0][1]["loss"]) < 6  # epochs: of the others is no need
+    assert (
+        len(found[0][1]["loss"]) < 6
+    )  # the epochs of the other processes do not matter
 
 
 @needs_mpi
-def test_a_script_that_fails_is_not_started_again(tmp_path):
+def test_failing_script_is_not_restarted(tmp_path):
     text = """
     print("begins")
     raise ValueError("a mistake")

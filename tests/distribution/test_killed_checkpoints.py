@@ -1,4 +1,4 @@
-"""Jobs that are killed, or whose disk is full, while they save: old or new, whole."""
+"""Test that a killed save or a full disk leaves a complete old or new checkpoint."""
 
 import os
 import random
@@ -34,14 +34,14 @@ for number in range(10_000):
 
 
 def names(folder):
-    """The checkpoints, by their numbers, and everything else."""
+    """Return the numbers of the checkpoints, and all other names."""
     found = os.listdir(folder)
     numbers = sorted(int(name) for name in found if name.isdecimal())
     return numbers, sorted(name for name in found if not name.isdecimal())
 
 
 def saved_until_killed(folder, seed, count=3):
-    """Kill one rank, or all, while they save; returns what was there just before."""
+    """Kill one rank, or all, during a save; return the names before the kill."""
     draw = random.Random(seed)
     script = folder.parent
     process = subprocess.Popen(
@@ -73,7 +73,7 @@ def saved_until_killed(folder, seed, count=3):
 
 
 def check(folder, before):
-    """Each checkpoint is whole, and the next save removes what the kill has left."""
+    """Check that all checkpoints are complete, and that a save removes the remains."""
     after, rest = names(folder)
     assert set(before) <= set(after) and after == list(range(len(after)))
     model = make()
@@ -93,7 +93,9 @@ def kill_and_check(folder, seed):
     path.mkdir()
     (path / "mine").write_text("mine")
     before = saved_until_killed(path, seed)
-    with DataParallel(shards=3).scope():  # else it is told that other bits follow
+    with DataParallel(
+        shards=3
+    ).scope():  # otherwise the message says that the bits differ
         was_saving = check(path, before)
     assert (path / "mine").read_text() == "mine"
     return was_saving
@@ -102,20 +104,20 @@ def kill_and_check(folder, seed):
 @ranks.needs_mpi
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.one_in(2)
-def test_a_kill_leaves_whole_checkpoints(tmp_path, seed):
+def test_kill_leaves_complete_checkpoints(tmp_path, seed):
     kill_and_check(tmp_path, seed)
 
 
 @pytest.mark.slow
 @ranks.needs_mpi
-def test_thirty_kills_leave_whole_checkpoints(tmp_path):
+def test_thirty_kills_leave_complete_checkpoints(tmp_path):
     were_saving = 0
     for seed in range(100, 130):
         folder = tmp_path / str(seed)
         folder.mkdir()
         were_saving += kill_and_check(folder, seed)
         shutil.rmtree(folder)
-    assert were_saving >= 10  # else the moments were not those that matter
+    assert were_saving >= 10  # otherwise the kills missed the critical moments
 
 
 FULL = """
@@ -156,7 +158,7 @@ checkpoint.save(folder / "new")
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of files")
 @pytest.mark.parametrize("wait", ["wait", "no"])
 @pytest.mark.one_in(2)
-def test_a_full_disk_of_one_rank_is_told_by_all(tmp_path, wait):
+def test_full_disk_of_one_rank_is_reported_by_all(tmp_path, wait):
     (tmp_path / "x").mkdir()
     done = ranks.run_ranks(tmp_path, 3, FULL, str(tmp_path / "x"), wait)
     assert done.code == 0, done.errors
@@ -193,7 +195,7 @@ checkpoint.save(folder / "new")
 
 
 @ranks.needs_mpi
-def test_a_lost_rank_leaves_the_old_checkpoint(tmp_path):
+def test_lost_rank_leaves_the_old_checkpoint(tmp_path):
     (tmp_path / "x").mkdir()
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3", "--elastic"]
     (tmp_path / "script.py").write_text(LOST)

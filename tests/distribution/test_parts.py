@@ -1,4 +1,4 @@
-"""Data that each process of a job is given its part of, and single batches."""
+"""Test data that each process provides a part of, and single batches."""
 
 import re
 
@@ -41,7 +41,7 @@ def set_parallel(**options):
 
 
 @needs_mpi
-def test_processes_that_are_given_their_parts(tmp_path):
+def test_processes_with_local_data(tmp_path):
     script = (
         PARTS
         + """
@@ -87,7 +87,7 @@ DIFFERING = {
 @needs_mpi
 @pytest.mark.parametrize("auto", [True, False])
 @pytest.mark.one_in(2)
-def test_what_differs_is_named(tmp_path, auto):
+def test_differences_are_named(tmp_path, auto):
     script = f"""
     distribution.set_distribution(distribution.DataParallel(auto_shard_dataset={auto}))
     x = np.ones((40, 6), "float32")
@@ -122,7 +122,7 @@ ARGUMENTS = {
 
 
 @needs_mpi
-def test_arguments_and_weights_that_differ_are_named(tmp_path):
+def test_different_arguments_and_weights_are_named(tmp_path):
     script = f"""
     distribution.set_distribution(distribution.DataParallel())
     x = np.ones((40, 6), "float32")
@@ -155,7 +155,7 @@ def test_arguments_and_weights_that_differ_are_named(tmp_path):
 
 
 @needs_mpi
-def test_the_rows_of_a_process_outside_of_fit(tmp_path):
+def test_local_rows_outside_of_fit(tmp_path):
     script = """
     parallel = distribution.DataParallel()
     distribution.set_distribution(parallel)
@@ -179,7 +179,7 @@ def test_the_rows_of_a_process_outside_of_fit(tmp_path):
         [[0, 1], [4, 5], [8]],
         [[2, 3], [6, 7], [9]],
     ]
-    assert [count for _, count, _ in found] == [6, 6]  # once to see if it draws
+    assert [count for _, count, _ in found] == [6, 6]  # once to check whether it draws
     assert all("expected a Dataset" in error for _, _, error in found)
 
 
@@ -190,7 +190,7 @@ def test_distribute_dataset_of_one_process():
     assert parts.distribute_dataset(batches) is batches
 
 
-def test_own_rows_of_batches_that_others_make():
+def test_local_rows_of_batches_of_a_generator():
     batches = Dataset.range(8).batch(4).map(lambda x: (x, np.float32(1)))
     mine = batches._local_shard(lambda count: range(1, count - 1))
     assert [x.tolist() for x, _ in mine] == [[1, 2], [5, 6]]
@@ -203,7 +203,7 @@ def test_own_rows_of_batches_that_others_make():
     assert not any(type(batch) is BatchShard for batch in mine)
 
 
-def test_shards_that_are_not_those_of_the_parts(monkeypatch):
+def test_inconsistent_shards_are_refused(monkeypatch):
     parts = DataParallel(auto_shard_dataset=False, shards=3)
     (axis,) = parts.axes
 
@@ -255,7 +255,7 @@ except KeyError:
 @needs_mpi
 @pytest.mark.parametrize("kind", ["arrays", "dataset"])
 @pytest.mark.one_in(2)
-def test_what_three_processes_began_two_go_on_with(tmp_path, kind):
+def test_two_processes_continue_a_run_of_three(tmp_path, kind):
     folder = str(tmp_path / "backup")
     assert run(tmp_path, 3, RESUMED, folder, kind, "9") == ["stopped"] * 3
     found = run(tmp_path, 2, RESUMED, folder, kind, "-1")

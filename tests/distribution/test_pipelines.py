@@ -1,4 +1,4 @@
-"""Models in stages, in one process: what is trained, and what is refused."""
+"""Test pipeline parallelism in one process: training and refusals."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_steps_are_not_inspected():
 
 
 def test_options_of_training():
-    """Regularizers, clipping, weights of samples and of classes, frozen layers."""
+    """Test regularizers, clipping, sample weights, class weights and frozen layers."""
 
     def run():
         model = network(layers.Dense(8, kernel_regularizer="l2", name="first_more"))
@@ -110,7 +110,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers_that_write_all_weights_or_none(name):
+def test_optimizers_that_update_all_weights_or_none(name):
     expected, weights = trained(network(), OPTIMIZERS[name]())
     with PipelineParallel(["first", "last"], micro_batches=3).scope():
         model = network()
@@ -133,7 +133,7 @@ def one_trace(model):
     lambda: tk.optimizers.SGD(gradient_accumulation_steps=2, global_clipnorm=1.0),
     lambda: tk.optimizers.LossScaleOptimizer(tk.optimizers.SGD(global_clipnorm=1.0)),
 ])  # fmt: skip
-def test_a_norm_inside_of_a_branch_is_refused(make):
+def test_normalization_inside_a_branch_is_refused(make):
     with PipelineParallel(["first", "last"]).scope():
         with pytest.raises(UnsupportedError, match=r"reads what stages \[0, 1\] hold"):
             trained(network(), make())
@@ -152,7 +152,7 @@ def test_mixed_precision(policy):
         np.testing.assert_allclose(a, b, atol=1e-3)
 
 
-def test_a_model_that_is_there_already():
+def test_existing_model_is_accepted():
     expected, weights = trained(network())
     model = network()
     with PipelineParallel(["first", "last"]).scope():
@@ -206,7 +206,7 @@ def test_batch_normalization_is_named():
             trained(network(layers.BatchNormalization(name="norm")))
 
 
-def test_a_variable_is_held_by_one_rank():
+def test_variable_is_stored_by_one_rank():
     value = np.arange(6, dtype="float32").reshape(2, 3)
 
     def of(group):

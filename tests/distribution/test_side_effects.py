@@ -1,4 +1,4 @@
-"""Files and prints in a job: one process writes, and the others take part."""
+"""Test files and prints in a job: one process writes, and its peers take part."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from toolkit.errors import CommunicationError, UnwritableFileError
 
 
 class Part:
-    """A variable, each rank of which has a number."""
+    """A variable that has a different number in each rank."""
 
     def __init__(self, group, number):
         self.group, self.number = group, number
@@ -23,7 +23,7 @@ class Part:
         return found
 
 
-def test_the_chief_reads_what_the_others_hold():
+def test_chief_reads_the_values_of_its_peers():
     def of(group):
         parts = [Part(group, 10), Part(group, 20), Part(group, 30)]
         written = []
@@ -51,7 +51,7 @@ def test_the_chief_reads_what_the_others_hold():
         (KeyboardInterrupt("no space"), CommunicationError),
     ],
 )
-def test_what_fails_on_the_chief_fails_everywhere(error, others):
+def test_failure_of_the_chief_is_raised_by_all(error, others):
     def of(group):
         def work():
             raise error
@@ -64,7 +64,7 @@ def test_what_fails_on_the_chief_fails_everywhere(error, others):
     assert local.run(2, of) == [True, True]
 
 
-def test_a_variable_that_nobody_holds_ready_is_no_deadlock():
+def test_missing_peer_is_no_deadlock():
     def of(group):
         other = Part(group, 1)
         with pytest.raises(CommunicationError, match="by one process alone"):
@@ -130,7 +130,7 @@ def test_files_are_written_by_one_process(tmp_path, how):
 
 
 @needs_mpi
-def test_what_one_process_saves_alone_is_named(tmp_path):
+def test_save_of_a_single_process_is_named(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
     x = np.ones((8, 6), "float32")
@@ -144,7 +144,7 @@ def test_what_one_process_saves_alone_is_named(tmp_path):
 
 
 @needs_mpi
-def test_what_is_shown_is_shown_once(tmp_path):
+def test_output_is_printed_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
     x = np.ones((8, 6), "float32")

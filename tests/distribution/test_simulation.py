@@ -1,4 +1,4 @@
-"""Steps that are simulated: by hand, by formula, and how they change with the ranks."""
+"""Test simulated steps against manual calculations and formulas."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def simulated(**options):
     return simulate(model(), x=x, y=y, batch_size=4, timing=lambda k: 1e-3, **options)
 
 
-def test_all_reduce_by_hand():
+def test_all_reduce_equals_the_manual_time():
     # 2 * 3/4 * 4000 bytes at 1 MB/s and 2 * 2 messages
     assert SLOW.seconds("all_reduce", 4000, 4) == pytest.approx(0.006 + 0.004)
     link = Link(1e-3, 1e6, 2, 1e-4, 1e7)
@@ -32,8 +32,8 @@ def test_all_reduce_by_hand():
     assert SLOW.seconds("all_gather", 4000, 4) == pytest.approx(0.003 + 0.002)
 
 
-def test_a_step_by_hand():
-    # a -> sum -> c, and b that does not wait for the sum, which takes 2 + 2 ms
+def test_step_equals_the_manual_time():
+    # a -> sum -> c; b does not wait for the sum, which takes 2 + 2 ms.
     work = [Work(1e-3), Work(0, (0,), "all_reduce", 2000), Work(3e-3), Work(1e-3, (1,))]
     assert simulate_step(work, 2, SLOW).seconds == pytest.approx(9e-3)
     assert simulate_step(work, 2, SLOW, overlap=True).seconds == pytest.approx(6e-3)
@@ -49,14 +49,14 @@ def test_stragglers():
     )
 
 
-def test_gradients_are_what_is_exchanged():
+def test_exchanged_values_are_the_gradients():
     found = simulated(ranks=[2, 8], link=SLOW)
     gradients = 4 * (64 * 64 + 64 + 64 * 8 + 8)
     moved = found.of("data parallel", 8).exchanged["all_reduce"]
     assert gradients <= moved <= 1.02 * gradients
 
 
-def test_memory_by_the_formula():
+def test_memory_equals_the_formula():
     found = simulated(ranks=[4], link=SLOW)
     weights = 4 * (64 * 64 + 64 + 64 * 8 + 8)
     whole = found.of("data parallel", 4).memory
@@ -87,7 +87,7 @@ def test_bad_arguments():
         Link(bandwidth=0)
 
 
-def test_command(tmp_path, capsys):
+def test_command_prints_a_simulation(tmp_path, capsys):
     path, picture = tmp_path / "model.keras", tmp_path / "curve.svg"
     made = model()
     made.train_on_batch(np.zeros((4, 64), "float32"), np.zeros((4, 8), "float32"))

@@ -1,4 +1,4 @@
-"""Jobs whose gradients a thread sends: the same bits, also when ranks are lost."""
+"""Test jobs whose gradients a thread sends: equal bits, also after lost ranks."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.distribution.test_elastic import KILL, LATER, train
 
 
 @needs_mpi
-def test_a_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
+def test_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
     ((*whole, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_LINK", "0.0001,1e8")
     assert train(tmp_path, 2) == [[*whole, 2]] * 2
@@ -23,14 +23,14 @@ def test_a_job_on_a_slow_link_has_the_same_bits(tmp_path, monkeypatch):
     ids=["between steps", "in a step"],
 )
 @pytest.mark.one_in(2)
-def test_a_rank_that_is_lost_while_a_thread_exchanges(tmp_path, monkeypatch, moment):
+def test_rank_lost_during_an_exchange_of_a_thread(tmp_path, monkeypatch, moment):
     ((*whole, _),) = train(tmp_path, 1)
     monkeypatch.setenv("TOOLKIT_OVERLAP", "on")
     assert train(tmp_path, 3, moment, "--elastic") == [[*whole, 2]] * 2
 
 
 @needs_mpi
-def test_a_slow_link_cannot_be_elastic(tmp_path, monkeypatch):
+def test_slow_link_cannot_be_elastic(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLKIT_LINK", "0.0001,1e8")
     with pytest.raises(AssertionError, match="TOOLKIT_LINK: an elastic job"):
         train(tmp_path, 2, "pass", "--elastic")

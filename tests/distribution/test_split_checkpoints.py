@@ -1,4 +1,4 @@
-"""Checkpoints of variables in parts: each rank writes its own, any layout reads."""
+"""Test checkpoints of sharded variables."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from toolkit.distribution.placements import ShardPlacement
 
 
 def make(seed):
-    """A model with slots, of odd extents, convolutions and a scalar or two."""
+    """Return a model with slot variables, odd extents, convolutions and scalars."""
     tk.utils.set_random_seed(seed)
     inputs = [tk.Input((8, 8, 3)), tk.layers.Conv2D(12, 3)]
     hidden = [tk.layers.Flatten(), tk.layers.Dense(260), tk.layers.Dense(36)]
@@ -35,12 +35,12 @@ def all_of(model):
 
 
 def bits(model):
-    """The bytes of the whole values; all ranks call it."""
+    """Return the bytes of the full values; all ranks call it."""
     return [v.numpy().tobytes() for v in all_of(model)]
 
 
 def axes_of(group, *sizes):
-    """The axes of a mesh of so many ranks, the last of which is that of batches."""
+    """Return the axes of a mesh of `ranks` ranks; the last axis is the batch axis."""
     places = np.unravel_index(group.rank, sizes)
     found = []
     for number, size in enumerate(sizes):
@@ -51,26 +51,26 @@ def axes_of(group, *sizes):
 
 
 def plain(model, group):
-    """Each rank has all."""
+    """Replicate all variables."""
 
 
 def zero(model, group):
-    """Slots in parts, along their first axis."""
+    """Split the slot variables along their first axis."""
     split(model.optimizer.variables, [(axes_of(group, group.size)[0], 0)])
 
 
 def fsdp(model, group):
-    """All in parts."""
+    """Split all variables along their first axis."""
     split(all_of(model), [(axes_of(group, group.size)[0], 0)])
 
 
 def columns(model, group):
-    """All in parts, along their last axis."""
+    """Split all variables along their last axis."""
     split(all_of(model), [(axes_of(group, group.size)[0], -1)])
 
 
 def grid(model, group):
-    """Tiles of matrices; those of each column of the mesh are held twice otherwise."""
+    """Split matrices into tiles; replicate other variables in a column of the mesh."""
     one, two = axes_of(group, 2, group.size // 2)
     matrices = [v for v in all_of(model) if v.ndim > 1]
     split(matrices[::2], [(one, 0), (two, -1)])
@@ -79,7 +79,7 @@ def grid(model, group):
 
 
 def twice(model, group):
-    """The first axis of all is split over both axes of the mesh."""
+    """Split the first axis of all variables over both axes of the mesh."""
     one, two = axes_of(group, 2, group.size // 2)
     split(all_of(model), [(one, 0), (two, 0)])
 
@@ -100,7 +100,7 @@ def split(variables, along):
 
 
 def written(path, layout, ranks, seed=1, **options):
-    """Save a model that has this layout; returns the bytes that each rank wrote."""
+    """Save a model with this layout; return the bytes that each rank wrote."""
     models = [make(seed) for _ in range(ranks)]
 
     def of(group):
@@ -118,7 +118,7 @@ READERS = [(plain, 1), (fsdp, 2), (zero, 4), (columns, 4), (grid, 4)]
 
 
 @pytest.mark.parametrize("layout, ranks", WRITERS)
-def test_any_layout_reads_what_any_other_wrote(tmp_path, layout, ranks):
+def test_any_layout_reads_a_checkpoint_of_any_other(tmp_path, layout, ranks):
     written(tmp_path / "x", layout, ranks)
     expected = bits(make(1))
     for reading, count in [*READERS, (layout, ranks)]:
@@ -142,7 +142,7 @@ def test_each_rank_writes_an_equal_share(tmp_path, layout, ranks):
     assert max(sizes) - padding <= (1 / ranks + 0.01) * total
 
 
-def test_nothing_is_gathered(tmp_path, monkeypatch):
+def test_save_gathers_no_variable(tmp_path, monkeypatch):
     def whole(*_):
         raise AssertionError("a variable was put together")
 
@@ -161,7 +161,7 @@ def test_nothing_is_gathered(tmp_path, monkeypatch):
     local.run(2, of)
 
 
-def test_boxes_are_where_the_parts_are(tmp_path):
+def test_boxes_match_the_shards(tmp_path):
     written(tmp_path / "x", fsdp, 2)
     state = json.loads((tmp_path / "x" / "state.json").read_text())
     kernel = state["variables"]["weights/2"]
@@ -173,7 +173,7 @@ def test_boxes_are_where_the_parts_are(tmp_path):
     ]
 
 
-def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
+def test_only_needed_boxes_are_read(tmp_path, monkeypatch):
     written(tmp_path / "x", fsdp, 4)
     true, read = shard_files._pread, []
     models = [make(2), make(2)]
@@ -196,7 +196,7 @@ def test_only_boxes_that_are_needed_are_read(tmp_path, monkeypatch):
     assert sum(length for _, length in read) <= 1.02 * total
 
 
-def test_large_parts_are_cut_into_boxes(tmp_path, monkeypatch):
+def test_large_shards_are_cut_into_boxes(tmp_path, monkeypatch):
     monkeypatch.setattr("toolkit.distribution.snapshots._MAX_BOX_SIZE", 5000)
     written(tmp_path / "x", columns, 2)
     state = json.loads((tmp_path / "x" / "state.json").read_text())
@@ -207,7 +207,7 @@ def test_large_parts_are_cut_into_boxes(tmp_path, monkeypatch):
     assert bits(model) == bits(make(1))
 
 
-def test_a_plan_is_made_again_when_parts_change(tmp_path):
+def test_plan_is_rebuilt_after_a_change_of_shards(tmp_path):
     models = [make(1), make(1)]
 
     def of(group):
@@ -225,8 +225,8 @@ def test_a_plan_is_made_again_when_parts_change(tmp_path):
         assert bits(model) == bits(make(1))
 
 
-def test_random_boxes_against_numpy(tmp_path):
-    """Rows and columns of one array, each rank its own, read by any box."""
+def test_random_boxes_equal_numpy(tmp_path):
+    """Test rows and columns of one array, one per rank, that are read by any box."""
     written(tmp_path / "x", twice, 4)
     state = shard_files.read_state(tmp_path / "x")
     for name, variable in zip(["weights/2", "weights/0"], [2, 0], strict=True):
@@ -288,14 +288,12 @@ SLOW = pytest.mark.slow
     ],
 )
 @pytest.mark.one_in(2)
-def test_jobs_read_what_jobs_of_another_distribution_wrote(
-    tmp_path, kind, count, readers
-):
+def test_job_reads_a_checkpoint_of_another_distribution(tmp_path, kind, count, readers):
     bits, *others = jobs.run(tmp_path, count, DISTRIBUTIONS, kind, timeout=20)
     assert others == [bits] * (count - 1)
     sizes = [file.stat().st_size for file in (tmp_path / "x").glob("rank-*.bin")]
     assert len(sizes) == count
-    if kind != "stages":  # what only one process has, it writes alone
+    if kind != "stages":  # values of a single process are written by that process
         assert max(sizes) <= 1.1 * sum(sizes) / count
     for reader, ranks in readers:
         found = jobs.run(tmp_path, ranks, DISTRIBUTIONS, reader, timeout=20)

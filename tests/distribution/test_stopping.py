@@ -1,4 +1,4 @@
-"""Runs that end in one process of a job end in all, after the same step."""
+"""Test that a run which ends in one process ends in all after the same step."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ from toolkit.models.training.agreement import Agreement
 
 
 class Job:
-    """What an agreement asks a job of."""
+    """A job as an agreement uses it."""
 
     recovery = SimpleNamespace(version=0)  # no rank is lost
 
@@ -33,7 +33,7 @@ class Own(cb.Callback):
         pass
 
 
-def test_all_stop_where_one_does():
+def test_all_ranks_stop_with_one():
     def of(group):
         own = [Own()] if group.rank == 1 else []
         agreement = Agreement(Job(group), CallbackList(own), {})
@@ -43,7 +43,7 @@ def test_all_stop_where_one_does():
     assert local.run(3, of) == [(5, 1)] * 3
 
 
-def test_they_agree_now_and_then_where_no_callback_may_stop(tmp_path):
+def test_ranks_agree_periodically_without_stopping_callbacks(tmp_path):
     def of(group):
         job = Job(group)
         calls = [cb.TensorBoard(tmp_path), cb.ModelCheckpoint("a.keras")]
@@ -59,7 +59,7 @@ def test_they_agree_now_and_then_where_no_callback_may_stop(tmp_path):
     assert not found[0][0] and found[0][1] < 200
 
 
-def test_an_interrupt_of_one_raises_on_all():
+def test_interrupt_of_one_rank_raises_on_all():
     def of(group):
         agreement = Agreement(Job(group), CallbackList([Own()]), {})
         assert not agreement.stops(False)
@@ -72,7 +72,7 @@ def test_an_interrupt_of_one_raises_on_all():
     local.run(3, of)
 
 
-def test_a_second_interrupt_raises_at_once():
+def test_second_interrupt_raises_immediately():
     agreement = Agreement(Job(local.single()), CallbackList(), {})
     with pytest.raises(KeyboardInterrupt), agreement:
         import signal
@@ -81,7 +81,7 @@ def test_a_second_interrupt_raises_at_once():
         signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interrupt_after_the_last_step_raises():
+def test_interrupt_after_the_last_step_raises():
     import signal
 
     agreement = Agreement(Job(local.single()), CallbackList(), {})
@@ -90,7 +90,7 @@ def test_an_interrupt_after_the_last_step_raises():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_callback_that_saves_has_to_be_everywhere():
+def test_saving_callback_must_be_on_all_ranks():
     def of(group):
         calls = [cb.ModelCheckpoint("a.keras")] if group.rank == 0 else []
         words = "save: ModelCheckpoint on rank 0; .*: none on rank 1, 2"
@@ -135,10 +135,10 @@ tell([steps, state_of(model)])
 @needs_mpi
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.one_in(3)
-def test_training_stops_at_the_same_step(tmp_path, how):
+def test_training_stops_at_one_step_on_all_ranks(tmp_path, how):
     found = run(tmp_path, 2, STOPPED.format(how=dedented(HOW[how])))
     assert found[0] == found[1]
-    if how == "nan":  # one process stops there, too
+    if how == "nan":  # one process stops at this step, too
         assert run(tmp_path, 1, STOPPED.format(how=dedented(HOW[how]))) == found[:1]
 
 
@@ -148,7 +148,7 @@ def dedented(text):
 
 
 @needs_mpi
-def test_ctrl_c_for_one_process(tmp_path):
+def test_ctrl_c_for_one_process_stops_all(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel(shards=2))
     ended = []
@@ -172,7 +172,7 @@ def test_ctrl_c_for_one_process(tmp_path):
 
 
 @needs_mpi
-def test_a_callback_that_raises_in_one_process_ends_all(tmp_path):
+def test_exception_of_a_callback_in_one_process_ends_all(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
 
@@ -188,7 +188,7 @@ def test_a_callback_that_raises_in_one_process_ends_all(tmp_path):
 
 
 @needs_mpi
-def test_a_file_that_the_chief_cannot_write_is_told_once(tmp_path):
+def test_write_error_of_the_chief_is_reported_once(tmp_path):
     script = """
     distribution.set_distribution(distribution.DataParallel())
     model = network()
