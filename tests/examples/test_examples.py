@@ -1,6 +1,6 @@
-"""Every example runs in a short form, and in full to the quality that it promises.
+"""Test that every example runs in a short form and reaches its quality in full.
 
-An example's last printed line begins with "test", what it measured, and the value.
+The last printed line of an example is "test", the name of the measure, and its value.
 """
 
 import ast
@@ -34,10 +34,10 @@ print(hashlib.sha256(weights).hexdigest())
 
 
 class Trial(NamedTuple):
-    """An example's arguments, in a short form and in full, and the results to reach.
+    """The arguments of an example, short and in full, and the expected results.
 
     Attributes:
-        limits: an accuracy that is the least, or an error that is the most.
+        limits: a minimum for an accuracy, a maximum for an error.
     """
 
     short: str
@@ -78,13 +78,13 @@ pytestmark = pytest.mark.skipif(
 
 
 def arguments(name, of_form, folder):
-    """The command line for a trial in `folder`."""
+    """Return the command line for a trial in `folder`."""
     choice = CHOICES.get(name, "")
     return [*of_form.split(), *choice.split(), "--output", str(folder)]
 
 
 def check(line, limit):
-    """The last line says what was measured, and it is as good as it must be."""
+    """Check the name of the measure in the last line, and its value."""
     found = re.match(r"test (accuracy|error|loss) (\d+\.\d{4})\b", line)
     assert found, line
     kind, value = found[1], float(found[2])
@@ -97,7 +97,7 @@ def digest(model):
 
 
 def train_elsewhere(name, form, folder, hash_seed, policy="float32"):
-    """Train in a fresh process; its last line before, and the weights' hash."""
+    """Train in a new process; return its last line but one and the weights' hash."""
     path = str(FOLDER / f"{name.split()[0]}.py")
     changes = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(FOLDER.parent)}
     changes["POLICY"] = policy
@@ -126,7 +126,7 @@ def test_short_form(name, tmp_path, capsys):
 
 
 def custom_objects(main):
-    """The layers that an example defines itself."""
+    """Return the layers that an example defines."""
     return {
         name: value
         for name, value in main.__globals__.items()
@@ -153,7 +153,7 @@ def test_distributed_example_on_two_processes(tmp_path):
             timeout=120,
         )
         assert done.returncode == 0, done.stderr
-        # The launcher marks lines with the rank that prints them.
+        # The launcher prefixes each line with its rank.
         (line,) = re.findall(r"test accuracy .*", done.stdout)
         check(line, TRIALS["distributed"].limits[0])
         saved = tmp_path / str(count) / "distributed.keras"
@@ -173,7 +173,7 @@ def test_full_form(name, tmp_path):
     "name", [x for x in TRIALS if x.partition(" ")[0] not in MIXED]
 )
 def test_full_form_in_bfloat16(name, tmp_path):
-    """What float32 promises is reached by products of bfloat16, too."""
+    """Test that products in bfloat16 reach the quality of float32, too."""
     form = TRIALS[name].full
     line, _ = train_elsewhere(name, form, tmp_path, "0", "mixed_bfloat16")
     check(line, TRIALS[name].limits[1])
@@ -181,16 +181,16 @@ def test_full_form_in_bfloat16(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRIALS)
-def test_the_same_seed_gives_the_same_bits(name, tmp_path):
+def test_same_seed_gives_the_same_bits(name, tmp_path):
     form = TRIALS[name].short
     first, second = (train_elsewhere(name, form, tmp_path, s) for s in ("0", "1"))
     assert first == second
 
 
-# --- what they are like ---------------------------------------------------------------
+# --- style ----------------------------------------------------------------------------
 
 
-def test_every_example_is_tried():
+def test_every_example_has_a_trial():
     tried = {name.split()[0] for name in TRIALS}
     assert tried == {path.stem for path in FOLDER.glob("*.py")}
 
@@ -205,7 +205,7 @@ def test_example_is_short_and_explained(path):
         assert f'"--{option}"' in text
 
 
-# --- those of ten lines ---------------------------------------------------------------
+# --- examples of ten lines ------------------------------------------------------------
 
 
 def check_digits(found):
@@ -223,7 +223,7 @@ def check_gradient(found):
 
 def check_text(found):
     loss = found["model"].history.history["val_loss"][-1]
-    assert loss < 2.5  # less than half of what knowing nothing costs, log(128)
+    assert loss < 2.5  # less than half of the loss of a uniform guess, log(128)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Text written with a cache, against the whole network for each token."""
+"""Test generation with a cache against the full network for each token."""
 
 import runpy
 from pathlib import Path
@@ -23,7 +23,7 @@ def example():
 
 @pytest.fixture
 def model(example):
-    """Of weights so large that tokens depend on all before them."""
+    """Return the example with large weights, so that tokens depend on all before."""
     toolkit.utils.set_random_seed(0)
     model = example["GPT"]()
     model(np.zeros((1, 4), "int32"))
@@ -39,7 +39,7 @@ def tokens(example):
 
 
 def expected(example, model, tokens, temperature, seed):
-    """What the whole network says of all tokens so far, one token after the other."""
+    """Return the tokens of the full network, one at a time."""
     tokens, count = tokens.copy(), START
     whole = toolkit.function(lambda tokens: model(tokens))
     while count < tokens.shape[1] and tokens[0, count - 1]:
@@ -50,17 +50,17 @@ def expected(example, model, tokens, temperature, seed):
 
 
 @pytest.mark.parametrize("temperature", [0, 0.7, 1.5])
-def test_tokens_are_those_of_the_whole_network(example, model, tokens, temperature):
+def test_tokens_equal_the_full_network(example, model, tokens, temperature):
     seeds = [random.SeedGenerator(3) for _ in range(2)]
     wanted, end = expected(example, model, tokens, temperature, seeds[0])
     write = example["writer"](model, temperature, seeds[1])
     found, count = write(tokens, np.int32(START))
     assert int(count) == end
     np.testing.assert_array_equal(found[:, :end], wanted[:, :end])
-    assert len(set(wanted[0, START:end])) > 5  # not the same ones all over
+    assert len(set(wanted[0, START:end])) > 5  # they differ from one another
 
 
-def test_the_same_seed_writes_the_same(example, model, tokens):
+def test_same_seed_generates_the_same_tokens(example, model, tokens):
     seed = random.SeedGenerator(1)
     write = example["writer"](model, 1.0, seed)
     texts = []
@@ -72,7 +72,7 @@ def test_the_same_seed_writes_the_same(example, model, tokens):
     assert texts[0] == texts[2] != texts[1]
 
 
-def test_an_end_ends(example, model, tokens):
+def test_end_token_stops_the_generation(example, model, tokens):
     bias = model.head.bias
     write = example["writer"](model, 0, None)
     bias.assign(ops.slice_update(bias, [0], [1e4]))
@@ -82,7 +82,7 @@ def test_an_end_ends(example, model, tokens):
     np.testing.assert_array_equal(found[0, START + 1 :], tokens[0, START + 1 :])
 
 
-def test_caches_stay_where_they_are(example, model, tokens):
+def test_caches_are_updated_in_place(example, model, tokens):
     pytest.importorskip("llvmlite")
     write = example["writer"](model, 0.7, random.SeedGenerator(1))
     program = write.inspect(tokens, np.int32(START)).program

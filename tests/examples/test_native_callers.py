@@ -1,4 +1,4 @@
-"""A native library in C, C++, Rust, Go and JavaScript, and under sanitizers."""
+"""Test a native library in C, C++, Rust, Go and JavaScript, and with sanitizers."""
 
 import importlib.util
 import shutil
@@ -28,7 +28,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def built(example, tmp_path_factory):
-    """(a folder with the library and the callers, the classes of the images)."""
+    """Return a folder with the library and the callers, and the images' classes."""
     folder = tmp_path_factory.mktemp("callers")
     model, images = example.train(3)
     example.export(model, images, folder)
@@ -45,7 +45,7 @@ def test_caller(example, built, language):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_every_caller_is_run(example):
+def test_every_caller_has_a_test(example):
     endings = {path.suffix for path in FOLDER.glob("caller.*")}
     assert endings == {".c", ".cpp", ".rs", ".go", ".mjs"}
     assert list(example.CALLERS) == ["c", "c++", "rust", "go", "javascript"]
@@ -75,7 +75,7 @@ def test_eight_threads_with_eight_workspaces(built, sanitizer, threads):
     assert printed == "8 of 8 threads computed the same bits\n"
 
 
-def test_touches_no_memory_beside_its_own(built):
+def test_library_accesses_only_its_memory(built):
     folder, _ = built
     run(folder, "cc", "-O1", "guards.c", "libdigits.a", "-lpthread", "-o", "guards")
     for most in ("1", "4", "20", "300"):

@@ -1,4 +1,4 @@
-"""Which formats a model is exported to, and what is said of the others."""
+"""Test the formats of exports, and the errors for other formats."""
 
 import pytest
 
@@ -36,6 +36,6 @@ def test_formats_of_other_frameworks_are_refused(model, path, format, reason, tm
     "path, format, expected",
     [("m.txt", None, "ends in one of"), ("m.onnx", "onyx", "'onyx'")],
 )
-def test_unknown_formats(model, path, format, expected, tmp_path):
+def test_unknown_formats_are_refused(model, path, format, expected, tmp_path):
     with pytest.raises(ArgumentError, match=expected):
         model.export(tmp_path / path, format)

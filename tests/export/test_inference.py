@@ -1,4 +1,4 @@
-"""Models traced for what they compute, at sizes that are chosen."""
+"""Test the traces of models for inference, at selected sizes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from toolkit.layers import InputSpec
 
 
 class Sum(toolkit.Model):
-    """Of two arguments, after a layer each."""
+    """A model of two arguments with a layer for each."""
 
     def __init__(self):
         super().__init__()
@@ -23,7 +23,7 @@ class Sum(toolkit.Model):
 
 
 class Own(toolkit.Model):
-    """Of one argument."""
+    """A model of one argument."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ def inputs_at(signature, sizes):
     ],
     ids=["sequential", "functional", "given", "subclass", "arguments"],
 )
-def test_graph_computes_what_the_model_does(make, given, free):
+def test_graph_equals_the_model(make, given, free):
     model = make()
     signature = signature_of(model, given)
     assert signature.free == free
@@ -106,7 +106,7 @@ def test_names():
     assert by_key.names == ["sum", "x"]
 
 
-def test_state_is_among_what_is_written():
+def test_state_is_an_output():
     inputs = toolkit.Input(batch_shape=(2, 3, 4))
     model = toolkit.Model(inputs, layers.LSTM(5, stateful=True)(inputs))
     traced = trace_inference(model, signature_of(model), {})
@@ -115,7 +115,7 @@ def test_state_is_among_what_is_written():
     assert set(traced.written) <= set(traced.variables)
 
 
-def test_input_signature_for_a_model_that_never_was_called():
+def test_input_signature_for_an_uncalled_model():
     model = Own()
     for unknown in (model, sum_of_two()):
         with pytest.raises(NotBuiltError, match="input_signature"):
@@ -125,6 +125,6 @@ def test_input_signature_for_a_model_that_never_was_called():
 
 
 @pytest.mark.parametrize("given", [[], ["x"], [InputSpec(ndim=2)]])
-def test_signatures_that_do_not_say_enough(given):
+def test_incomplete_signatures_are_refused(given):
     with pytest.raises(ArgumentError, match="input_signature"):
         signature_of(own_subclass(), given)

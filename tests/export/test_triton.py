@@ -1,4 +1,4 @@
-"""Model repositories: what is written where, and what servers are told."""
+"""Test model repositories: their files, and the configurations of servers."""
 
 import re
 
@@ -52,7 +52,7 @@ def test_a_repository(model, tmp_path):
     np.testing.assert_allclose(y, model.predict(x, verbose=0), rtol=1e-5)
 
 
-def test_next_versions_leave_what_is_there(model, tmp_path):
+def test_next_version_keeps_existing_files(model, tmp_path):
     for _ in range(2):
         write(model, tmp_path)
     folder = tmp_path / "mnist"
@@ -65,7 +65,7 @@ def test_next_versions_leave_what_is_there(model, tmp_path):
     assert (folder / "1" / "model.onnx").read_bytes() == before
 
 
-def test_a_failure_leaves_nothing(tmp_path):
+def test_failure_leaves_no_files(tmp_path):
     words = toolkit.Sequential(
         [toolkit.Input((), dtype="string"), layers.StringLookup(vocabulary=["a"])]
     )
@@ -82,7 +82,7 @@ def test_a_failure_leaves_nothing(tmp_path):
     assert list((tmp_path / "models" / words.name).iterdir()) == []
 
 
-def test_sizes_that_a_configuration_has(model, tmp_path):
+def test_sizes_in_the_configuration(model, tmp_path):
     write(model, tmp_path, max_batch_size=8)
     write(model, tmp_path, max_batch_size=8)
     with pytest.raises(ArgumentError, match="says 8, and stays as it is; received 16"):
@@ -134,7 +134,7 @@ def test_configurations(make, lines, tmp_path):
         ({"max_batch_size": 0}, "max_batch_size >= 1"),
     ],
 )
-def test_what_is_refused(model, options, words, tmp_path):
+def test_invalid_models_are_refused(model, options, words, tmp_path):
     with pytest.raises(ArgumentError, match=words):
         write(model, tmp_path, **options)
     assert list(tmp_path.iterdir()) == []
@@ -158,7 +158,7 @@ def test_the_command(model, tmp_path, capsys):
 
 
 def test_triton_reads_configurations(tmp_path):
-    """By the protocol buffer of its client, where that is installed."""
+    """Read them with the protocol buffer of the client, if it is installed."""
     text_format = pytest.importorskip("google.protobuf.text_format")
     grpc = pytest.importorskip("tritonclient.grpc.model_config_pb2")
     for make in (numbers, fixed):

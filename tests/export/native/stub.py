@@ -1,4 +1,4 @@
-"""A native library written by hand in C, to test what is around those that are made."""
+"""Write a native library in C, to test the tools around generated libraries."""
 
 import hashlib
 import shutil
@@ -17,7 +17,7 @@ INPUTS = [
 ]
 OUTPUTS = [LibraryTensor("scores/a", "float32", (-1, 3))]
 
-# y = x * weights + number + how many runs there were, where there is a state.
+# y = x * weights + number + the number of earlier runs, if there is a state.
 SOURCE = """
 #include <stddef.h>
 #include <stdint.h>
@@ -93,7 +93,7 @@ const char *{p}_message(const void *workspace, int32_t status) {{
 
 
 def compiler():
-    """The C compiler, or the test is skipped."""
+    """Return the C compiler, or skip the test."""
     found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if found is None:
         pytest.skip("there is no C compiler")
@@ -106,7 +106,7 @@ def source(prefix="digits", abi=1, states=0, embeds=1):
 
 
 def object_of(folder, text):
-    """The bytes of the object file of C source."""
+    """Return the bytes of the object file of C source."""
     (folder / "stub.c").write_text(text)
     command = [compiler(), "-Wall", "-Wextra", "-Werror", "-fPIC", "-O1", "-c"]
     subprocess.run(
@@ -116,7 +116,7 @@ def object_of(folder, text):
 
 
 def library(folder, prefix="digits", states=0, embeds=1):
-    """What the compiling side would give."""
+    """Return the result of the compiler for the stub."""
     return Library(
         prefix=prefix,
         inputs=INPUTS,

@@ -1,4 +1,4 @@
-"""The files of a library: linked, all or none, and never those of somebody else."""
+"""Test the files of a library: they are linked, written all or none, and owned."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def write(library, path, linker=None):
 
 
 @pytest.mark.parametrize("ending", [".so", ".o", ".a"])
-def test_what_is_written(library, folder, ending):
+def test_written_files(library, folder, ending):
     for _ in range(2):  # an older one is replaced
         write(library, folder / f"digits{ending}")
     assert names(folder) == sorted(["digits.h", f"digits{ending}"])
@@ -60,13 +60,13 @@ def test_shared_library_runs(library, folder):
     np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
 
 
-def test_header_has_the_name_that_linkers_use(library, folder):
+def test_header_name_matches_the_linker_name(library, folder):
     write(library, folder / "libdigits.a")
     assert names(folder) == ["digits.h", "libdigits.a"]
 
 
 @pytest.mark.parametrize("ending", [".so", ".o", ".a"])
-def test_same_bytes(library, folder, ending):
+def test_same_library_has_the_same_bytes(library, folder, ending):
     for name in ("a", "b"):
         (folder / name).mkdir()
         write(library, folder / name / f"digits{ending}")
@@ -74,7 +74,7 @@ def test_same_bytes(library, folder, ending):
         assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
 
 
-def test_no_paths_inside(library, folder):
+def test_library_contains_no_paths(library, folder):
     write(library, folder / "digits.so")
     for path in folder.iterdir():
         assert os.fsencode(folder) not in path.read_bytes()
@@ -88,7 +88,7 @@ def test_weights_in_a_file(tmp_path, folder):
 
 
 @pytest.mark.parametrize("name", ["digits.h", "digits.safetensors"])
-def test_files_of_others_stay(tmp_path, folder, name):
+def test_foreign_files_are_kept(tmp_path, folder, name):
     (folder / name).write_text("mine")
     with pytest.raises(UnwritableFileError, match=f"{name}.*not written by an export"):
         write(stub.library(tmp_path, embeds=0), folder / "digits.so")
@@ -97,7 +97,7 @@ def test_files_of_others_stay(tmp_path, folder, name):
 
 
 @pytest.mark.parametrize("name", ["digits.h", "digits.safetensors"])
-def test_folders_stay(tmp_path, folder, name):
+def test_folders_are_kept(tmp_path, folder, name):
     (folder / name).mkdir()
     with pytest.raises(UnwritableFileError, match=f"{name}.*not written by an export"):
         write(stub.library(tmp_path, embeds=0), folder / "digits.so")
@@ -107,7 +107,7 @@ def test_folders_stay(tmp_path, folder, name):
 @pytest.mark.parametrize(
     "first, second", [("digits.so", "digits.o"), ("digits.so", "libdigits.so")]
 )
-def test_what_belongs_to_another_library_stays(tmp_path, folder, first, second):
+def test_files_of_another_library_are_kept(tmp_path, folder, first, second):
     library = stub.library(tmp_path, embeds=0)
     write(library, folder / first)
     before = {path: path.read_bytes() for path in folder.iterdir()}
@@ -137,7 +137,7 @@ def test_name_with_a_comma(library, folder):
 
 
 @pytest.mark.parametrize("name", ["digits.dylib", "digits.wasm"])
-def test_files_that_the_target_has_not(library, folder, name):
+def test_unsupported_kind_of_file_is_refused(library, folder, name):
     with pytest.raises(ArgumentError, match="x86_64-unknown-linux-gnu has no"):
         write(library, folder / name)
     assert names(folder) == []
@@ -147,7 +147,7 @@ def test_files_that_the_target_has_not(library, folder, name):
 
 
 @pytest.mark.parametrize("stem", ["digits", "a_name_of_many_letters"])
-def test_archive_is_what_ar_reads(library, folder, stem):
+def test_ar_reads_the_archive(library, folder, stem):
     if shutil.which("ar") is None:
         pytest.skip("there is no ar")
     symbols = ["digits_abi", "digits_run"]
@@ -170,14 +170,14 @@ def test_archive_is_what_ar_reads(library, folder, stem):
 
 @pytest.fixture
 def bare(monkeypatch, tmp_path):
-    """A machine with no programs."""
+    """Remove all programs from the search path."""
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(link, "find_package_folders", lambda name: [])
 
 
-def test_without_a_linker(library, folder, bare):
+def test_missing_linker_is_reported(library, folder, bare):
     with pytest.raises(MissingLinkerError) as caught:
         write(library, folder / "digits.so")
     command = "python -m ziglang cc -target x86_64-linux-gnu -shared .*-o digits.so"
@@ -188,7 +188,7 @@ def test_without_a_linker(library, folder, bare):
         write(library, folder / "digits.so")
 
 
-def test_without_a_linker_beside_an_older_library(library, folder, monkeypatch):
+def test_missing_linker_with_an_older_library(library, folder, monkeypatch):
     write(library, folder / "digits.so")
     library = replace(library, batches=[1])
     before = (folder / "digits.h").read_bytes()
@@ -200,7 +200,7 @@ def test_without_a_linker_beside_an_older_library(library, folder, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["cc", "clang", "ld.lld", "cc -fuse-ld=lld"])
-def test_linker_that_is_named(library, folder, command):
+def test_named_linker_is_used(library, folder, command):
     if not all(map(shutil.which, [command.split()[0], "ld.lld", "cc"])):
         pytest.skip("it is not installed")
     write(library, folder / "digits.so", command)
@@ -208,25 +208,25 @@ def test_linker_that_is_named(library, folder, command):
     np.testing.assert_array_equal(model.predict(INPUTS), EXPECTED)
 
 
-def test_linker_that_is_not_there(library, folder):
+def test_unknown_linker_is_refused(library, folder):
     with pytest.raises(ArgumentError, match="linker: expected a command.*'no-such-ld'"):
         write(library, folder / "digits.so", "no-such-ld")
 
 
-def test_linker_that_fails(library, folder):
+def test_failure_of_the_linker_is_reported(library, folder):
     failing = f"{sys.executable} -c exit(3)"
     with pytest.raises(UnsupportedError, match="linker failed with 3"):
         write(library, folder / "digits.so", failing)
     assert names(folder) == []
 
 
-def test_no_shell_is_called(library, folder):
+def test_linker_runs_without_a_shell(library, folder):
     with pytest.raises((ArgumentError, UnsupportedError)):
         write(library, folder / "digits.so", f"cc; touch {folder}/made")
     assert names(folder) == []
 
 
-def test_environment_chooses(library, folder, monkeypatch, tmp_path):
+def test_environment_selects_the_linker(library, folder, monkeypatch, tmp_path):
     wrapper = tmp_path / "wrapper"
     wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec cc "$@"\n')
     wrapper.chmod(0o755)
@@ -247,12 +247,12 @@ def test_environment_chooses(library, folder, monkeypatch, tmp_path):
         ("wasm32-unknown-unknown", "wasm-ld"),
     ],
 )
-def test_command_by_hand(triple, named):
+def test_link_command_is_printed(triple, named):
     linking = link.Linking(triple, ["a.o"], "a.so", ["a_run"])
     assert named in link.by_hand(linking)
 
 
-def test_other_machines_are_not_linked_for_by_this_ones_compiler():
+def test_local_compiler_does_not_link_for_other_machines():
     found = link.find_linker("aarch64-unknown-linux-gnu")
     assert found is None or Path(found.command[0]).name != "cc"
 
@@ -264,6 +264,6 @@ def test_other_machines_are_not_linked_for_by_this_ones_compiler():
         ("nt", r'"C:\my tools\cc.exe" -g', (r"C:\my tools\cc.exe", "-g")),
     ],
 )
-def test_a_command_as_shells_take_it_apart(monkeypatch, system, text, words):
+def test_command_is_split_like_a_shell_does(monkeypatch, system, text, words):
     monkeypatch.setattr(link, "os", SimpleNamespace(name=system))
     assert link._words(text) == words

@@ -1,4 +1,4 @@
-"""The C header: the same text each time; C and C++ compile it, and its use runs."""
+"""Test the C header: its text is stable, and C and C++ compile it and its example."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ NAMING = Naming("1.2.3", ["digits.so"], "x86-64-v3")
 
 
 def usage(text):
-    """The program in the first comment."""
+    """Return the program in the first comment."""
     lines = re.search(r"\n \* Use:\n \*\n(.*?)\n \*/", text, re.DOTALL)[1].split("\n")
     return "\n".join(line[7:] for line in lines) + "\n"
 
@@ -29,13 +29,13 @@ def run(*command, folder):
     return done.stdout
 
 
-def test_is_the_golden_one(tmp_path):
+def test_header_equals_the_golden_file(tmp_path):
     assert header_text(stub.library(tmp_path), NAMING) == GOLDEN.read_text("utf-8")
     assert GOLDEN.read_text("utf-8").startswith(MARK)
 
 
 @pytest.mark.parametrize("name", ["a b.so", 'q".so', "ä\\.o", "new\nline.a", "*.so"])
-def test_says_what_it_belongs_to(tmp_path, name):
+def test_header_names_its_library(tmp_path, name):
     text = header_text(stub.library(tmp_path), replace(NAMING, files=["b.o", name]))
     assert files_of(text) == ["b.o", name]
     line = text.partition("\n")[0]
@@ -43,7 +43,7 @@ def test_says_what_it_belongs_to(tmp_path, name):
     assert line.endswith("x86_64-unknown-linux-gnu. Do not edit. */")
 
 
-def test_older_headers_do_not_say_that():
+def test_older_headers_name_no_library():
     assert files_of(f"{MARK}1.2.3. Do not edit. */") == []
 
 
@@ -61,7 +61,7 @@ STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only")
         ("clang++", "c++", "c++11"),
     ],
 )
-def test_compiles(compiler, language, standard, tmp_path):
+def test_header_compiles(compiler, language, standard, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
     strict = STRICT if standard != "c++98" else (*STRICT, "-Wno-long-long")
@@ -72,7 +72,7 @@ def test_compiles(compiler, language, standard, tmp_path):
 
 
 @pytest.mark.parametrize("embeds", [1, 0])
-def test_its_use_runs(embeds, tmp_path):
+def test_example_of_the_header_runs(embeds, tmp_path):
     compiler = stub.compiler()
     library = stub.library(tmp_path, embeds=embeds)
     file = None if embeds else "digits.safetensors"
@@ -88,7 +88,7 @@ def test_its_use_runs(embeds, tmp_path):
     run("./main", folder=tmp_path)
 
 
-def test_macros_are_what_the_functions_say(tmp_path):
+def test_macros_equal_the_functions(tmp_path):
     compiler = stub.compiler()
     library = stub.library(tmp_path, prefix="Ab_1")
     (tmp_path / "ab.h").write_text(header_text(library, NAMING))
@@ -123,7 +123,7 @@ def test_macros_are_what_the_functions_say(tmp_path):
 @pytest.mark.parametrize(
     "name", ['a"b\\', "*/ int x; /*", "über\n", "a\\\nb", "??/", "//", ""]
 )
-def test_names_cannot_leave_their_place(name, tmp_path):
+def test_names_are_escaped(name, tmp_path):
     compiler = stub.compiler()
     library = stub.library(tmp_path)
     tensors = [LibraryTensor(name, dtype, (-1, 2)) for dtype in DTYPES]
@@ -139,7 +139,7 @@ def test_names_cannot_leave_their_place(name, tmp_path):
     assert done.stdout == name.encode()
 
 
-def test_names_every_status_and_dtype():
+def test_header_names_every_status_and_dtype():
     text = GOLDEN.read_text("utf-8")
     for status in Status:
         assert f"DIGITS_{status.name} = {int(status)}" in text

@@ -1,4 +1,4 @@
-"""Models as native libraries: what they compute, and what is refused."""
+"""Test models as native libraries: their results and refusals."""
 
 import platform
 import shlex
@@ -37,7 +37,7 @@ TARGETS = (
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder of one's own, where the test runs."""
+    """Enter an empty folder for the test."""
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     monkeypatch.chdir(own)
@@ -67,12 +67,12 @@ def small(name="small"):
 
 
 def exported(model, **options):
-    """The library of a model, in Python."""
+    """Return the library of a model, loaded in Python."""
     model.export("m.so", verbose=False, **options)
     return toolkit.load_native("./m.so")
 
 
-# --- what is computed -----------------------------------------------------------------
+# --- results --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 16, 23, 64, 256, 300])
@@ -93,7 +93,7 @@ def test_same_bits_as_the_compiled_model(folder, rows):
 
 
 @pytest.mark.parametrize("batch", [1, 7, [8, 3]])
-def test_batches_that_are_chosen(folder, batch):
+def test_selected_batch_sizes(folder, batch):
     model, x = small(), random(29, 6, 6, 2)
     library = exported(model, batch=batch)
     assert library.batches == tuple(
@@ -103,7 +103,7 @@ def test_batches_that_are_chosen(folder, batch):
     np.testing.assert_allclose(library.predict(x), expected, atol=1e-6)
 
 
-def test_workspace_decides_how_many_sizes(folder):
+def test_workspace_limits_the_number_of_sizes(folder):
     assert exported(small(), workspace=6_000).batches == (1, 4)
     assert exported(small(), workspace=0).batches == (1,)
 
@@ -158,7 +158,7 @@ def test_inputs_by_a_signature(folder):
     assert check_native(model, "m.so", input_signature=specs).error < 1e-6
 
 
-def test_extents_that_are_chosen(folder):
+def test_selected_extents(folder):
     model = toolkit.Sequential([toolkit.Input((None, 3)), layers.LSTM(4)])
     library = exported(model, sizes={"dim_0_1": 7})
     assert library.inputs[0].shape == (None, 7, 3)
@@ -167,7 +167,7 @@ def test_extents_that_are_chosen(folder):
     np.testing.assert_allclose(library.predict(x), expected, atol=1e-6)
 
 
-# --- which numbers of rows are taken --------------------------------------------------
+# --- supported numbers of rows --------------------------------------------------------
 
 
 def stateful():
@@ -177,19 +177,19 @@ def stateful():
 
 
 def centred():
-    """Rows that depend on each other."""
+    """Return a model whose rows depend on other rows."""
     x = toolkit.Input((3,))
     return toolkit.Model(x, x - ops.mean(x, axis=0))
 
 
 def summed():
-    """An output without a batch."""
+    """Return a model with an output without a batch axis."""
     x = toolkit.Input((3,))
     return toolkit.Model(x, ops.sum(x, axis=0))
 
 
 def shared():
-    """Each row of a batch gets a part that the size of the batch says."""
+    """Return a model whose rows depend on the batch size."""
     x = toolkit.Input((3,))
     divide = layers.Lambda(lambda x: x / ops.cast(ops.shape(x)[0], x.dtype))
     return toolkit.Model(x, divide(x))
@@ -199,7 +199,7 @@ def shared():
     "make, is_wanted",
     [(small, False), (centred, True), (summed, True), (shared, True), (stateful, True)],
 )
-def test_what_takes_whole_batches(make, is_wanted, folder):
+def test_whole_batch_models_are_refused(make, is_wanted, folder):
     model = make()
     batch = (2,) if make is stateful else (2, 4)
     library = exported(model, batch=batch)
@@ -210,7 +210,7 @@ def test_what_takes_whole_batches(make, is_wanted, folder):
             library.predict(x)
     else:
         assert library.predict(x).shape == (3, 4)
-    if make is stateful:  # what was asked has changed no state
+    if make is stateful:  # the check has changed no state
         np.testing.assert_allclose(library.predict(x[:2]), model(x[:2]), atol=1e-6)
 
 
@@ -229,7 +229,7 @@ def test_state_of_a_layer(folder):
         library.reset()
 
 
-def test_a_state_is_as_when_it_was_exported(folder):
+def test_state_equals_the_state_at_export(folder):
     model = toolkit.Sequential(
         [toolkit.Input((5, 3), batch_size=2), layers.GRU(4, stateful=True)]
     )
@@ -240,7 +240,7 @@ def test_a_state_is_as_when_it_was_exported(folder):
 
 
 class Noise(layers.Layer):
-    """Random numbers, in a call for inference too."""
+    """A layer that draws random numbers, also in inference."""
 
     def __init__(self):
         super().__init__()
@@ -259,10 +259,10 @@ def test_seeds_are_a_state(folder):
     np.testing.assert_array_equal(second, model(x))
 
 
-# --- rows that depend on each other ---------------------------------------------------
+# --- dependent rows -------------------------------------------------------------------
 
 
-def test_rows_that_depend_on_others(folder):
+def test_dependent_rows(folder):
     x = toolkit.Input((3,))
     library = exported(toolkit.Model(x, x - ops.mean(x, axis=0)), batch=[2, 5])
     given = random(5, 3)
@@ -305,7 +305,7 @@ def test_weights_in_a_file(folder):
     np.testing.assert_array_equal(stored[kernel.path], kernel)
 
 
-def test_other_weights_are_told_apart(folder):
+def test_different_weights_are_detected(folder):
     model = small()
     model.export("m.so", weights="file", verbose=False)
     kept = (folder / "m.safetensors").read_bytes()
@@ -362,7 +362,7 @@ def hashing():
 
 
 class Factor(layers.Layer):
-    """What no code is generated for."""
+    """A layer for which no code is generated."""
 
     def call(self, x):
         return ops.cholesky(x)
@@ -424,13 +424,13 @@ def test_refusals(folder, make, options, error, expected):
     assert names(folder) == []
 
 
-def test_format_by_name_wants_an_ending(folder):
+def test_format_by_name_needs_a_suffix(folder):
     with pytest.raises(ArgumentError, match="ends in one of"):
         small().export("m.bin", format="native")
     small().export("m.o", format="native", verbose=False)
 
 
-def test_backends_that_make_none(folder):
+def test_backends_without_libraries_are_refused(folder):
     before = toolkit.config.backend()
     toolkit.config.set_backend("reference")
     try:
@@ -440,7 +440,7 @@ def test_backends_that_make_none(folder):
         toolkit.config.set_backend(before)
 
 
-def test_check_finds_another_model(folder):
+def test_check_detects_another_model(folder):
     model = small()
     model.export("m.so", verbose=False)
     found = check_native(model, "m.so")
@@ -451,7 +451,7 @@ def test_check_finds_another_model(folder):
         check_native(model, "m.so")
 
 
-MACHINES = {"aarch64": 183, "armv7": 40, "riscv64": 243}  # in the heads of ELF files
+MACHINES = {"aarch64": 183, "armv7": 40, "riscv64": 243}  # in the headers of ELF files
 
 
 @pytest.mark.parametrize("target", MACHINES)
@@ -469,7 +469,7 @@ def test_shared_libraries_of_other_processors(folder, target):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["x86-64-v2", *MACHINES, "wasm32"])
-def test_the_wheel_that_links(folder, target):
+def test_wheel_of_the_linker(folder, target):
     pytest.importorskip("ziglang")
     ending = "wasm" if target == "wasm32" else "so"
     triple = backend().processors(target)[0].triple
@@ -479,7 +479,7 @@ def test_the_wheel_that_links(folder, target):
 
 
 @pytest.mark.parametrize("ending", ["so", "o", "a", "wasm"])
-def test_same_bytes(folder, ending):
+def test_same_model_has_the_same_bytes(folder, ending):
     if ending == "wasm" and shutil.which("wasm-ld") is None:
         pytest.skip("there is no wasm-ld")
     for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Native libraries in Python: what is loaded, what is refused, what is computed."""
+"""Test native libraries in Python: loading, refusals and results."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ EXPECTED = X * stub.WEIGHTS + NUMBERS[:, None]
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that nobody else may write."""
+    """Return a folder that no other user may write."""
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     return own
@@ -39,7 +39,7 @@ def path(folder):
     return stub.shared(folder / "digits.so")
 
 
-def test_what_it_says_of_itself(path):
+def test_library_describes_itself(path):
     model = toolkit.load_native(path)
     described = [(x.name, x.shape, x.dtype) for x in model.inputs]
     assert described == [("x", (None, 3), "float32"), ("number", (None,), "int32")]
@@ -66,7 +66,7 @@ def test_predict(path, given):
     np.testing.assert_array_equal(model(given), EXPECTED)
 
 
-def test_values_that_a_dtype_has(path):
+def test_out_of_range_values_are_refused(path):
     model = toolkit.load_native(path)
     infinite = np.full((1, 3), -np.inf)
     assert np.isneginf(model.predict([infinite, [np.uint64(3)]])).all()
@@ -101,14 +101,14 @@ def test_no_rows(path):
         ([X, NUMBERS + 6], OutOfRangeError, "digits.so: number: 10 is out of range"),
     ],
 )
-def test_inputs_that_do_not_fit(path, given, error, expected):
+def test_invalid_inputs_are_refused(path, given, error, expected):
     model = toolkit.load_native(path)
     with pytest.raises(error, match=expected):
         model.predict(given)
     np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
 
 
-def test_states_go_on_and_are_reset(folder):
+def test_states_continue_and_are_reset(folder):
     model = toolkit.load_native(stub.shared(folder / "digits.so", states=1))
     assert model.is_stateful and model.takes_whole_batches
     for runs in range(3):
@@ -118,7 +118,7 @@ def test_states_go_on_and_are_reset(folder):
 
 
 @pytest.mark.parametrize("states", [0, 1])
-def test_several_threads(folder, states):
+def test_several_threads_share_a_library(folder, states):
     model = toolkit.load_native(stub.shared(folder / "digits.so", states=states))
     found = []
 
@@ -134,7 +134,7 @@ def test_several_threads(folder, states):
     assert sorted(found) == (list(range(800)) if states else [0] * 800)
 
 
-# --- files that are refused -----------------------------------------------------------
+# --- refused files --------------------------------------------------------------------
 
 
 def test_path_has_a_folder(path, monkeypatch):
@@ -145,17 +145,17 @@ def test_path_has_a_folder(path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [".o", ".a", ".wasm"])
-def test_what_is_to_be_linked(folder, ending):
+def test_static_library_is_refused(folder, ending):
     with pytest.raises(ArgumentError, match="expected a shared library"):
         toolkit.load_native(folder / f"digits{ending}")
 
 
-def test_missing(folder):
+def test_missing_file(folder):
     with pytest.raises(MissingFileError, match="no file"):
         toolkit.load_native(folder / "digits.so")
 
 
-def test_no_library(folder):
+def test_invalid_library_is_refused(folder):
     (folder / "digits.so").write_bytes(b"text")
     with pytest.raises(ModelFileError, match="expected a shared library for this"):
         toolkit.load_native(folder / "digits.so")
@@ -164,7 +164,7 @@ def test_no_library(folder):
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
 @pytest.mark.parametrize("of", ["file", "folder", "folder above"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_what_others_may_write(path, of, mode):
+def test_file_that_others_may_write_is_refused(path, of, mode):
     place = {"file": path, "folder": path.parent, "folder above": path.parent.parent}
     place[of].chmod(0o700 | mode)
     with pytest.raises(ModelFileError, match="may be written by other users"):
@@ -172,8 +172,8 @@ def test_what_others_may_write(path, of, mode):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
-def test_what_another_user_owns(path, monkeypatch):
-    if os.getuid() == 0:  # whose files all may load
+def test_file_of_another_user_is_refused(path, monkeypatch):
+    if os.getuid() == 0:  # all users may load the files of root
         os.chown(path, 12345, -1)
     else:
         monkeypatch.setattr(os, "getuid", lambda: 12345)
@@ -183,7 +183,7 @@ def test_what_another_user_owns(path, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
 @pytest.mark.parametrize("to", ["file", "folder", "a link"])
-def test_links_that_others_may_replace(path, tmp_path, to):
+def test_replaceable_links_are_refused(path, tmp_path, to):
     (tmp_path / "kept").symlink_to(path.parent)
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -200,13 +200,13 @@ def test_links_that_others_may_replace(path, tmp_path, to):
         given.symlink_to(shared / "digits.so")
     with pytest.raises(ModelFileError, match="shared' may be written by other"):
         toolkit.load_native(given)
-    shared.chmod(0o1777)  # all may make links there, and none may replace mine
+    shared.chmod(0o1777)  # all users may make links in it, but not replace mine
     assert toolkit.load_native(given).batches == (1, 8)
     assert toolkit.load_native(tmp_path / "kept" / "digits.so").batches == (1, 8)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
-def test_links_are_followed_before_rights_are_asked_for(path, tmp_path):
+def test_links_are_resolved_before_permissions_are_checked(path, tmp_path):
     link = tmp_path / "digits.so"
     link.symlink_to(path)
     assert toolkit.load_native(link).batches == (1, 8)
@@ -215,13 +215,13 @@ def test_links_are_followed_before_rights_are_asked_for(path, tmp_path):
         toolkit.load_native(link)
 
 
-def test_another_interface(folder):
+def test_another_interface_is_refused(folder):
     path = stub.shared(folder / "digits.so", abi=7)
     with pytest.raises(ModelFileError, match="version 7 of the interface.*export"):
         toolkit.load_native(path)
 
 
-def test_another_prefix(folder):
+def test_another_prefix_is_refused(folder):
     path = stub.shared(folder / "digits.so", prefix="other")
     with pytest.raises(ModelFileError, match="no function digits_abi"):
         toolkit.load_native(path)
@@ -238,12 +238,12 @@ def test_threads_are_counted(path, threads):
         toolkit.load_native(path, threads=threads)
 
 
-def test_threads_that_there_are_none_of(path):
+def test_thread_count_is_checked(path):
     with pytest.raises(UnsupportedError, match="digits.so: no luck"):
         toolkit.load_native(path, threads=2)
 
 
-def test_a_library_that_was_replaced(folder):
+def test_replaced_library(folder):
     path = stub.shared(folder / "digits.so")
     older = toolkit.load_native(path)
     stub.shared(folder / "next.so", states=1).replace(path)
@@ -263,12 +263,12 @@ def with_file(folder):
     return path
 
 
-def test_weights_beside(with_file):
+def test_weights_next_to_the_library(with_file):
     model = toolkit.load_native(with_file)
     np.testing.assert_array_equal(model.predict([X, NUMBERS]), EXPECTED)
 
 
-def test_weights_elsewhere(with_file):
+def test_weights_in_another_folder(with_file):
     moved = with_file.with_name("moved.safetensors")
     with_file.with_name("digits.safetensors").rename(moved)
     with pytest.raises(MissingFileError, match=r"weights: no file.*digits.safetensors"):
@@ -288,7 +288,7 @@ def test_weights_elsewhere(with_file):
     ],
     ids=["value", "shorter", "longer", "header", "empty"],
 )
-def test_other_weights(with_file, change, expected):
+def test_different_weights_are_refused(with_file, change, expected):
     file = with_file.with_name("digits.safetensors")
     file.write_bytes(change(file.read_bytes()))
     with pytest.raises(ModelFileError, match=f"other weights.*{expected}"):
@@ -296,16 +296,16 @@ def test_other_weights(with_file, change, expected):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no such rights")
-def test_weights_that_others_may_write(with_file):
+def test_weights_that_others_may_write_are_refused(with_file):
     with_file.with_name("digits.safetensors").chmod(0o622)
     with pytest.raises(ModelFileError, match="weights.*may be written by other"):
         toolkit.load_native(with_file)
 
 
-# --- apart from the rest --------------------------------------------------------------
+# --- other tools ----------------------------------------------------------------------
 
 
-def test_needs_no_compiler(path):
+def test_loading_needs_no_compiler(path):
     program = (
         "import sys, toolkit\n"
         f"model = toolkit.load_native({str(path)!r})\n"
@@ -318,7 +318,7 @@ def test_needs_no_compiler(path):
 
 
 @pytest.mark.parametrize("name", ["digits.so", "digits.keras", "digits.weights.h5"])
-def test_no_other_loader_takes_one(path, name):
+def test_other_loaders_refuse_a_library(path, name):
     named = path.rename(path.with_name(name))
     model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
     with pytest.raises((ModelFileError, ArgumentError)):

@@ -1,4 +1,4 @@
-"""Native libraries on processors that are older than their code."""
+"""Test native libraries on processors that are older than their code."""
 
 import shutil
 import subprocess
@@ -36,7 +36,7 @@ int main(void) { return k_init(malloc(k_workspace_size(0)), NULL, 0); }
         ("x86-64", "Nehalem", Status.OK),
     ],
 )
-def test_an_older_processor_is_told(target, emulated, expected, tmp_path):
+def test_older_processor_is_reported(target, emulated, expected, tmp_path):
     model = toolkit.Sequential([toolkit.Input((8,)), layers.Dense(4)])
     options = {"target": target, "batch": 1, "threads": False, "verbose": False}
     model.export(str(tmp_path / "k.o"), **options)

@@ -1,4 +1,4 @@
-"""Exported models run by `onnx.reference`, beside what they compute here."""
+"""Compare exported models in `onnx.reference` with the results of toolkit."""
 
 import numpy as np
 import onnx
@@ -6,13 +6,13 @@ from onnx.reference import ReferenceEvaluator
 
 from toolkit import tree
 
-SIZES = (1, 2, 13)  # of batches: none of them is traced
-FREE = 9  # of other extents that are free
+SIZES = (1, 2, 13)  # batch sizes: none of them is traced
+FREE = 9  # other free extents
 TOLERANCE = 1e-5
 
 
 def onnx_run(path):
-    """A function of a list of arrays that runs a file."""
+    """Return a function of a list of arrays that runs a file."""
     evaluator = ReferenceEvaluator(str(path))
 
     def run(feeds):
@@ -23,7 +23,7 @@ def onnx_run(path):
 
 
 def relative_error(found, expected):
-    """The largest difference, beside the largest number that is expected."""
+    """Return the largest difference relative to the largest expected number."""
     assert found.shape == expected.shape
     if found.dtype.kind in "biu":
         assert (found == expected).all()
@@ -38,15 +38,15 @@ def relative_error(found, expected):
 def check_export(
     model, path, sizes=SIZES, draw=None, run=onnx_run, free=FREE, **options
 ):
-    """Export a model, and run the file with batches of some sizes.
+    """Export a model, and run the file with several batch sizes.
 
     Args:
         model: with inputs whose first extent is free.
         path: of the file.
         sizes: of batches.
-        draw: makes an array for a shape and a dtype.
-        run: gives a function of feeds for a path.
-        free: other extents that are free.
+        draw: returns an array for a shape and a dtype.
+        run: returns a function of feeds for a path.
+        free: other free extents.
         **options: of the export.
 
     Returns:
@@ -75,7 +75,7 @@ def check_export(
 
 
 def sample(rng, shape, dtype):
-    """Numbers like those that a layer may see."""
+    """Return numbers in the usual range of a layer."""
     if np.dtype(dtype).kind in "iu":
         return rng.integers(0, 5, shape).astype(dtype)
     return rng.normal(size=shape).astype(dtype)

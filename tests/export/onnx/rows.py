@@ -1,4 +1,4 @@
-"""The models that are exported: one for each row of the table of layers, and others."""
+"""The exported models: one for each row of the table of layers, and more."""
 
 import numpy as np
 
@@ -10,18 +10,18 @@ IMAGE = (7, 6, 3)
 
 
 def chain(*parts, shape=(6, 3), dtype="float32"):
-    """A model of layers one after the other."""
+    """Return a sequential model."""
     return Sequential([Input(shape, dtype=dtype), *parts])
 
 
 def called(layer, *shapes, dtype="float32"):
-    """A model of one layer of several inputs."""
+    """Return a model of one layer with several inputs."""
     inputs = [Input(shape, dtype=dtype) for shape in shapes]
     return Model(inputs, layer(inputs))
 
 
 def of_case(name, arguments, shapes):
-    """The model of a row of the table of layers, with weights that are not zeros."""
+    """Return the model of a row of the table of layers, with nonzero weights."""
 
     def symbol(shape):
         if isinstance(shape, list):
@@ -36,7 +36,7 @@ def of_case(name, arguments, shapes):
 
 
 def disturbed(model):
-    """The model with something added to each weight, so that none is zero or one."""
+    """Disturb each weight of the model so that none is zero or one."""
     rng = np.random.default_rng(1)
     for variable in model.weights:
         if variable.dtype == "float32":
@@ -46,45 +46,45 @@ def disturbed(model):
 
 
 def masked(layer):
-    """A recurrent layer whose mask an embedding makes: of any steps."""
+    """Return a recurrent layer with a mask of an embedding, which masks any step."""
     tokens = Input((6,), dtype="int32")
     return Model(tokens, layer(layers.Embedding(5, 3, mask_zero=True)(tokens)))
 
 
 def attending(steps, **arguments):
-    """A model with an attention of a sequence to itself."""
+    """Return a model with self-attention."""
     x = Input((steps, 8))
     return Model(x, layers.MultiHeadAttention(2, 4)(x, x, **arguments))
 
 
 def two_ways():
-    """A model with several inputs, and outputs in a structure."""
+    """Return a model with several inputs and a structure of outputs."""
     a, b = Input((4,), name="a"), Input((4,), name="b")
     return Model([a, b], {"sum": layers.Dense(4)(a) + b, "twice": b * 2})
 
 
 def adapted():
-    """A normalization that has learned from data."""
+    """Return an adapted normalization."""
     layer = layers.Normalization()
     layer.adapt(np.random.default_rng(0).normal(3, 2, (20, 3)).astype("float32"))
     return chain(layer, shape=(3,))
 
 
 def tied():
-    """An embedding that is used backwards, too."""
+    """Return a model that uses an embedding in reverse, too."""
     tokens, layer = Input((6,), dtype="int32"), layers.ReversibleEmbedding(5, 4)
     return Model(tokens, layer(layer(tokens), reverse=True))
 
 
 def quantized(mode):
-    """A model with weights of a few bits."""
+    """Return a model with quantized weights."""
     model = chain(layers.Dense(4, activation="relu"), layers.Dense(2), shape=(6,))
     model.quantize(mode)
     return model
 
 
 def calibrated():
-    """A network whose convolutions are of whole numbers."""
+    """Return a network with integer convolutions."""
     first = layers.Conv2D(9, 3, padding="same", activation="relu")
     stack = first, layers.ZeroPadding2D(1), layers.DepthwiseConv2D(3, strides=2)
     model = chain(*stack, layers.Conv2D(4, 1), shape=(7, 6, 8))
@@ -94,7 +94,7 @@ def calibrated():
 
 
 def with_loop():
-    """A model whose loop ends when a condition says so."""
+    """Return a model with a loop that ends by a condition."""
 
     def call(x):
         return ops.while_loop(
@@ -107,7 +107,7 @@ def with_loop():
 
 
 def with_branch():
-    """A model that computes one of two things."""
+    """Return a model that computes one of two branches."""
 
     def call(x):
         bound = ops.convert_to_tensor(2.0)
@@ -117,7 +117,7 @@ def with_branch():
 
 
 def of_images(fixed):
-    """A small network of images of any extents, or of fixed ones."""
+    """Return a small network for images of free or fixed extents."""
     size = 12 if fixed else None
     return disturbed(
         chain(
@@ -134,12 +134,12 @@ def of_images(fixed):
 
 
 def as_in_training(layer):
-    """A model that calls a layer as training does."""
+    """Return a model that calls a layer in training mode."""
     return chain(layers.Lambda(lambda x: layer(x, training=True)), shape=IMAGE)
 
 
 def dropping():
-    """A model that drops half of its inputs at any time."""
+    """Return a model that always drops half of its inputs."""
     drop = layers.Lambda(lambda x: toolkit.random.dropout(x, 0.5), name="drops")
     return chain(drop, shape=(600,))
 
@@ -221,18 +221,18 @@ OTHERS = {
 
 
 def of_call(call, shape, dtype="float32"):
-    """A model of a function."""
+    """Return a model of a function."""
     return chain(layers.Lambda(call), shape=shape, dtype=dtype)
 
 
 def grouped(steps):
-    """A model with an attention whose heads share keys."""
+    """Return a model with an attention whose heads share keys."""
     x = Input((steps, 8))
     return Model(x, layers.GroupedQueryAttention(4, 4, 2)(x, x))
 
 
 ANY = (None, None, 3)  # images of any extents
-# Models with free extents beside the batch, run at several.
+# Models with free extents other than the batch, run with several extents.
 FREE = {
     "Rescaling": lambda: chain(layers.Rescaling(1 / 128, -1), shape=(None,)),
     "a chain of numbers": lambda: of_call(lambda x: (x * 2 + 1) - 3, (4, None)),
@@ -325,7 +325,7 @@ MODELS = {name: lambda c=case: of_case(*c) for name, case in TABLE.items()} | OT
 
 
 def architecture(name):
-    """A network of `applications`, with statistics as they are after training."""
+    """Return a network of `applications` with statistics like those after training."""
     model = getattr(applications, name)(weights=None)
     rng = np.random.default_rng(0)
     for variable in model.weights:

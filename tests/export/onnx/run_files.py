@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs what `write_files.py` has written; needs NumPy and ONNX Runtime alone.
+"""Run the files of `write_files.py`; needs only NumPy and ONNX Runtime.
 
     python run_files.py FOLDER [--nodes PATH]
 
 Prints the worst relative error, and fails if it is above 1e-5. With --nodes, compares
-how many nodes are left when the runtime has optimized a file with the numbers in PATH,
-which is JSON; it is written if it is not there.
+the number of nodes after the optimization of the runtime with the numbers in PATH, a
+JSON file. If PATH does not exist, the script writes it.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 TOLERANCE = 1e-5
-# What needs a version that is later than others do, as the guide to ONNX says.
+# Files that need a later version than other files, as in the guide to ONNX.
 LATER = {"int8 convolutions": (1, 24)}
 
 
 def relative_error(found, expected):
-    """The largest difference, beside the largest number that is expected."""
+    """Return the largest difference relative to the largest expected number."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return np.inf
     if found.dtype.kind in "biu":
@@ -35,8 +35,8 @@ def relative_error(found, expected):
 
 
 def run(path):
-    """The worst error of a file."""
-    import onnxruntime  # who collects tests imports this file, without it
+    """Return the worst error of a file."""
+    import onnxruntime  # the collection of tests imports this file without it
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -52,7 +52,7 @@ def run(path):
 
 
 def nodes_of(path):
-    """How many nodes the runtime has when it has optimized a file."""
+    """Return the number of nodes after the optimization of the runtime."""
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:

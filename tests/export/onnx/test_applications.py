@@ -1,4 +1,4 @@
-"""The networks of `applications`, in ONNX Runtime if that is installed."""
+"""Test the networks of `applications` in ONNX Runtime, if it is installed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is in an exported file besides the graph, and what becomes of failures."""
+"""Test the content of exported files apart from the graph, and failures."""
 
 import builtins
 import json
@@ -59,12 +59,12 @@ def test_names_and_metadata(path):
     assert "digits/scores/kernel" in {x.name for x in proto.graph.initializer}
 
 
-def test_versions_are_those_of_onnx():
+def test_versions_equal_those_of_onnx():
     known = onnx.helper.OP_SET_ID_VERSION_MAP
     assert model.IR_VERSIONS == {n: known["ai.onnx", n] for n in range(17, 25)}
 
 
-def test_the_same_model_gives_the_same_bytes(tmp_path):
+def test_same_model_gives_the_same_bytes(tmp_path):
     network = digits()
     for name in ("a.onnx", "b.onnx"):
         network.export(tmp_path / name, verbose=False)
@@ -80,21 +80,21 @@ def test_other_opsets(opset, path):
     assert not path.exists()
 
 
-def test_without_onnx(path, monkeypatch):
+def test_missing_onnx_is_reported(path, monkeypatch):
     monkeypatch.setattr(exporter, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install toolkit\[onnx\]"):
         digits().export(path)
 
 
-def test_unknown_options(path):
+def test_unknown_options_are_refused(path):
     with pytest.raises(TypeError, match="opset"):
         digits().export(path, opset=20)
 
 
-# --- weights beside the file ----------------------------------------------------------
+# --- external weights -----------------------------------------------------------------
 
 
-def test_weights_in_a_file_beside_it(path):
+def test_external_weights(path):
     check_export(digits(), path, external_data=True)
     data = path.with_name("m.onnx.data")
     assert sorted(path.parent.iterdir()) == [path, data]
@@ -111,7 +111,7 @@ def test_weights_in_a_file_beside_it(path):
     assert int(last["offset"]) + int(last["length"]) == data.stat().st_size
 
 
-def test_large_weights_are_beside_the_file(path, monkeypatch):
+def test_large_weights_are_external(path, monkeypatch):
     monkeypatch.setattr(files, "LARGE", 1000)
     digits().export(path, verbose=False)
     assert path.with_name("m.onnx.data").exists()
@@ -121,7 +121,7 @@ def test_large_weights_are_beside_the_file(path, monkeypatch):
     )
 
 
-def test_weights_that_one_file_cannot_hold(path, monkeypatch):
+def test_weights_that_exceed_one_file(path, monkeypatch):
     monkeypatch.setattr(files, "MOST", 1000)
     with pytest.raises(ArgumentError, match="external_data=False.*less than 2 GB"):
         digits().export(path, verbose=False, external_data=False)
@@ -129,7 +129,7 @@ def test_weights_that_one_file_cannot_hold(path, monkeypatch):
     digits().export(path, verbose=False, external_data=True)
 
 
-def test_a_failure_leaves_the_older_files(path, monkeypatch):
+def test_failure_keeps_the_older_files(path, monkeypatch):
     digits().export(path, verbose=False, external_data=True)
     before = {p: p.read_bytes() for p in path.parent.iterdir()}
 
@@ -142,14 +142,14 @@ def test_a_failure_leaves_the_older_files(path, monkeypatch):
     assert {p: p.read_bytes() for p in path.parent.iterdir()} == before
 
 
-def test_a_folder_in_the_way_stays(path):
+def test_existing_folder_is_kept(path):
     path.mkdir()
     with pytest.raises(UnwritableFileError, match="no regular file"):
         digits().export(path)
     assert path.is_dir()
 
 
-def test_a_link_in_the_place_of_the_weights_stays(path):
+def test_link_at_the_path_of_the_weights_is_kept(path):
     other = path.with_name("other")
     other.write_text("mine")
     path.with_name("m.onnx.data").symlink_to(other)
@@ -158,7 +158,7 @@ def test_a_link_in_the_place_of_the_weights_stays(path):
     assert other.read_text() == "mine" and not path.exists()
 
 
-def test_what_a_killed_export_has_left_goes(path):
+def test_remains_of_a_killed_export_are_removed(path):
     code = f"""
 import os, sys
 from pathlib import Path
@@ -171,10 +171,10 @@ replace_files([Path({str(path)!r})], lambda folder: os._exit(0))
     assert {p.name for p in path.parent.iterdir()} == {"m.onnx", "m.onnx.data"}
 
 
-# --- axes that are free ---------------------------------------------------------------
+# --- free axes ------------------------------------------------------------------------
 
 
-def test_free_axes_on_request(path):
+def test_requested_free_axes(path):
     network = Sequential(
         [Input((5, 3), name="x"), layers.LSTM(4, return_sequences=True)]
     )
@@ -194,7 +194,7 @@ def test_free_axes_on_request(path):
     "axes, message",
     [({"y": {1: "n"}}, "names of inputs"), ({"image": {4: "n"}}, "axes of 'image'")],
 )
-def test_free_axes_that_are_not_there(axes, message, path):
+def test_unknown_free_axes_are_refused(axes, message, path):
     with pytest.raises(ArgumentError, match=message):
         digits().export(path, dynamic_axes=axes)
 
@@ -202,7 +202,7 @@ def test_free_axes_that_are_not_there(axes, message, path):
 # --- OpenVINO, and the command --------------------------------------------------------
 
 
-def test_openvino_is_asked_for(tmp_path, monkeypatch):
+def test_openvino_is_required(tmp_path, monkeypatch):
     from toolkit.export.onnx import openvino
 
     monkeypatch.setattr(openvino, "find_spec", lambda name: None)
@@ -236,8 +236,8 @@ def test_the_command(tmp_path, capsys):
     assert target.with_name("m.onnx.data").exists()
 
 
-def test_only_onnx_is_needed(path, monkeypatch):
-    """No runtime is imported, and no script of ONNX."""
+def test_export_needs_only_onnx(path, monkeypatch):
+    """Test that no runtime and no script of ONNX is imported."""
     real = builtins.__import__
 
     def guarded(name, *args, **kwargs):
@@ -249,7 +249,7 @@ def test_only_onnx_is_needed(path, monkeypatch):
     digits().export(path, verbose=False)
 
 
-def test_models_without_known_inputs(path):
+def test_models_with_unknown_inputs_are_refused(path):
     class Own(toolkit.Model):
         def call(self, a, b):
             return a + b
@@ -265,10 +265,10 @@ def test_complex_inputs(path):
         network.export(path)
 
 
-# --- what is there already ------------------------------------------------------------
+# --- existing files -------------------------------------------------------------------
 
 
-def test_data_of_somebody_else_stay(path):
+def test_foreign_data_is_kept(path):
     data = path.with_name("m.onnx.data")
     data.write_text("mine")
     with pytest.raises(UnwritableFileError, match="does not name it"):
@@ -278,13 +278,13 @@ def test_data_of_somebody_else_stay(path):
     assert data.read_text() == "mine"
 
 
-def test_data_that_nothing_names_any_more_go(path):
+def test_unreferenced_data_is_removed(path):
     for external in (True, True, False):
         digits().export(path, verbose=False, external_data=external)
         assert path.with_name("m.onnx.data").exists() == external
 
 
-def test_what_onnx_refuses_is_an_error_of_ours(path, monkeypatch):
+def test_refusal_of_onnx_raises_an_error_of_toolkit(path, monkeypatch):
     def refuse(*args, **kwargs):
         raise onnx.shape_inference.InferenceError("node digits/conv/Conv: no")
 
@@ -307,12 +307,12 @@ def test_what_onnx_refuses_is_an_error_of_ours(path, monkeypatch):
         *({"dynamic_axes": {"image": [0]}}, {"dynamic_axes": {"image": {0: ""}}}),
     ],
 )
-def test_options_of_other_types(options, path):
+def test_invalid_options_are_refused(options, path):
     with pytest.raises(ArgumentError, match=f"digits.export: .*{[*options][0]}"):
         digits().export(path, verbose=False, **options)
 
 
-def test_names_of_variables_that_end_with_a_digit(path):
+def test_variable_names_that_end_with_a_digit(path):
     a, b = (
         toolkit.Variable(np.full((30, 30), n, "float32"), name=f"w{n}") for n in (1, 2)
     )
@@ -321,7 +321,7 @@ def test_names_of_variables_that_end_with_a_digit(path):
     assert {"w1", "w2"} <= {x.name for x in proto.graph.initializer}
 
 
-def test_names_of_inputs_that_are_made_up_differ(path):
+def test_generated_input_names_are_unique(path):
     class Sum(toolkit.Model):
         def call(self, a, b):
             return a + b

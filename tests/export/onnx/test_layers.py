@@ -1,4 +1,4 @@
-"""Every row of the table of layers, exported, at sizes that were never traced."""
+"""Test the export of every row of the table of layers at untraced sizes."""
 
 import numpy as np
 import onnx
@@ -66,7 +66,7 @@ def test_narrow_floats_are_computed_in_float32(policy, tmp_path):
     assert relative_error(found, wide(x, training=False).numpy()) < 1e-5
 
 
-def test_random_numbers_if_asked_for(tmp_path):
+def test_random_numbers_are_exported_on_request(tmp_path):
     path = tmp_path / "m.onnx"
     dropping().export(path, verbose=False, allow_random=True)
     proto = onnx.load(path)
@@ -77,7 +77,7 @@ def test_random_numbers_if_asked_for(tmp_path):
     assert 0.4 < (found == 0).mean() < 0.6
 
 
-def test_batches_of_a_fixed_size(tmp_path):
+def test_fixed_batch_sizes(tmp_path):
     model = toolkit.Sequential([Input(batch_shape=(3, 4)), layers.Dense(2)])
     proto = check_export(model, tmp_path / "m.onnx", sizes=(3,))
     assert proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 3
@@ -100,7 +100,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_numbers_without_end(name, tmp_path):
+def test_infinite_numbers(name, tmp_path):
     a, b = Input((16,)), Input((16,))
     call = SPECIAL[name]
     model = toolkit.Model([a, b], layers.Lambda(lambda pair: call(*pair))([a, b]))
@@ -114,15 +114,15 @@ def test_numbers_without_end(name, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_dilations_have_pads(tmp_path):
-    """ONNX Runtime refuses auto_pad beside them."""
+def test_dilations_have_explicit_pads(tmp_path):
+    """ONNX Runtime refuses auto_pad with dilations."""
     layer = layers.Conv2D(2, 3, dilation_rate=2, padding="same")
     proto = check_export(chain(layer, shape=(None, None, 3)), tmp_path / "m.onnx")
     (node,) = [n for n in proto.graph.node if n.op_type == "Conv"]
     assert "auto_pad" not in {a.name for a in node.attribute}
 
 
-def test_constants_that_broadcast_against_what_is_normalized(tmp_path):
+def test_constants_that_broadcast_against_normalized_inputs(tmp_path):
     c = np.random.default_rng(0).normal(size=(2, 1, 3)).astype("float32")
     normal = layers.LayerNormalization(axis=(2, 3), scale=False, center=False)
     model = chain(normal, layers.Lambda(lambda x: x * c), shape=(2, 2, 3))

@@ -1,4 +1,4 @@
-"""Every sample of every operation, exported and run by `onnx.reference`."""
+"""Test every sample of every operation, exported and run by `onnx.reference`."""
 
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ from toolkit import ops, tree
 from toolkit.errors import UnsupportedError
 from toolkit.layers import InputSpec
 
-# What is refused: the reason, and the beginnings of the rows' names; $ is their end.
+# The refused rows: a reason, and prefixes of the rows' names; $ marks their end.
 REFUSED = {
     "no operator for this decomposition": (
         *("cholesky-", "lu_factor-", "qr-", "svd-", "eigh-", "pinv-", "lstsq-"),
@@ -37,8 +37,8 @@ REFUSED = {
         "get_item-3x4x5,slice(None, None, None),4",
     ),
 }
-# `onnx.reference` gets these wrong: it forgets the padding behind, runs no Scan without
-# steps, and takes elements along no axis of more than 64.
+# `onnx.reference` is wrong for these: it omits the padding at the end, runs no Scan
+# without steps, and gathers elements along no axis of more than 64.
 WRONG_THERE = (
     "max_pool-2x5x2-pool_size=2,strides=1,padding=same",
     "cumprod-0x3-axis=0",
@@ -48,12 +48,12 @@ WRONG_THERE = (
 
 
 def leaves_of(row):
-    """The arrays among the inputs of a row."""
+    """Return the arrays among the inputs of a row."""
     return [x for x in tree.flatten(row.inputs) if isinstance(x, np.ndarray)]
 
 
 def model_of(row):
-    """A model of the arrays of a row that computes its operation."""
+    """Return a model that applies the operation of a row to its arrays."""
 
     class Computes(toolkit.Model):
         def call(self, *arrays):
@@ -67,7 +67,7 @@ def model_of(row):
 
 
 def reason_of(row):
-    """The reason for which a row is refused, or None."""
+    """Return the reason for which a row is refused, or None."""
     text = f"{row}$"
     for reason, starts in REFUSED.items():
         if text.startswith(starts):
@@ -104,7 +104,7 @@ def test_sample(row, tmp_path):
 
 
 def onnxruntime_run(path):
-    """A function of feeds that runs a file in ONNX Runtime."""
+    """Return a function of feeds that runs a file in ONNX Runtime."""
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return lambda feeds: session.run(None, feeds)
@@ -116,8 +116,8 @@ NEAR_ONE = (1 - 6e-8, 6e-8 - 1, 1 - 1e-6, 0.99999, -0.999, 0.9, 0.3, 1e-20, 1 + 
 
 @pytest.mark.parametrize("run", [onnx_run, onnxruntime_run])
 @pytest.mark.parametrize("name", ["arctan2", "erfinv"])
-def test_corners(name, run, tmp_path):
-    """Zeros of both signs, ends of ranges, infinities and what is no number."""
+def test_special_values(name, run, tmp_path):
+    """Test signed zeros, ends of ranges, infinities and NaN."""
     pairs = np.array([(y, x) for y in ENDS for x in ENDS], "float32")
     columns = [*pairs.T] if name == "arctan2" else [np.float32(ENDS + NEAR_ONE)]
     symbols = [toolkit.Input((), name=f"x{i}") for i in range(len(columns))]

@@ -1,4 +1,4 @@
-"""What becomes one operator: the operators of files, in their order."""
+"""Test which patterns become one operator: the operators of files, in their order."""
 
 import onnx
 import pytest
@@ -15,7 +15,7 @@ def operators(proto):
 
 
 def of(function):
-    """A layer of a function."""
+    """Return a layer of a function."""
     return layers.Lambda(function)
 
 
@@ -121,7 +121,7 @@ def test_operators_of_images(name, tmp_path):
     assert operators(check_export(model, tmp_path / "m.onnx")) == expected
 
 
-def test_squeeze_and_excite_stays_channels_first(tmp_path):
+def test_squeeze_and_excite_is_channels_first(tmp_path):
     image = Input(IMAGE)
     x = layers.Conv2D(8, 3, padding="same", activation="relu")(image)
     gate = layers.GlobalAveragePooling2D(keepdims=True)(x)
@@ -133,7 +133,7 @@ def test_squeeze_and_excite_stays_channels_first(tmp_path):
     assert found[0] == found[-1] == "Transpose"
 
 
-def test_what_is_read_twice_is_not_taken_in(tmp_path):
+def test_value_with_two_readers_is_not_fused(tmp_path):
     image = Input(IMAGE)
     x = layers.Conv2D(4, 3)(image)
     y = layers.BatchNormalization()(x)
@@ -159,7 +159,7 @@ def test_attention_by_opset(opset, tmp_path):
     assert operators(proto).count("Softmax") == (opset < 23)
 
 
-def test_swish_from_opset_24_on(tmp_path):
+def test_swish_from_opset_24(tmp_path):
     if onnx.defs.onnx_opset_version() < 24:
         pytest.skip("an older onnx")
     model = chain(layers.Activation("swish"))

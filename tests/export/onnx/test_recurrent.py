@@ -1,4 +1,4 @@
-"""Recurrent layers are one node each; what ONNX has no node for is a loop."""
+"""Test that recurrent layers become one node, or a loop where ONNX has no node."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from tests.export.onnx.reference import check_export
 from tests.export.onnx.rows import chain, disturbed, masked
 from toolkit import Input, Model, layers
 
-# Layers, and which node they are.
+# Layers and their nodes.
 CASES = {
     "LSTM": (lambda: layers.LSTM(4), "LSTM"),
     "LSTM, all": (
@@ -45,19 +45,19 @@ def loops_of(proto):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_node(name, tmp_path):
+def test_layer_is_one_node(name, tmp_path):
     make, expected = CASES[name]
     proto = check_export(disturbed(chain(make())), tmp_path / "m.onnx")
     assert loops_of(proto) == [expected] * (2 if name == "both directions" else 1)
 
 
-def test_masks_are_in_a_loop(tmp_path):
-    """Which steps are masked is known when the model runs, and may be any."""
+def test_masked_layers_are_loops(tmp_path):
+    """The masked steps are not known before the model runs."""
     proto = check_export(masked(layers.LSTM(4)), tmp_path / "m.onnx")
     assert loops_of(proto) == ["Scan"]
 
 
-def test_given_states(tmp_path):
+def test_initial_states(tmp_path):
     x, h, c = Input((6, 3)), Input((4,)), Input((4,))
     y = layers.LSTM(4)(x, initial_state=[h, c])
     model = disturbed(Model([x, h, c], y))
@@ -73,8 +73,8 @@ def test_weights_have_names(tmp_path):
 
 @pytest.mark.parametrize("name", ["hard_sigmoid", "relu", "softsign", "linear"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
-def test_activations_in_a_runtime(kind, name, tmp_path):
-    """`onnx.reference` reads none of the activations that a node names."""
+def test_activations_in_onnx_runtime(kind, name, tmp_path):
+    """`onnx.reference` ignores the activations of a node."""
     runtime = pytest.importorskip("onnxruntime")
 
     def run(path):

@@ -1,4 +1,4 @@
-"""Extents that depend on sizes, found from samples, and constants that do."""
+"""Test extents and constants that depend on sizes, as derived from samples."""
 
 import numpy as np
 import pytest
@@ -30,12 +30,12 @@ def test_fit(names, rule, expected, spread):
         assert all(found.at(sizes) == rule(**sizes) for sizes in samples)
 
 
-def test_samples_are_of_both_parities():
+def test_samples_have_both_parities():
     for spread in range(3):
         assert {sizes["n"] % 2 for sizes in samples_of(["n"], spread)} == {0, 1}
 
 
-def test_nothing_is_free():
+def test_no_free_extents():
     assert samples_of([]) == [{}]
 
 

@@ -1,17 +1,17 @@
-"""Every primitive has a row, a reason why not, or a body of others."""
+"""Test that every primitive has a row, a reason for its absence, or a body."""
 
 import pytest
 
 import toolkit.compat.tensorflow.minmax
 import toolkit.functions
-import toolkit.models  # what has primitives of its own is imported
+import toolkit.models  # a module with private primitives is imported
 import toolkit.random  # noqa: F401
 from toolkit.export.onnx import exporter  # noqa: F401
 from toolkit.export.onnx.table import ELEMENTWISE, REFUSED, ROWS
 from toolkit.ir import PRIMITIVES, Kind
 
-# Composites that are written as what they consist of: parts of gradients, what only
-# training computes, and what no operator is for.
+# Composites that are exported by their body: parts of gradients, operations of
+# training, and operations without an operator.
 TAKEN_APART = {
     *("attention_grad", "attention_grad_of", "gelu_grad"),
     *("batch_norm", "batch_norm_grad", "batch_norm_grad_of", "batch_norm_of"),
@@ -21,29 +21,29 @@ TAKEN_APART = {
 
 
 def own(name):
-    """Whether a primitive is of this package, and not one that a test declares."""
+    """Return whether a primitive belongs to this package, and not to a test."""
     record = PRIMITIVES[name]
     return record.spec.__module__.startswith("toolkit.")
 
 
-def test_each_primitive_is_known():
+def test_every_primitive_has_an_entry():
     known = {*ROWS, *ELEMENTWISE, *REFUSED, *TAKEN_APART}
     assert {name for name in PRIMITIVES if own(name)} == known
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN_APART))
-def test_what_is_taken_apart_has_a_body(name):
+def test_expanded_composites_have_a_body(name):
     assert PRIMITIVES[name].kind is Kind.COMPOSITE
 
 
-def test_each_primitive_is_known_once():
+def test_every_primitive_has_one_entry():
     parts = [{*ROWS}, {*ELEMENTWISE}, {*REFUSED}, TAKEN_APART]
     assert sum(map(len, parts)) == len(set().union(*parts))
 
 
-def test_elementwise_rows_are_of_elementwise_primitives():
+def test_elementwise_rows_have_elementwise_primitives():
     whole = {n for n, p in PRIMITIVES.items() if p.kind is Kind.ELEMENTWISE and own(n)}
-    # Composites of one input that are computed element by element, too.
+    # Composites of one input that are elementwise, too.
     assert {*ELEMENTWISE} - whole == {"gelu", "limit", "softplus"}
     assert whole <= {*ELEMENTWISE}
 

@@ -1,4 +1,4 @@
-"""Windows over extents that are free: padded right at sizes that were never traced."""
+"""Test windows over free extents: padding is right at untraced sizes."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_any_size(kind, window, strides, padding, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [layers.AveragePooling2D, layers.MaxPooling2D])
-def test_what_has_no_padding_that_is_right_for_all(kind, tmp_path):
+def test_padding_without_a_general_form_is_refused(kind, tmp_path):
     layer = kind(3, strides=4, padding="same", name="pool")
     with pytest.raises(UnsupportedError, match="'sequential.*/pool'.*larger strides"):
         windowed(layer, 2).export(tmp_path / "m.onnx")
@@ -58,7 +58,7 @@ def test_what_has_no_padding_that_is_right_for_all(kind, tmp_path):
     check_export(fixed, tmp_path / "m.onnx")
 
 
-def test_one_axis_that_is_free(tmp_path):
+def test_one_free_axis(tmp_path):
     layer = layers.MaxPooling2D(3, strides=(2, 4), padding="same")
     model = Sequential([Input((None, 8, 2)), layer])
     with pytest.raises(UnsupportedError, match="larger strides"):

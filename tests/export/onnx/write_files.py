@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the exported models, what goes in and what comes out, for `run_files.py`.
+"""Write the exported models, their inputs and outputs, for `run_files.py`.
 
 python -m tests.export.onnx.write_files FOLDER [--applications]
 """
@@ -15,9 +15,9 @@ from toolkit import tree
 
 
 def write(folder, number, model, sizes, free=FREE):
-    """A file, and for each size of batches the arrays.
+    """Write a file, and the arrays for each batch size.
 
-    free: the extents that the model leaves open.
+    free: the free extents of the model.
     """
     rng = np.random.default_rng(0)
     model.export(folder / f"{number}.onnx", verbose=False)
