@@ -1,19 +1,19 @@
-"""The list of attacks: files that somebody made to do harm.
+"""The list of attacks: malicious files.
 
-An attack is a function that writes a file into a folder and returns what reads it. Code
-that ran would make the file `ran` in the folder; `secret.txt` in it is what must not be
-read.
+An attack is a function that writes a file into a folder and returns a function that
+reads the file. Code that runs creates the file `ran` in the folder. The reader must
+not read `secret.txt` in the folder.
 """
 
 ATTACKS = {}
-HARMLESS = set()  # those that may be read: nothing of what was intended comes of it
+HARMLESS = set()  # attacks that may be read, because they have no effect
 SECRET = "the secret words"
 CODE = "import os; os.system('touch ran')"
 ZEROS = bytes(1 << 20)
 
 
 def attack(name, make=None, harmless=False):
-    """Note an attack; make: (folder) -> what reads the file."""
+    """Register an attack; make: (folder) -> a function that reads the file."""
 
     def note(function):
         assert name not in ATTACKS, name

@@ -1,4 +1,4 @@
-"""Archives of data for `get_file`."""
+"""Attacks by archives of data for `get_file`."""
 
 import bz2
 import gzip
@@ -73,7 +73,7 @@ def _(folder):
 
 
 def long_stream(folder, head, pack):
-    """A tar whose first member goes on for a gigabyte of zeros."""
+    """Return a tar whose first member continues with a gigabyte of zeros."""
     packed = folder / "a.tar.packed"
     if pack is gzip:
         with gzip.open(packed, "wb", 1) as file:

@@ -1,4 +1,4 @@
-"""Configs that name code, files or gigabytes."""
+"""Attacks by configs that name code, files or gigabytes."""
 
 import base64
 import json

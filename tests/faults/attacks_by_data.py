@@ -1,4 +1,4 @@
-"""Arrays, records, pickles and images."""
+"""Attacks by arrays, records, pickles and images."""
 
 import gzip
 import io

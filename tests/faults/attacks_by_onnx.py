@@ -1,4 +1,4 @@
-"""ONNX files that reach for other files, for memory, for time, or for the reader."""
+"""Attacks by ONNX files on other files, memory, time or the reader."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from tests.faults.attacks_on_zips import members_of, zipped
 from tests.faults.formats import read_onnx, save_onnx
 from toolkit import ops, saving
 
-# The library for products is loaded by the first one.
+# The first product loads the library for products.
 ops.matmul(np.ones((64, 64)), np.ones((64, 64)))
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
@@ -48,7 +48,7 @@ def write(folder, data):
 
 
 def bad(name, make, **options):
-    """An attack of a function that makes a model, or the bytes of a file."""
+    """Register an attack by a function that returns a model, or the bytes of a file."""
     attack(f"onnx: {name}", lambda folder: write(folder, make()), **options)
 
 
@@ -68,7 +68,7 @@ def message(number, content):
 
 
 def deep(levels):
-    """A graph in an attribute of a node in a graph in ..."""
+    """Return a model with a graph in an attribute of a node, and so on."""
     data = b""
     for _ in range(levels):
         data = message(1, message(4, b"If") + message(5, message(6, data)))
@@ -76,7 +76,7 @@ def deep(levels):
 
 
 def with_name(name):
-    """A model with a node of this name, which need not be text."""
+    """Return a model with a node of this name, which may be invalid text."""
     found = model([node("Relu", name="N" * len(name)), node("Oh", ["y"], ["z"])])
     return found.SerializeToString().replace(b"N" * len(name), name)
 
@@ -101,11 +101,11 @@ bad("a name that clears the screen", lambda: with_name(b"\x1b[2J\x1b]0;x\x07"))
 bad("a name that is a path", lambda: with_name(b"../../../../etc/passwd"))
 
 
-# --- files beside it ------------------------------------------------------------------
+# --- external files -------------------------------------------------------------------
 
 
 def external(folder, shape=(16,), **entries):
-    """A model whose array is in another file."""
+    """Return a model whose array is in another file."""
     tensor = TensorProto(name="w", data_type=TensorProto.UINT8, dims=shape)
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in entries.items():
@@ -186,7 +186,7 @@ attack("onnx: data of an attribute", in_attribute)
 
 
 def grown(name, op, arrays, shape=(2, 3), opset=17, **attributes):
-    """A node whose result would be enormous."""
+    """Return a model with a node whose result is too large."""
     given = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
     inputs = ["x", *(tensor.name for tensor in given)]
     nodes = [node(op, inputs, **attributes)]
@@ -194,7 +194,7 @@ def grown(name, op, arrays, shape=(2, 3), opset=17, **attributes):
 
 
 def alone(name, op, arrays, **attributes):
-    """The same of a node that reads constants alone."""
+    """Return the same model with a node that reads only constants."""
     given = [constant(f"c{i}", value) for i, value in enumerate(arrays)]
     nodes = [node(op, [tensor.name for tensor in given], ["a"], **attributes)]
     nodes.append(node("Cast", ["a"], ["y"], to=FLOAT))
@@ -281,7 +281,7 @@ def doubled_constants():
 
 
 def many_held():
-    """Values that each are small enough, and all are needed at the end."""
+    """Return a model with small values that are all needed at the end."""
     names = [f"v{i}" for i in range(100)]
     nodes = [node("Expand", ["x", "shape"], [name]) for name in names]
     nodes += [node("ReduceSum", [n], [f"s{n}"], keepdims=0) for n in names]
@@ -311,7 +311,7 @@ bad("a tensor of another dtype", lambda: declared([1], int64_data=[1]))
 
 
 def nested(levels):
-    """Branches in branches."""
+    """Return branches in branches."""
     inner = helper.make_graph([node("Identity", ["x"], ["y0"])], "g", [], [info("y0")])
     for i in range(levels):
         nodes = [node("If", ["b"], [f"z{i}"], then_branch=inner, else_branch=inner)]
@@ -327,7 +327,7 @@ def info(name, dtype=FLOAT, shape=None):
 
 
 def functions(depth, calls, recursive=False):
-    """Functions, each of which calls the next several times."""
+    """Return functions that each call the next one several times."""
     opset = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     found = []
     for i in range(depth):
@@ -346,7 +346,7 @@ def functions(depth, calls, recursive=False):
 
 
 def loop(count, inner=None, stacks=False):
-    """A loop of `count` steps over another one."""
+    """Return a loop of `count` steps around another loop."""
     nodes = [node("Relu", ["v"], ["w"])] if inner is None else inner
     outputs = [info("on", TensorProto.BOOL, []), info("w")]
     nodes = [*nodes, node("Identity", ["go"], ["on"])]
@@ -361,7 +361,7 @@ def loop(count, inner=None, stacks=False):
 
 
 def collecting(count=None):
-    """A loop without nodes that collects in a sequence, or goes on for ever."""
+    """Return a loop without nodes that collects in a sequence, or never ends."""
     kind = helper.make_tensor_type_proto(FLOAT, None)
     kind = helper.make_sequence_type_proto(kind)
     given = [info("i", INT, []), info("go", TensorProto.BOOL, [])]
@@ -380,7 +380,7 @@ def collecting(count=None):
 
 
 def loops(depth, count):
-    """Loops in loops."""
+    """Return loops in loops."""
     nodes = [node("Relu", [f"v{depth}"], [f"w{depth}"])]
     for i in range(depth, 0, -1):
         outputs = [info(f"o{i}", TensorProto.BOOL, []), info(f"w{i}")]
@@ -405,7 +405,7 @@ OWN = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
 
 
 def graphs_of_functions(depth, uses):
-    """Functions that use a graph of their caller several times, in a graph again."""
+    """Return functions that use a graph of their caller several times, nested."""
 
     def branches(name):
         found = []
@@ -436,7 +436,7 @@ def graphs_of_functions(depth, uses):
 
 
 def array_of_function(size, calls, in_branch=False):
-    """A function with an array, or with a list of numbers, called many times."""
+    """Return a function with an array or a list of numbers, called many times."""
     numbers = helper.make_tensor("k", FLOAT, [size], np.ones(size, "float32"))
     nodes = [node("Constant", [], ["k"], value=numbers)]
     if in_branch:
@@ -454,7 +454,7 @@ def array_of_function(size, calls, in_branch=False):
 
 
 def folded(op, shapes, count=40, **attributes):
-    """Nodes that read small arrays, and take long."""
+    """Return nodes that read small arrays and take long."""
     nodes = []
     for i, shape in enumerate(shapes):
         extents = constant("", np.array(shape))
@@ -469,7 +469,7 @@ def folded(op, shapes, count=40, **attributes):
 
 
 def slow(name, op, shapes, **attributes):
-    """An attack that may be read: what takes long is not computed then."""
+    """Register an attack that may be read: reading does not compute the slow nodes."""
 
     def make(folder):
         write(folder, folded(op, shapes, **attributes))
@@ -588,7 +588,7 @@ bad("random numbers", lambda: model([node("RandomNormalLike")]))
 
 
 def in_config(name, change):
-    """An attack by the config of a model that was read from ONNX."""
+    """Register an attack by the config of a model that was read from ONNX."""
 
     def make(folder):
         save_onnx(folder / "good.onnx")

@@ -1,4 +1,4 @@
-"""Safetensors whose headers lie, and lists of them that point elsewhere."""
+"""Attacks by safetensors with false headers, and manifests that name other files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ for name, (data, _) in HOSTILE.items():
             path.write_bytes(data)
             return lambda: read(path)
 
-        # What `inspect` says of a file that is refused is an answer, too.
+        # A report of `inspect` about a refused file is accepted, too.
         attack(f"safetensors, {kind}: {name}", hostile, read is inspect)
 
 
@@ -25,7 +25,7 @@ LIST = "m.safetensors.index.json"
 
 
 def listed(change):
-    """An attack by a good list in which something is another."""
+    """Register an attack by a valid manifest with one change."""
 
     def make(folder):
         save_safetensors(folder / LIST)

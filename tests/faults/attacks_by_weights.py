@@ -1,4 +1,4 @@
-"""HDF5 files, folders and lists of shards that point elsewhere."""
+"""Attacks by HDF5 files, folders and lists of shards that name other files."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def large_attribute(file, folder):
 IN_HDF5 = (external_link, soft_link, loop, external_data, virtual, zeros, huge_chunk)
 IN_HDF5 += (unwritten, texts, references, records, many_axes, large_attribute)
 
-# What is no harm where rows are read one by one.
+# Harmless if rows are read one by one.
 IN_DATA = (large_attribute, loop, texts, records, many_axes, zeros, unwritten)
 
 

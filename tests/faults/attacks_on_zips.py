@@ -1,4 +1,4 @@
-"""ZIP files with bad members, as `.keras` files."""
+"""Attacks by ZIP files with bad members, as `.keras` files."""
 
 import zipfile
 
@@ -18,7 +18,7 @@ def members_of(folder, make=small_model):
 
 
 def zipped(folder, members, method=zipfile.ZIP_DEFLATED, change=None):
-    """A `.keras` file of (name or ZipInfo, content) pairs."""
+    """Write a `.keras` file of (name or ZipInfo, content) pairs."""
     path = folder / "bad.keras"
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in members:

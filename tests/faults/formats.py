@@ -1,4 +1,4 @@
-"""A small file of each format, and the public function that reads it."""
+"""Write a small file of each format, and name the public function that reads it."""
 
 import contextlib
 import functools
@@ -43,9 +43,11 @@ from toolkit.utils.audio import read_wav
 class Format:
     """A kind of file.
 
-    make: writes a good one, given the path. read: what is in it, or an error of ours.
-    differs: why a damaged file may be read as something else without an error; None:
-    it may not. change: damages bytes. share: of all cases, relative to other formats.
+    make: writes a valid file, given the path.
+    read: returns the content, or raises an error of toolkit.
+    differs: why a corrupt file may be read without an error; None: it may not.
+    change: corrupts bytes.
+    share: the share of the cases relative to other formats.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Format:
 
 
 def digest(value):
-    """What is equal for equal contents."""
+    """Return a value that is equal for equal contents."""
     hashed = hashlib.sha1()
 
     def add(item):
@@ -107,7 +109,7 @@ def model_with_words():
 
 
 def contents(model):
-    """The config and the weights of a model, and what its layers look up."""
+    """Return the config and the weights of a model, and its layers' vocabularies."""
     state = [np.asarray(v) for v in model.variables if v.dtype != "string"]
     words = [x.get_vocabulary() for x in model.layers if hasattr(x, "get_vocabulary")]
     optimizer = getattr(model, "optimizer", None)
@@ -138,7 +140,7 @@ def save_safetensors(path):
 
 
 def save_latest(path):
-    """Weights in the newer structures of HDF5, which are not written here."""
+    """Write weights in the newer structures of HDF5, which toolkit does not write."""
     small_model().save_weights(path.with_name("first.weights.h5"))
     with h5py.File(path.with_name("first.weights.h5")) as old:
         with h5py.File(path, "w", libver="latest") as new:
@@ -164,7 +166,7 @@ def save_onnx(path, name="lstm_torchscript"):
 
 
 def read_onnx(path):
-    """The config and weights of a model, and what it makes of zeros."""
+    """Return the config and weights of a model, and its outputs for zeros."""
     model = tk.saving.load_onnx(path)
     shapes = [tuple(n or 1 for n in x.shape) for x in model.inputs]
     found = None
@@ -179,7 +181,7 @@ def read_onnx(path):
 
 
 def onnx_rows():
-    """Files of torch's exporters, with damaged bytes and with damaged messages."""
+    """Return the rows of torch's exporters, with corrupt bytes and corrupt messages."""
     for name in ("lstm_torchscript", "mobilenetv3_dynamo", "bert_torchscript"):
         save = functools.partial(save_onnx, name=name)
         kind = name.partition("_")[0]
@@ -319,7 +321,7 @@ def save_idx(path):
 
 
 def inspect(path):
-    """What the command line says of a file."""
+    """Return the output of the command line for a file."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = command_line(["inspect", str(path), "--values"])

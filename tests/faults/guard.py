@@ -1,4 +1,4 @@
-"""Runs many damaged files in child processes, and outlives what they do to these."""
+"""Run many corrupt files in child processes, and survive their failures."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SILENCE = 120  # seconds without a word after which a child is stopped
+SILENCE = 120  # seconds without output after which a child is stopped
 
 
 def outcomes(seed, start, stop, folder):
-    """(number, format, outcome) of each case, also of those that end the child."""
+    """Yield (number, format, outcome) of each case, also of one that ends the child."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     while start < stop:
@@ -29,10 +29,10 @@ def outcomes(seed, start, stop, folder):
 
 
 def _one_child(seed, start, stop, folder):
-    """What a child says until it ends; the case that ended it has no number."""
+    """Yield the lines of a child; the case that ended it has no number."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONFAULTHANDLER": ""}
-    # New kernels are kept where a case may write.
+    # New kernels are cached in a folder that a case may write.
     environment["TOOLKIT_CACHE_DIR"] = str(folder / "cache")
     command = [sys.executable, "-m", "tests.faults.worker"]
     with open(folder / "errors.txt", "wb") as errors:
@@ -70,7 +70,7 @@ def _one_child(seed, start, stop, folder):
 
 
 def tally(seed, start, stop, folder, watched=False):
-    """How often each outcome came, and what is wrong: number -> (format, outcome)."""
+    """Return the counts of outcomes, and the failures: number -> (format, outcome)."""
     counts, wrong = Counter(), {}
     for number, form, outcome in outcomes(seed, start, stop, folder):
         kind = outcome.partition(":")[0]

@@ -1,7 +1,7 @@
-"""Configs in which one number is huge: every layer, loss, metric, optimizer and more.
+"""Write configs with one huge number: layers, losses, metrics, optimizers and more.
 
-A config is data from a stranger. A file of a few KB must not make loading take
-gigabytes or minutes, whichever argument of whichever class asks for them.
+A config may come from a stranger. A file of a few KB must not make loading take
+gigabytes or minutes, whichever argument of whichever class requests them.
 """
 
 import copy
@@ -30,7 +30,7 @@ SCHEDULES = {
 }
 
 
-# --- good models ----------------------------------------------------------------------
+# --- valid models ---------------------------------------------------------------------
 
 
 def _symbols(shape, dtype=None):
@@ -120,7 +120,7 @@ def _compiled(optimizer="sgd", loss="mse", metrics=()):
 
 
 def _classes(namespace, base):
-    """The public classes of a namespace that derive from a base."""
+    """Return the public classes of a namespace that derive from a base."""
     module = getattr(tk, namespace)
     found = [getattr(module, name) for name in dir(module)]
     found = {x for x in found if isinstance(x, type) and issubclass(x, base)} - {base}
@@ -128,7 +128,7 @@ def _classes(namespace, base):
 
 
 def _parts():
-    """(kind, class, a function that makes a model with an object of the class)."""
+    """Yield (kind, class, a function that returns a model with such an object)."""
     for row in LOSSES:
         yield "loss", row.cls, lambda r=row: _compiled(loss=r.cls(**r.arguments))
     for row in METRICS:
@@ -138,13 +138,13 @@ def _parts():
     for cls in _classes("constraints", tk.constraints.Constraint):
         yield "constraint", cls, lambda c=cls: _dense(kernel_constraint=c())
     for cls in _classes("initializers", tk.initializers.Initializer):
-        # The base has no values; `_with_stft` is for the other.
+        # The base has no values; `_with_stft` covers the other class.
         if cls not in (tk.initializers.STFT, tk.initializers.RandomInitializer):
             yield "initializer", cls, lambda c=cls: _dense(kernel_initializer=c())
     for cls in _classes("optimizers", optimizers.Optimizer):
         if cls is optimizers.LossScaleOptimizer:
             yield "optimizer", cls, lambda c=cls: _compiled(c(optimizers.SGD()))
-        elif cls is not optimizers.MultiOptimizer:  # no config of its own
+        elif cls is not optimizers.MultiOptimizer:  # no config
             yield "optimizer", cls, lambda c=cls: _compiled(c())
     for name, arguments in SCHEDULES.items():
         cls = getattr(optimizers.schedules, name)
@@ -161,7 +161,7 @@ def _with_stft():
 
 
 def samples():
-    """Label -> a function that makes a model, for each class that configs may name."""
+    """Return label -> a function that returns a model, for each class of configs."""
     found = {}
     for number, (name, arguments, shapes) in enumerate(LAYERS):
         cls = getattr(layers, name)
@@ -180,7 +180,7 @@ def samples():
 
 
 def slots(value, inside=False):
-    """Paths to the numbers and open arguments of all objects in a config."""
+    """Return the paths to the numbers and open arguments of all objects in a config."""
     if isinstance(value, dict):
         is_object = "class_name" in value and isinstance(value.get("config"), dict)
         for key, item in value.items():
@@ -217,7 +217,9 @@ def replaced(config, path, value):
 
 
 def good(make, folder):
-    """(config, members of the `.keras` file, bytes of the `.h5` file) of a model."""
+    """Return (config, members of the `.keras` file, bytes of the `.h5` file) of a
+    model.
+    """
     tk.utils.set_random_seed(1)
     model = make()
     model.save(folder / "good.keras")
@@ -232,7 +234,7 @@ def good(make, folder):
 
 
 def write(container, config, members, h5, folder):
-    """Write a config into a container; returns what reads it."""
+    """Write a config into a container; return a function that reads it."""
     text = json.dumps(config)
     if container == "json":
         return lambda: tk.models.model_from_json(text)
@@ -258,17 +260,17 @@ def write(container, config, members, h5, folder):
 
 
 def hostile_configs(label, make, chance, folder):
-    """(what is huge, a function that reads it) for some numbers of a good model.
+    """Yield (path of the huge number, a function that reads it) for a valid model.
 
     Args:
         label: of the sample.
-        make: a function that makes the good model.
+        make: a function that returns the valid model.
         chance: the source of the values.
-        folder: where files may be.
+        folder: for the files.
     """
     config, members, h5 = good(make, folder)
     for container in CONTAINERS:
-        write(container, config, members, h5, folder)()  # it can be read
+        write(container, config, members, h5, folder)()  # it is readable
         paths = list(slots(config))
         for path in chance.sample(paths, min(MANY, len(paths))):
             value = chance.choice(HUGE)

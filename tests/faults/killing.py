@@ -1,7 +1,7 @@
-"""What is killed: saves and trainings in children of this process, without threads.
+"""Kill saves and trainings in child processes without threads.
 
-Run as a script by `test_kills`: `killing.py KIND FORMAT FOLDER COUNT SEED`. The last
-line that it prints is what it found, in JSON.
+`test_kills` runs this file as a script: `killing.py KIND FORMAT FOLDER COUNT SEED`.
+The last printed line is the result in JSON.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMATS = {
     "folder": "x",
     "shards": "x.weights.json",
 }
-# What reads and writes files tells the interpreter's audit hooks about it.
+# Code that reads and writes files calls the audit hooks of the interpreter.
 EVENTS = ("open", "os.", "shutil.")
 
 
 @tk.saving.register_keras_serializable("killing")
 class Numbered(tk.layers.Layer):
-    """A layer whose config, weights and files all hold one number."""
+    """A layer whose config, weights and files all contain one number."""
 
     def __init__(self, number, **kwargs):
         super().__init__(**kwargs)
@@ -51,7 +51,7 @@ class Numbered(tk.layers.Layer):
     def save_assets(self, folder):
         for name in "ab":
             Path(folder, name).write_text(str(self.number), "utf-8")
-        if self.number % 2:  # a file that not every save has
+        if self.number % 2:  # a file that only some saves have
             Path(folder, "odd").write_text(str(self.number), "utf-8")
 
     def load_assets(self, folder):
@@ -61,7 +61,7 @@ class Numbered(tk.layers.Layer):
 
 
 def make(number):
-    """A model of a number."""
+    """Return a model of a number."""
     return tk.Sequential([tk.Input((4,)), Numbered(number, name="numbered")])
 
 
@@ -77,7 +77,7 @@ def save(kind, path, number):
 
 
 def number_in(kind, path):
-    """The number in a file; raises if there are several."""
+    """Return the number in a file; raise if there are several."""
     if kind in ("keras", "folder"):
         model = tk.saving.load_model(path)
         layer = model.layers[0]
@@ -93,7 +93,7 @@ def number_in(kind, path):
 
 
 def run(work, delay=None):
-    """The exit status of a child that works; killed after so many seconds, if any."""
+    """Return the exit status of a child that calls `work`; kill it after `seconds`."""
     child = os.fork()
     if not child:
         try:
@@ -110,7 +110,7 @@ def run(work, delay=None):
 
 
 def at_event(number, act):
-    """Have `act` called before a thing is done with a file: the one of this number."""
+    """Call `act` before the file operation of this number."""
     left = itertools.count(1)
 
     def hook(event, arguments):
@@ -121,7 +121,7 @@ def at_event(number, act):
 
 
 def left_over(path):
-    """What is in the folder of a file, or in the folder that it is, and not of it."""
+    """Return the staging names that remain next to or in a path."""
     names = [n for p in (path, path.parent) if p.is_dir() for n in os.listdir(p)]
     return [name for name in names if name.startswith(".")]
 
@@ -131,7 +131,7 @@ def full():
 
 
 def kill_at_each_event(kind, path, step):
-    """Kill a save at each thing that it does with a file: a whole one is there then."""
+    """Kill a save at each file operation; a complete save must exist afterwards."""
     kills = 0
     save(kind, path, 1)
     before, number = 1, 2
@@ -154,7 +154,7 @@ def kill_at_each_event(kind, path, step):
 
 
 def fail_at_each_event(kind, path, step):
-    """Let each thing that a save does with a file fail: it says so, or has saved."""
+    """Let each file operation of a save fail: it raises an error or is complete."""
     failures = 0
     save(kind, path, 1)
 
@@ -169,7 +169,7 @@ def fail_at_each_event(kind, path, step):
         status = run(lambda e=event, n=number: work(e, n))
         found = number_in(kind, path)
         assert status in (0, 7) and found in (before, number), (event, status, found)
-        if status == 7:  # the save returned: what it had to do is done
+        if status == 7:  # the save returned: its required work is complete
             assert found == number, event
             if is_past(kind, path, event):
                 break
@@ -182,7 +182,7 @@ def fail_at_each_event(kind, path, step):
 
 
 def is_past(kind, path, event):
-    """Whether a save does less than so many things with files."""
+    """Return whether a save performs fewer file operations than `number`."""
 
     def work():
         at_event(event, lambda: os._exit(9))
@@ -196,7 +196,7 @@ def is_past(kind, path, event):
 
 
 def kill_at_random(kind, path, count, seed):
-    """Kill saves at random times, one after the other."""
+    """Kill saves at random times, sequentially."""
     rng = random.Random(seed)
     save(kind, path, 1)
     began = time.perf_counter()
@@ -219,7 +219,7 @@ def kill_at_random(kind, path, count, seed):
 
 
 def train(folder, out):
-    """A training that keeps a backup of each step; its weights, when it is done."""
+    """Train with a backup of each step; return the final weights."""
     tk.utils.set_random_seed(4)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 4)).astype("float32"), rng.normal(size=(40, 2))
@@ -233,7 +233,7 @@ def train(folder, out):
 
 
 def kill_trainings(kind, path, count, seed):
-    """Kill trainings at random times: in the end, bits are as if nobody had."""
+    """Kill trainings at random times: the final bits are unaffected."""
     rng = random.Random(seed)
     whole, out = path.with_name("whole"), path.with_name("out")
     run(lambda: train(path.with_name("first"), whole))  # it compiles

@@ -1,4 +1,4 @@
-"""Damage to files: of any bytes, and inside of what is packed, whose checksums fit."""
+"""Corrupt files: any bytes, and packed content with valid checksums."""
 
 import contextlib
 import gzip
@@ -25,13 +25,13 @@ def flip(data, chance):
 
 
 def put(data, chance):
-    """Another byte, several times."""
+    """Replace bytes several times."""
     for _ in range(chance.randint(1, 8)):
         data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
 
 
 def number(data, chance):
-    """A number of 2, 4 or 8 bytes that is far from what was there."""
+    """Write a number of 2, 4 or 8 bytes that is far from the old value."""
     size = chance.choice((2, 4, 8))
     value = chance.choice(EXTREMES) % 2 ** (8 * size)
     place = chance.randrange(max(1, len(data) - size)) & -chance.choice((1, 4, 8))
@@ -39,7 +39,7 @@ def number(data, chance):
 
 
 def near(data, chance):
-    """A number of 4 bytes that is a little larger or smaller."""
+    """Write a number of 4 bytes that is a little larger or smaller."""
     place = chance.randrange(max(1, len(data) - 4)) & -4
     value = int.from_bytes(data[place : place + 4], "little")
     data[place : place + 4] = ((value + chance.randint(-9, 9)) % 2**32).to_bytes(
@@ -69,7 +69,7 @@ def repeat(data, chance):
 
 
 def move(data, chance):
-    """A stretch over another one, such as an address in place of another."""
+    """Copy bytes over other bytes, for example an address over another address."""
     size = chance.choice((4, 8, 8, 8, 32))
     start, end = (chance.randrange(max(1, len(data) - size)) & -4 for _ in range(2))
     data[end : end + size] = data[start : start + size]
@@ -83,7 +83,7 @@ BYTES = (flip, flip, put, number, number, near, cut, drop, blank, repeat, move, 
 
 
 def damaged(data, chance):
-    """The bytes of a file after one to three accidents."""
+    """Return the bytes of a file after one to three mutations."""
     data = bytearray(data)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         if data:
@@ -91,11 +91,11 @@ def damaged(data, chance):
     return bytes(data)
 
 
-# --- what is packed -------------------------------------------------------------------
+# --- packed content -------------------------------------------------------------------
 
 
 def places(value):
-    """(container, key) of all that is inside of lists and dicts."""
+    """Yield (container, key) of all values in lists and dicts."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(pairs):
         yield value, key
@@ -104,7 +104,7 @@ def places(value):
 
 
 def damaged_json(data, chance):
-    """A config in which a value, or a few, is something else."""
+    """Replace one or several values of a config."""
     value = json.loads(data)
     for _ in range(chance.choice((1, 1, 2))):
         found = list(places(value))
@@ -125,7 +125,7 @@ def damaged_json(data, chance):
 
 
 def damaged_zip(data, chance, kinds=None):
-    """A ZIP with one damaged member, whose checksum fits the damage."""
+    """Return a ZIP with one corrupt member that has a valid checksum."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = chance.choice(list(members))
@@ -146,7 +146,7 @@ def damaged_zip(data, chance, kinds=None):
 
 
 def damaged_safetensors(data, chance):
-    """A file whose header, of the length that it says, tells something else."""
+    """Return a file with a different header of the correct length."""
     size = int.from_bytes(data[:8], "little")
     header, values = data[8 : 8 + size], data[8 + size :]
     change = chance.choice((damaged_json, damaged_json, moved, moved, damaged))
@@ -155,7 +155,7 @@ def damaged_safetensors(data, chance):
 
 
 def moved(header, chance):
-    """A header in which places, extents or dtypes are others that might be true."""
+    """Change offsets, extents or dtypes of a header to plausible values."""
     rows = json.loads(header)
     for _ in range(chance.choice((1, 1, 2))):
         row = chance.choice(list(rows.values()))
@@ -176,7 +176,7 @@ def damaged_gzip(data, chance):
 
 
 def damaged_record(data, chance):
-    """A record whose checksums fit."""
+    """Return a corrupt record with valid checksums."""
     file = io.BytesIO()
     length = int.from_bytes(data[:8], "little")
     write_record(file, damaged(data[12 : 12 + length], chance))
@@ -184,7 +184,7 @@ def damaged_record(data, chance):
 
 
 def damaged_png(data, chance):
-    """A PNG in which the checksum of a damaged chunk fits."""
+    """Return a PNG with a corrupt chunk that has a valid checksum."""
     out, place = bytearray(data[:8]), 8
     chunks = []
     while place < len(data):
@@ -201,7 +201,7 @@ def damaged_png(data, chance):
 
 
 def messages_in(message):
-    """A message of Protocol Buffers, and all that are inside."""
+    """Return a message of Protocol Buffers and all nested messages."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
@@ -211,7 +211,7 @@ def messages_in(message):
 
 
 def damaged_field(message, chance):
-    """Something else in place of one of a message's fields."""
+    """Replace the value of one field of a message."""
     fields = [(f, v) for f, v in message.ListFields() if f.message_type is None]
     if not fields:
         return
@@ -250,7 +250,7 @@ OPERATORS += ("ScatterND", "GatherND", "Einsum", "TopK", "Split", "MaxPool", "Tr
 
 
 def damaged_onnx(data, chance):
-    """An ONNX file with wrong fields, which is read as what it is."""
+    """Return an ONNX file with wrong fields in valid messages."""
     import onnx
 
     model = onnx.ModelProto.FromString(data)
@@ -267,5 +267,5 @@ def damaged_onnx(data, chance):
 
 
 def seeded(*words):
-    """A source of chance of its own for each case."""
+    """Return a separate source of random numbers for each case."""
     return random.Random(repr(words))

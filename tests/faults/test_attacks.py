@@ -1,4 +1,4 @@
-"""Files made to do harm are refused: no code runs, no other file is read or written."""
+"""Test that malicious files are refused: no code runs, no other file is accessed."""
 
 import sys
 
@@ -10,11 +10,11 @@ from tests.faults.guard import tally
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-# The attacks of one test that always runs, an eighth of all in these tests together.
+# The attacks of one test that always runs; these tests cover an eighth of all attacks.
 MANY = 20
 
 
-def test_their_number_is_the_one_in_the_guide_to_saving():
+def test_number_of_attacks_equals_the_guide_to_saving():
     assert len(ATTACKS) == 648
 
 

@@ -1,4 +1,4 @@
-"""A disk that is full while something is saved: a clear error, the older file whole."""
+"""Test that a full disk during a save raises a clear error and keeps the older file."""
 
 import errno
 import io
@@ -34,7 +34,7 @@ SAVES = {
 
 
 class limited_files:
-    """No file of this process may grow beyond so many bytes."""
+    """Limit the size of the files that this process writes."""
 
     def __init__(self, nbytes):
         self.nbytes = nbytes
@@ -59,7 +59,7 @@ def contents(folder):
 
 @pytest.mark.parametrize("nbytes", [0, 100, 2_000, 10_000])
 @pytest.mark.parametrize("name", SAVES)
-def test_saves_that_do_not_fit(name, nbytes, tmp_path):
+def test_save_that_exceeds_the_disk(name, nbytes, tmp_path):
     model, path = small_model(), tmp_path / name
     SAVES[name](model, path)
     before = contents(tmp_path)
@@ -74,7 +74,7 @@ def test_saves_that_do_not_fit(name, nbytes, tmp_path):
     SAVES[name](model, path)  # and the next one works
 
 
-def test_a_download_that_does_not_fit(tmp_path):
+def test_download_that_exceeds_the_disk(tmp_path):
     (tmp_path / "data").write_bytes(bytes(50_000))
     fetch = {"origin": f"file://{tmp_path}/data", "cache_dir": tmp_path / "cache"}
     with limited_files(10_000), pytest.raises(DatasetError):
@@ -85,7 +85,7 @@ def test_a_download_that_does_not_fit(tmp_path):
     assert os.path.getsize(path) == 50_000
 
 
-def test_a_data_set_that_does_not_fit(tmp_path):
+def test_data_set_that_exceeds_the_disk(tmp_path):
     dataset = Dataset.from_tensor_slices(np.zeros((100, 100)))
     with limited_files(10_000), pytest.raises((ToolkitError, OSError)) as caught:
         dataset.save(tmp_path / "saved")
@@ -95,7 +95,7 @@ def test_a_data_set_that_does_not_fit(tmp_path):
     assert len(list(Dataset.load(tmp_path / "saved"))) == 100
 
 
-def test_a_cache_that_does_not_fit(tmp_path):
+def test_cache_that_exceeds_the_disk(tmp_path):
     dataset = Dataset.from_tensor_slices(np.zeros((100, 100))).filter(lambda x: True)
     cached = dataset.cache(tmp_path / "cache")
     with limited_files(10_000), pytest.raises((ToolkitError, OSError)):
@@ -105,7 +105,7 @@ def test_a_cache_that_does_not_fit(tmp_path):
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_write_that_fails_at_some_point(number, tmp_path, monkeypatch):
+def test_failing_write_keeps_the_older_file(number, tmp_path, monkeypatch):
     model, path = small_model(), tmp_path / "model.keras"
     model.save(path)
     before = path.read_bytes()
@@ -161,7 +161,7 @@ print("whole", sorted(os.listdir(os.path.dirname(path))))
 @pytest.mark.parametrize("delay", [0.01, 0.02, 0.05, 0.11])
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
 @pytest.mark.one_in(4)
-def test_an_interrupt_leaves_a_whole_file(name, delay, tmp_path):
+def test_interrupt_leaves_a_complete_file(name, delay, tmp_path):
     code = textwrap.dedent(INTERRUPTED.format(root=str(ROOT)))
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / name), str(delay)],
@@ -175,7 +175,7 @@ def test_an_interrupt_leaves_a_whole_file(name, delay, tmp_path):
 
 
 @pytest.mark.parametrize("number", range(0, 100, 20))
-def test_an_interrupt_in_the_midst_of_hdf5_is_one(number, tmp_path, monkeypatch):
+def test_interrupt_during_hdf5_is_raised(number, tmp_path, monkeypatch):
     calls, real = [0], h5_files._Disk.write
 
     def write(self, data):
@@ -194,10 +194,10 @@ def test_an_interrupt_in_the_midst_of_hdf5_is_one(number, tmp_path, monkeypatch)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["model.keras"]
     assert signal.getsignal(signal.SIGINT) is handler
-    model.save(path)  # nothing of HDF5 is left in a bad state
+    model.save(path)  # HDF5 is in no bad state
 
 
-def test_an_interrupt_while_a_child_reads_a_file(tmp_path, monkeypatch):
+def test_interrupt_during_a_read_in_a_child(tmp_path, monkeypatch):
     from toolkit.reading import hdf5_probe
 
     class Interrupted(hdf5_probe._Child):
@@ -207,5 +207,5 @@ def test_an_interrupt_while_a_child_reads_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5_probe, "_children", [Interrupted()])
     with pytest.raises(KeyboardInterrupt):
         hdf5_probe.is_harmless(io.BytesIO(b"x"))
-    # Half a question may have been asked: the next one goes to another child.
+    # A request may be incomplete: the next request uses another child.
     assert not hdf5_probe._children

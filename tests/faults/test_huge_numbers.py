@@ -1,4 +1,4 @@
-"""A config cannot make loading take much memory or time, whichever number is huge."""
+"""Test that a huge number in a config does not make loading slow or large."""
 
 import sys
 

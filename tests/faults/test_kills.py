@@ -1,4 +1,4 @@
-"""Saves that are killed or fail at any moment: the older save, or the newer one."""
+"""Test that saves which are killed or fail leave the older or the newer save."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ def killing(*arguments):
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.one_in(4)
-def test_a_kill_at_some_events_leaves_a_whole_save(kind, tmp_path):
+def test_kill_at_some_events_leaves_a_complete_save(kind, tmp_path):
     assert killing("events", kind, tmp_path, 3, 0) > 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_kill_at_each_event_leaves_a_whole_save(kind, tmp_path):
+def test_kill_at_each_event_leaves_a_complete_save(kind, tmp_path):
     assert killing("events", kind, tmp_path, 1, 0) > 15
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.one_in(4)
-def test_a_failure_at_some_events_leaves_a_whole_save(kind, tmp_path):
+def test_failure_at_some_events_leaves_a_complete_save(kind, tmp_path):
     assert killing("failures", kind, tmp_path, 3, 0) > 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_failure_at_each_event_leaves_a_whole_save(kind, tmp_path):
+def test_failure_at_each_event_leaves_a_complete_save(kind, tmp_path):
     assert killing("failures", kind, tmp_path, 1, 0) > 15
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_random_kills_leave_a_whole_save(kind, tmp_path):
+def test_random_kills_leave_a_complete_save(kind, tmp_path):
     assert killing("random", kind, tmp_path, 3, 1)["kills"] == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
-def test_50_random_kills_leave_a_whole_save(kind, tmp_path):
+def test_50_random_kills_leave_a_complete_save(kind, tmp_path):
     assert killing("random", kind, tmp_path, 50, 2)["kills"] == 50
 
 

@@ -1,8 +1,8 @@
-"""Damaged files of each format: what was saved, a clear error, or values unchecked.
+"""Test corrupt files of each format: equal, a clear error, or unchecked values.
 
-Each case is seeded by its number: `python -m tests.faults.guard SEED START STOP FOLDER`
-runs some of them by hand, and leaves the files of those that are wrong in the folder.
-A seed `3/safetensors` is for the formats with this in their names.
+The number of a case is its seed. `python -m tests.faults.guard SEED START STOP FOLDER`
+runs a range of cases, and leaves the files of the failures in the folder. A seed such
+as `3/safetensors` selects the formats with this text in their names.
 """
 
 import sys
@@ -23,33 +23,33 @@ def check(seed, count, folder):
         for number, (form, what) in list(wrong.items())[:20]
     )
     assert sum(counts.values()) == count
-    assert counts["error"] > count / 3  # the damage does reach what is read
+    assert counts["error"] > count / 3  # the corrupt bytes are read
 
 
-def test_each_format_has_its_share():
+def test_every_format_has_its_share():
     assert {form.name for form in FORMATS} == set(order())
     assert len(order()) < 400
-    assert len(FORMATS) == 52  # as the guide to saving says
+    assert len(FORMATS) == 52  # as in the guide to saving
 
 
 @pytest.mark.parametrize("only", ["safetensors", "onnx"])
 @pytest.mark.one_in(2)
-def test_damaged_files_of_a_kind(only, tmp_path):
+def test_corrupt_files_of_a_kind(only, tmp_path):
     check(f"1/{only}", 300, tmp_path)
 
 
-def test_damaged_files(tmp_path):
+def test_corrupt_files(tmp_path):
     check(15, 600, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_many_damaged_files(seed, tmp_path):
+def test_many_corrupt_files(seed, tmp_path):
     check(seed, 10_000, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("only", ["safetensors", "onnx"])
 @pytest.mark.parametrize("seed", range(10))
-def test_many_damaged_files_of_a_kind(seed, only, tmp_path):
+def test_many_corrupt_files_of_a_kind(seed, only, tmp_path):
     check(f"{seed}/{only}", 10_000, tmp_path)

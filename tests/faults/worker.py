@@ -1,7 +1,7 @@
-"""Reads damaged files, in a process of its own, and says what came of each.
+"""Read corrupt files in a separate process, and report the outcomes.
 
-It is started by `guard.py`: a case that hangs or crashes ends this process; a number in
-a shared file tells which case it was.
+`guard.py` starts this process, because a case that hangs or crashes ends it. A number
+in a shared file identifies the case.
 """
 
 import contextlib
@@ -26,10 +26,12 @@ from toolkit import ops, saving
 from toolkit.errors import ToolkitError
 from toolkit.reading.budget import _memory
 
-SECONDS = 10  # of all processors, for one case, where a loop takes as long as LOOP
-LOOP = 0.04  # seconds of a million turns on a processor that has nothing else to do
+SECONDS = (
+    10  # of all processors, for one case, on a machine where a loop takes LOOP seconds
+)
+LOOP = 0.04  # seconds of a million iterations on an idle processor
 GROWTH = 200 << 20  # bytes of memory, for one file of a few KB
-SPACE = 3 << 29  # bytes of addresses, for all that a case asks for
+SPACE = 3 << 29  # bytes of addresses, for all requests of a case
 ROOT = Path(__file__).resolve().parents[2]
 FORBIDDEN = {
     *("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile"),
@@ -39,9 +41,9 @@ FORBIDDEN = {
 
 
 def order(only=""):
-    """Formats in the order of cases, each as often as its share.
+    """Return the formats in the order of cases, repeated by their share.
 
-    only: text that is in the names of those that are wanted.
+    only: text in the names of the requested formats.
     """
     names = [form.name for form in FORMATS for _ in range(form.share)]
     names = [name for name in names if only in name]
@@ -50,14 +52,14 @@ def order(only=""):
 
 
 def is_clear(message):
-    """Whether people can read it, on a terminal too."""
+    """Return whether a message is readable, also on a terminal."""
     return 0 < len(message) < 4000 and all(
         c.isprintable() or c == "\n" for c in message
     )
 
 
 class Watch:
-    """Notes what files must not have done."""
+    """Record forbidden actions of files."""
 
     def __init__(self):
         self.seen = []
@@ -80,7 +82,7 @@ class Watch:
 
 
 def peak():
-    """(bytes in memory now, the most there were since `forget_peak`)."""
+    """Return (bytes in memory now, the peak since `forget_peak`)."""
     now = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * 4096
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM"):
@@ -90,7 +92,7 @@ def peak():
 
 @cache
 def patience():
-    """Seconds of all processors for one case: more where they are slow, or busy."""
+    """Return the time limit of a case in seconds of all processors."""
     began = time.process_time()
     for _ in range(1_000_000):
         pass
@@ -103,7 +105,7 @@ def forget_peak():
 
 
 def judged(read, path, good, differs):
-    """What came of reading one file: "equal", "error", "differs", or what is wrong."""
+    """Return the outcome of one file: "equal", "error", "differs", or the failure."""
     before, _ = peak()
     forget_peak()
     signal.setitimer(signal.ITIMER_PROF, patience())
@@ -137,12 +139,12 @@ def judged(read, path, good, differs):
 
 
 class Cases:
-    """The cases of a seed: number -> a damaged file of some format."""
+    """The cases of a seed: number -> a corrupt file of some format."""
 
     def __init__(self, seed, folder):
         self.seed, self.order = seed, order()
         self.folder, self.good = Path(folder), {}
-        # The generator of code is loaded by the first large operation, whoever asks.
+        # The first large operation loads the code generator, in whichever case it runs.
         ops.matmul(*2 * [ops.ones((512, 512))])
         self.watch = Watch()
 
@@ -153,7 +155,7 @@ class Cases:
         return where / form.file
 
     def original(self, form):
-        """Name -> bytes of the files of a good one, and what reading them gives."""
+        """Return name -> bytes of the files of a valid save, and its content."""
         if form.name not in self.good:
             path = self.place(form)
             form.make(path)
@@ -162,7 +164,7 @@ class Cases:
                 for p in path.parent.rglob("*")
                 if p.is_file()
             }
-            for _ in range(2):  # what is made once and kept is made
+            for _ in range(2):  # cached values are computed
                 found = digest(form.read(path))
                 self.write(path, files)
             assert digest(form.read(path)) == found, form.name
@@ -176,7 +178,7 @@ class Cases:
             target.write_bytes(data)
 
     def run(self, number):
-        """(format, outcome) of a case."""
+        """Return (format, outcome) of a case."""
         form = BY_NAME[self.order[number % len(self.order)]]
         files, good = self.original(form)
         chance = seeded(self.seed, number)
@@ -195,7 +197,7 @@ class Cases:
         return form.name, outcome
 
     def keep(self, number, folder):
-        """Keep the files of a case, to look at them."""
+        """Keep the files of a case for inspection."""
         kept = Path(folder, str(number))
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(self.folder / "case", kept)
@@ -209,7 +211,7 @@ def limit_space():
 
 
 def attacked(name, cases):
-    """What came of an attack."""
+    """Return the outcome of an attack."""
     from tests.faults.attacks import ATTACKS, HARMLESS, SECRET
 
     folder = cases.folder / "case"
@@ -236,7 +238,7 @@ def attacked(name, cases):
 
 
 def asked_too_much(label, make, cases, seed):
-    """The first wrong outcome of configs that each have a huge number."""
+    """Return the first wrong outcome of configs that each have a huge number."""
     folder = cases.place(BY_NAME["keras"]).parent
     chance, outcome = seeded(seed, label), "error"
     for what, read in huge_numbers.hostile_configs(label, make, chance, folder):
@@ -247,7 +249,7 @@ def asked_too_much(label, make, cases, seed):
 
 
 def numbered(words, cases):
-    """Number, name and outcome of each case that was asked for."""
+    """Yield the number, name and outcome of each requested case."""
     if words[0] == "attacks":
         from tests.faults.attacks import ATTACKS
 
@@ -273,7 +275,7 @@ def main():
     cases = Cases(0, folder)
     numbers, run = numbered(words, cases)
     limit_space()
-    # A config without a file may take the share, within what a case may grow by.
+    # A config without a file may grow to the memory limit of a case.
     saving.set_load_budget(share=GROWTH / 2 / _memory())
     progress = os.open(Path(folder, "progress"), os.O_RDWR | os.O_CREAT)
     for number in numbers:

@@ -1,4 +1,4 @@
-"""What other systems forbid, done here: so that saves are tested as they are there."""
+"""Emulate restrictions of other systems, to test saves as on those systems."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OPEN = Path("/proc/self/fd")
 
 
 def open_below(path):
-    """The files that this process has open at a path, or in the folder that it is."""
+    """Return the open files of this process at a path, or in the folder."""
     found = []
     for entry in os.listdir(_OPEN):
         try:
             target = os.readlink(_OPEN / entry)
-        except OSError:  # the one that lists them
+        except OSError:  # the descriptor that lists the folder
             continue
         if target == path or target.startswith(f"{path}/"):
             found.append(target)
@@ -29,7 +29,7 @@ def open_below(path):
 
 
 def take_for_junction(monkeypatch, folder):
-    """Let a folder look as a junction of Windows: as a folder that is elsewhere."""
+    """Let a folder appear as a junction of Windows, a link to another folder."""
 
     def lstat(path, real=Path.lstat):
         found = real(path)
@@ -42,7 +42,7 @@ def take_for_junction(monkeypatch, folder):
 
 
 def as_where_names_are_alike(monkeypatch):
-    """List of several names one that differ in case or in how letters are composed."""
+    """List one of several names that differ only in case or Unicode composition."""
 
     def listdir(path, real=os.listdir):
         names = {plain(name): name for name in sorted(real(path), reverse=True)}
@@ -55,9 +55,7 @@ def as_where_names_are_alike(monkeypatch):
 
 
 def as_on_nfs(monkeypatch):
-    """Let a file that is open when it is removed stay in its folder until it is closed,
-    under another name.
-    """
+    """Keep a removed open file in its folder, under another name, until its close."""
     hidden = []
 
     def unlink(path, *, dir_fd=None, real=os.unlink):
@@ -78,8 +76,10 @@ def as_on_nfs(monkeypatch):
 
 
 def as_on_windows(monkeypatch):
-    """Forbid what Windows does: to move and remove what is open, to flush unless it may
-    be written, and to read what somebody else has locked.
+    """Forbid the restricted operations of Windows.
+
+    These are moves and removals of open files, a flush without write access, and reads
+    of files that another process has locked.
     """
 
     def unless_open(function, places=1):

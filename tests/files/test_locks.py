@@ -1,4 +1,4 @@
-"""Locks on open files, by each system's own."""
+"""Test locks on open files with the mechanism of each system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolkit.files.locks import lock
 
 
 @pytest.mark.parametrize("system", ["here", "windows"])
-def test_one_has_it_and_others_wait(system, tmp_path, monkeypatch):
+def test_lock_has_one_owner_and_peers_wait(system, tmp_path, monkeypatch):
     if system == "windows":
         as_on_windows(monkeypatch)
     path, came = tmp_path / "x", threading.Event()
@@ -34,7 +34,7 @@ def test_one_has_it_and_others_wait(system, tmp_path, monkeypatch):
     waiting.join()
 
 
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
+def test_file_system_without_locks(tmp_path, monkeypatch):
     def fail(*args):
         raise OSError(95, "Operation not supported")
 
@@ -43,7 +43,7 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
         assert not lock(file.fileno())
 
 
-def test_a_system_without_locks(tmp_path, monkeypatch):
+def test_system_without_locks(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with open(tmp_path / "x", "w", encoding="utf-8") as file:
         assert not lock(file.fileno())

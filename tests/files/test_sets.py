@@ -1,4 +1,4 @@
-"""Files that are written aside: foreign paths stay, what a kill left goes."""
+"""Test staged files: foreign paths are kept, remains of kills are removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def save(files, **texts):
 
 @pytest.fixture(params=["here", "windows", "nfs"])
 def system(request, monkeypatch):
-    """Where files are saved: here, and where what is open stays where it is."""
+    """Return a system of saves: this one, or one on which open files stay."""
     if request.param != "here" and not os.path.isdir("/proc/self/fd"):
         pytest.skip("it is not told which files are open")
     if request.param == "windows":
@@ -51,7 +51,7 @@ def system(request, monkeypatch):
 # --- one file -------------------------------------------------------------------------
 
 
-def test_a_file_keeps_its_mode_and_leaves_nothing(tmp_path):
+def test_file_keeps_its_mode_and_leaves_no_stage(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
     path.chmod(0o640)
@@ -60,7 +60,7 @@ def test_a_file_keeps_its_mode_and_leaves_nothing(tmp_path):
     assert text_of(tmp_path) == {"x": "new"} and len(os.listdir(tmp_path)) == 1
 
 
-def test_what_is_no_file_is_not_replaced(tmp_path):
+def test_path_that_is_no_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
@@ -69,7 +69,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_what_was_saved_is_flushed_with_its_folder(tmp_path, monkeypatch):
+def test_saved_file_is_flushed_with_its_folder(tmp_path, monkeypatch):
     flushed = []
     fsync = os.fsync
 
@@ -96,16 +96,16 @@ os._exit(9)
 """
 
 
-def test_the_next_save_removes_what_a_kill_has_left(system, tmp_path):
+def test_next_save_removes_the_remains_of_a_kill(system, tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
     (left,) = os.listdir(tmp_path)
     write(tmp_path / "y")
-    assert left in os.listdir(tmp_path)  # it is not of this name
+    assert left in os.listdir(tmp_path)  # it does not have this name
     write(tmp_path / "x")
     assert sorted(os.listdir(tmp_path)) == ["x", "y"]
 
 
-def test_a_stage_of_somebody_at_work_stays(system, tmp_path):
+def test_stage_in_use_is_kept(system, tmp_path):
     with Stage(tmp_path, "x") as stage:
         write(tmp_path / "x")
         assert stage.files.is_dir()
@@ -113,7 +113,7 @@ def test_a_stage_of_somebody_at_work_stays(system, tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"mine", b"toolkit: something else"])
-def test_foreign_folders_with_such_names_stay(tmp_path, content):
+def test_foreign_folders_with_stage_names_are_kept(tmp_path, content):
     foreign = tmp_path / ".x.0123abcd.tmp"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
@@ -142,7 +142,7 @@ def test_links_in_a_stage_are_not_followed(tmp_path):
 # --- several files --------------------------------------------------------------------
 
 
-def test_files_of_the_older_save_end_with_it(system, tmp_path):
+def test_files_of_the_older_save_are_removed_with_it(system, tmp_path):
     files = pair(tmp_path)
     (tmp_path / "foreign").write_text("stays")
     save(files, a="1", b="1", c_d="1")
@@ -151,7 +151,7 @@ def test_files_of_the_older_save_end_with_it(system, tmp_path):
 
 
 def interrupted(folder, monkeypatch, at):
-    """A save that is cut off after so many files got their places."""
+    """Interrupt a save after a number of files reached their paths."""
     files, place = pair(folder), FileSet._place
     left = [at]
 
@@ -169,7 +169,7 @@ def interrupted(folder, monkeypatch, at):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_save_that_counts_is_found_and_finished(system, tmp_path, monkeypatch, at):
+def test_committed_save_is_found_and_finished(system, tmp_path, monkeypatch, at):
     save(pair(tmp_path), a="1", b="1", c_d="1")
     files = interrupted(tmp_path, monkeypatch, at)
     assert text_of(tmp_path)["b"] == "1"
@@ -181,7 +181,7 @@ def test_a_save_that_counts_is_found_and_finished(system, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("name", ["e", "../e", "c/../../e"])
 def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
-    """Whatever somebody has put into the folder that an interrupted save has left."""
+    """Foreign files in the folder of an interrupted save are ignored."""
     root = tmp_path / "root"
     root.mkdir()
     save(pair(root), a="1", b="1")
@@ -200,7 +200,7 @@ def test_only_paths_of_the_save_are_written(tmp_path, monkeypatch, name):
     assert (root / "e").read_text() == "foreign"
 
 
-def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
+def test_linked_folder_is_not_followed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "d").write_text("foreign")
@@ -210,7 +210,7 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
     assert text_of(outside) == {"d": "foreign"} and not (tmp_path / "a").exists()
 
 
-def test_a_foreign_folder_in_the_way_stays(tmp_path):
+def test_foreign_folder_at_the_path_is_kept(tmp_path):
     (tmp_path / ".pair.ready" / "files").mkdir(parents=True)
     (tmp_path / ".pair.ready" / "files" / "a").write_text("foreign")
     with pytest.raises(UnwritableFileError, match="in the way"):
@@ -219,7 +219,7 @@ def test_a_foreign_folder_in_the_way_stays(tmp_path):
     assert (tmp_path / ".pair.ready" / "files" / "a").exists()
 
 
-def test_without_links_and_locks(tmp_path, monkeypatch):
+def test_system_without_links_and_locks(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(95, "Operation not supported")
 
@@ -232,7 +232,7 @@ def test_without_links_and_locks(tmp_path, monkeypatch):
     assert sorted(os.listdir(tmp_path)) == ["a", "c"]
 
 
-def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
+def test_save_waits_for_a_reader_where_open_files_stay(tmp_path, monkeypatch):
     as_on_windows(monkeypatch)
     write(tmp_path / "x", "1")
     save(pair(tmp_path), a="1")
@@ -256,7 +256,7 @@ def test_where_open_files_stay_a_reader_is_waited_for(tmp_path, monkeypatch):
     assert text_of(tmp_path) == {"x": "2", "a": "2"}
 
 
-def test_a_junction_is_not_followed(tmp_path, monkeypatch):
+def test_junction_is_not_followed(tmp_path, monkeypatch):
     save(pair(tmp_path), a="1", c_d="1")
     take_for_junction(monkeypatch, tmp_path / "c")
     assert staging.is_link(tmp_path / "c") and not staging.is_link(tmp_path / "a")
@@ -265,12 +265,12 @@ def test_a_junction_is_not_followed(tmp_path, monkeypatch):
     assert text_of(tmp_path) == {"a": "1"} and text_of(tmp_path / "c") == {"d": "1"}
 
 
-def test_a_save_may_count_only_while_it_is_looked_for(tmp_path, monkeypatch):
-    """Each time that a reader has found it ready, it has got its places meanwhile."""
+def test_save_may_finish_while_a_reader_looks_for_it(tmp_path, monkeypatch):
+    """Each time a reader finds the save ready, the save has finished meanwhile."""
     saved, identity = iter("123456789"), file_sets._identity
 
     def come():
-        """A save that counts, and whose files have not got their places."""
+        """Commit a save whose files have not reached their paths."""
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(FileSet, "_finish", interrupt)
             text = next(saved)
@@ -299,8 +299,8 @@ def test_a_save_may_count_only_while_it_is_looked_for(tmp_path, monkeypatch):
     assert tried == [tmp_path, tmp_path]
 
 
-def test_many_savers_and_readers(tmp_path):
-    """Whoever reads sees files of one save, however many others save."""
+def test_many_writers_and_readers(tmp_path):
+    """A reader sees files of one save, for any number of writers."""
     save(pair(tmp_path), a="0", b="0")
     done, mixed = threading.Event(), []
 
