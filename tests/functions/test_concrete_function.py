@@ -1,4 +1,4 @@
-"""One trace of a function, called by itself: what it takes, writes, holds and tells."""
+"""Test one trace of a function, called directly: its inputs, writes and memory."""
 
 from functools import partial
 from unittest.mock import Mock
@@ -20,7 +20,7 @@ def traced(function, *arguments):
     return toolkit.function(function).get_concrete_function(*arguments)
 
 
-def test_it_takes_the_shapes_and_types_of_its_trace():
+def test_call_takes_the_shapes_and_types_of_the_trace():
     v = Variable(2.0)
     call = traced(lambda x, scale: x * scale * v, X, 3.0)
     assert_close(call(X, 3.0), X * 6)
@@ -33,7 +33,7 @@ def test_it_takes_the_shapes_and_types_of_its_trace():
         call(X, X)
 
 
-def test_what_is_returned_has_its_structure_and_its_constants():
+def test_result_has_its_structure_and_its_constants():
     call = traced(lambda x: {"a": (x + 1.0, "text"), "b": [None, 3, x * 2.0]}, X)
     found = call(X)
     assert_close(found["a"][0], X + 1)
@@ -43,7 +43,7 @@ def test_what_is_returned_has_its_structure_and_its_constants():
     assert call.static == [None, "text", None, 3, None]  # no tensors of the trace
 
 
-def test_constants_are_those_that_something_reads_or_returns():
+def test_constants_are_read_or_returned():
     array = ops.convert_to_tensor(np.arange(3, dtype="float32"))
     call = traced(lambda x: (x * array, ops.convert_to_tensor([7.0, 8.0])), X)
     values = sorted(c.constant.size for c in call.constants)
@@ -57,7 +57,7 @@ def test_constants_are_those_that_something_reads_or_returns():
 # --- Variables ------------------------------------------------------------------------
 
 
-def test_variables_are_known_with_what_is_written():
+def test_written_variables_are_listed():
     read, both, written = (Variable(X) for _ in range(3))
 
     def function(x):
@@ -74,7 +74,7 @@ def test_variables_are_known_with_what_is_written():
     assert_close(written, X + 1)
 
 
-def test_machine_code_writes_variables_where_they_are():
+def test_machine_code_updates_variables_in_place():
     v = Variable(X)
     call = traced(lambda x: v.assign_add(x * 2.0), X)
     call(X)
@@ -86,7 +86,7 @@ def test_machine_code_writes_variables_where_they_are():
     assert_close(v, X * 5)
 
 
-def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
+def test_compiler_receives_the_input_that_each_value_replaces(monkeypatch):
     told, compiled = [], concrete.compile_graph
 
     def spy(graph, backend, generate, updates, name, **options):
@@ -111,7 +111,7 @@ def test_the_compiler_is_told_which_input_each_new_value_replaces(monkeypatch):
 
 
 @pytest.mark.parametrize("generate", [True, False])
-def test_what_was_handed_out_is_not_written_over(generate):
+def test_returned_value_is_not_overwritten(generate):
     v = Variable(X)
 
     def function(x):
@@ -125,17 +125,17 @@ def test_what_was_handed_out_is_not_written_over(generate):
         call(X)
     for array, expected in seen:
         assert_close(array, expected)
-    assert not v._shared  # so nothing was copied in the last call
+    assert not v._shared  # so the last call copied no value
 
 
-def test_a_call_that_reads_marks_what_it_reads_as_held():
+def test_call_marks_the_values_that_it_reads():
     v = Variable(X)
     v.exclusive_buffer()
     traced(lambda x: x * v, X)(X)
     assert v._shared
 
 
-def test_no_lock_is_held_while_the_host_computes():
+def test_no_lock_is_held_during_the_computation():
     v = Variable(X)
     call = traced(lambda x: x * v, X)
     assert not call.starts_only
@@ -149,12 +149,14 @@ def test_no_lock_is_held_while_the_host_computes():
         wraps=partial(watched, executable), update=partial(watched, executable.update)
     )
     assert_close(call(X), X * X)
-    call.starts_only = True  # an accelerator computes later, and reads the buffers then
+    call.starts_only = (
+        True  # an accelerator computes later, and reads the buffers at that time
+    )
     assert_close(call(X), X * X)
     assert seen == [True, False]
 
 
-def test_a_call_inside_a_trace_becomes_a_part_of_it():
+def test_call_inside_a_trace_becomes_a_part_of_it():
     v = Variable(X)
 
     def function(x):
@@ -169,7 +171,7 @@ def test_a_call_inside_a_trace_becomes_a_part_of_it():
     assert_close(y, (X + 1) * (2 * X + 1))
 
 
-def test_a_scope_keeps_what_a_call_writes():
+def test_scope_keeps_the_writes_of_a_call():
     v = Variable(X)
 
     def function(x):
@@ -186,7 +188,7 @@ def test_a_scope_keeps_what_a_call_writes():
 # --- gradients ------------------------------------------------------------------------
 
 
-def test_tapes_are_told_of_a_call_as_one_node():
+def test_tape_records_a_call_as_one_node():
     v, frozen = Variable(X), Variable(X, trainable=False)
     call = traced(lambda x: (x * v * frozen, ops.cast(x, "int32")), X)
     with toolkit.GradientTape(persistent=True) as tape:
@@ -202,7 +204,7 @@ def test_tapes_are_told_of_a_call_as_one_node():
     assert call._gradient.trace_count == 1
 
 
-def test_the_function_of_gradients_is_made_once():
+def test_gradient_function_is_compiled_once():
     call = traced(lambda x: x * x, X)
     made = []
     for _ in range(2):
@@ -216,7 +218,7 @@ def test_the_function_of_gradients_is_made_once():
 
 
 @pytest.mark.parametrize("watched", ["x", "v", None])
-def test_only_what_is_watched_is_recorded(watched):
+def test_only_watched_values_are_recorded(watched):
     v, x = Variable(X, trainable=watched == "v"), ops.convert_to_tensor(X)
     call = traced(lambda x: x * v, X)
     with toolkit.GradientTape() as tape:
@@ -228,7 +230,7 @@ def test_only_what_is_watched_is_recorded(watched):
         assert_close(tape.gradient(y, x if watched == "x" else v), X)
 
 
-def test_one_tensor_may_stand_for_several_inputs():
+def test_one_tensor_may_be_several_inputs():
     call = traced(
         lambda a, b, n: a * a * b + ops.cast(n, "float32"), X, X, np.arange(3)
     )
@@ -243,7 +245,7 @@ def test_one_tensor_may_stand_for_several_inputs():
 
 
 class Elsewhere(np.ndarray):
-    """Stands for an array of an accelerator."""
+    """A stand-in for an array of an accelerator."""
 
 
 class Backend:
@@ -262,7 +264,7 @@ class Backend:
         (False, [Elsewhere, Elsewhere], False),
     ],
 )
-def test_where_values_are_is_told_by_their_type(
+def test_device_is_determined_by_the_type_of_values(
     monkeypatch, is_accelerator, where, settled
 ):
     variables = [Variable(X), Variable(X)]
@@ -278,11 +280,11 @@ def test_where_values_are_is_told_by_their_type(
     monkeypatch.setattr(concrete, "accelerators", [object()])
     assert call._is_settled() is settled
     monkeypatch.setattr(concrete, "accelerators", [object(), object()])
-    assert call._is_settled() is False  # the type does not tell on which
+    assert call._is_settled() is False  # the type does not identify the accelerator
 
 
 @pytest.mark.parametrize("count, settles", [(0, 0), (1, 0), (2, 2)])
-def test_values_settle_before_a_call_where_that_is_not_known(
+def test_values_are_materialized_if_their_device_is_unknown(
     monkeypatch, count, settles
 ):
     v, w, settled = Variable(X), Variable(X), []

@@ -1,4 +1,4 @@
-"""What a traced function creates: it must be kept, or it is refused."""
+"""Test that a traced function stores the variables that it creates, or is refused."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ CREATORS = [variable, layer, metric, optimizer, seeds, in_cond, in_while, in_sca
 
 @pytest.mark.parametrize("creates", CREATORS)
 @pytest.mark.parametrize("function", [toolkit.function, tf.function])
-def test_what_each_call_creates_is_refused(creates, function):
+def test_variable_creation_in_each_call_is_refused(creates, function):
     x = ops.ones(())
     np.asarray(creates(x))
     traced = function(creates)
@@ -64,7 +64,7 @@ def test_what_each_call_creates_is_refused(creates, function):
 
 
 class Keeps:
-    """An object that creates what it needs in its first call."""
+    """An object that creates its state in its first call."""
 
     def __init__(self, create):
         self.create, self.kept, self.runs = create, None, 0
@@ -82,7 +82,7 @@ def counter():
 
 
 @pytest.mark.parametrize("function", [toolkit.function, tf.function])
-def test_what_the_first_call_creates_and_keeps_is_allowed(function):
+def test_stored_variables_of_the_first_call_are_allowed(function):
     keeps = Keeps(counter)
     traced = function(keeps.__call__)
     assert [float(traced(ops.ones(()))) for _ in range(3)] == [2.0, 3.0, 4.0]
@@ -127,7 +127,7 @@ STEPS = {
 
 @pytest.mark.parametrize("creates", [variable, metric, layer])
 @pytest.mark.parametrize("step", STEPS)
-def test_what_a_step_creates_is_refused_unless_it_runs_eagerly(step, creates):
+def test_variable_creation_in_a_step_needs_eager_mode(step, creates):
     x, y = np.ones((4, 2)), np.ones((4, 1))
     data = (x,) if STEPS[step] == "predict" else (x, y)
     model = Model(step, creates)
@@ -138,7 +138,7 @@ def test_what_a_step_creates_is_refused_unless_it_runs_eagerly(step, creates):
     getattr(model, STEPS[step])(*data, verbose=0)
 
 
-def test_a_step_may_keep_what_it_creates_in_its_first_call():
+def test_step_may_store_the_variables_of_its_first_call():
     class Lazy(toolkit.Model):
         mean = None
 
@@ -163,7 +163,7 @@ def test_a_step_may_keep_what_it_creates_in_its_first_call():
 
 
 @pytest.mark.parametrize("first", [tf.ones, tf.zeros, lambda s: tf.fill(s, 2.0) + 1.0])
-def test_a_first_value_that_is_a_constant_of_the_trace(first):
+def test_initial_value_may_be_a_constant_of_the_trace(first):
     class Scale(tf.Module):
         w = None
 
@@ -181,7 +181,7 @@ def test_a_first_value_that_is_a_constant_of_the_trace(first):
     assert len(scale.trainable_variables) == 1
 
 
-def test_a_first_value_that_depends_on_the_arguments_is_refused():
+def test_initial_value_that_depends_on_arguments_is_refused():
     kept = []
 
     @tf.function

@@ -1,4 +1,4 @@
-"""`function`: signatures, Variables, side effects, errors, gradients, threads."""
+"""Test `function`: signatures, Variables, side effects, errors, gradients, threads."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_variables_are_read_and_assigned():
     assert float(v) == 5.0
 
 
-def test_values_handed_out_do_not_change_later():
+def test_returned_values_do_not_change_later():
     v = toolkit.Variable(np.zeros(4, "float32"))
     step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
     seen = []
@@ -103,7 +103,7 @@ def test_values_handed_out_do_not_change_later():
             assert np.asarray(view).ravel().tolist() == [i] * 4
 
 
-def test_buffers_are_reused_when_nobody_holds_them():
+def test_unreferenced_buffers_are_reused():
     v = toolkit.Variable(np.zeros(4, "float32"))
     step = toolkit.function(lambda: v.assign_add(ops.ones((4,))))
     buffers = set()
@@ -113,7 +113,7 @@ def test_buffers_are_reused_when_nobody_holds_them():
     assert len(buffers) <= 3
 
 
-def test_variables_are_created_on_the_first_call_only():
+def test_variables_are_created_only_on_the_first_call():
     made = []
 
     @toolkit.function
@@ -134,7 +134,7 @@ def test_variables_are_created_on_the_first_call_only():
             always(tensor(1.0))
 
 
-def test_a_trace_that_fails_changes_no_variable():
+def test_failing_trace_changes_no_variable():
     v = toolkit.Variable(1.0)
 
     @toolkit.function
@@ -148,7 +148,7 @@ def test_a_trace_that_fails_changes_no_variable():
     assert float(ops.convert_to_tensor(1.0) + v) == 2.0  # no trace is left open
 
 
-def test_a_step_that_fails_changes_no_variable():
+def test_failing_step_changes_no_variable():
     v = toolkit.Variable(1.0)
 
     @toolkit.function
@@ -163,7 +163,7 @@ def test_a_step_that_fails_changes_no_variable():
     assert float(v) == 2.0
 
 
-def test_a_tensor_that_leaks_out_of_a_trace_says_so():
+def test_leaked_tensor_of_a_trace_is_named_in_the_error():
     leaked = []
 
     @toolkit.function
@@ -184,7 +184,7 @@ def test_a_tensor_that_leaks_out_of_a_trace_says_so():
             leak(*arguments)
 
 
-def test_python_control_flow_on_values_says_what_to_do():
+def test_python_control_flow_on_values_is_explained():
     branch = toolkit.function(lambda x: x if x > 0 else -x)
     with pytest.raises(TraceError, match="cond"):
         branch(ops.convert_to_tensor(1.0))
@@ -213,7 +213,7 @@ def test_gradient_through_a_call_and_inside_one():
     assert float(slope(x)) == 12.0
 
 
-def test_methods_have_traces_of_their_own():
+def test_methods_have_separate_traces():
     class Scaler:
         def __init__(self, factor):
             self.factor = factor
@@ -233,7 +233,7 @@ def test_nested_functions_become_one_graph():
     assert inner.trace_count == 0
 
 
-def test_retracing_is_visible_once():
+def test_retracing_is_reported_once():
     identity = toolkit.function(lambda x, n: x * n)
     with pytest.warns(UserWarning, match=r"<lambda> is traced.*from.*'7'.*to.*'8'"):
         for n in range(3, 9):
@@ -310,7 +310,7 @@ def test_variables_are_captured_in_their_own_dtype():
     assert full.numpy() == np.float32(1.001) * 2
 
 
-def test_nothing_is_kept_alive_by_traces():
+def test_traces_keep_no_object_alive():
     class Doubler:
         @toolkit.function
         def double(self, x):
@@ -327,7 +327,7 @@ def test_nothing_is_kept_alive_by_traces():
     assert [thing() for thing in gone] == [None, None, None]
 
 
-def test_copies_of_an_instance_have_traces_of_their_own():
+def test_copies_of_an_instance_have_separate_traces():
     class Scale:
         def __init__(self, factor):
             self.factor = factor
@@ -345,7 +345,7 @@ def test_copies_of_an_instance_have_traces_of_their_own():
     assert Scale(4.0)(tensor(1.0)).tolist() == [4.0]
 
 
-def test_methods_need_a_place_for_their_traces():
+def test_class_with_slots_needs_a_slot_for_traces():
     class Slotted:
         __slots__ = ("__weakref__",)
 
@@ -357,7 +357,7 @@ def test_methods_need_a_place_for_their_traces():
         Slotted().f(tensor(1.0))
 
 
-def test_copies_of_functions_begin_without_traces():
+def test_copies_of_functions_start_without_traces():
     double = toolkit.function(lambda x: x * 2.0, reduce_retracing=True)
     double(3)
     other = copy.deepcopy(double)
@@ -365,7 +365,7 @@ def test_copies_of_functions_begin_without_traces():
     assert float(other(4)) == 8.0
 
 
-def test_the_program_used_longest_ago_goes_first():
+def test_least_recently_used_program_is_removed():
     double = toolkit.function(lambda x: x * 2.0)
     for n in range(1, PROGRAMS + 20):
         double(ops.ones((n,)))
@@ -391,7 +391,7 @@ def test_gradient_of_one_tensor_passed_twice_inside_a_trace():
     assert tape.gradient(y, x).tolist() == [6.0]
 
 
-def test_a_step_of_another_thread_is_waited_for():
+def test_call_waits_for_a_step_of_another_thread():
     v = toolkit.Variable(1.0)
     read = toolkit.function(lambda: v * 1.0)
     step = toolkit.function(lambda: v.assign(v + 1.0))
@@ -424,7 +424,7 @@ def test_a_step_of_another_thread_is_waited_for():
         assert float(found[0]) == number + 3.0
 
 
-def test_what_is_read_is_new_after_any_change():
+def test_reads_return_the_latest_value():
     v, w = toolkit.Variable([1.0, 2.0]), toolkit.Variable([3.0, 4.0])
     read = toolkit.function(lambda: v * w)
     step = toolkit.function(lambda: v.assign(v + w))
@@ -443,7 +443,7 @@ def test_what_is_read_is_new_after_any_change():
     with v.lock:
         v.exclusive_buffer()
     read()
-    assert v._shared  # who writes in place takes a buffer of its own first
+    assert v._shared  # an in-place writer copies the buffer first
 
 
 def test_threads_trace_once():
@@ -464,7 +464,7 @@ def test_threads_trace_once():
     assert (once.trace_count, len(made)) == (1, 1)
 
 
-def test_gradient_of_a_tensor_that_a_function_closes_over():
+def test_gradient_of_a_captured_tensor():
     x = tensor(1.0, 2.0)
     scaled = toolkit.function(lambda n: n * x * x)
     for _ in range(2):
@@ -475,14 +475,14 @@ def test_gradient_of_a_tensor_that_a_function_closes_over():
         scaled(tensor(3.0))
 
 
-def test_arrays_that_are_returned_are_not_shared_between_calls():
+def test_returned_arrays_are_not_shared_between_calls():
     zeros = toolkit.function(lambda x: np.zeros(3))
     first = zeros(tensor(1.0)).numpy()
     first[:] = 7.0
     assert zeros(tensor(1.0)).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_a_concrete_function_takes_what_it_was_traced_for():
+def test_concrete_function_takes_the_inputs_of_its_trace():
     v = toolkit.Variable(1.0)
     power = toolkit.function(lambda x, n: (v.assign_add(1.0), x**n)[1])
     cube = power.get_concrete_function(tensor(1.0, 2.0), 3)
@@ -538,7 +538,7 @@ def test_arguments_of_methods_and_of_any_number_share_a_trace():
     assert len(traces) == 2
 
 
-def test_a_wrapper_keeps_its_own_defaults():
+def test_wrapper_keeps_its_defaults():
     def inner(x, by=2):
         return x * by
 
@@ -552,6 +552,6 @@ def test_a_wrapper_keeps_its_own_defaults():
     assert float(outer(ops.ones(()), by=3)) == 3.0
 
 
-def test_a_wrong_call_raises_the_error_of_python():
+def test_wrong_call_raises_the_error_of_python():
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
         counted(lambda x, by, plus: x)[0](ops.ones(()), other=1)

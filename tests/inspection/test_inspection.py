@@ -1,4 +1,4 @@
-"""What `inspect` says of a program: passes, kernels, and when each runs."""
+"""Test the report of `inspect` about a program: passes, kernels and schedule."""
 
 import json
 
@@ -44,7 +44,7 @@ STAGES = {
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_tasks_are_handed_out_to_more_cores(name):
+def test_tasks_are_distributed_to_more_cores(name):
     told, expected = STAGES[name]
     found = [
         Stage(tasks, (number,) * len(tasks), is_shared)
@@ -68,7 +68,7 @@ def test_scaling_is_measured():
 
 
 @pytest.mark.parametrize("shape", [(3,), (64, 64), (512, 256)])
-def test_a_sum_of_products_is_one_kernel(shape):
+def test_sum_of_products_is_one_kernel(shape):
     plan = toolkit.function(lambda x, y, z: ops.sum(x + y * z)).inspect(
         *[ops.ones(shape)] * 3
     )
@@ -76,7 +76,7 @@ def test_a_sum_of_products_is_one_kernel(shape):
     assert str(plan).count("one loop:") == 1
 
 
-def test_every_node_that_computes_is_in_one_kernel():
+def test_every_computed_node_is_in_one_kernel():
     plan = training_step()
     inside = [node for kernel in plan.kernels for node in kernel.nodes]
     views = plan.program.layouts.views
@@ -89,7 +89,7 @@ def test_every_node_that_computes_is_in_one_kernel():
     assert any(len(kernel.moments) > 1 for kernel in plan.kernels)
 
 
-def test_branches_are_kernels_of_one_moment(tmp_path):
+def test_branches_are_kernels_of_one_step(tmp_path):
     def heads(x, *weights):
         return [ops.tanh(x @ w) for w in weights]
 
@@ -103,7 +103,7 @@ def test_branches_are_kernels_of_one_moment(tmp_path):
     assert sorted(row["args"]["kernel"] for row in rows) == [0, 1, 2, 3, 4]
 
 
-def test_passes_say_what_they_changed():
+def test_passes_report_their_changes():
     def f(x):
         ops.tanh(x)
         return ops.sin(x) * (ops.exp(ops.convert_to_tensor(2.0)) * 3.0) + ops.sin(x)
@@ -117,7 +117,7 @@ def test_passes_say_what_they_changed():
     assert "decompose, widen, simplify" in lines["nothing"]
 
 
-def test_source_is_the_code_of_a_kernel():
+def test_source_contains_the_code_of_a_kernel():
     plan = training_step()
     plan.measure(1)
     for number, kernel in enumerate(plan.kernels):
@@ -152,7 +152,7 @@ def test_the_graph_is_drawn_in_kernels(tmp_path):
         plan.plot("memory")
 
 
-def test_variables_are_named_where_they_are_read():
+def test_variables_are_named_in_their_kernels():
     texts = texts_of(training_step().plot("graph", expand=True))
     assert sum(text.endswith("/conv/kernel") for text in texts) == 2
     assert texts.count("input 0") == 1

@@ -1,4 +1,4 @@
-"""How Keras finds the backend: the import finder, and the command line."""
+"""Test how Keras finds the backend: the import finder, and the command line."""
 
 import os
 import subprocess

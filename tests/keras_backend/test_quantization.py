@@ -1,4 +1,4 @@
-"""Quantized layers of Keras compute the formula of Keras with packed kernels."""
+"""Test that quantized layers of Keras compute its formula with packed kernels."""
 
 import keras_toolkit  # noqa: F401  # isort: skip
 
@@ -61,7 +61,7 @@ def test_int4_layers_equal_the_formula(number, compiled):
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
-def test_the_gradient_of_an_int4_layer_uses_its_kernel(number):
+def test_gradient_of_an_int4_layer_uses_its_kernel(number):
     make, shape = CASES[number]
     x = keras.ops.convert_to_tensor(
         np.random.default_rng(0).normal(size=shape).astype("float32")
@@ -86,7 +86,7 @@ def test_the_gradient_of_an_int4_layer_uses_its_kernel(number):
 
 @pytest.mark.filterwarnings("ignore:Layer InputLayer does not have")
 @pytest.mark.parametrize("mode", ["int8", "int4"])
-def test_a_quantized_model_predicts_saves_and_is_read(mode, tmp_path):
+def test_quantized_model_predicts_saves_and_loads(mode, tmp_path):
     x = np.random.default_rng(0).normal(size=(8, 64)).astype("float32")
     model = keras.Sequential([keras.Input((64,)), layers.Dense(64), layers.Dense(5)])
     before = model.predict(x, verbose=0)

@@ -1,4 +1,4 @@
-"""Keras on toolkit: models train, predict, and are saved and read."""
+"""Test Keras on toolkit: models train, predict, save and load."""
 
 import keras_toolkit  # noqa: F401  # isort: skip
 
@@ -140,7 +140,7 @@ def test_gradient_tape_takes_variables_of_keras():
     np.testing.assert_allclose(gradient, np.full((4, 2), 3.0))
 
 
-def test_frozen_layers_stay():
+def test_frozen_layers_do_not_change():
     x, y = data()
     model = mlp()
     model.build(x.shape)
@@ -152,7 +152,7 @@ def test_frozen_layers_stay():
         np.testing.assert_array_equal(old, new)
 
 
-def test_settings_of_keras_are_those_of_toolkit():
+def test_settings_of_keras_equal_those_of_toolkit():
     keras.config.set_image_data_format("channels_first")
     try:
         assert toolkit.config.image_data_format() == "channels_first"
