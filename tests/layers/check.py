@@ -1,4 +1,4 @@
-"""What every layer must do, checked in one go."""
+"""Check the requirements of every layer in one function."""
 
 import json
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ from toolkit import GradientTape, dtypes, ops, tree
 
 
 def check_layer(cls, arguments, *shapes, dtype="float32", call=None):
-    """Build, infer shapes, trace, train, describe and lower the precision of a layer.
+    """Build, infer shapes, trace, train, serialize and lower the precision of a layer.
 
     Args:
         cls: the layer's class.
@@ -82,7 +82,7 @@ def _check_step(layer, inputs, call):
 
 
 def _check_build(cls, arguments, shapes, layer):
-    """A layer that was built has the state of one that was called."""
+    """Check that a built layer has the state of a called layer."""
     twin = cls(**arguments)
     twin.build(*shapes)
     assert twin.built
@@ -111,7 +111,7 @@ def _check_policy(cls, arguments, inputs, call, policy):
 
 
 def _check_model(cls, arguments, shapes, inputs, call):
-    """It trains in a compiled model, and a file holds it."""
+    """Check that the layer trains in a compiled model and is stored in a file."""
     symbols = [_map(lambda s: toolkit.Input(batch_shape=s), shape) for shape in shapes]
     outputs = cls(**arguments)(*symbols, **call)
     model = toolkit.Model(symbols, outputs)

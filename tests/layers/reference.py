@@ -1,4 +1,4 @@
-"""Small NumPy versions of layers, in float64, written from the formulas."""
+"""Small NumPy versions of layers in float64, written from the formulas."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def softmax(x):
 
 
 def conv2d(x, kernel, bias, stride):
-    """Without padding; x: (batch, height, width, channels)."""
+    """Convolve without padding; x: (batch, height, width, channels)."""
     k, m = kernel.shape[:2]
     rows = range(0, x.shape[1] - k + 1, stride)
     columns = range(0, x.shape[2] - m + 1, stride)
@@ -63,7 +63,7 @@ def gru(weights, reset_after):
 
 
 def recurrent(step, x, units, count, mask=None, backwards=False, states=None):
-    """(outputs of all steps in the order they were made, last states)."""
+    """Return (outputs of all steps in computed order, last states)."""
     zeros = np.zeros((len(x), units))
     states = [zeros] * count if states is None else states
     output, outputs = zeros, []
@@ -78,7 +78,7 @@ def recurrent(step, x, units, count, mask=None, backwards=False, states=None):
 
 
 def attention(query, value, weights, allowed):
-    """Multi-head attention; allowed: (batch, targets, sources)."""
+    """Compute multi-head attention; allowed: (batch, targets, sources)."""
     q_w, q_b, k_w, k_b, v_w, v_b, o_w, o_b = weights
     q = np.einsum("btf,fnh->bnth", query, q_w) + q_b[:, None]
     k = np.einsum("bsf,fnh->bnsh", value, k_w) + k_b[:, None]

@@ -1,4 +1,4 @@
-"""Every layer through `check_layer`, in one table."""
+"""Test every layer with `check_layer`, in one table."""
 
 import inspect
 import shutil
@@ -186,8 +186,8 @@ for rank, shape in BY_RANK.items():
             (f"SeparableConv{rank}D", {"filters": 5, **multiplied}, [shape]),
         ]
 
-# Layers that need a layer, a function or integers, or that are not called like others;
-# each has tests of its own.
+# Layers that need a layer, a function or integers, or that have another call; each has
+# separate tests.
 ELSEWHERE = {
     *("Embedding", "Input", "InputLayer", "InputSpec", "Lambda", "Layer", "Wrapper"),
     *("RNN", "StackedRNNCells", "SimpleRNNCell", "GRUCell", "LSTMCell"),
@@ -207,7 +207,7 @@ def test_layer(name, arguments, shapes):
     check_layer(getattr(layers, name), arguments, *shapes)
 
 
-# Rows that are no native library: what no code is generated for.
+# Rows that cannot become a native library: no code is generated for them.
 NOT_NATIVE = {}
 
 
@@ -240,7 +240,7 @@ def test_layer_as_a_native_library(number, case, tmp_path):
 
 
 def _model_of(layer, shapes):
-    """A model of one layer, for batches of the size that the row has."""
+    """Return a model of one layer for batches of the row's size."""
 
     def symbols(shape):
         if isinstance(shape, list):

@@ -1,7 +1,7 @@
-"""What a layer owns is in order of arrival, whatever holds it: Keras's order.
+"""Test that the state of a layer is ordered by insertion in any container, as in Keras.
 
-The orders are those of Keras 3.15, but for what is replaced, as an attribute or in a
-container: Keras goes on to own it.
+The orders are those of Keras 3.15, except for replaced attributes and items: Keras
+continues to own the old objects.
 """
 
 import copy
@@ -25,7 +25,7 @@ def dense(name):
 
 
 class Owner(layers.Layer):
-    """Has whatever it is given."""
+    """A layer with any attributes."""
 
     @property
     def order(self):
@@ -33,7 +33,7 @@ class Owner(layers.Layer):
 
 
 class Pairs(toolkit.Model):
-    """Lists that are filled in turns."""
+    """A layer with lists that are filled alternately."""
 
     def __init__(self):
         super().__init__()
@@ -48,14 +48,14 @@ class Pairs(toolkit.Model):
         return x
 
 
-def test_lists_that_are_filled_in_turns():
+def test_alternately_filled_lists_are_ordered_by_insertion():
     model = Pairs()
     model(np.ones((1, 2), "float32"))
     names = [v.path.split("/")[-2] for v in model.weights]
     assert names[::2] == names[1::2] == ["q0", "k0", "q1", "k1", "q2", "k2"]
 
 
-def test_what_comes_to_a_list_comes_after_the_attributes_set_before():
+def test_list_items_follow_earlier_attributes():
     owner = Owner()
     owner.parts, owner.head, early = [], dense("head"), dense("early")
     owner.parts.insert(0, dense("b0"))
@@ -87,7 +87,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_lists_change_as_lists_and_tell(change):
+def test_list_methods_update_the_order(change):
     first, second, a, b = map(dense, ("first", "second", "a", "b"))
     owner, plain = Owner(), [first, second]
     owner.parts = [first, second]
@@ -111,7 +111,7 @@ OF_DICTS = {
 
 
 @pytest.mark.parametrize("change", OF_DICTS.values(), ids=OF_DICTS)
-def test_dicts_change_as_dicts_and_tell(change):
+def test_dict_methods_update_the_order(change):
     first, second, a, b = map(dense, ("first", "second", "a", "b"))
     owner, plain = Owner(), {"first": first, "second": second}
     owner.parts = dict(plain)
@@ -124,7 +124,7 @@ def test_dicts_change_as_dicts_and_tell(change):
     assert owner.order == " ".join(x.name for x in [*there, *came, owner.later])
 
 
-def test_sets_change_as_sets_and_tell():
+def test_set_methods_update_the_order():
     first, a, b, c, d = map(dense, ("first", *"abcd"))
     owner = Owner()
     owner.parts = {first}
@@ -149,7 +149,7 @@ def test_sets_change_as_sets_and_tell():
         owner.parts.pop()
 
 
-def test_what_left_and_comes_again_comes_last():
+def test_reinserted_item_is_last():
     owner, part = Owner(), dense("part")
     owner.parts = [part, dense("other")]
     owner.parts.remove(part)
@@ -177,7 +177,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("change, order", PLACES.values(), ids=PLACES)
-def test_what_stays_or_is_replaced_keeps_its_place(change, order):
+def test_replaced_item_keeps_its_position(change, order):
     owner, a, b = Owner(), dense("a"), dense("b")
     owner.p = [a]
     owner.z = dense("z")
@@ -185,7 +185,7 @@ def test_what_stays_or_is_replaced_keeps_its_place(change, order):
     assert owner.order == order
 
 
-def test_a_changed_order_is_seen_by_who_has_asked_before():
+def test_order_is_updated_after_an_earlier_read():
     owner = Owner()
     owner.a, owner.b = [dense("a")], [dense("b")]
     for part in (*owner.a, *owner.b):
@@ -196,14 +196,14 @@ def test_a_changed_order_is_seen_by_who_has_asked_before():
 
 
 class Both(NamedTuple):
-    """Two lists."""
+    """A layer with two lists."""
 
     first: Any
     second: Any
 
 
 @pytest.mark.parametrize("make", [lambda *both: both, Both, lambda *both: [*both]])
-def test_lists_inside_of_others_are_filled_in_turns(make):
+def test_nested_lists_are_ordered_by_insertion(make):
     owner = Owner()
     owner.parts = make([], [])
     assert type(owner.parts[0]) is OwnedList
@@ -214,7 +214,7 @@ def test_lists_inside_of_others_are_filled_in_turns(make):
     assert type(owner.parts) in (tuple, Both, OwnedList)
 
 
-def test_ordered_dicts_are_filled_in_turns():
+def test_ordered_dicts_are_ordered_by_insertion():
     owner = Owner()
     owner.first, owner.second = OrderedDict(), OrderedDict()
     for name in "ab":
@@ -233,9 +233,9 @@ def test_ordered_dicts_are_filled_in_turns():
     assert owner.second.popitem(last=False)[0] == "a" and owner.order == "qb kb"
 
 
-def test_who_asks_changes_no_order():
+def test_reading_does_not_change_the_order():
     class Mine(list):
-        """A list of its own."""
+        """A subclass of list."""
 
     orders = []
     for asks in (False, True):
@@ -250,7 +250,7 @@ def test_who_asks_changes_no_order():
     assert orders[0] == orders[1]
 
 
-def test_a_layer_with_a_list_is_freed_when_nobody_holds_it():
+def test_layer_with_a_list_is_freed():
     owner = Owner()
     owner.parts, owner.sizes = [dense("a")], {"b": [1]}
     gone = weakref.ref(owner)
@@ -262,7 +262,7 @@ def test_a_layer_with_a_list_is_freed_when_nobody_holds_it():
         gc.enable()
 
 
-def test_copies_of_a_list_leave_the_layer_behind():
+def test_copies_of_a_list_do_not_reference_the_layer():
     owner = Owner()
     owner.sizes, owner.lock = {"a": [1, 2]}, (i for i in "no pickle")
     for made in (copy.deepcopy(owner.sizes), pickle.loads(pickle.dumps(owner.sizes))):
@@ -271,7 +271,7 @@ def test_copies_of_a_list_leave_the_layer_behind():
     assert owner.order == ""
 
 
-def test_what_a_property_is_set_to_is_owned_where_its_setter_puts_it():
+def test_property_setter_determines_the_owner():
     class With(Owner):
         @property
         def parts(self):
@@ -289,7 +289,7 @@ def test_what_a_property_is_set_to_is_owned_where_its_setter_puts_it():
     assert owner.order == ""
 
 
-def test_trees_of_attributes_are_trees_of_lists_and_dicts():
+def test_tree_of_attributes_equals_a_tree_of_containers():
     owner = Owner()
     owner.sizes, owner.named = [3, 4], {"a": [1]}
     added = toolkit.tree.map_structure(lambda a, b: a + b, owner.sizes, [3, 4])
@@ -303,7 +303,7 @@ def test_trees_of_attributes_are_trees_of_lists_and_dicts():
     assert traced.trace_count == 1
 
 
-def test_layers_of_a_sequence_stand_before_others():
+def test_layers_of_a_sequence_precede_attributes():
     model = toolkit.Sequential()
     model.extra = dense("extra")
     model.add(dense("a"))
@@ -311,7 +311,7 @@ def test_layers_of_a_sequence_stand_before_others():
     assert [part.name for part in model._sublayers()] == ["a", "b", "extra"]
 
 
-def test_wrong_changes_raise_as_ever_and_change_nothing():
+def test_invalid_changes_raise_and_change_nothing():
     owner = Owner()
     owner.parts, owner.named = [dense("a")], {"b": dense("b")}
     for wrong, error in (
@@ -328,7 +328,7 @@ def test_wrong_changes_raise_as_ever_and_change_nothing():
     assert owner.order == "a b"
 
 
-def test_variables_in_lists_come_trainable_or_not():
+def test_variables_in_lists_are_split_by_trainable():
     class Weights(layers.Layer):
         def build(self, shape):
             self.held = [None, self.add_weight(shape=(1,))]
@@ -354,7 +354,7 @@ def test_variables_in_lists_come_trainable_or_not():
 @pytest.mark.parametrize(
     "again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "p"]
 )
-def test_copies_have_the_same_order_and_tell_their_own_owner(again):
+def test_copies_have_the_same_order_and_notify_their_owner(again):
     owner = Owner()
     owner.a, owner.b = [], []
     for name in ("a0", "b0", "a1", "b1"):
@@ -367,7 +367,7 @@ def test_copies_have_the_same_order_and_tell_their_own_owner(again):
     assert other.a[0] is not owner.a[0]
 
 
-def test_lists_of_numbers_cost_nothing(monkeypatch):
+def test_lists_of_numbers_are_not_tracked(monkeypatch):
     owner = Owner()
     owner.parts, owner.history = [dense(str(i)) for i in range(3)], []
     walks = []
@@ -381,7 +381,7 @@ def test_lists_of_numbers_cost_nothing(monkeypatch):
     assert owner.history == list(map(float, range(100))) and not walks
 
 
-def test_a_container_may_be_in_several_places_and_in_itself():
+def test_container_may_be_shared_and_recursive():
     owner, shared = Owner(), [dense("a")]
     parts = [shared, {"again": shared}]
     parts.append(parts)
@@ -392,9 +392,9 @@ def test_a_container_may_be_in_several_places_and_in_itself():
     assert owner.order == "a b later"
 
 
-def test_classes_of_users_stay_and_are_walked():
+def test_container_subclasses_are_kept_and_searched():
     class Mine(list):
-        """A list of its own."""
+        """A subclass of list."""
 
     owner, mine = Owner(), Mine()
     owner.mine = mine
@@ -424,7 +424,7 @@ class Cell(layers.Layer):
         lambda: layers.TimeDistributed(Cell(3)),
     ],
 )
-def test_configs_with_parts_of_classes_that_are_told(make):
+def test_configs_with_nested_custom_classes(make):
     layer = make()
     with pytest.raises(ValueError, match="Cell"):
         type(layer).from_config(layer.get_config())

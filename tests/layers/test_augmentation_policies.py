@@ -1,4 +1,4 @@
-"""RandAugment and AugMix: their layers, one by one, do the same."""
+"""Test that RandAugment and AugMix equal their separate layers."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def through(layer, part, x, names, draws):
 @pytest.mark.parametrize(
     ("first", "second"), list(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))
 )
-def test_rand_augment_is_its_layers_in_turn(first, second):
+def test_rand_augment_equals_its_layers(first, second):
     names = first, second
     layer, data = make("RandAugment"), sample()
     transformation = layer.get_random_transformation(data)
@@ -58,7 +58,7 @@ def test_rand_augment_is_its_layers_in_turn(first, second):
 
 
 @pytest.mark.parametrize("all_ops", [False, True])
-def test_aug_mix_is_its_chains(all_ops):
+def test_aug_mix_equals_its_chains(all_ops):
     layer, data = make("AugMix", num_chains=2, chain_depth=2, all_ops=all_ops), sample()
     names = [n for n in NAMES if n in layer._steps]
     assert len(names) == (11 if all_ops else 7)
@@ -102,7 +102,7 @@ def test_seeds_shapes_and_functions(name, data_format):
     assert layer(data["images"][0]).shape == data["images"].shape[1:]
 
 
-def test_nothing_and_mistakes():
+def test_empty_policies_and_errors():
     x = sample()["images"]
     assert_close(make("RandAugment", num_ops=0)(x), x)
     with pytest.raises(ArgumentError, match="alpha > 0"):

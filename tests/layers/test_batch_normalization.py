@@ -1,4 +1,4 @@
-"""BatchNormalization against NumPy: every axis, masks, what moves, and the limits."""
+"""Test BatchNormalization against NumPy: axes, masks, statistics and limits."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ MASK = np.array([[1, 1, 0, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1,
 
 
 def wide(values, axis):
-    """What belongs to each channel, with the rank of X."""
+    """Expand values per channel to the rank of X."""
     shape = [1, 1, 1]
     shape[axis] = -1
     return np.reshape(values, shape)
@@ -37,7 +37,7 @@ def normal(x, axis, mean, variance, gamma=1.0, beta=0.0, epsilon=1e-3):
 
 
 def with_weights(layer, x=X):
-    """The layer with other weights than those it begins with."""
+    """Return the layer with weights that differ from the initial ones."""
     layer.build(x.shape)
     for v in layer.weights:
         v.assign(RNG.uniform(0.5, 1.5, v.shape))
@@ -69,13 +69,13 @@ def test_against_numpy(axis, mask, center, scale):
         assert_close(now, 0.75 * before + 0.25 * value, factor=10)
 
 
-def test_a_mask_has_one_axis_less():
+def test_mask_has_one_axis_less():
     layer = layers.BatchNormalization()
     with pytest.raises(ShapeError, match=r"one axis less.*\(4, 5, 3\); received \(4,"):
         layer(X, training=True, mask=ops.ones((4, 5, 3), "bool"))
 
 
-def test_a_layer_that_is_frozen_moves_nothing():
+def test_frozen_layer_updates_no_statistics():
     layer = with_weights(layers.BatchNormalization())
     layer.trainable = False
     before = [v.numpy() for v in layer.weights]
@@ -85,14 +85,14 @@ def test_a_layer_that_is_frozen_moves_nothing():
         assert_close(b, a)
 
 
-def test_one_axis_is_the_channels_alone():
+def test_single_axis_is_the_channel_axis():
     layer = layers.BatchNormalization()
     layer.build((3,))
     assert_close(layer(X[0, 0], training=True), np.zeros(3))
     assert_close(layer.moving_mean, 0.01 * X[0, 0], factor=10)
 
 
-def test_the_common_case_is_one_node():
+def test_common_case_is_one_node():
     layer = layers.BatchNormalization(center=False, scale=False)
     layer.build(X.shape)
 
@@ -102,9 +102,9 @@ def test_the_common_case_is_one_node():
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("axis", [-1, 1])
-def test_half_precision_is_computed_in_full(training, axis):
+def test_half_precision_is_computed_in_float32(training, axis):
     layer = layers.BatchNormalization(axis, dtype="float16")
-    big = (X * 3000).astype("float16")  # squares and sums leave float16
+    big = (X * 3000).astype("float16")  # squares and sums overflow float16
     found = layer(big, training=training)
     assert found.dtype == "float16"
     whole = big.astype("float32")
@@ -114,7 +114,7 @@ def test_half_precision_is_computed_in_full(training, axis):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_whole_numbers_are_taken_as_they_are(training):
+def test_integers_are_accepted(training):
     numbers = np.arange(12).reshape(4, 3)
     layer = layers.BatchNormalization(dtype="float16")
     expected = layer(numbers.astype("float16"), training=training).numpy()
@@ -129,7 +129,7 @@ def test_whole_numbers_are_taken_as_they_are(training):
 
 
 def renormalized(layer, x, limits):
-    """What the layer returns for a batch, and its statistics afterwards."""
+    """Return the outputs of the layer for a batch, and the new statistics."""
     axis, momentum, share = -1, layer.momentum, layer.renorm_momentum
     mean, variance = statistics(x, axis)
     deviation = np.sqrt(variance + layer.epsilon)
@@ -178,7 +178,7 @@ def test_renormalization_against_numpy(limits, center, scale):
         assert_close(getattr(layer, name), value, factor=10)
 
 
-def test_small_deviations_are_not_divided_by():
+def test_small_deviations_are_not_divisors():
     layer = layers.BatchNormalization(renorm=True, epsilon=0.25)
     layer.build(X.shape)
     layer.renorm_stddev.assign([0.0, 0.1, 2.0])
@@ -189,7 +189,7 @@ def test_small_deviations_are_not_divided_by():
     assert_close(layer.moving_variance, np.zeros(3))
 
 
-def test_what_renormalization_begins_with():
+def test_initial_state_of_renormalization():
     layer = layers.BatchNormalization(
         renorm=True, moving_mean_initializer="ones", moving_variance_initializer="ones"
     )
@@ -217,7 +217,7 @@ def test_what_renormalization_begins_with():
         ({"dmax": -0.5}, "dmax should be non-negative"),
     ],
 )
-def test_wrong_limits(limits, message):
+def test_invalid_limits_are_refused(limits, message):
     with pytest.raises(ArgumentError, match=message):
         layers.BatchNormalization(renorm=True, renorm_clipping=limits)
 
@@ -225,7 +225,7 @@ def test_wrong_limits(limits, message):
 @pytest.mark.parametrize(
     "limits", [{"rmin": 1, "rmax": 1}, {"dmax": 0}, {"rmax": 0.5}, {"rmin": 3}, {}]
 )
-def test_limits_that_are_just_right(limits):
+def test_boundary_limits_are_accepted(limits):
     layer = layers.BatchNormalization(renorm=True, renorm_clipping=limits)
     assert layer.renorm_clipping == limits
 

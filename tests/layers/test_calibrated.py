@@ -1,4 +1,4 @@
-"""Layers and models quantized by GPTQ and AWQ."""
+"""Test layers and models that GPTQ and AWQ quantize."""
 
 import json
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_files_of_keras(name):
 
 
 def model_of(name):
-    """The model of the fixture, quantized: tokens, embedded, and a block of a layer."""
+    """Return the quantized model of the fixture: tokens, an embedding and a block."""
     make, shape, kind, options = CASES[name]
     tokens, table = BY_KERAS[f"{name}/tokens"], BY_KERAS[f"{name}/table"]
     layer, inputs = make(), Input((6, *shape))
@@ -105,8 +105,8 @@ def model_of(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_as_keras_or_nearer(name):
-    """AWQ has Keras's numbers; GPTQ factors the inverse, which Keras does not."""
+def test_error_is_at_most_that_of_keras(name):
+    """AWQ has the numbers of Keras; GPTQ factors the inverse, unlike Keras."""
     model, layer, exact = model_of(name)
     y = model.predict(BY_KERAS[f"{name}/tokens"], verbose=0)
     of_ours = np.square(y - exact).mean()
@@ -125,20 +125,20 @@ def test_as_keras_or_nearer(name):
         assert of_ours <= error_of_nearest(name, layer)
 
 
-def test_the_factor_is_all_that_differs_from_keras(monkeypatch):
-    """With one group; of several, Keras takes ranges before what is rounded moves."""
+def test_factorization_is_the_only_difference_from_keras(monkeypatch):
+    """With one group; with several, Keras computes ranges before the updates."""
     monkeypatch.setattr(GPTQ, "_factor", lambda self, hessian: np.linalg.inv(hessian))
     _, layer, _ = model_of("gptq_whole")
     found = {}
     layer.save_own_variables(found)
     stored = of_keras("gptq_whole", "after")
-    del stored["4"]  # the groups, of which Keras keeps fractions
+    del stored["4"]  # the groups, which Keras stores as fractions
     for key, value in stored.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-5)
 
 
 def error_of_nearest(name, layer):
-    """The squared error of outputs with weights that are rounded by themselves."""
+    """Return the squared error of outputs with independently rounded weights."""
     matrix = of_keras(name, "before")["0"]
     config = layer.quantization_config
     rounding = Rounding(config.weight_bits, config.symmetric, config.per_channel)
@@ -182,7 +182,7 @@ def test_exports(name, tmp_path):
 
 
 def test_numbers_of_many_groups_are_exact():
-    """In a compute dtype that does not hold them all."""
+    """Use a compute dtype that cannot represent all group numbers."""
     layer = layers.Dense(2, dtype="gptq/4/1_from_mixed_bfloat16", use_bias=False)
     layer.build((None, 600))
     layer.g_idx.assign(np.arange(600))
@@ -203,7 +203,7 @@ def test_gradients_pass_to_inputs():
     assert len(layer.trainable_variables) == 1
 
 
-# --- models -------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------
 
 
 class Tokens:
@@ -214,7 +214,7 @@ class Tokens:
 
 
 class Block(layers.Layer):
-    """Attention and two dense layers."""
+    """A block of attention and two dense layers."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -235,7 +235,7 @@ class Block(layers.Layer):
 
 
 class Network(Model):
-    """Tokens to logits through two blocks."""
+    """A network from tokens to logits with two blocks."""
 
     def __init__(self):
         super().__init__()
@@ -310,7 +310,7 @@ def test_refused_arguments(changes, match):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_block_that_fails_leaves_those_before_it_as_they_were(error):
+def test_failing_block_keeps_earlier_blocks_unchanged(error):
     class Failing(Block):
         def call(self, x):
             if model.blocks[0].narrow.quantization_mode is not None:
@@ -347,8 +347,8 @@ def test_refused_layers():
         Model(inputs, layers.Dense(2)(inputs)).quantize(config=small())
 
 
-def test_layers_that_stay():
-    """A product that is none of two matrices, and a layer that is not called."""
+def test_unsupported_layers_are_not_quantized():
+    """A product of other ranks than two, and a layer that is not called."""
     inputs = Input((3, 4))
     batched = layers.EinsumDense("abc,acd->abd", (3, 6), name="batched")
     x = Input((4, 4))

@@ -1,4 +1,4 @@
-"""Cells that users derive from ours: their `call`, and the masks of their dropout."""
+"""Test cells that users derive: their `call`, and the masks of their dropout."""
 
 import copy
 import pickle
@@ -16,12 +16,12 @@ X = np.ones((2, 5, 8), "float32")
 
 
 def counts(cell):
-    """States of zeros for a batch of two."""
+    """Return states of zeros for a batch of two."""
     return cell.get_initial_state(2)
 
 
 def with_call(base, function):
-    """A subclass of `base` whose `call` is a function of (self, inputs, states)."""
+    """Return a subclass of `base` with this `call(self, inputs, states)`."""
 
     class Own(base):
         def call(self, inputs, states, training=False):
@@ -48,7 +48,7 @@ def test_call_of_a_subclass_is_called(base, stacked):
 
 
 @pytest.mark.parametrize("base", CELLS)
-def test_masks_are_kept_until_they_are_reset(base):
+def test_masks_are_cached_until_they_are_reset(base):
     cell = base(4, **HALF, recurrent_dropout=0.5)
     inputs, state = np.ones((2, 8), "float32"), np.ones((2, 4), "float32")
     for get, reset, x in (
@@ -77,7 +77,7 @@ def test_masks_are_kept_until_they_are_reset(base):
         (layers.LSTMCell(4, implementation=1, **HALF), 4),
     ],
 )
-def test_a_mask_for_each_gate(cell, count):
+def test_each_gate_has_a_mask(cell, count):
     mask = cell.get_dropout_mask(np.ones((2, 8), "float32"))
     assert (len(mask) if isinstance(mask, list) else None) == count
     assert cell.dropout_mask_count == count
@@ -85,14 +85,14 @@ def test_a_mask_for_each_gate(cell, count):
 
 @pytest.mark.parametrize("base", CELLS)
 @pytest.mark.parametrize("arguments", [HALF, BOTH], ids=["inputs", "both"])
-def test_a_step_uses_the_masks_that_are_kept(base, arguments):
+def test_step_uses_the_cached_masks(base, arguments):
     cell = base(4, **arguments)
     x, states = X[:, 0], [np.ones((2, 4), "float32") for _ in counts(base(4))]
 
     def step():
         return cell(x, states, training=True)[0].numpy()
 
-    assert (step() != step()).any()  # nobody asked for masks: each call has its own
+    assert (step() != step()).any()  # without cached masks, each call has new ones
     cell.reset_dropout_mask()
     cell.reset_recurrent_dropout_mask()
     first = step()
@@ -110,7 +110,7 @@ def masked(self, inputs, states, training):
 @pytest.mark.parametrize("stacked", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_steps_of_a_layer_drop_the_same(stacked, unroll, compiled):
+def test_steps_of_a_layer_share_the_dropout_mask(stacked, unroll, compiled):
     cell = with_call(layers.SimpleRNNCell, masked)(4, **HALF)
     layer = layers.RNN(
         [cell] if stacked else cell, return_sequences=True, unroll=unroll
@@ -139,7 +139,7 @@ def test_random_numbers_are_drawn_only_in_training(stacked, function):
     assert drawn(True) and not drawn(False)
 
 
-def test_steps_drop_the_same_where_the_base_is_called():
+def test_steps_share_the_mask_if_the_base_is_called():
     def called(self, inputs, states, training):
         return layers.SimpleRNNCell.call(self, inputs, states, training)
 
@@ -150,14 +150,14 @@ def test_steps_drop_the_same_where_the_base_is_called():
     np.testing.assert_array_equal(outputs, outputs[:, :1].repeat(5, axis=1))
 
 
-def test_second_of_stacked_cells_has_masks_of_its_width():
+def test_second_stacked_cell_has_masks_of_its_width():
     first = layers.LSTMCell(3)
     second = with_call(layers.SimpleRNNCell, masked)(3, **HALF)
     outputs = layers.RNN([first, second])(X, training=True)
     assert outputs.shape == (2, 3)
 
 
-def test_a_model_with_such_a_cell_trains():
+def test_model_with_a_custom_cell_trains():
     def called(self, inputs, states, training):
         return layers.SimpleRNNCell.call(self, inputs, states, training)
 
@@ -168,14 +168,14 @@ def test_a_model_with_such_a_cell_trains():
     assert len(set(history.history["loss"])) == 3  # new masks for each batch
 
 
-def test_masks_are_no_part_of_copies_and_pickles():
+def test_masks_are_not_copied_or_pickled():
     cell = layers.LSTMCell(2, **BOTH)
     toolkit.function(cell.get_dropout_mask)(X[:, 0])
     for twin in (copy.deepcopy(cell), pickle.loads(pickle.dumps(cell))):
         assert len(twin.get_dropout_mask(X[:, 0])) == 4
 
 
-def test_masks_of_a_trace_do_not_leave_it():
+def test_masks_of_a_trace_do_not_leak():
     cell = layers.SimpleRNNCell(4, **HALF)
     traced = toolkit.function(lambda x: ops.sum(cell.get_dropout_mask(x)))
     x = np.ones((64, 8), "float32")

@@ -1,4 +1,4 @@
-"""Cells of users: without `build`, of nested inputs and nested states."""
+"""Test cells of users: without `build`, with nested inputs and nested states."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def expected(cell, x):
 
 
 @pytest.mark.parametrize("first", ["eager", "symbols", "fit", "build"])
-def test_a_cell_without_build(first, tmp_path):
+def test_cell_without_build(first, tmp_path):
     cell = Unbuilt(5)
     layer = layers.RNN(cell)
     model = toolkit.Sequential([layer])
@@ -109,7 +109,7 @@ def test_nested_inputs_with_masks_and_states():
     np.testing.assert_allclose(last, A.sum(1) + 1, rtol=1e-5, atol=1e-5)
 
 
-def test_a_stateful_layer_of_nested_inputs():
+def test_stateful_layer_of_nested_inputs():
     inputs = {
         name: Input((3, n), batch_size=4, name=name) for name, n in (("a", 2), ("b", 3))
     }
@@ -127,7 +127,7 @@ def test_sequences_of_a_custom_cell_have_steps():
 
 @toolkit.utils.register_keras_serializable("custom_cells")
 class Two(layers.Layer):
-    """A layer of two inputs and of layers, without `build`."""
+    """A layer of two inputs with sublayers, without `build`."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -137,7 +137,7 @@ class Two(layers.Layer):
         return self.first(a) + self.second(b)
 
 
-def test_a_layer_of_two_inputs_without_build_comes_back(tmp_path):
+def test_layer_of_two_inputs_without_build_is_restored(tmp_path):
     a, b = Input((2,)), Input((3,))
     model = Model([a, b], Two()(a, b))
     model.save(tmp_path / "model.keras")

@@ -1,4 +1,4 @@
-"""What layers of data take, and of which dtype their outputs are."""
+"""Test the inputs of data layers, and the dtypes of their outputs."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_numbers_and_lists():
         layers.Dense(2)([[1.0, 2.0]])
 
 
-def test_sizes_that_are_set_later():
+def test_sizes_can_be_changed_later():
     layer = layers.Resizing(height=None, width=None)
     with pytest.raises(ArgumentError, match="expected height and width to be set"):
         layer(IMAGE)
@@ -68,7 +68,7 @@ def test_lists_in_a_traced_function_and_of_symbols():
     assert np.array_equal(stacked, layer([IMAGE, IMAGE]))
 
 
-def test_random_crop_outside_of_training_is_in_the_middle():
+def test_random_crop_is_centered_in_inference():
     middle = layers.CenterCrop(4, 4)(IMAGE)
     assert np.array_equal(layers.RandomCrop(4, 4)(IMAGE, training=False), middle)
 
@@ -89,7 +89,7 @@ def test_resizing_keeps_integers():
 
 
 @pytest.mark.parametrize("mode", ["multi_hot", "one_hot", "count"])
-def test_categories_that_there_are_not(mode):
+def test_out_of_range_categories_are_refused(mode):
     layer = layers.CategoryEncoding(3, output_mode=mode)
     inputs = toolkit.Input((3,), dtype="int64")
     model = toolkit.Model(inputs, layer(inputs))
@@ -117,8 +117,8 @@ def test_frames_have_samples():
     ],
     ids=["sharpness", "flip", "crop", "dropout", "noise"],
 )
-def test_a_generator_is_a_seed(make):
-    """Layers that were given one draw from it, one after the other."""
+def test_generator_is_a_seed(make):
+    """Layers with a shared generator draw from it sequentially."""
     seeds = toolkit.random.SeedGenerator(1)
     layer, other = make(seeds), make(seeds)
     x = np.stack([IMAGE] * 2)
@@ -150,7 +150,7 @@ def test_arrays_are_plain_json_in_configs(name):
 
 
 class Brighter(layers.Normalization.__base__):
-    """A layer as it is written for Keras."""
+    """A layer written for Keras."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

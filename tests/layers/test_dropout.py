@@ -1,4 +1,4 @@
-"""Dropout and noise: what is drawn, in which shape, and when nothing is."""
+"""Test dropout and noise: their values and shapes, and when they are inactive."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("name", NOISE)
-def test_nothing_changes_outside_training(name):
+def test_inference_changes_no_values(name):
     layer = NOISE[name](0.5, seed=1)
     x = ops.convert_to_tensor(X)
     assert layer(x) is x and layer(x, training=False) is x
@@ -29,7 +29,7 @@ def test_nothing_changes_outside_training(name):
 
 
 @pytest.mark.parametrize("name", NOISE)
-def test_nothing_is_drawn_where_nothing_is_to_be_dropped(name):
+def test_rate_of_zero_draws_no_numbers(name):
     layer = NOISE[name](0)
     x = ops.convert_to_tensor(X)
     assert layer(x, training=True) is x
@@ -38,16 +38,18 @@ def test_nothing_is_drawn_where_nothing_is_to_be_dropped(name):
 
 
 @pytest.mark.parametrize("name", NOISE)
-def test_a_seed_repeats_what_is_drawn(name):
+def test_seed_repeats_the_draws(name):
     first, second, other = (NOISE[name](0.5, seed=s) for s in (1, 1, 2))
     drawn = [layer(X, training=True).numpy() for layer in (first, second, other)]
     assert_close(drawn[0], drawn[1])
     assert not np.allclose(drawn[0], drawn[2])
-    assert not np.allclose(first(X, training=True), drawn[0])  # each call draws anew
+    assert not np.allclose(
+        first(X, training=True), drawn[0]
+    )  # each call draws new numbers
 
 
 @pytest.mark.parametrize("name", ["Dropout", "AlphaDropout"])
-def test_a_rate_of_one_leaves_nothing(name):
+def test_rate_of_one_drops_all(name):
     assert not getattr(layers, name)(1.0)(X, training=True).numpy().any()
 
 
@@ -55,7 +57,7 @@ def test_a_rate_of_one_leaves_nothing(name):
 @pytest.mark.parametrize(
     "shape", [(4, 1, 5), (None, 1, None), (1, None, 1), (None, 6, 5), [4, 1, 1]]
 )
-def test_a_shape_of_noise_is_repeated(name, shape):
+def test_noise_shape_is_broadcast(name, shape):
     layer = NOISE[name](0.5, noise_shape=shape, seed=1)
     y = layer(X, training=True).numpy()
     dropped = y == y.min() if name == "AlphaDropout" else y == 0
@@ -65,7 +67,7 @@ def test_a_shape_of_noise_is_repeated(name, shape):
     assert layer.noise_shape == tuple(shape)
 
 
-def test_a_shape_of_noise_has_the_axes_of_the_inputs():
+def test_noise_shape_has_the_rank_of_the_inputs():
     with pytest.raises(ArgumentError, match=r"\(1, 5\) must have as many axes"):
         layers.Dropout(0.5, noise_shape=(1, 5))(X, training=True)
 
@@ -81,7 +83,7 @@ def test_a_shape_of_noise_has_the_axes_of_the_inputs():
         ((0, "a"), "all elements to be integers or None"),
     ],
 )
-def test_wrong_shapes_of_noise(shape, message):
+def test_invalid_noise_shapes_are_refused(shape, message):
     with pytest.raises(ArgumentError, match=f"Expected {message}; received"):
         layers.Dropout(0.5, noise_shape=shape)
 
@@ -101,7 +103,7 @@ SPATIAL = [
 
 
 @pytest.mark.parametrize("cls, shape, options, axes", SPATIAL)
-def test_whole_channels_are_dropped(cls, shape, options, axes):
+def test_full_channels_are_dropped(cls, shape, options, axes):
     layer = cls(0.5, seed=3, **options)
     y = layer(np.ones(shape, "float32"), training=True).numpy()
     assert set(np.unique(y)) == {0.0, 2.0}
@@ -115,14 +117,14 @@ def test_whole_channels_are_dropped(cls, shape, options, axes):
     assert cls.from_config({**config, "trainable": True}).get_config() == config
 
 
-def test_a_sequence_has_its_channels_last():
+def test_sequence_has_its_channels_last():
     assert layers.SpatialDropout1D(0.5, 1).data_format == "channels_last"
     layer = layers.SpatialDropout1D(0.5, 1, "mine", "float16")
     assert (layer.name, layer.compute_dtype, layer.seed) == ("mine", "float16", 1)
 
 
 @pytest.mark.parametrize("stddev", [0.1, 2.0])
-def test_noise_of_a_width(stddev):
+def test_gaussian_noise_has_its_standard_deviation(stddev):
     x = np.full(100_000, 5.0, "float32")
     added = layers.GaussianNoise(stddev, seed=1)(x, training=True).numpy() - 5.0
     assert abs(added.mean()) < 0.02 * stddev
@@ -132,7 +134,7 @@ def test_noise_of_a_width(stddev):
     )
 
 
-def test_noise_that_is_multiplied_has_mean_one():
+def test_multiplicative_noise_has_mean_one():
     x = np.full(100_000, 5.0, "float32")
     factor = layers.GaussianDropout(0.2, seed=1)(x, training=True).numpy() / 5.0
     assert abs(factor.mean() - 1) < 0.01
@@ -152,7 +154,7 @@ def test_noise_that_is_multiplied_has_mean_one():
         (lambda: layers.Dropout(1.1), "rate"),
     ],
 )
-def test_wrong_rates(make, message):
+def test_invalid_rates_are_refused(make, message):
     with pytest.raises(ArgumentError, match=message):
         make()
 

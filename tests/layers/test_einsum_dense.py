@@ -1,4 +1,4 @@
-"""How the kernels of EinsumDense and of what is made of it start."""
+"""Test the initial kernels of EinsumDense and of layers that use it."""
 
 import math
 
@@ -16,12 +16,12 @@ from toolkit import initializers, layers
         ("abcd,cde->abe", (None, 256), (2, 5, 8, 64), (512, 256)),
         ("ab,bc->ac", 300, (2, 200), (200, 300)),
         ("...x,xy->...y", 300, (2, 3, 200), (200, 300)),
-        # An axis of all three counts as one of the outputs.
+        # An axis of all three operands counts as an axis of the outputs.
         ("abc,acd->abd", (None, 50), (30, 5, 40), (40, 30 * 50)),
     ],
 )
 @pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg"])
-def test_a_kernel_starts_by_what_a_unit_adds(
+def test_kernel_initializer_uses_the_fans_of_a_unit(
     equation, output_shape, input_shape, fans, mode
 ):
     start = initializers.VarianceScaling(2.0, mode, "untruncated_normal", seed=1)
@@ -34,7 +34,7 @@ def test_a_kernel_starts_by_what_a_unit_adds(
     assert config["input_axes"] is config["output_axes"] is None
 
 
-def test_axes_that_are_given_stay():
+def test_explicit_axes_are_kept():
     start = initializers.VarianceScaling(
         1.0, "fan_in", "untruncated_normal", 1, input_axes=[1, 2], output_axes=[0]
     )
@@ -44,7 +44,7 @@ def test_axes_that_are_given_stay():
 
 
 @pytest.mark.parametrize("heads", [1, 8])
-def test_attention_starts_as_dense_layers_would(heads):
+def test_attention_is_initialized_like_dense_layers(heads):
     toolkit.utils.set_random_seed(0)
     attention = layers.MultiHeadAttention(heads, 64)
     x = np.zeros((1, 3, 256), "float32")

@@ -1,7 +1,7 @@
-"""Each layer, compiled for inference, is generated code alone; or a table says why not.
+"""Test that inference of each layer is only generated code, or has an exception.
 
-A program that is generated code alone calls no kernel of NumPy, needs no Python while
-it runs, and is the only kind that can be written to a file of machine code.
+A program of generated code calls no kernel of NumPy and needs no Python while it runs.
+Only such a program can be written to a file of machine code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def bidirectional(merge_mode):
 GPTQ = "gptq/4/2_from_float32"
 TOKENS = np.arange(24, dtype="int32").reshape(4, 6) % 5
 WORDS = np.array([["a", "b"], ["b", "c"]])
-# What the table of all layers leaves out: what makes it, and the shape of its input.
+# Layers that the table of all layers omits: a constructor, and the input shape.
 ELSEWHERE = {
     "Embedding": (lambda: layers.Embedding(5, 3, mask_zero=True), TOKENS),
     "ReversibleEmbedding": (lambda: layers.ReversibleEmbedding(5, 3), TOKENS),
@@ -82,7 +82,7 @@ ROWS = {
     },
     **ELSEWHERE,
 }
-# What will never be: strings are Python's, and so is what is hashed as one.
+# Permanent exceptions: strings, and values that are hashed as strings, need Python.
 IN_PYTHON = {
     "Hashing": TraceError,
     "HashedCrossing": TraceError,
@@ -90,22 +90,22 @@ IN_PYTHON = {
     "TextVectorization": DTypeError,
 }
 
-# What has whole numbers as results, or none to train.
+# Layers with integer results, or without trainable weights.
 NO_GRADIENT = {*IN_PYTHON, "CategoryEncoding", "Discretization", "IntegerLookup"}
 
-# What the gradient takes that nothing is generated for.
+# Operations of gradients for which no code is generated.
 NOT_YET = {"RandomPerspective": "solve"}
 
 
 def sample(shape):
-    """Random numbers, or what is given as it is."""
+    """Return random numbers, or the argument if it is an array."""
     if isinstance(shape, np.ndarray):
         return shape
     return _sample(np.random.default_rng(0), shape, "float32")
 
 
 def called(make, shapes, training):
-    """A layer that has its weights, inputs, and a function that calls it."""
+    """Return a layer with weights, inputs, and a function that calls it."""
     inputs = [_map(sample, shape) for shape in shapes]
     layer = make()
     layer(*inputs)
@@ -115,13 +115,13 @@ def called(make, shapes, training):
 
 
 def compiled(make, *shapes):
-    """The program of a layer's inference."""
+    """Return the program of a layer's inference."""
     _, inputs, call = called(make, shapes, training=False)
     return toolkit.function(call).inspect(*inputs).program
 
 
 def compiled_gradients(make, *shapes):
-    """The program of the gradients of a layer's weights and of its inputs."""
+    """Return the program of the gradients of a layer's weights and inputs."""
     layer, inputs, call = called(make, shapes, training=True)
 
     def gradients(*xs):
@@ -137,7 +137,7 @@ def compiled_gradients(make, *shapes):
 
 
 def not_generated(program):
-    """The nodes that kernels of NumPy compute, as text."""
+    """Return the nodes that kernels of NumPy compute, as text."""
     found = [
         f"{node.op.name}: {[str(x.spec) for x in node.inputs]}"
         for i, node in enumerate(program.graph.nodes)
@@ -148,13 +148,13 @@ def not_generated(program):
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in IN_PYTHON])
-def test_a_layer_is_generated_code_alone(row):
+def test_layer_is_only_generated_code(row):
     assert not_generated(compiled(*ROWS[row])) == []
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row not in NO_GRADIENT])
 @pytest.mark.one_in(3)
-def test_gradients_are_generated_code_alone(row):
+def test_gradients_are_only_generated_code(row):
     program = compiled_gradients(*ROWS[row])
     layer = row.split("-")[-1]
     if layer not in NOT_YET:
@@ -166,6 +166,6 @@ def test_gradients_are_generated_code_alone(row):
 
 
 @pytest.mark.parametrize("row", IN_PYTHON)
-def test_a_layer_of_strings_says_that_it_cannot_be_compiled(row):
+def test_layer_of_strings_cannot_be_compiled(row):
     with pytest.raises(IN_PYTHON[row]):
         compiled(*ROWS[row])

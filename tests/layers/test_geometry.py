@@ -1,4 +1,4 @@
-"""Layers that move the pixels of images, and boxes and masks with them."""
+"""Test layers that move the pixels of images, with their boxes and masks."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from toolkit import layers
 from toolkit.errors import ArgumentError, UnsupportedError
 
 COUNT = np.arange(20.0, dtype="float32").reshape(1, 4, 5, 1)
-# The layer, and arguments that leave nothing to chance.
+# The layers, and deterministic arguments.
 ALWAYS = {
     "RandomRotation": {"factor": (0.5, 0.5)},
     "RandomTranslation": {"height_factor": (0.25, 0.25), "width_factor": (-0.2, -0.2)},
@@ -43,7 +43,7 @@ def first(x):
 )
 def test_values(name, expected):
     layer = getattr(layers, name)(**ALWAYS[name])
-    if name == "RandomZoom":  # read at half places along the height
+    if name == "RandomZoom":  # sampled at half pixels along the height
         rows = COUNT[0, :, :, 0]
         middle = [rows[[0, 1]].mean(0), rows[[2, 3]].mean(0)]
         expected = np.zeros_like(COUNT)
@@ -55,8 +55,8 @@ def test_values(name, expected):
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
 @pytest.mark.parametrize("name", RANDOM)
-def test_masks_go_with_images(name, data_format):
-    """A mask that equals its image still does, after the nearest pixels were taken."""
+def test_masks_move_with_images(name, data_format):
+    """A mask that equals its image still equals it after nearest-pixel sampling."""
     arguments = {**RANDOM[name], "seed": 3, "data_format": data_format}
     if name not in ("RandomFlip", "RandomCrop", "RandomErasing"):
         arguments["interpolation"] = "nearest"
@@ -95,7 +95,7 @@ def test_in_models_and_functions(name):
 
 
 def spot(box, shape=(40, 40)):
-    """An image (1, height, width, 1) that is 1 inside of a box."""
+    """Return an image (1, height, width, 1) that is 1 inside of a box."""
     left, top, right, bottom = box
     image = np.zeros((1, *shape, 1), "float32")
     image[0, top:bottom, left:right] = 1
@@ -118,8 +118,8 @@ def spot(box, shape=(40, 40)):
     ],
 )
 @pytest.mark.parametrize("box_format", ["xyxy", "rel_xyxy", "center_xywh"])
-def test_boxes_go_with_images(name, arguments, box_format):
-    """The box around what was inside of the box, to a pixel or two."""
+def test_boxes_move_with_images(name, arguments, box_format):
+    """The new box bounds the old content of the box, within two pixels."""
     from toolkit.utils.bounding_boxes import convert_format
 
     layer = getattr(layers, name)(**arguments, bounding_box_format=box_format, seed=11)
@@ -144,7 +144,7 @@ def test_boxes_go_with_images(name, arguments, box_format):
         assert output["bounding_boxes"]["labels"].tolist() == [[2]]
 
 
-def test_boxes_that_leave_the_image_get_no_label():
+def test_boxes_outside_of_the_image_lose_their_label():
     layer = layers.RandomTranslation((0.5, 0.5), 0, bounding_box_format="xyxy")
     boxes = {
         "boxes": np.array([[0.0, 0, 4, 4], [5, 6, 8, 8]]),
@@ -156,7 +156,7 @@ def test_boxes_that_leave_the_image_get_no_label():
     assert output["labels"].tolist() == [1, -1]
 
 
-def test_crop_is_a_window_anywhere():
+def test_crop_is_a_window_of_the_image():
     layer = layers.RandomCrop(2, 3, seed=0)
     seen = set()
     for _ in range(60):
@@ -189,7 +189,7 @@ def test_erasing_fills_a_rectangle(fill_value, data_format):
             assert_close(image[rows[0], columns[0]], color.astype("float32"))
 
 
-def test_only_a_part_of_the_images_changes():
+def test_only_a_fraction_of_the_images_changes():
     images = np.random.default_rng(0).random((200, 4, 4, 1)).astype("float32")
     for name in ("RandomErasing", "RandomPerspective", "RandomElasticTransform"):
         layer = getattr(layers, name)(factor=(0.3, 0.3), seed=1)
@@ -232,7 +232,7 @@ def test_number_of_boxes():
         ("RandomElasticTransform", {"factor": "all"}, "factor"),
     ],
 )
-def test_mistakes_are_told(name, arguments, match):
+def test_errors(name, arguments, match):
     with pytest.raises(ArgumentError, match=match):
         getattr(layers, name)(**arguments)
 

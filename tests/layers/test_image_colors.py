@@ -1,4 +1,4 @@
-"""Layers that change the colours of images, or mix images, against NumPy."""
+"""Test layers that change the colours of images, or mix images, against NumPy."""
 
 import colorsys
 
@@ -15,7 +15,7 @@ FACTORS = np.array([0.3, 0.8]).reshape(2, 1, 1, 1)
 
 
 def through_hsv(change):
-    """change(h, s, v) of each pixel of COLORS / 255."""
+    """Return change(h, s, v) of each pixel of COLORS / 255."""
     pixels = [colorsys.rgb_to_hsv(*p) for p in COLORS.reshape(-1, 3) / 255]
     image = np.repeat(FACTORS.ravel(), len(pixels) // 2)
     changed = [
@@ -29,7 +29,7 @@ def gray(x):
 
 
 def convolved(x, kernel):
-    """Each channel, with zeros outside."""
+    """Convolve each channel, with zero padding."""
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return sum(
         kernel[i][j] * padded[:, i : i + x.shape[1], j : j + x.shape[2]]
@@ -195,7 +195,7 @@ def test_clahe(grid, limit):
 
 
 def clahe(x, grid, limit):
-    """One channel of one image, pixel by pixel."""
+    """Return CLAHE of one channel of one image, pixel by pixel."""
     sizes = [-(-n // k) for n, k in zip(x.shape, grid, strict=True)]
     widths = [(0, s * k - n) for n, s, k in zip(x.shape, sizes, grid, strict=True)]
     levels = np.pad(x, widths, mode="symmetric").astype(int)
@@ -229,12 +229,12 @@ def clahe(x, grid, limit):
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
-def test_channels_first_is_the_same(name):
+def test_channels_first_equals_channels_last(name):
     first = make(name, data_format="channels_first")(np.moveaxis(COLORS, -1, 1))
     assert_close(np.moveaxis(first.numpy(), 1, -1), make(name)(COLORS))
 
 
-def test_color_jitter_is_its_layers_in_turn():
+def test_color_jitter_equals_its_layers():
     factors = {"brightness": (0.1, 0.1), "saturation": (0.6, 0.6), "hue": (1.0, 1.0)}
     layer = layers.RandomColorJitter(
         (0, 1), **{f"{name}_factor": factor for name, factor in factors.items()}
@@ -300,6 +300,6 @@ def test_cut_mix(data_format):
         ("Equalization", {"bins": 0}, "bins"),
     ],
 )
-def test_mistakes_are_told(name, arguments, message):
+def test_errors(name, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         getattr(layers, name)(**arguments)

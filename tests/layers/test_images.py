@@ -1,4 +1,4 @@
-"""Layers of images: sizes, and the boxes, masks and labels that go with images."""
+"""Test image layers: sizes, and the boxes, masks and labels of images."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_center_crop(data_format):
     assert_close(layer(x[0]), expected[0])
 
 
-def test_center_crop_of_small_images_is_resizing_without_stretching():
+def test_center_crop_of_small_images_resizes_without_stretching():
     x = np.random.default_rng(0).random((2, 9, 11, 3)).astype("float32")
     resizing = layers.Resizing(10, 17, crop_to_aspect_ratio=True)
     assert_close(layers.CenterCrop(10, 17)(x), resizing(x))
@@ -77,7 +77,7 @@ def test_images_in_a_model_and_a_function():
     assert_close(model(images), toolkit.function(model)(images))
 
 
-def test_mistakes_are_told():
+def test_errors():
     layer = layers.Resizing(4, 4)
     with pytest.raises(ArgumentError, match="bounding_box_format"):
         layer(sample())

@@ -1,4 +1,4 @@
-"""Smaller things that Keras 3.15 does with layers, and users' classes rely on."""
+"""Test details of layers in Keras 3.15 that classes of users rely on."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ X = np.arange(24, dtype="float32").reshape(2, 4, 3) / 10
 
 
 class Adding(layers.Layer):
-    """A cell without `get_initial_state`: the state is the sum so far."""
+    """A cell without `get_initial_state`: the state is the sum of the inputs."""
 
     def __init__(self, units=3, as_list=False, **kwargs):
         super().__init__(**kwargs)
@@ -58,7 +58,7 @@ def test_cells_of_users(cells, training, expected, unroll):
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
 
 
-def test_first_states_of_stacked_cells_have_the_structure_of_their_sizes():
+def test_initial_states_of_stacked_cells_have_their_structure():
     cells = layers.StackedRNNCells([Adding(), Adding(as_list=True)])
     first, second = cells.get_initial_state(batch_size=2)
     assert first.shape == (2, 3)
@@ -77,9 +77,7 @@ EQUATIONS = [
 
 
 @pytest.mark.parametrize(("equation", "output_shape", "shape", "expected"), EQUATIONS)
-def test_an_ellipsis_may_be_left_out_of_the_output_shape(
-    equation, output_shape, shape, expected
-):
+def test_output_shape_may_omit_an_ellipsis(equation, output_shape, shape, expected):
     layer = layers.EinsumDense(equation, output_shape)
     assert layer(ops.ones(shape)).shape == expected
 
@@ -95,7 +93,7 @@ def test_weights_of_lora_have_the_path_of_the_kernel():
     assert model.layers[0].lora_alpha == 3.0
 
 
-# Shapes of query, value and key -> that of the output
+# Shapes of query, value and key -> the shape of the output
 ATTENTION = [
     ([(2, None, 3), (None, 5, 3), (None, None, 3)], (2, None, 3)),
     ([(None, 4, 3), (2, None, 3), (2, 6, 3)], (2, 4, 3)),
@@ -109,7 +107,7 @@ def test_attention_of_symbols_with_open_extents(name, shapes, expected):
     assert getattr(layers, name)()(symbols).shape == expected
 
 
-def test_scale_and_translate_takes_none_for_axes_that_stay():
+def test_scale_and_translate_accepts_none_for_unchanged_axes():
     images = layers.Input((8, 8, 3))
     y = ops.image.scale_and_translate(
         images, (None, 6, 7, 3), np.ones(2), np.zeros(2), (1, 2), "linear"
@@ -117,7 +115,7 @@ def test_scale_and_translate_takes_none_for_axes_that_stay():
     assert y.shape == (None, 6, 7, 3)
 
 
-def test_steps_of_users_who_change_muon():
+def test_muon_subclasses_can_change_the_step():
     from toolkit import Variable, optimizers
 
     class Halved(optimizers.Muon):
@@ -141,7 +139,7 @@ def test_adamw_without_weight_decay_is_refused():
 
 
 @pytest.mark.parametrize(("mode", "better"), [("min", 1.0), ("max", 3.0)])
-def test_monitor_op_is_there_for_subclasses(mode, better):
+def test_monitor_op_exists_for_subclasses(mode, better):
     from toolkit import callbacks
 
     callback = callbacks.EarlyStopping("loss", mode=mode, min_delta=0.5)
@@ -152,13 +150,13 @@ def test_monitor_op_is_there_for_subclasses(mode, better):
 
 
 class Named(Sequential):
-    """A model of a user whose constructor takes little."""
+    """A user's model with a minimal constructor."""
 
     def __init__(self, layers=None, name=None):
         super().__init__(layers, name=name)
 
 
-def test_a_sequential_model_of_a_class_that_takes_little_is_restored():
+def test_sequential_subclass_with_a_minimal_constructor_is_restored():
     model = Named([layers.Input((3,)), layers.Dense(2)])
     again = Named.from_config(model.get_config())
     assert type(again) is Named
@@ -167,7 +165,7 @@ def test_a_sequential_model_of_a_class_that_takes_little_is_restored():
 
 @pytest.mark.parametrize("size", [2.5, "2", [2, 2.5]])
 @pytest.mark.parametrize("name", ["UpSampling1D", "UpSampling2D", "MaxPooling2D"])
-def test_extents_that_are_no_integers_are_errors_of_type(name, size):
+def test_non_integer_extents_raise_type_errors(name, size):
     argument = "size" if name.startswith("Up") else "pool_size"
     with pytest.raises(TypeError, match=argument):
         getattr(layers, name)(**{argument: size})

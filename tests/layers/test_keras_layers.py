@@ -1,4 +1,4 @@
-"""Every layer against what Keras 3.15 computes with the same weights; see fixtures."""
+"""Test every layer against Keras 3.15 with the same weights; see fixtures."""
 
 import inspect
 import json
@@ -15,10 +15,10 @@ from toolkit import layers
 FILE = Path(__file__).parents[1] / "fixtures" / "keras_layers.npz"
 CASES = layer_cases.cases()
 
-# They have no values to compare, or wrap others and are in the cases as those.
+# Layers without comparable values, and wrappers of layers that have cases.
 NO_CASES = {"Input", "InputLayer", "InputSpec", "Lambda", "Layer", "StackedRNNCells"}
 NO_CASES |= {"Rescaling", "Wrapper"}
-# Layers of Keras 2 alone; `tests/models/test_keras_2_files.py` compares them.
+# Layers that only Keras 2 has; `tests/models/test_keras_2_files.py` compares them.
 NO_CASES |= {"LocallyConnected1D", "LocallyConnected2D", "ThresholdedReLU"}
 
 

@@ -1,4 +1,4 @@
-"""The base class: weights, tracking, calls, losses, masks, configs, messages."""
+"""Test the base class: weights, tracking, calls, losses, masks, configs, errors."""
 
 import copy
 import json
@@ -23,7 +23,7 @@ from toolkit.layers.tracking import no_tracking
 
 
 class Scale(layers.Layer):
-    """inputs * factor."""
+    """A layer that computes inputs * factor."""
 
     def __init__(self, start="ones", **kwargs):
         super().__init__(**kwargs)
@@ -39,7 +39,7 @@ class Scale(layers.Layer):
 
 
 class Block(layers.Layer):
-    """Two layers in attributes, one in a list, one in a dict."""
+    """A layer with two layers in attributes, one in a list, one in a dict."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -60,7 +60,7 @@ def ones(*shape, dtype="float32"):
 # --- weights and tracking -------------------------------------------------------------
 
 
-def test_weights_are_built_on_the_first_call_under_the_layers_path():
+def test_first_call_builds_weights_under_the_layers_path():
     layer = Scale(name="scale")
     assert not layer.built and layer.weights == [] and layer.path is None
     layer(ones(2, 3))
@@ -90,14 +90,14 @@ def test_state_is_found_in_attributes_lists_dicts_and_tuples():
     assert block.count_params() == 3 * 4 + 4 + 4 * 4 + 4 + 4 * 3 + 3
 
 
-def test_what_is_appended_later_is_found():
+def test_appended_layers_are_tracked():
     block = Block()
     block.more.append(layers.Dense(2))
     block.named["b"] = layers.Dense(2)
     assert len(block._flatten_layers(include_self=False)) == 6
 
 
-def test_what_changes_in_lists_and_dicts_is_noticed():
+def test_changes_of_lists_and_dicts_are_tracked():
     block = Block()
     known = block._flatten_layers(), block.variables
     assert (block._flatten_layers(), block.variables) == known
@@ -111,7 +111,7 @@ def test_what_changes_in_lists_and_dicts_is_noticed():
     assert inner.extra not in block._flatten_layers()
 
 
-def test_copies_find_their_own_layers():
+def test_copies_track_their_layers():
     block = Block()
     block.build((None, 3))
     found = block.variables
@@ -120,7 +120,7 @@ def test_copies_find_their_own_layers():
     assert not any(v is w for v in found for w in copy.deepcopy(block).variables)
 
 
-def test_an_attribute_that_is_replaced_or_deleted_is_forgotten():
+def test_replaced_or_deleted_attribute_is_untracked():
     block = Block()
     block.first = layers.Dense(5, name="other")
     del block.drop
@@ -135,7 +135,7 @@ def test_no_tracking():
     assert block.hidden not in block._flatten_layers()
 
 
-def test_born_trainable_come_first_and_stay_there_when_frozen():
+def test_variables_created_trainable_stay_first_when_frozen():
     class Mixed(layers.Layer):
         def build(self, input_shape):
             self.a = self.add_weight(shape=(), trainable=False, name="a")
@@ -155,7 +155,7 @@ def test_born_trainable_come_first_and_stay_there_when_frozen():
     assert [v.name for v in layer.trainable_weights] == ["b", "c"]
 
 
-def test_trainable_reaches_all_layers_inside():
+def test_trainable_applies_to_all_sublayers():
     block = Block()
     block(ones(2, 3))
     block.trainable = False
@@ -163,7 +163,7 @@ def test_trainable_reaches_all_layers_inside():
     assert not block.more[0].trainable and not block.named["a"][0].kernel.trainable
 
 
-def test_frozen_before_it_is_built():
+def test_layer_may_be_frozen_before_its_build():
     layer = Scale(trainable=False)
     layer(ones(2, 3))
     assert layer.trainable_weights == [] and not layer.factor.trainable
@@ -193,7 +193,7 @@ def test_set_weights_lists_every_mismatch_and_changes_nothing():
         assert np.array_equal(old, new)
 
 
-def test_own_variables_are_saved_in_order():
+def test_save_own_variables_keeps_the_order():
     layer, other, store = Scale(), Scale("zeros"), {}
     layer(ones(1, 2)), other(ones(1, 2))
     layer.save_own_variables(store)
@@ -213,7 +213,7 @@ def test_state_cannot_be_added_to_a_built_layer():
         layer.add_weight(shape=(1,))
 
 
-def test_a_build_that_fails_leaves_no_weights():
+def test_failing_build_leaves_no_weights():
     class Fails(layers.Layer):
         def build(self, input_shape):
             self.a = self.add_weight(shape=(1,))
@@ -263,7 +263,7 @@ def test_layers_can_be_pickled():
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_build_may_call_the_default_one_before_or_after_its_own(first):
+def test_build_may_call_the_base_build_first_or_last(first):
     class Builds(layers.Layer):
         def __init__(self):
             super().__init__()
@@ -293,14 +293,14 @@ class KnowsItsShape(layers.Layer):
 
     def call(self, x):
         if self.counts:
-            np.asarray(x)  # no symbol has numbers
+            np.asarray(x)  # no symbol has values
         return self.inner(x)
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], 2)
 
 
-def test_layers_inside_are_built_where_the_shape_of_outputs_is_known_without():
+def test_sublayers_are_built_although_the_output_shape_is_known():
     layer = KnowsItsShape()
     model = toolkit.Model(x := layers.Input((3,)), layer(x))
     assert [w.path for w in model.weights] == [
@@ -312,7 +312,7 @@ def test_layers_inside_are_built_where_the_shape_of_outputs_is_known_without():
     assert not counting.weights
 
 
-def test_an_embedding_that_is_built_again_stays_as_it_is():
+def test_rebuilt_embedding_keeps_its_weights():
     for layer in (layers.Embedding(3, 2), layers.ReversibleEmbedding(3, 2, False)):
         layer.build()
         weights = list(layer.weights)
@@ -350,7 +350,7 @@ class Enclosing(layers.Layer):
 
 
 @pytest.mark.parametrize("autocast", [True, False])
-def test_autocast_of_weights_depends_on_the_layer_around(autocast):
+def test_autocast_of_weights_depends_on_the_calling_layer(autocast):
     def weighs():
         return Weighs(autocast=autocast, dtype="mixed_float16")
 
@@ -361,11 +361,11 @@ def test_autocast_of_weights_depends_on_the_layer_around(autocast):
     assert inside.dtype == ("float16" if autocast else "float32")
 
 
-def test_a_layer_may_take_its_arguments_as_they_are():
+def test_layer_may_receive_unconverted_arguments():
     class Reads(layers.Layer):
         def __init__(self):
             super().__init__(dtype="float16")
-            self._convert_input_args = False  # Keras's names, which libraries set
+            self._convert_input_args = False  # names of Keras, which libraries set
             self._allow_non_tensor_positional_args = True
 
         def call(self, x, y=None):
@@ -377,7 +377,7 @@ def test_a_layer_may_take_its_arguments_as_they_are():
     assert read(ones(2)) == ["Tensor", "NoneType", "float32"]
 
 
-def test_only_tensors_by_position():
+def test_positional_arguments_must_be_tensors():
     layer = layers.Dense(2, name="d")
     with pytest.raises(ArgumentError, match="layer 'd'.*Only input tensors.*'abc'"):
         layer("abc")
@@ -388,7 +388,7 @@ def test_only_tensors_by_position():
 
 
 class Training(layers.Layer):
-    """What it is told of training, as a number."""
+    """A layer that returns its argument `training` as a number."""
 
     def __init__(self, inner=None, **kwargs):
         super().__init__(**kwargs)
@@ -401,7 +401,7 @@ class Training(layers.Layer):
 
 
 class Forward(layers.Layer):
-    """Calls another layer, without taking `training`."""
+    """A layer that calls a sublayer without the argument `training`."""
 
     def __init__(self, inner, **options):
         super().__init__()
@@ -411,7 +411,7 @@ class Forward(layers.Layer):
         return self.inner(inputs, **self.options)
 
 
-def test_training_is_explicit_then_that_of_the_outer_call_then_the_default():
+def test_training_is_explicit_or_from_the_outer_call_or_default():
     class DefaultTrue(Training):
         def call(self, inputs, training=True):
             return super().call(inputs, training=training)
@@ -427,7 +427,7 @@ def test_training_is_explicit_then_that_of_the_outer_call_then_the_default():
     assert context.training is None and context.layer is None
 
 
-def test_the_context_of_a_call_belongs_to_a_thread():
+def test_call_context_is_local_to_a_thread():
     found = []
 
     class Asks(layers.Layer):
@@ -441,7 +441,7 @@ def test_the_context_of_a_call_belongs_to_a_thread():
     assert found == [None]
 
 
-def test_the_context_is_restored_after_an_error():
+def test_call_context_is_restored_after_an_error():
     layer = Forward(layers.Dense(2))
     with pytest.raises(ShapeError):
         layer(ones(3), training=True)
@@ -458,7 +458,7 @@ def test_symbolic_calls_are_recorded():
     assert y._keras_history.operation is layer
 
 
-def test_a_symbolic_call_builds_inner_layers_and_changes_no_state():
+def test_symbolic_call_builds_sublayers_and_changes_no_state():
     block = Block()
     seed = block.drop.seed_generator.state.numpy().tolist()
     y = block(toolkit.Input((3,)), training=True)
@@ -472,7 +472,7 @@ def test_a_symbolic_call_builds_inner_layers_and_changes_no_state():
     assert norm.moving_mean.numpy().tolist() == [0.0, 0.0, 0.0]
 
 
-def test_several_shapes_reach_build():
+def test_build_receives_several_shapes():
     class Pair(layers.Layer):
         def build(self, a_shape, b_shape):
             self.shapes = (a_shape, b_shape)
@@ -508,15 +508,15 @@ def test_compute_output_shape_does_not_build():
     before = layers.Dense(1).name
     assert block.compute_output_shape((None, 3)) == (None, 3)
     assert not block.first.built
-    # The layers that inference made for itself used up no names.
+    # The temporary layers of the inference used up no names.
     counts = [int(name.rpartition("_")[2]) for name in (before, layers.Dense(1).name)]
     assert counts[1] == counts[0] + 1
 
 
-def test_an_overridden_compute_output_shape_is_used():
+def test_overridden_compute_output_shape_is_used():
     class Told(layers.Layer):
         def call(self, inputs):
-            return np.asarray(inputs)  # no symbol could pass
+            return np.asarray(inputs)  # no symbol is supported
 
         def compute_output_shape(self, input_shape):
             return (*input_shape[:-1], 9)
@@ -550,7 +550,7 @@ class Adds(layers.Layer):
         return inputs
 
 
-def test_losses_are_those_of_the_last_call():
+def test_losses_belong_to_the_last_call():
     layer = Adds()
     layer(ones(2))
     layer(ones(3))
@@ -603,7 +603,7 @@ def test_add_loss_takes_tensors():
 # --- masks ----------------------------------------------------------------------------
 
 
-def test_masks_travel_through_layers_that_support_them():
+def test_masks_propagate_through_supporting_layers():
     ids = ops.convert_to_tensor([[1, 2, 0], [3, 0, 0]])
     expected = [[True, True, False], [True, False, False]]
     x = layers.Embedding(5, 4, mask_zero=True)(ids)
@@ -616,7 +616,7 @@ def test_masks_travel_through_layers_that_support_them():
     assert both._keras_mask.tolist() == [row + [True] for row in expected]
 
 
-def test_a_layer_without_masking_says_once_that_it_drops_the_mask():
+def test_dropped_mask_is_reported_once():
     x = layers.Embedding(5, 4, mask_zero=True)(ops.convert_to_tensor([[1, 0]]))
     layer = Scale(name="scale")
     with pytest.warns(UserWarning, match="'scale'.*does not support masking"):
@@ -632,7 +632,7 @@ def test_symbolic_masks():
     assert layers.LSTM(3, return_sequences=True)(x)._keras_mask is not None
 
 
-def test_an_explicit_mask_wins():
+def test_explicit_mask_has_priority():
     class Takes(layers.Layer):
         def call(self, inputs, mask=None):
             return inputs if mask is None else ops.cast(mask, "float32")
@@ -663,7 +663,7 @@ def test_mixed_precision_casts_inputs_and_reads_of_variables():
     assert layer.get_weights()[0].dtype == np.float32
 
 
-def test_an_inner_layer_keeps_its_own_precision():
+def test_inner_layer_keeps_its_policy():
     outer = Forward(layers.Dense(2, dtype="float32"))
     outer.dtype_policy = "mixed_float16"
     assert outer(ones(2, 3)).dtype == "float32"
@@ -672,7 +672,7 @@ def test_an_inner_layer_keeps_its_own_precision():
 # --- configs --------------------------------------------------------------------------
 
 
-def test_the_constructors_arguments_are_the_config():
+def test_config_contains_the_constructor_arguments():
     layer = Scale(start="zeros", name="s", trainable=False, dtype="mixed_float16")
     config = json.loads(json.dumps(layer.get_config()))
     assert config["start"] == "zeros" and config["trainable"] is False
@@ -681,7 +681,7 @@ def test_the_constructors_arguments_are_the_config():
     assert twin.dtype_policy == layer.dtype_policy
 
 
-def test_layers_inside_are_part_of_the_config():
+def test_config_contains_sublayers():
     layer = layers.TimeDistributed(layers.Dense(3, activation="relu"))
     twin = layers.TimeDistributed.from_config(
         json.loads(json.dumps(layer.get_config()))
@@ -690,7 +690,7 @@ def test_layers_inside_are_part_of_the_config():
 
 
 @pytest.mark.parametrize("penalty", [None, "l2"])
-def test_attention_has_a_penalty_in_its_config_if_it_has_one(penalty):
+def test_config_of_attention_contains_its_penalty(penalty):
     layer = layers.MultiHeadAttention(2, 3, activity_regularizer=penalty)
     assert ("activity_regularizer" in layer.get_config()) == (penalty is not None)
     copy = layers.MultiHeadAttention.from_config(layer.get_config())
@@ -698,7 +698,7 @@ def test_attention_has_a_penalty_in_its_config_if_it_has_one(penalty):
 
 
 class KeysWithoutBias(layers.MultiHeadAttention):
-    """As libraries for Keras change the projections."""
+    """A subclass that replaces the projections, like libraries for Keras."""
 
     def build(self, query_shape, value_shape, key_shape=None):
         heads = (None, self._num_heads, self._key_dim)
@@ -723,7 +723,7 @@ class KeysWithoutBias(layers.MultiHeadAttention):
 
 
 class OwnAttention(layers.MultiHeadAttention):
-    """Stores and builds what Keras's own class does."""
+    """A subclass that stores and builds the same attributes as the class of Keras."""
 
     def __init__(self, num_heads, key_dim, **kwargs):
         super().__init__(1, key_dim, **kwargs)
@@ -738,7 +738,7 @@ class OwnAttention(layers.MultiHeadAttention):
         self._dropout_layer = layers.Dropout(self._dropout)
 
 
-def test_attention_that_builds_as_keras_does():
+def test_attention_that_builds_like_keras():
     layer, plain = OwnAttention(2, 4), layers.MultiHeadAttention(2, 4)
     x = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
     plain(x, x)
@@ -769,13 +769,13 @@ def test_attention_can_be_changed_by_the_names_of_keras():
     assert ops.einsum(layer._combine_equation, scores, key).shape == (2, 3, 2, 4)
 
 
-def test_attention_may_be_flash_attention_if_it_drops_nothing():
+def test_attention_without_dropout_may_use_flash_attention():
     assert layers.MultiHeadAttention(2, 3, flash_attention=True).flash_attention
     with pytest.raises(ArgumentError, match="Dropout is not supported when flash"):
         layers.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True)
 
 
-def test_keys_and_values_of_attention_have_as_many_places():
+def test_keys_and_values_of_attention_have_equal_lengths():
     query, value = ops.ones((2, 4, 3)), ops.ones((2, 5, 3))
     layer = layers.MultiHeadAttention(2, 3)
     with pytest.raises(ShapeError, match="all but the last extents of key and value"):
@@ -785,7 +785,7 @@ def test_keys_and_values_of_attention_have_as_many_places():
     assert layer.key_dense.kernel.shape[0] == 7
 
 
-def test_a_get_config_of_ones_own():
+def test_custom_get_config():
     class Table(layers.Layer):
         def __init__(self, make, **kwargs):
             super().__init__(**kwargs)
@@ -798,7 +798,7 @@ def test_a_get_config_of_ones_own():
     assert config["rows"] == [1, 2] and config["name"] == "t" and "make" not in config
 
 
-def test_what_cannot_be_serialized_is_named():
+def test_unserializable_argument_is_named():
     class Holds(layers.Layer):
         def __init__(self, function):
             super().__init__()
@@ -807,12 +807,12 @@ def test_what_cannot_be_serialized_is_named():
         Holds(lambda x: x).get_config()
 
 
-def test_config_that_does_not_fit():
+def test_invalid_config_is_refused():
     with pytest.raises(ArgumentError, match=r"Dense.from_config.*units"):
         layers.Dense.from_config({"name": "d"})
 
 
-# --- messages -------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------
 
 
 def test_wrong_rank_or_extent_names_layer_path_expected_and_received():
@@ -863,7 +863,7 @@ def test_errors_inside_call_name_the_innermost_layer_once():
         assert "20160" not in message
 
 
-def test_a_layer_without_call():
+def test_layer_without_call_is_refused():
     with pytest.raises(NotImplementedError, match="does not have a `call`"):
         layers.Layer()(ones(1))
 
@@ -901,7 +901,7 @@ def test_a_layer_without_call():
         (lambda: layers.UpSampling2D(interpolation="cubic"), "'bicubic'"),
     ],
 )
-def test_bad_arguments(make, message):
+def test_invalid_arguments_are_refused(make, message):
     def build():
         layer = make()
         if hasattr(layer, "build"):
@@ -911,14 +911,14 @@ def test_bad_arguments(make, message):
         build()
 
 
-def test_unknown_extents_that_weights_need():
+def test_weights_need_known_extents():
     with pytest.raises(
         ArgumentError, match=r"Dense 'd'.*axis -1 .* defined dimension.*None"
     ):
         layers.Dense(2, name="d")(toolkit.Input((None,)))
 
 
-def test_merging_layers_want_lists_of_one_batch_size():
+def test_merging_layers_need_lists_of_one_batch_size():
     with pytest.raises(ArgumentError, match="Add: expected a list"):
         layers.Add()(ones(2, 3))
     with pytest.raises(ShapeError, match=r"batch size.*\(2, 3\), \(4, 3\)"):
@@ -926,7 +926,7 @@ def test_merging_layers_want_lists_of_one_batch_size():
 
 
 class Shifted(layers.Layer):
-    """Adds 1 if some call around it, or its own, says so."""
+    """A layer that adds 1 if an enclosing call, or its own call, requests it."""
 
     def __init__(self):
         super().__init__()
@@ -945,7 +945,7 @@ class Around(layers.Layer):
         return self.inner(x, **self.given)
 
 
-def test_arguments_that_are_passed_on():
+def test_call_context_arguments_are_forwarded():
     inner = Shifted()
     x = toolkit.Input((1,))
     models = [
@@ -994,7 +994,7 @@ def test_output_shapes_with_unknown_extents(make, given, expected):
     assert make().compute_output_shape(given) == expected
 
 
-def test_float16_groups_with_values_that_do_not_fit():
+def test_float16_group_normalization_does_not_overflow():
     layer = layers.GroupNormalization(2, dtype="mixed_float16")
     y = layer(ops.full((2, 4, 8), 70000.0))
     assert y.dtype == "float16" and np.isfinite(y.numpy()).all()
@@ -1024,7 +1024,7 @@ def test_configs_have_defaults_filled_in():
     assert layers.Cropping1D(1).get_config()["cropping"] == (1, 1)
 
 
-def test_a_policy_of_one_path_in_a_map():
+def test_policy_map_of_one_path():
     layer = layers.Dense(2, dtype=toolkit.dtype_policies.DTypePolicyMap())
     layer.build((None, 1))
     for policy in ("mixed_bfloat16", "float16"):
@@ -1033,7 +1033,7 @@ def test_a_policy_of_one_path_in_a_map():
         assert layer.dtype_policy[layer.path].name == policy
 
 
-def test_heads_of_a_subclass_that_knows_no_causal_mask():
+def test_attention_subclass_without_causal_mask():
     class Plain(layers.MultiHeadAttention):
         def _compute_attention(self, query, key, value, attention_mask=None, *rest):
             assert attention_mask is not None
@@ -1048,7 +1048,7 @@ def test_heads_of_a_subclass_that_knows_no_causal_mask():
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_products_and_extremes_leave_out_what_is_masked():
+def test_products_and_extremes_ignore_masked_values():
     mask = ops.convert_to_tensor([[True, False, False]])
     other = ops.convert_to_tensor([[True, True, False]])
     x = ops.convert_to_tensor([[[2.0], [3.0], [4.0]]])
@@ -1066,7 +1066,7 @@ def test_float32_inputs_of_a_float16_layer_normalization():
     assert y.dtype == "float16" and np.isfinite(y.numpy()).all()
 
 
-def test_a_lambda_from_its_config():
+def test_lambda_is_restored_from_its_config():
     layer = layers.Lambda(lambda x: x**2, name="squared")
     with pytest.warns(UserWarning, match="lambda"):
         config = layer.get_config()
@@ -1086,7 +1086,7 @@ def test_extents_are_integers():
     assert layers.Rescaling(2.0)([1, 2]).tolist() == [2.0, 4.0]
 
 
-def test_old_names_of_arguments_are_taken_with_a_warning():
+def test_old_argument_names_are_accepted_with_a_warning():
     with pytest.warns(UserWarning, match="LeakyReLU: .*`alpha`.*use `negative_slope`"):
         layer = layers.LeakyReLU(alpha=0.2)
     assert layer.negative_slope == 0.2
@@ -1097,7 +1097,7 @@ def test_old_names_of_arguments_are_taken_with_a_warning():
     assert type(layer).from_config(layer.get_config()).input_dim == 3
 
 
-def test_two_shapes_of_inputs_that_differ_are_refused():
+def test_inconsistent_input_shapes_are_refused():
     with pytest.raises(ArgumentError, match="Dense: .*`input_dim` or `input_shape`"):
         layers.Dense(2, input_dim=3, input_shape=(5,))
 
@@ -1115,7 +1115,7 @@ def test_two_shapes_of_inputs_that_differ_are_refused():
         (lambda: layers.SimpleRNN(2, activation="relu"), (4, 5, 3)),
     ],
 )
-def test_no_activation_is_the_linear_one(make, shape):
+def test_activation_none_is_linear(make, shape):
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
     layer = make()
     before = layer(x)
@@ -1138,7 +1138,7 @@ def test_no_activation_is_the_linear_one(make, shape):
         (lambda cls: cls(2, 2, data_format="channels_first"), (2, 4, 5, 5, 5)),
     ],
 )
-def test_a_convolution_with_a_kernel_of_ones_own(make, shape):
+def test_convolution_with_a_custom_kernel(make, shape):
     base = (layers.Conv1D, layers.Conv2D, layers.Conv3D)[len(shape) - 3]
 
     class Doubled(base):

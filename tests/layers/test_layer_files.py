@@ -1,4 +1,4 @@
-"""What every layer writes into files against what Keras writes and takes; both ways."""
+"""Test the files of every layer against Keras in both directions."""
 
 import json
 import warnings
@@ -22,8 +22,8 @@ def ours():
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_keras_takes_what_is_written(name, ours):
-    """Its class has the name, its constructor the arguments, its weights the paths."""
+def test_keras_reads_the_files_of_toolkit(name, ours):
+    """The class name, the constructor arguments and the weight paths match."""
     row, expected = ours[name], STORED[name]
     assert row["class_name"] == expected["class_name"]
     assert row["module"] == expected["module"]
@@ -34,7 +34,7 @@ def test_keras_takes_what_is_written(name, ours):
 
 @pytest.mark.filterwarnings("ignore:.*rms_scaling")
 @pytest.mark.parametrize("name", STORED)
-def test_what_keras_writes_is_taken(name, ours):
+def test_toolkit_reads_the_files_of_keras(name, ours):
     expected = {key: STORED[name][key] for key in ("module", "class_name", "config")}
     layer = toolkit.saving.deserialize_keras_object(expected)
     again = layer_files.as_json(toolkit.saving.serialize_keras_object(layer))
@@ -43,7 +43,7 @@ def test_what_keras_writes_is_taken(name, ours):
 
 
 def differences(ours, theirs, path=""):
-    """What two configs say otherwise, where both say something."""
+    """Return the keys with different values in both configs."""
     ours, theirs = _policy_name(ours), _policy_name(theirs)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in ours.keys() & theirs.keys():
@@ -72,6 +72,6 @@ def test_every_case_is_stored(ours):
     ids=lambda layer: type(layer).__name__,
 )
 def test_configs_of_the_first_files_are_read(layer):
-    """They say `trainable`, which the constructors do not take, as Keras's do not."""
+    """They contain `trainable`, which the constructors do not accept, as in Keras."""
     config = {**layer.get_config(), "trainable": True}
     assert type(layer).from_config(config).get_config() == layer.get_config()

@@ -1,4 +1,4 @@
-"""One long string among many: memory for what there is, not for a rectangle of it."""
+"""Test that one long string among many does not need a rectangle of memory."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.layers.preprocessing.host import blocks_of
 
 ROWS, LENGTH = 3_000, 100_000
-NAIVE = 4 * ROWS * LENGTH  # bytes: all as long as the longest
+NAIVE = 4 * ROWS * LENGTH  # bytes, if all strings had the longest length
 MOST = 100 << 20
 WORDS = [f"w{i % 7}" for i in range(ROWS)]
 LONG_WORD = "x" * LENGTH
@@ -72,7 +72,7 @@ def test_layers(name, form):
 
 
 @pytest.mark.parametrize("name", ["texts", "codes", "lookup"])
-def test_models(name):
+def test_models_need_memory_for_actual_lengths(name):
     inputs = tk.Input((1,), dtype="string")
     model = tk.Model(inputs, LAYERS[name]()(inputs))
     texts = np.array([*WORDS[:10], MANY_WORDS, *WORDS[10:]], object)[:, None]
@@ -99,7 +99,7 @@ def test_adapting(make):
     assert layer.vocabulary_size() in (9, 10)
 
 
-def test_a_long_word_of_a_vocabulary():
+def test_long_word_in_a_vocabulary():
     words = [*map(str, range(ROWS)), LONG_WORD]
     layer, peak = allocated_by(lambda: layers.StringLookup(vocabulary=words))
     assert peak < MOST
@@ -113,7 +113,7 @@ def test_ragged_lists_are_refused():
             layers.StringLookup(vocabulary=["a"])(x)
 
 
-def test_a_split_that_loses_texts_is_refused():
+def test_split_that_loses_texts_is_refused():
     layer = layers.TextVectorization(split=lambda texts: [["a"]], vocabulary=["a"])
     with pytest.raises(ShapeError, match="each of 2 texts; received 1"):
         layer(["a", "b"])

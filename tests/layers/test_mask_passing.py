@@ -1,4 +1,4 @@
-"""Which mask the outputs of a layer have."""
+"""Test which mask the outputs of a layer have."""
 
 import warnings
 
@@ -13,7 +13,7 @@ NONE = -np.ones((2, 4))
 
 
 class Seen(layers.Layer):
-    """Return the mask as numbers, -1 where there is none."""
+    """Return the mask as numbers, -1 without a mask."""
 
     supports_masking = True
 
@@ -58,7 +58,7 @@ class InvertsSymbols(Inverts):
 
 
 class Pair(layers.Layer):
-    """Return the input, and something else, with a mask for each."""
+    """Return the input and a second output, with a mask for each."""
 
     def call(self, inputs):
         return inputs, inputs * 2.0
@@ -105,7 +105,7 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore:.*does not support masking")
 @pytest.mark.parametrize("case", CASES)
-def test_the_mask_after_layers_that_return_their_input(case):
+def test_mask_after_layers_that_return_their_input(case):
     parts, expected = CASES[case]
     model = seen(*(part() for part in parts))
     np.testing.assert_array_equal(model(X), expected)
@@ -113,7 +113,7 @@ def test_the_mask_after_layers_that_return_their_input(case):
     np.testing.assert_array_equal(model(X, training=True), expected)
 
 
-def test_a_layer_without_support_ends_the_mask_and_warns():
+def test_layer_without_support_drops_the_mask_and_warns():
     with pytest.warns(UserWarning, match="does not support masking"):
         model = seen(Unchanged())
     with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def test_a_layer_without_support_ends_the_mask_and_warns():
         np.testing.assert_array_equal(model(X), NONE)
 
 
-def test_the_input_keeps_its_own_mask():
+def test_input_keeps_its_mask():
     x = layers.Masking()(X)
     assert x._keras_mask is not None
     dropped, inverted = Drops()(x), Inverts()(x)
@@ -133,7 +133,7 @@ def test_the_input_keeps_its_own_mask():
     assert getattr(plain, "_keras_mask", None) is None
 
 
-def test_several_outputs_one_of_which_is_the_input():
+def test_input_as_one_of_several_outputs():
     inputs = Input((4, 1))
     first, second = Pair()(layers.Masking()(inputs))
     model = Model(inputs, [Seen()(first), Seen()(second)])
@@ -141,7 +141,7 @@ def test_several_outputs_one_of_which_is_the_input():
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_mask_given_to_a_model_leaves_the_tensor_as_it_is():
+def test_mask_argument_of_a_model_does_not_change_the_tensor():
     inputs = Input((4, 1))
     model = Model(inputs, Seen()(inputs))
     x = ops.convert_to_tensor(X)
@@ -149,7 +149,7 @@ def test_a_mask_given_to_a_model_leaves_the_tensor_as_it_is():
     np.testing.assert_array_equal(model(x), NONE)
 
 
-def test_an_output_that_is_the_input_of_a_model_has_its_mask():
+def test_model_output_that_is_an_input_has_its_mask():
     inputs = Input((4, 1))
     inner = Model(inputs, [inputs, layers.Dense(1)(inputs)])
     outer_inputs = Input((4, 1))

@@ -1,4 +1,4 @@
-"""Masks of attention, and the statistics of noise, against their definitions."""
+"""Test masks of attention, and the statistics of noise, against their definitions."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def inputs():
 
 
 def softmax(scores, allowed):
-    """Of the scores that are allowed; zeros where none is."""
+    """Compute the softmax of the allowed scores; zeros if no score is allowed."""
     e = np.exp(scores - scores.max(-1, keepdims=True)) * allowed
     return e / np.maximum(e.sum(-1, keepdims=True), 1e-30)
 
@@ -41,7 +41,7 @@ MASKS = [
 
 
 def all_of(masks):
-    """Which key each query may look at: (batch, queries, keys)."""
+    """Return which keys each query may attend to: (batch, queries, keys)."""
     allowed = np.ones((BATCH, QUERIES, KEYS), bool)
     if "query_mask" in masks:
         allowed = allowed & masks["query_mask"][:, :, None]
@@ -102,7 +102,7 @@ def test_every_mask_of_simple_attention(
     wanted = np.einsum("bqk,bkf->bqf", softmax(scores, allowed), value)
     if with_query_mask:
         wanted = wanted * QUERY_MASK[..., None]
-    # What a query sees that may look at nothing is not defined.
+    # The result of a query that attends to no key is undefined.
     defined = allowed.any(-1)
     assert_close(output.numpy()[defined], wanted.astype("float32")[defined])
 
@@ -112,7 +112,7 @@ def test_every_mask_of_simple_attention(
     "cls", [layers.AlphaDropout, layers.GaussianDropout, layers.Dropout]
 )
 def test_noise_keeps_the_mean_and_has_its_variance(cls, rate):
-    """Of inputs with mean 0 and variance 1, as activations of SELU networks have."""
+    """For inputs with mean 0 and variance 1, like activations of SELU networks."""
     x = np.random.default_rng(0).normal(size=400_000).astype("float32")
     y = np.asarray(cls(rate, seed=1)(x, training=True), "float64")
     variance = {
@@ -124,7 +124,7 @@ def test_noise_keeps_the_mean_and_has_its_variance(cls, rate):
     assert abs(y.var() / variance - 1) < 0.02
 
 
-def test_alpha_dropout_sets_what_it_drops_to_one_value():
+def test_alpha_dropout_sets_dropped_elements_to_one_value():
     x = np.random.default_rng(0).normal(size=10_000).astype("float32")
     y = np.asarray(layers.AlphaDropout(0.25, seed=1)(x, training=True))
     values, counts = np.unique(y, return_counts=True)
@@ -136,7 +136,7 @@ def test_alpha_dropout_sets_what_it_drops_to_one_value():
     assert abs(offset + slope * limit * 0.25) < 1e-4
 
 
-def test_masks_of_merged_layers_are_as_many_as_their_inputs():
+def test_merge_needs_a_mask_per_input():
     with pytest.raises(ArgumentError, match="the same length; received 2 and 1"):
         layers.Add().compute_mask([np.ones((2, 3))] * 2, [None])
 
@@ -157,7 +157,7 @@ PASS_ON = [
 
 
 @pytest.mark.parametrize("layer", PASS_ON, ids=lambda layer: type(layer).__name__)
-def test_layers_pass_the_mask_of_their_inputs_on(layer):
+def test_layers_forward_the_mask_of_their_inputs(layer):
     ids = VALUE_MASK.astype("int32")
     embedded = layers.Embedding(2, 4, mask_zero=True)(ids)
     np.testing.assert_array_equal(layer(embedded)._keras_mask, VALUE_MASK)

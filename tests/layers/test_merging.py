@@ -1,4 +1,4 @@
-"""Merge layers against NumPy: ranks, masks, and what they refuse."""
+"""Test merge layers against NumPy: ranks, masks and refusals."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from toolkit.errors import ArgumentError, ShapeError
 
 RNG = np.random.default_rng(0)
 A, B, C = (RNG.normal(size=(2, 4, 3)).astype("float32") for _ in range(3))
-# Places at which one, two, three or none of them have something.
+# Positions at which one, two, three or none of the inputs are unmasked.
 M, N, K = np.array([[[1, 1, 0, 0]] * 2, [[1, 0, 1, 0]] * 2, [[0, 1, 1, 0]] * 2], bool)
 
 
 def masked(x, mask):
-    """A tensor that carries a mask."""
+    """Return a tensor that carries a mask."""
     x = ops.convert_to_tensor(x)
     if mask is not None:
         x._keras_mask = ops.convert_to_tensor(mask)
@@ -29,7 +29,7 @@ def merged(layer, inputs, masks):
 
 
 def seen(inputs, masks):
-    """For each place the values that are not masked."""
+    """Return the unmasked values per position."""
     ones = np.ones(A.shape[:2], bool)
     whole = [ones if m is None else m for m in masks]
     wide = [np.broadcast_to(m[..., None], A.shape) for m in whole]
@@ -44,7 +44,7 @@ MASKS = [
 
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("name", ["Maximum", "Minimum", "Multiply"])
-def test_masked_elements_give_way_to_the_others(name, masks):
+def test_masked_elements_are_ignored(name, masks):
     inputs = [A, B, C][: len(masks)]
     found, mask = merged(getattr(layers, name)(), inputs, masks)
     values = seen(inputs, masks)
@@ -53,7 +53,7 @@ def test_masked_elements_give_way_to_the_others(name, masks):
     known = ~np.ma.getmaskarray(expected)
     assert_close(found[known], expected.data[known])
     if name == "Multiply":
-        assert not np.any(found[~known])  # nothing is there: zeros
+        assert not np.any(found[~known])  # zeros, because all are masked
     if any(m is None for m in masks):
         assert mask is None and known.all()
     else:
@@ -63,7 +63,7 @@ def test_masked_elements_give_way_to_the_others(name, masks):
 
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("name", ["Add", "Average"])
-def test_sums_take_masked_elements_as_they_are(name, masks):
+def test_sums_include_masked_elements(name, masks):
     inputs = [A, B, C][: len(masks)]
     found, mask = merged(getattr(layers, name)(), inputs, masks)
     assert_close(found, np.sum(inputs, 0) / (len(inputs) if name == "Average" else 1))
@@ -71,7 +71,7 @@ def test_sums_take_masked_elements_as_they_are(name, masks):
 
 
 @pytest.mark.parametrize("name", ["Add", "Subtract", "Multiply", "Maximum", "Minimum"])
-def test_fewer_axes_become_more_after_the_batch(name):
+def test_missing_axes_are_inserted_after_the_batch(name):
     small = RNG.normal(size=(2, 3)).astype("float32")
     numpy = {"Add": np.add, "Subtract": np.subtract, "Multiply": np.multiply}
     function = numpy.get(name) or getattr(np, name.lower())
@@ -82,12 +82,12 @@ def test_fewer_axes_become_more_after_the_batch(name):
     assert_close(layer([one, A]), function(one[:, None, None], A))
 
 
-def test_nothing_is_reshaped_where_all_have_as_many_axes():
+def test_equal_ranks_are_not_reshaped():
     graph = trace_of(lambda a, b: layers.Add()([a, b]), (2, 3), (2, 3))
     assert op_names(graph) == ["add"]
 
 
-def test_masks_may_be_of_single_elements():
+def test_masks_may_select_single_elements():
     wide = [np.repeat(m[..., None], 3, -1) for m in (M, N)]
     expected, _ = merged(layers.Maximum(), [A, B], [M, N])
     found, mask = merged(layers.Maximum(), [A, B], wide)
@@ -95,7 +95,7 @@ def test_masks_may_be_of_single_elements():
     assert np.array_equal(mask, wide[0] | wide[1])
 
 
-def test_only_two_are_subtracted():
+def test_subtract_needs_two_inputs():
     assert_close(layers.Subtract()([A, B]), A - B)
     for count in (1, 3):
         with pytest.raises(
@@ -109,19 +109,19 @@ MERGES = ["Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Su
 
 @pytest.mark.parametrize("name", [*MERGES, "Dot"])
 @pytest.mark.parametrize("wrong", [A, []])
-def test_inputs_come_in_lists(name, wrong):
+def test_inputs_must_be_lists(name, wrong):
     layer = layers.Dot(1) if name == "Dot" else getattr(layers, name)()
     with pytest.raises(ArgumentError, match="expected a list of tensors; received"):
         layer(ops.convert_to_tensor(wrong) if wrong is A else wrong)
 
 
 @pytest.mark.parametrize("name", [n for n in MERGES if n != "Concatenate"])
-def test_all_have_one_batch(name):
+def test_inputs_need_one_batch_size(name):
     with pytest.raises(ShapeError, match=r"one batch size; .*\(2, 4, 3\), \(1, 4, 3\)"):
         getattr(layers, name)()([A, B[:1]])
 
 
-def test_a_batch_of_one_meets_any_other_in_a_functional_model():
+def test_batch_of_one_is_broadcast_in_a_functional_model():
     ids = toolkit.Input((6,), dtype="int32")
     words = layers.Embedding(10, 4)(ids)
     places = layers.Embedding(6, 4)(ops.expand_dims(ops.arange(6), 0))
@@ -135,7 +135,7 @@ def test_a_batch_of_one_meets_any_other_in_a_functional_model():
 
 
 @pytest.mark.parametrize("name", MERGES)
-def test_masks_to_compute_with_are_lists_of_the_same_length(name):
+def test_compute_mask_needs_lists_of_equal_length(name):
     layer = getattr(layers, name)()
     with pytest.raises(ArgumentError, match="`mask` should be a list"):
         layer.compute_mask([A, B], M)
@@ -151,14 +151,14 @@ def test_masks_to_compute_with_are_lists_of_the_same_length(name):
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
-def test_tensors_are_joined_along_an_axis(axis):
+def test_tensors_are_concatenated_along_an_axis(axis):
     expected = np.concatenate([A, B], axis)
     assert_close(layers.Concatenate(axis=axis)([A, B]), expected)
     assert_close(layers.concatenate([A, B], axis=axis), expected)
 
 
 @pytest.mark.parametrize("masks", [[M, N], [M, None], [None, N]])
-def test_masks_are_joined_with_their_tensors(masks):
+def test_masks_are_concatenated_with_their_tensors(masks):
     whole = [np.ones((2, 4), bool) if m is None else m for m in masks]
     wide = [np.repeat(m[..., None], 3, -1) for m in whole]
     for axis in (1, -1):
@@ -187,7 +187,7 @@ def test_masks_are_joined_with_their_tensors(masks):
     ],
 )
 @pytest.mark.parametrize("normalize", [False, True])
-def test_dot_sums_over_an_axis_of_each(axes, left, right, equation, normalize):
+def test_dot_sums_over_an_axis_of_each_input(axes, left, right, equation, normalize):
     x, y = (RNG.normal(size=s).astype("float32") for s in (left, right))
     found = layers.Dot(axes, normalize=normalize)([x, y])
     pair = (axes, axes) if isinstance(axes, int) else axes
@@ -203,7 +203,7 @@ def test_dot_sums_over_an_axis_of_each(axes, left, right, equation, normalize):
         assert_close(layers.dot([x, y], axes), expected, factor=10)
 
 
-def test_nothing_has_no_direction():
+def test_normalized_zero_vector_is_zero():
     zeros = np.zeros((2, 3), "float32")
     assert_close(layers.Dot(1, normalize=True)([zeros, zeros]), np.zeros((2, 1)))
     tiny = np.full((1, 1), 1e-5, "float32")
@@ -211,18 +211,18 @@ def test_nothing_has_no_direction():
 
 
 @pytest.mark.parametrize("axes", [(1,), (1, 2, 3), (1, 2.0), ("a", 1)])
-def test_dot_takes_an_axis_or_two(axes):
+def test_dot_takes_one_or_two_axes(axes):
     with pytest.raises(ArgumentError, match="an integer or two of them; received"):
         layers.Dot(axes)
 
 
 @pytest.mark.parametrize("axes", [0, (0, 1), (1, 0), (1, 2), (-3, 1)])
-def test_dot_needs_equal_extents_beside_the_batch(axes):
+def test_dot_needs_equal_extents_except_the_batch(axes):
     with pytest.raises(ShapeError, match="equal extents along the axes"):
         layers.Dot(axes)([A, B])
 
 
-def test_extents_that_are_not_known_may_be_equal():
+def test_unknown_extents_are_accepted():
     x, y = toolkit.Input((None, 3)), toolkit.Input((4, 5))
     assert layers.Dot(1)([x, y]).shape == (None, 3, 5)
     with pytest.raises(ShapeError, match="equal extents"):
@@ -234,7 +234,7 @@ def test_extents_that_are_not_known_may_be_equal():
             layers.Dot(1)([A] * count)
 
 
-def test_a_dot_product_has_no_mask():
+def test_dot_product_has_no_mask():
     assert merged(layers.Dot(2), [A, B], [M, N])[1] is None
 
 
@@ -253,6 +253,6 @@ def test_a_dot_product_has_no_mask():
         (layers.concatenate, np.concatenate([A, B], -1)),
     ],
 )
-def test_functions_are_layers_that_are_called(function, expected):
+def test_functions_equal_their_layers(function, expected):
     assert_close(function([A, B], name="mine"), expected)
     assert_close(function((A, B)), expected)

@@ -1,4 +1,4 @@
-"""Layers for categories, texts and numbers: against Keras, in models, saved."""
+"""Test layers for categories, texts and numbers: against Keras, in models, saved."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def results():
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_as_keras(results, name):
+def test_equals_keras(results, name):
     assert results[name] == STORED[name]
 
 
@@ -75,7 +75,7 @@ def test_texts_in_a_model(tmp_path, arguments):
     assert np.isfinite(model.evaluate(TEXTS, y, verbose=0))
 
 
-def test_strings_beside_numbers(tmp_path):
+def test_strings_and_numbers_in_one_model(tmp_path):
     word, number = toolkit.Input((), dtype="string"), toolkit.Input((1,))
     lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")
     scaled = layers.Normalization()
@@ -119,7 +119,7 @@ def test_lines_of_a_vocabulary(tmp_path, content, words):
     assert layer.get_vocabulary() == ["[UNK]", *words]
 
 
-def test_words_that_hold_ends_of_lines_survive_a_save(tmp_path):
+def test_words_with_newlines_survive_a_save(tmp_path):
     layer = layers.StringLookup()
     layer.adapt(["a\u2028b", "c\x85", "d\r"])
     layer.save_assets(str(tmp_path))
@@ -193,7 +193,7 @@ WRONG = [
 @pytest.mark.parametrize(
     ("cls", "arguments", "message"), WRONG, ids=[str(i) for i in range(len(WRONG))]
 )
-def test_wrong_arguments(cls, arguments, message):
+def test_invalid_arguments_are_refused(cls, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         cls(**arguments)
 
@@ -213,7 +213,7 @@ def test_pipeline_round_trip():
     assert twin(x, training=False).tolist() == [[0.5] * 3] * 2
 
 
-def test_configs_name_no_files(tmp_path):
+def test_configs_contain_no_file_names(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("secret")
     for cls in (layers.StringLookup, layers.TextVectorization):
@@ -260,7 +260,7 @@ def test_integer_lookup_in_a_compiled_function(arguments):
     assert_close(toolkit.function(layer)(x), layer(x))
 
 
-def test_integer_lookup_that_no_compiled_function_can_hold():
+def test_integer_lookup_that_cannot_be_compiled():
     layer = layers.IntegerLookup(vocabulary=[1], num_oov_indices=0)
     with pytest.raises(TraceError, match="looks values up in Python"):
         toolkit.function(layer)(np.array([1]))

@@ -1,4 +1,4 @@
-"""Layers that compute with numbers of 8 bits, whole ones and floats."""
+"""Test layers that compute with 8-bit integers and floats."""
 
 import json
 import sys
@@ -80,7 +80,7 @@ def parts(layer):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_stay_near(name):
+def test_outputs_are_close_to_float(name):
     make, shape, scale_shape = CASES[name]
     layer, x = make(), inputs_of(name, shape)
     before = np.asarray(layer(x))
@@ -97,7 +97,7 @@ def test_outputs_stay_near(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_made_quantized(name):
+def test_layer_created_quantized(name):
     make, shape, _ = CASES[name]
     first, x = make(), inputs_of(name, shape)
     first(x)
@@ -111,7 +111,7 @@ def test_made_quantized(name):
     assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
 
 
-def test_products_are_those_of_whole_numbers():
+def test_products_are_integer_products():
     layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
     layer(x)
     layer.quantize("int8")
@@ -133,7 +133,7 @@ def test_gradients_pass_to_inputs():
     np.testing.assert_allclose(g, expected, rtol=1e-5)
 
 
-def test_quantizers_can_be_chosen():
+def test_quantizers_can_be_selected():
     quantizer = AbsMaxQuantizer(0, (-100, 100))
     config = Int8QuantizationConfig(quantizer, None)
     layer = layers.Dense(4)
@@ -159,8 +159,8 @@ def test_quantizers_can_be_chosen():
     ],
     ids=lambda config: config.mode,
 )
-def test_a_model_is_quantized_whole_or_not_at_all(config):
-    # Rows of an Embedding have a scale each, and columns of a Dense layer.
+def test_model_is_quantized_completely_or_unchanged(config):
+    # Each row of an Embedding and each column of a Dense layer has a scale.
     model = Sequential([layers.Input((3,)), layers.Embedding(5, 4), layers.Dense(2)])
     x = np.array([[0, 4, 2]])
     before = np.asarray(model(x))
@@ -184,7 +184,7 @@ class Failing(AbsMaxQuantizer):
         return super().__call__(*args, **kwargs)
 
 
-def test_whatever_a_quantizer_raises_leaves_the_model_as_it_was():
+def test_any_error_of_a_quantizer_keeps_the_model_unchanged():
     model = Sequential([layers.Input((3,)), layers.Dense(4), layers.Dense(2)])
     x = RNG.normal(size=(2, 3)).astype("float32")
     before, weights = model.predict(x, verbose=0), model.weights
@@ -198,7 +198,7 @@ def test_whatever_a_quantizer_raises_leaves_the_model_as_it_was():
     assert once.calls == 2 and len(model.weights) == 6
 
 
-def test_what_is_adapted_by_lora_stays_so_when_another_layer_fails():
+def test_lora_is_kept_when_another_layer_fails():
     parts = [layers.Input((3,), dtype="int32"), layers.Embedding(5, 4), layers.Dense(2)]
     model = Sequential(parts)
     model.layers[0].enable_lora(2)
@@ -209,7 +209,7 @@ def test_what_is_adapted_by_lora_stays_so_when_another_layer_fails():
     np.testing.assert_array_equal(model(x), before)
 
 
-def test_a_map_of_policies_is_as_it_was_when_a_layer_fails():
+def test_policy_map_is_restored_when_a_layer_fails():
     policies = dtype_policies.DTypePolicyMap("float32")
     parts = [layers.Input((3,)), layers.Dense(4), layers.Dense(2)]
     for layer in parts[1:]:
@@ -243,11 +243,11 @@ def test_policies():
 
 
 class Own(layers.Dense):
-    """A subclass."""
+    """A subclass of Dense."""
 
 
 @pytest.mark.parametrize("mode", ["int4", "int8"])
-def test_refused(mode):
+def test_refused_arguments_of_quantize(mode):
     with pytest.raises(
         ValueError, match="Cannot quantize a layer that isn't yet built."
     ):
@@ -275,7 +275,7 @@ def test_refused(mode):
     assert half.dtype_policy.name == "float16"
 
 
-# --- int4 ---------------------------------------------------------------------------
+# --- int4 -----------------------------------------------------------------------------
 
 BY_KERAS = np.load(Path(__file__).parents[1] / "fixtures" / "quantized.npz")
 OF_KERAS = {
@@ -296,8 +296,8 @@ OF_KERAS = {
 
 
 @pytest.mark.parametrize("name", OF_KERAS)
-def test_as_keras_quantizes(name):
-    """Numbers, scales and outputs, and the order in files."""
+def test_int4_equals_keras(name):
+    """Compare numbers, scales, outputs, and the order in files."""
     make, config = OF_KERAS[name]
     layer, x = make(), BY_KERAS[f"{name}/x"]
     layer(x)
@@ -340,8 +340,8 @@ def test_int4_of_layers(name, block_size):
     assert third(x).dtype == "bfloat16" and parts(third)[0].dtype == "int8"
 
 
-def test_int4_of_inputs_too():
-    """Without blocks a quantizer may round inputs."""
+def test_int4_weights_and_inputs():
+    """Without blocks, a quantizer may also round inputs."""
     config = Int4QuantizationConfig(None, AbsMaxQuantizer(), block_size=None)
     layer, x = layers.Dense(4), RNG.normal(size=(3, 8)).astype("float32")
     layer(x)
@@ -370,7 +370,7 @@ def test_int4_files(tmp_path):
     assert np.abs(merged - model.predict(X, verbose=0)).max() < 0.3
 
 
-# --- float8 -------------------------------------------------------------------------
+# --- float8 ---------------------------------------------------------------------------
 
 
 def near(x, scale, dtype):
@@ -391,7 +391,7 @@ def test_float8_of_layers(name):
         layer.dtype_policy = "int8_from_float32"
 
 
-def test_float8_scales_follow():
+def test_float8_scales_are_updated():
     layer = layers.Dense(4, use_bias=False)
     x = Variable(RNG.normal(size=(3, 8)), dtype="float32")
     layer(x)
@@ -460,7 +460,7 @@ def test_reversible_embeddings(mode, tied, tmp_path):
     np.testing.assert_array_equal(loaded(x, reverse=True), after[1])
 
 
-def test_an_untied_reverse_table_has_the_variables_that_keras_has():
+def test_untied_reverse_table_has_the_variables_of_keras():
     whole, packed = (layers.ReversibleEmbedding(12, 7, False) for _ in range(2))
     for layer, mode in ((whole, "int8"), (packed, "int4")):
         layer.build()
@@ -494,7 +494,7 @@ def test_float8_of_an_embedding():
         layer.quantize("float8")
 
 
-# --- models -------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------
 
 X = RNG.normal(size=(16, 8)).astype("float32")
 
@@ -545,7 +545,7 @@ def test_adapted_layers(tmp_path):
     )
 
 
-def test_training_goes_on_with_what_floats():
+def test_training_continues_with_the_float_weights():
     model = network()
     model.fit(X, np.ones((16, 3)), verbose=0)
     model.quantize("int8", filters="first")
@@ -589,11 +589,11 @@ def test_refused_models():
     assert ops.shape(model(np.ones((1, 4, 2)))) == (1, 3, 2)
 
 
-# --- how plain layers are read ------------------------------------------------------
+# --- code without adapters ------------------------------------------------------------
 
 
 def files_of_layers(function, *args):
-    """The files of `toolkit/layers` whose functions run in a call."""
+    """Return the files of `toolkit/layers` whose functions run in a call."""
     found = set()
 
     def note(frame, event, arg):
@@ -617,7 +617,7 @@ def files_of_layers(function, *args):
         (lambda: layers.Embedding(3, 2), "embedding.py"),
     ],
 )
-def test_without_adapters_a_layer_is_computed_in_its_own_file(make, file):
+def test_layer_without_adapters_runs_only_its_file(make, file):
     layer, x = make(), ops.zeros((2, 2), dtype="int32" if "emb" in file else "float32")
     layer(x)
     assert files_of_layers(layer.call, x) == {file}

@@ -1,4 +1,4 @@
-"""RNN and StackedRNNCells: states, masks, directions, and cells of users' own."""
+"""Test RNN and StackedRNNCells: states, masks, directions and custom cells."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ MASK = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]], bool)
 
 
 class Sum:
-    """A cell that is no layer: the sum of what came so far."""
+    """A cell that is no layer: the cumulative sum."""
 
     state_size = 3
     compute_dtype = "float32"
@@ -28,7 +28,7 @@ class Sum:
 
 
 class Named(layers.Layer):
-    """A cell that is a layer, with two states, and remembers how it is called."""
+    """A cell that is a layer, has two states, and records its calls."""
 
     state_size = [3, 3]
     output_size = 3
@@ -47,7 +47,7 @@ class Named(layers.Layer):
 
 
 def steps(x, mask=None, start=0.0, zero=False, backwards=False):
-    """The outputs and the last states of Sum, by NumPy."""
+    """Return the outputs and the last states of Sum by NumPy."""
     total, held, found = np.zeros(x[:, 0].shape) + start, np.zeros(x[:, 0].shape), []
     for t in range(x.shape[1])[:: -1 if backwards else 1]:
         kept = np.ones(len(x), bool) if mask is None else mask[:, t]
@@ -63,7 +63,7 @@ def steps(x, mask=None, start=0.0, zero=False, backwards=False):
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
 @pytest.mark.parametrize("zero", [False, True])
-def test_any_cell_is_carried_along(mask, backwards, unroll, zero):
+def test_any_cell_is_iterated(mask, backwards, unroll, zero):
     options = {"go_backwards": backwards, "unroll": unroll}
     options["zero_output_for_mask"] = zero
     start = np.full((2, 3), 0.5, "float32")
@@ -79,7 +79,7 @@ def test_any_cell_is_carried_along(mask, backwards, unroll, zero):
 
 
 @pytest.mark.parametrize("training", [None, False, True])
-def test_a_cell_that_takes_training_is_told(training):
+def test_cell_receives_training_if_it_takes_it(training):
     cell = Named()
     layer = layers.RNN(cell, return_state=True)
     output, *states = layer(X, training=training)
@@ -109,12 +109,12 @@ def test_a_cell_that_takes_training_is_told(training):
         lambda c: layers.StackedRNNCells([c]),
     ],
 )
-def test_what_is_no_cell_is_refused(cls, cell):
+def test_invalid_cell_is_refused(cls, cell):
     with pytest.raises(ArgumentError, match="a cell needs `call.*and `state_size`"):
         cls(cell)
 
 
-def test_the_states_to_begin_with_fit():
+def test_initial_states_must_match():
     layer = layers.RNN(Named())
     with pytest.raises(ArgumentError, match="expected 2 initial states; received 1"):
         layer(X, initial_state=ops.ones((2, 3)))
@@ -124,7 +124,7 @@ def test_the_states_to_begin_with_fit():
     assert_close(found, X.sum(1) + 1)
 
 
-def test_a_cell_says_how_it_begins():
+def test_cell_may_define_its_initial_state():
     class Begun(Named):
         def get_initial_state(self, batch_size=None):
             return (ops.ones((batch_size, 3)), ops.zeros((batch_size, 3)))
@@ -144,10 +144,10 @@ def test_a_cell_says_how_it_begins():
 # --- stateful -------------------------------------------------------------------------
 
 
-def test_a_stateful_layer_goes_on_until_it_is_reset():
+def test_stateful_layer_continues_until_its_reset():
     layer = layers.RNN(Named(), stateful=True, dtype="float32")
     assert layer.states is None
-    layer.reset_state()  # nothing yet
+    layer.reset_state()  # no state yet
     layer.build((2, 5, 3))
     assert [s.shape for s in layer.states] == [(2, 3)] * 2
     assert_close(layer(X), X.sum(1))
@@ -162,13 +162,13 @@ def test_a_stateful_layer_goes_on_until_it_is_reset():
     assert layer.states[0].name == "rnn_state"
 
 
-def test_a_layer_that_is_not_stateful_begins_anew():
+def test_layer_without_stateful_restarts():
     layer = layers.RNN(Named())
     assert_close(layer(X), layer(X).numpy())
     assert layer.states is None
 
 
-def test_a_stateful_layer_needs_a_batch_size():
+def test_stateful_layer_needs_a_batch_size():
     with pytest.raises(ArgumentError, match="needs a fixed batch size; received"):
         layers.LSTM(2, stateful=True)(toolkit.Input((None, 3)))
 
@@ -186,7 +186,7 @@ CELLS = {
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("state", [False, True])
-def test_shapes_and_masks_are_those_of_the_outputs(kind, sequences, state):
+def test_shapes_and_masks_equal_those_of_the_outputs(kind, sequences, state):
     layer = layers.RNN(CELLS[kind](), return_sequences=sequences, return_state=state)
     found = layer(X)
     shapes = toolkit.tree.map_structure(lambda y: y.shape, found)
@@ -202,13 +202,13 @@ def test_shapes_and_masks_are_those_of_the_outputs(kind, sequences, state):
     assert (again[0] if state else again) is first
 
 
-def test_a_mask_may_come_with_those_of_the_states():
+def test_mask_may_be_in_a_list_with_masks_of_states():
     layer = layers.RNN(Named(), return_sequences=True)
     mask = ops.convert_to_tensor(MASK)
     assert_close(layer(X, mask=[mask, None]), layer(X, mask=mask).numpy())
 
 
-def test_sequences_have_steps():
+def test_sequences_need_a_step_axis():
     with pytest.raises((ShapeError, ArgumentError), match="ndim|axes|dimension"):
         layers.RNN(Named())(np.ones((2, 3), "float32"))
 
@@ -217,7 +217,7 @@ def test_sequences_have_steps():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_stacked_cells_are_layers_one_after_the_other(training):
+def test_stacked_cells_equal_sequential_layers(training):
     cells = [layers.GRUCell(4), layers.LSTMCell(6), layers.SimpleRNNCell(2)]
     layer = layers.RNN(cells, return_state=True)
     found, *states = layer(X, training=training)
@@ -250,7 +250,7 @@ def test_stacked_cells_by_themselves():
     assert_close(output, 2 * new[2].numpy())
 
 
-def test_dropout_of_stacked_cells_stays_the_same_along_a_sequence():
+def test_stacked_cells_share_dropout_over_a_sequence():
     tall = np.ones((3, 6, 8), "float32")
     cells = [layers.SimpleRNNCell(5, dropout=0.5, activation=None) for _ in range(2)]
     for cell in cells:
@@ -266,7 +266,7 @@ def test_dropout_of_stacked_cells_stays_the_same_along_a_sequence():
 
 @pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
 @pytest.mark.parametrize("stacked", [False, True])
-def test_inputs_and_states_are_dropped_apart(cls, stacked):
+def test_inputs_and_states_have_separate_dropout(cls, stacked):
     cell = getattr(layers, f"{cls.__name__}Cell")
 
     def outputs(training, **dropped):
@@ -282,11 +282,11 @@ def test_inputs_and_states_are_dropped_apart(cls, stacked):
     inputs = outputs(True, dropout=0.5)
     assert not np.allclose(inputs[:, 0], plain[:, 0])
     states = outputs(True, recurrent_dropout=0.5)
-    assert_close(states[:, 0], plain[:, 0])  # there is no state yet
+    assert_close(states[:, 0], plain[:, 0])  # the state is still zero
     assert not np.allclose(states[:, 1], plain[:, 1])
 
 
-def test_stacked_cells_may_say_how_they_begin():
+def test_stacked_cells_may_define_their_initial_state():
     class One(Sum):
         def get_initial_state(self, batch_size=None):
             return ops.ones((batch_size, 3))
@@ -297,30 +297,30 @@ def test_stacked_cells_may_say_how_they_begin():
     assert_close(layer(X), expected[:, -1], factor=10)
 
 
-# --- what is computed -----------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------
 
 
 def nodes_of(layer, name):
-    """The nodes of an operation, but for those in the bodies of loops."""
+    """Return the nodes of an operation, except nodes in the bodies of loops."""
     layer(X)
     graph = trace_of(lambda x: toolkit.tree.flatten(layer(x)), X.shape)
     return [node for node in graph.nodes if node.op.name == name]
 
 
 def scans_of(layer):
-    """The loops of a layer: those of known cells have their names."""
+    """Return the loops of a layer; loops of built-in cells have their names."""
     names = ("scan", "lstm", "gru", "rnn")
     return [node for name in names for node in nodes_of(layer, name)]
 
 
 @pytest.mark.parametrize("unroll", [False, True])
-def test_steps_are_repeated_in_the_graph_only_where_that_is_wanted(unroll):
+def test_graph_is_unrolled_only_on_request(unroll):
     assert len(scans_of(layers.LSTM(4, unroll=unroll))) == (0 if unroll else 1)
     symbolic = layers.LSTM(4, unroll=unroll)(toolkit.Input((None, 3)))
     assert symbolic.shape == (None, 4)  # for any number of steps
 
 
-def test_steps_are_not_repeated_to_know_a_shape():
+def test_shape_inference_does_not_unroll():
     class Counted(layers.SimpleRNNCell):
         calls = 0
 
@@ -335,14 +335,14 @@ def test_steps_are_not_repeated_to_know_a_shape():
     assert Counted.calls >= 50
 
 
-def test_nothing_is_made_for_cells_that_drop_in_no_call(monkeypatch):
+def test_no_masks_are_computed_without_dropout(monkeypatch):
     layer = layers.LSTM(4, dropout=0.5)
     layer(X)
     monkeypatch.setattr("toolkit.layers.rnn.output_size_of", None)
     assert layer(X, training=True).shape == (2, 4)
 
 
-def test_states_of_cells_of_users_are_of_the_dtype_that_is_computed_in():
+def test_states_of_custom_cells_have_the_compute_dtype():
     class Plain(layers.Layer):
         state_size = 3
 
@@ -356,7 +356,7 @@ def test_states_of_cells_of_users_are_of_the_dtype_that_is_computed_in():
 
 @pytest.mark.parametrize("dtype", ["float64", "mixed_bfloat16", "float16"])
 @pytest.mark.parametrize("stateful", [False, True])
-def test_a_list_of_cells_computes_in_the_dtype_of_the_layer(dtype, stateful):
+def test_list_of_cells_has_the_dtype_of_the_layer(dtype, stateful):
     cells = [layers.GRUCell(4, dtype=dtype), layers.LSTMCell(2, dtype=dtype)]
     layer = layers.RNN(cells, stateful=stateful, return_state=True, dtype=dtype)
     found = toolkit.tree.flatten(layer(X))
@@ -365,7 +365,7 @@ def test_a_list_of_cells_computes_in_the_dtype_of_the_layer(dtype, stateful):
     assert again.cell.compute_dtype == layer.compute_dtype
 
 
-def test_the_first_state_tells_the_size_of_outputs_that_no_cell_tells():
+def test_initial_state_determines_an_unknown_output_size():
     class Two(layers.Layer):
         state_size = (3, 5)
 
@@ -377,18 +377,18 @@ def test_the_first_state_tells_the_size_of_outputs_that_no_cell_tells():
 
 
 @pytest.mark.parametrize("sequences", [False, True])
-def test_outputs_are_stacked_only_where_they_are_returned(sequences):
+def test_outputs_are_stacked_only_if_they_are_returned(sequences):
     (scan,) = scans_of(layers.LSTM(4, return_sequences=sequences))
     assert len(scan.outputs) - scan.attrs["carry"] == sequences
 
 
 @pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
-def test_inputs_of_all_steps_are_projected_at_once(cls):
+def test_inputs_of_all_steps_are_projected_together(cls):
     (matmul,) = nodes_of(cls(4), "matmul")
     assert matmul.inputs[0].shape == (5, 2, 3)
 
 
-def test_cells_of_other_precision_keep_theirs():
+def test_cells_of_another_precision_keep_it():
     cell = layers.GRUCell(4, dtype="float16")
     assert layers.RNN(cell, dtype="float32")(X).dtype == "float16"
     assert layers.RNN(layers.GRUCell(4, dtype="float64"), dtype="float64")(X).dtype == (

@@ -1,4 +1,4 @@
-"""remat and RematScope: the same gradients, with less kept until they are taken."""
+"""Test remat and RematScope: equal gradients with less stored for them."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def gradients(make, compiled, x, scope="full", **options):
 
 
 class Block(layers.Layer):
-    """Dropout, moving averages and losses: what must happen once only."""
+    """A layer with dropout, moving averages and losses, which must run only once."""
 
     def __init__(self):
         super().__init__()
@@ -58,7 +58,7 @@ CHOICES = [
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("options", CHOICES)
 @pytest.mark.one_in(6)
-def test_the_same_gradients(make, compiled, options):
+def test_gradients_are_equal(make, compiled, options):
     x = ops.convert_to_tensor(
         np.random.default_rng(0).normal(size=(4, 6, 3)), "float32"
     )
@@ -72,7 +72,7 @@ def test_the_same_gradients(make, compiled, options):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_it_computes_again():
+def test_forward_pass_is_recomputed():
     calls = []
 
     def f(x):
@@ -89,7 +89,7 @@ def test_it_computes_again():
     assert remat(f)(1.0)["n"] == 3 and len(calls) == 3
 
 
-def test_larger_than_leaves_small_layers():
+def test_larger_than_skips_small_layers():
     seen = []
 
     class Counted(layers.Layer):
@@ -97,7 +97,7 @@ def test_larger_than_leaves_small_layers():
             seen.append(1)
             return x * x
 
-    for threshold, expected in ((10, 3), (5, 4)):  # one call is for the shape
+    for threshold, expected in ((10, 3), (5, 4)):  # one call infers the shape
         seen.clear()
         with toolkit.RematScope("larger_than", threshold):
             layer = Counted()
@@ -110,7 +110,7 @@ def test_larger_than_leaves_small_layers():
     assert layer.rematerialized_call(layer.call, x)(x).shape == (2, 3)
 
 
-def test_a_compiled_gradient_needs_less_memory():
+def test_compiled_gradient_needs_less_memory():
     def run(remats):
         weights = [toolkit.Variable(ops.ones((64, 64)) / 64) for _ in range(6)]
 
@@ -135,10 +135,10 @@ def test_a_compiled_gradient_needs_less_memory():
     (ours, less), (theirs, more) = run(True), run(False)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    # More would be saved if the forward pass were not one pass over blocks of rows.
+    # The saving is larger if the forward pass is not one loop over blocks of rows.
     assert less < 0.75 * more
 
 
-def test_an_unknown_mode():
+def test_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="Invalid mode"):
         toolkit.RematScope("most")

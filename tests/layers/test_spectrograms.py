@@ -1,4 +1,4 @@
-"""STFTSpectrogram and MelSpectrogram, against NumPy's Fourier transform."""
+"""Test STFTSpectrogram and MelSpectrogram against NumPy's Fourier transform."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ EPSILON = 1e-7
 
 
 def transforms(x, window, step, count):
-    """(batch, channels, pieces, frequencies) of x (batch, samples, channels)."""
+    """Return (batch, channels, frames, frequencies) of x (batch, samples, channels)."""
     starts = range(0, x.shape[1] - len(window) + 1, step)
     pieces = np.stack([x[:, i : i + len(window)] for i in starts], 1)
     return np.fft.rfft(np.moveaxis(pieces, -1, 1) * window, count)
@@ -80,7 +80,7 @@ def test_phases_and_padding():
         {"window": "unknown"},
     ],
 )
-def test_mistakes_are_told(arguments):
+def test_errors(arguments):
     with pytest.raises(ArgumentError, match=next(reversed(arguments))):
         layers.STFTSpectrogram(**arguments)
 
@@ -90,7 +90,7 @@ def test_integers_are_refused():
         layers.STFTSpectrogram()(np.ones((1, 300, 1), "int32"))
 
 
-def test_lengths_that_are_slow_are_told():
+def test_slow_lengths_are_warned_of():
     with pytest.warns(UserWarning, match="power of two"):
         layers.STFTSpectrogram(frame_length=8, fft_length=12)
 
@@ -115,7 +115,7 @@ def test_mel_bands(power_to_db):
 
 
 def bands(count, frequencies, rate, low, high):
-    """Triangles over the mel scale, one by one."""
+    """Return triangles over the mel scale, one by one."""
 
     def mel(hertz):
         return 1127 * np.log(1 + hertz / 700)

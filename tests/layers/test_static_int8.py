@@ -1,4 +1,4 @@
-"""Convolutions of whole numbers whose inputs have a range that data has shown."""
+"""Test integer convolutions whose input ranges were calibrated with data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_outputs_are_close(name):
     after = model.predict(IMAGES, verbose=0)
     scale = np.abs(before).max()
     assert 0 < np.abs(after - before).max() < 0.04 * scale
-    # What is folded into one scale is rounded elsewhere, by a step at most.
+    # Values that are folded into one scale are rounded elsewhere, by a step at most.
     assert np.abs(after - eager).max() < 0.02 * scale
 
 
@@ -88,27 +88,27 @@ def test_other_layouts(layer, shape):
     assert 0 < np.abs(after - before).max() < 0.03 * np.abs(before).max()
 
 
-def test_what_is_stored():
+def test_stored_variables():
     layer, second = layers.Conv2D(12, 3, activation="relu"), layers.DepthwiseConv2D(2)
     quantized(model_of(layer, second))
     assert layer.quantization_mode == second.quantization_mode == "int8"
     assert layer.dtype_policy.name == "int8_from_float32"
     assert (layer._kernel.dtype, layer.kernel_scale.shape) == ("int8", (12,))
     assert (second._kernel.shape, second.kernel_scale.shape) == ((2, 2, 12, 1), (12,))
-    # Inputs of any sign have 6 bits and a sign, those of none 7.
+    # Signed inputs have 6 bits and a sign, unsigned inputs 7 bits.
     assert layer.inputs_quantizer.value_range == (-64, 63)
     assert second.inputs_quantizer.value_range == (0, 127)
     np.testing.assert_allclose(layer.input_scale, 63 / np.abs(IMAGES).max(), rtol=0.02)
 
 
-def test_a_pad_is_no_kernel_of_its_own():
+def test_pad_is_no_separate_kernel():
     model = quantized(model_of(layers.ZeroPadding2D(1), layers.DepthwiseConv2D(3)))
     step = toolkit.function(lambda x: model(x, training=False))
     names = [kernel.name for kernel in step.inspect(IMAGES).kernels]
     assert not any("pad" in name for name in names)
 
 
-def test_normalization_is_part_of_the_scale():
+def test_normalization_is_folded_into_the_scale():
     stack = [layers.Conv2D(16, 1), layers.BatchNormalization(), layers.ReLU(6.0)]
     model = quantized(model_of(*stack, layers.Conv2D(3, 1)))
     step = toolkit.function(lambda x: model(x, training=False))
@@ -130,7 +130,7 @@ def test_files(tmp_path):
 
 
 def test_gradients_pass():
-    """As if nothing was rounded, to layers in front."""
+    """The gradients of earlier layers ignore the rounding."""
     first = layers.Conv2D(8, 1)
     model = model_of(first, layers.Conv2D(4, 3))
     quantized(model, filters=lambda layer: layer is not first)
@@ -141,7 +141,7 @@ def test_gradients_pass():
     assert losses[-1] < losses[0]
 
 
-def test_what_stays_floating():
+def test_unsupported_layers_stay_floating():
     few = layers.Conv2D(8, 3)
     stack = few, layers.Conv2D(8, 1, groups=2), layers.Conv2D(4, 1)
     model = model_of(*stack, layers.Flatten(), layers.Dense(3), shape=(9, 8, 3))
@@ -151,7 +151,7 @@ def test_what_stays_floating():
     assert model.layers[-1].quantization_config.dataset is None
 
 
-def test_without_data_convolutions_stay():
+def test_convolutions_without_data_stay_floating():
     model = model_of(layers.Conv2D(8, 3), layers.Dense(3))
     with pytest.warns(UserWarning, match="Conv2D"):
         model.quantize("int8")
@@ -166,13 +166,13 @@ def test_without_data_convolutions_stay():
     ("data", "error"),
     [([], ArgumentError), ("text", ArgumentTypeError), (3, ArgumentTypeError)],
 )
-def test_bad_data(data, error):
+def test_invalid_data_is_refused(data, error):
     with pytest.raises(error, match="dataset"):
         quantized(model_of(layers.Conv2D(8, 3)), data)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_data_that_are_not_finite(number):
+def test_non_finite_data_is_refused(number):
     data = IMAGES.copy()
     data[1, 2, 3, 4] = number
     model = model_of(layers.Conv2D(8, 3, name="first"), layers.Conv2D(4, 1))
@@ -181,7 +181,7 @@ def test_data_that_are_not_finite(number):
     assert all(layer.quantization_mode is None for layer in model.layers)
 
 
-def test_a_quantizer_that_returns_no_scale():
+def test_quantizer_without_a_scale_is_refused():
     class Alone(AbsMaxQuantizer):
         def __call__(self, x, axis=None, to_numpy=False):
             return x
@@ -192,12 +192,12 @@ def test_a_quantizer_that_returns_no_scale():
         model.quantize(config=config)
 
 
-def test_a_quantizer_of_weights_does_not_fit_all_layers():
+def test_weight_quantizer_that_does_not_fit_all_layers():
     with pytest.raises(ValueError, match="no weight_quantizer with a dataset"):
         Int8QuantizationConfig(AbsMaxQuantizer(0), dataset=IMAGES)
 
 
-def test_a_quantizer_of_weights_of_other_layers_or_of_this_one():
+def test_weight_quantizer_of_some_layers():
     model = model_of(layers.Conv2D(8, 3), layers.Flatten(), layers.Dense(2))
     with pytest.warns(UserWarning, match="needs data to calibrate"):
         model.quantize(config=Int8QuantizationConfig(AbsMaxQuantizer(0)))
@@ -229,7 +229,7 @@ def test_quantizer():
 
 
 def test_native_library(tmp_path):
-    """The same bits in a program without Python."""
+    """Test that a program without Python computes the same bits."""
     model = quantized(model_of(*_small()))
     expected = model.predict(IMAGES, verbose=0)
     model.export(tmp_path / "model.so", batch=4, verbose=False)
@@ -245,7 +245,7 @@ def _small():
 
 
 def test_accuracy():
-    """Of a small trained network, on images that it was not trained on."""
+    """Test a small trained network with images outside of its training data."""
     rng = np.random.default_rng(1)
     y = rng.integers(0, 4, 600)
     x = rng.normal(0, 0.7, (600, 12, 12, 1)).astype("float32")

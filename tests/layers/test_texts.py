@@ -1,4 +1,4 @@
-"""Strings in lookups, hashes and TextVectorization; the values are those of Keras."""
+"""Test strings in lookups, hashes and TextVectorization; Keras gives the values."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_codes_of_several_axes():
     assert codes[0, 2].tolist() == [1, 2, 0, 0]
 
 
-def test_words_that_are_not_split():
+def test_unsplit_words():
     assert abc(split=None)("a").shape == ()
     assert abc(split=None, ngrams=2)([["a", "b"]]).tolist() == [[2, 3, 1]]
     assert abc(split=None)(["a", "z"]).tolist() == [2, 1]
@@ -66,14 +66,14 @@ def test_lengths_of_sequences():
 
 
 @pytest.mark.parametrize("cls", [layers.TextVectorization, layers.StringLookup])
-def test_a_given_vocabulary_is_not_adapted(cls):
+def test_explicit_vocabulary_is_not_adapted(cls):
     layer = cls(vocabulary=["a"], name="words")
     with pytest.raises(ArgumentError, match=f"{cls.__name__} 'words': cannot adapt"):
         layer.adapt(["b"])
     assert layer.get_vocabulary()[-1] == "a"
 
 
-def test_what_was_adapted_may_be_adapted_again(tmp_path):
+def test_adapted_layer_may_be_adapted_again(tmp_path):
     layer = layers.TextVectorization()
     model = toolkit.Sequential([toolkit.Input((1,), dtype="string"), layer])
     for word in ("b", "c"):
@@ -84,7 +84,7 @@ def test_what_was_adapted_may_be_adapted_again(tmp_path):
     assert found.get_vocabulary() == ["", "[UNK]", "d"]
 
 
-# --- what is no string ----------------------------------------------------------------
+# --- values that are no strings -------------------------------------------------------
 
 NO_STRINGS = {
     "None": ["a", None],
@@ -99,7 +99,7 @@ NO_STRINGS = {
 
 @pytest.mark.parametrize("values", NO_STRINGS.values(), ids=NO_STRINGS)
 @pytest.mark.parametrize("cls", [layers.TextVectorization, layers.StringLookup])
-def test_what_is_no_string_is_no_word(cls, values):
+def test_values_that_are_no_strings_are_refused(cls, values):
     message = f"{cls.__name__} 'words': expected strings; received "
     uses = [
         lambda: cls(name="words").adapt(values),
@@ -139,7 +139,7 @@ def test_bins_of_booleans(arguments, bins):
     assert layers.Hashing(7, **arguments)([True, False]).tolist() == bins
 
 
-def test_masks_of_another_kind():
+def test_masks_of_another_dtype():
     for mask, values in (("a", [True]), ("a", [1]), (1, ["a"])):
         with pytest.raises(TypeError, match="'h': expected inputs of the kind of"):
             layers.Hashing(7, mask_value=mask, name="h")(values)
@@ -150,12 +150,12 @@ def test_booleans_are_not_crossed():
         layers.HashedCrossing(7)(([True, False], ["a", "b"]))
 
 
-# --- bytes that are no UTF-8 ----------------------------------------------------------
+# --- bytes that are not UTF-8 ---------------------------------------------------------
 
 LATIN = np.array([b"\xe9a", b"a"])
 
 
-def test_bytes_are_carried_along(tmp_path):
+def test_invalid_bytes_are_preserved(tmp_path):
     assert layers.Hashing(7)(LATIN).tolist() == [4, 5]
     assert layers.Hashing(7, salt=2)(LATIN).tolist() == [5, 1]
     assert layers.HashedCrossing(7)((LATIN, np.array([1, 2]))).tolist() == [2, 6]
@@ -191,7 +191,7 @@ def test_another_encoding():
     assert layer.get_vocabulary() == ["", "[UNK]", "a", "éa"]
 
 
-# --- files of vocabularies ------------------------------------------------------------
+# --- vocabulary files -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_another_encoding():
         ("a\n[UNK]\nb\n", [1, 3, 2]),
     ],
 )
-def test_lines_are_terms(tmp_path, lines, indices):
+def test_each_line_is_a_term(tmp_path, lines, indices):
     path = tmp_path / "words.txt"
     path.write_bytes(lines.encode())
     layer = layers.StringLookup(vocabulary=str(path))
@@ -224,7 +224,7 @@ def test_empty_lines_are_refused(tmp_path, lines):
 # --- edges of lookups -----------------------------------------------------------------
 
 
-def test_call_takes_what_the_layer_takes():
+def test_call_accepts_the_inputs_of_the_layer():
     lookup = layers.StringLookup(vocabulary=["a"])
     for values in (np.array(["a", "z"]), ["a", "z"], np.array([b"a", b"z"], object)):
         assert lookup.call(values).tolist() == [1, 0]
@@ -235,7 +235,7 @@ def test_call_takes_what_the_layer_takes():
     assert crossing.call(pair).tolist() == crossing(pair).tolist()
 
 
-def test_nothing_to_adapt_to():
+def test_empty_data_cannot_be_adapted():
     for cls in (layers.StringLookup, layers.IntegerLookup):
         layer = cls()
         layer.adapt([])
@@ -252,7 +252,7 @@ def test_nothing_to_adapt_to():
         (layers.TextVectorization, {"max_tokens": 2}, ["a b"]),
     ],
 )
-def test_no_index_for_a_vocabulary(cls, arguments, data):
+def test_vocabulary_without_indices(cls, arguments, data):
     layer = cls(**arguments)
     with pytest.raises(ArgumentError, match="max_tokens=2 leaves no index"):
         layer.adapt(data)

@@ -1,4 +1,4 @@
-"""TimeDistributed: masks of the steps and of what is in them, several outputs."""
+"""Test TimeDistributed: masks of the steps and of their content, several outputs."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ MASK = WORDS != 0
 
 
 class Silent(layers.Layer):
-    """A layer that knows nothing of masks."""
+    """A layer without support for masks."""
 
     def call(self, inputs):
         return inputs * 2.0
 
 
 class Nested(layers.Layer):
-    """A layer with a dict of outputs, one with its own mask."""
+    """A layer with a dict of outputs, one of which has a mask."""
 
     def call(self, inputs):
         return {"same": inputs * 1.0, "sum": ops.sum(inputs, axis=1)}
@@ -59,7 +59,7 @@ def test_the_mask_of_the_outputs(inner, expected, training):
     np.testing.assert_allclose(model(masked(), training=training), y, rtol=1e-5)
 
 
-def test_a_layer_inside_may_make_the_mask():
+def test_inner_layer_may_create_the_mask():
     layer = layers.TimeDistributed(layers.Embedding(5, 2, mask_zero=True))
     np.testing.assert_array_equal(layer(WORDS)._keras_mask, MASK)
 
@@ -81,7 +81,7 @@ def test_words_in_sentences_in_documents(batch):
     np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-5, atol=1e-6)
 
 
-def test_a_mask_of_whole_steps_is_not_a_mask_of_a_sequence_inside():
+def test_mask_of_steps_is_not_a_mask_of_the_inner_sequence():
     layer = layers.TimeDistributed(layers.LSTM(2))
     y = layer(X, mask=ops.convert_to_tensor(MASK.any(2)))
     np.testing.assert_allclose(y, layer(X), rtol=1e-6)
@@ -89,7 +89,7 @@ def test_a_mask_of_whole_steps_is_not_a_mask_of_a_sequence_inside():
 
 
 @pytest.mark.parametrize("penalty", [None, "l2"])
-def test_a_layer_of_several_outputs(penalty):
+def test_layer_of_several_outputs(penalty):
     inputs = Input((4, 5))
     dense = layers.Dense(2, activity_regularizer=penalty)
     inner = Model(inputs, [dense(inputs), layers.Rescaling(2.0)(inputs)])
@@ -104,7 +104,7 @@ def test_a_layer_of_several_outputs(penalty):
 
 
 @pytest.mark.parametrize("rows", ["together", "one by one"])
-def test_several_outputs_have_masks_of_their_own(rows):
+def test_several_outputs_have_separate_masks(rows):
     layer = layers.TimeDistributed(Nested())
     layer._adds_losses = rows == "one by one"
     found = layer(masked())

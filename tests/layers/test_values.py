@@ -1,4 +1,4 @@
-"""Values of layers against small NumPy implementations in float64."""
+"""Test values of layers against small NumPy implementations in float64."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def rng():
 
 
 def with_weights(layer, rng, *inputs, **call):
-    """The layer, built in float64 with random weights, and those."""
+    """Return the layer, built in float64 with random weights, and its weights."""
     layer.dtype_policy = "float64"
     for part in layer._flatten_layers():
         part.dtype_policy = "float64"
@@ -54,7 +54,7 @@ def test_conv2d(rng, stride):
     assert_close(layer(x), reference.conv2d(x, kernel, bias, stride))
 
 
-def test_channels_first_is_the_same_transposed(rng):
+def test_channels_first_equals_the_transposed_result(rng):
     x = rng.normal(size=(2, 7, 6, 4))
     last, weights = with_weights(layers.Conv2D(5, 3, padding="same"), rng, x)
     first = layers.Conv2D(5, 3, padding="same", data_format="channels_first")
@@ -63,7 +63,7 @@ def test_channels_first_is_the_same_transposed(rng):
     assert_close(first(np.moveaxis(x, -1, 1)), np.moveaxis(last(x).numpy(), -1, 1))
 
 
-def test_causal_convolution_does_not_look_ahead(rng):
+def test_causal_convolution_ignores_later_steps(rng):
     x = rng.normal(size=(1, 8, 2))
     layer, _ = with_weights(
         layers.Conv1D(3, 3, padding="causal", dilation_rate=2), rng, x
@@ -95,7 +95,9 @@ def test_batch_normalization(rng, masked):
     rows = x[MASK] if masked else x.reshape(-1, 3)
     expected = (x - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-3) * gamma + beta
     y = layer(x, training=True, mask=MASK if masked else None)
-    assert_close(y, expected, factor=1e6 if masked else 1.0)  # epsilon in the count
+    assert_close(
+        y, expected, factor=1e6 if masked else 1.0
+    )  # the counter includes epsilon
     assert_close(layer.moving_mean, 0.9 * mean + 0.1 * rows.mean(0), factor=1e6)
     assert_close(layer.moving_variance, 0.9 * variance + 0.1 * rows.var(0), factor=1e6)
 
@@ -156,7 +158,7 @@ def test_traced_gradients_of_recurrent_layers(rng, cls, arguments):
     assert not np.array_equal(seed.numpy(), start)
 
 
-def test_initial_states_and_the_mask_that_comes_with_the_inputs(rng):
+def test_initial_states_and_the_mask_of_the_inputs(rng):
     ids = np.where(MASK, 1, 0)
     x = layers.Embedding(2, 3, mask_zero=True, dtype="float64")(ids)
     states = [rng.normal(size=(2, 4)) for _ in range(2)]
@@ -166,13 +168,13 @@ def test_initial_states_and_the_mask_that_comes_with_the_inputs(rng):
     outputs, _ = reference.recurrent(
         reference.lstm(weights), x.numpy(), 4, 2, MASK, states=states
     )
-    # Before its first step a masked sample has put out nothing.
+    # Before its first unmasked step, a sample has no output.
     assert_close(layer(x, initial_state=states), outputs)
     with pytest.raises(ValueError, match="expected 2 initial states; received 1"):
         layer(x, initial_state=states[:1])
 
 
-def test_stateful_layers_go_on_where_they_stopped(rng):
+def test_stateful_layers_continue(rng):
     x = rng.normal(size=(2, 6, 3))
     whole = layers.GRU(4, return_sequences=True)
     whole, weights = with_weights(whole, rng, x)
@@ -208,7 +210,7 @@ def test_dropout_of_recurrent_layers_is_the_same_in_every_step():
     assert np.allclose(layer(x), layer(x, training=False))
 
 
-def test_stacked_cells_are_layers_in_a_row(rng):
+def test_stacked_cells_equal_sequential_layers(rng):
     x = rng.normal(size=(2, 5, 3))
     stacked, weights = with_weights(
         layers.RNN([layers.LSTMCell(4), layers.GRUCell(2)]), rng, x
@@ -223,7 +225,7 @@ def test_stacked_cells_are_layers_in_a_row(rng):
     assert len(layers.RNN.from_config(config).cell.cells) == 2
 
 
-def test_a_cell_of_ones_own(rng):
+def test_custom_cell(rng):
     class Sum(layers.Layer):
         state_size = 3
 
@@ -289,7 +291,7 @@ def test_multi_head_attention(rng, causal, scores):
     assert_close(found[0] if scores else found, expected[0], factor=10)
 
 
-def test_attention_over_two_axes_is_that_over_them_laid_in_a_row(rng):
+def test_attention_over_two_axes_equals_attention_over_flat_axes(rng):
     x, allowed = rng.normal(size=(2, 2, 3, 8)), rng.random((2, 6, 6)) < 0.7
     allowed[..., 0] = True
     row = x.reshape(2, 6, 8)
@@ -302,7 +304,7 @@ def test_attention_over_two_axes_is_that_over_them_laid_in_a_row(rng):
     assert_close(layer(x, x, attention_mask=mask), expected.reshape(x.shape))
 
 
-def test_axes_of_attention_count_from_the_end_too(rng):
+def test_attention_axes_may_be_negative(rng):
     x = rng.normal(size=(2, 3, 4, 5, 8))
     layer = layers.MultiHeadAttention(2, 4, attention_axes=(1, 3))
     layer, weights = with_weights(layer, rng, x, x)
@@ -313,7 +315,7 @@ def test_axes_of_attention_count_from_the_end_too(rng):
 
 
 @pytest.mark.parametrize("cls", [layers.MultiHeadAttention, layers.GroupQueryAttention])
-def test_projections_of_attention_start_from_functions(rng, cls):
+def test_attention_projections_accept_initializer_functions(rng, cls):
     def sevens(shape, dtype=None):
         return ops.full(shape, 7.0, dtype=dtype)
 
@@ -325,7 +327,7 @@ def test_projections_of_attention_start_from_functions(rng, cls):
     assert all((weight == 7.0).all() for weight in layer.get_weights())
 
 
-def test_projections_of_attention_start_differently(rng):
+def test_attention_projections_have_different_initial_values(rng):
     initializer = toolkit.initializers.RandomNormal()
     layer = layers.MultiHeadAttention(2, 4, kernel_initializer=initializer)
     x = rng.normal(size=(2, 5, 8))
@@ -334,7 +336,7 @@ def test_projections_of_attention_start_differently(rng):
     assert (query != key).any() and (key != value).any() and (query != value).any()
 
 
-def test_keys_are_repeated_only_where_heads_share_them(rng):
+def test_keys_are_repeated_only_if_heads_share_them(rng):
     x = ops.convert_to_tensor(rng.normal(size=(2, 5, 2, 4)))
     assert layers.MultiHeadAttention(2, 4)._for_each_head(x) is x
     grouped = layers.GroupQueryAttention(4, num_query_heads=6, num_key_value_heads=2)
@@ -353,7 +355,7 @@ def test_attention_uses_the_masks_of_its_inputs(rng):
     assert np.array_equal(y._keras_mask, MASK)
 
 
-def test_dropout_scales_what_it_keeps():
+def test_dropout_scales_the_remaining_values():
     x = ops.ones((100, 100))
     layer = layers.Dropout(0.25, seed=7)
     y = layer(x, training=True).numpy()
@@ -366,7 +368,7 @@ def test_dropout_scales_what_it_keeps():
     assert np.array_equal(whole, np.repeat(whole[:, :1], 5, axis=1))
 
 
-def test_lambda_is_never_made_of_code(rng):
+def test_lambda_is_never_restored_from_code(rng):
     layer = layers.Lambda(lambda x, n: x**n, arguments={"n": 2}, output_shape=(3,))
     assert layer(toolkit.Input((3,))).shape == (None, 3)
     with pytest.warns(UserWarning, match="hold no code"):
@@ -409,7 +411,7 @@ def test_functional_forms():
     assert layers.dot([x, x], axes=1).tolist() == [[3.0], [3.0]]
 
 
-def test_dot_names_extents_that_differ_and_the_batch():
+def test_dot_names_different_extents_and_the_batch():
     x, y = np.ones((2, 3)), np.ones((2, 4))
     with pytest.raises(ShapeError, match="expected equal extents"):
         layers.Dot(axes=1)([x, y])
@@ -436,7 +438,7 @@ def test_grouped_attention_shares_keys_and_values_between_heads():
 
 
 class Counting(layers.Layer):
-    """A cell that says nothing of its first state."""
+    """A cell that does not define its initial state."""
 
     state_size = 1
 
@@ -444,7 +446,7 @@ class Counting(layers.Layer):
         return states[0] + 1.0, [states[0] + 1.0]
 
 
-def test_states_of_a_cell_that_makes_none_are_zeros_in_its_dtype():
+def test_default_initial_states_are_zeros_in_the_dtype_of_the_cell():
     layer = layers.RNN(Counting(dtype="float64"), dtype="float64")
     (state,) = layer.get_initial_state(2)
     assert (state.dtype, state.shape) == ("float64", (2, 1))
@@ -460,7 +462,7 @@ def test_noise_shapes_are_checked(noise_shape, expected):
         layers.Dropout(0.5, noise_shape=noise_shape)
 
 
-def test_batch_normalization_of_another_axis_is_the_same_transposed(rng):
+def test_batch_normalization_of_another_axis_equals_the_transposed_result(rng):
     x = rng.normal(size=(6, 3, 4)).astype("float32")
     last, second = layers.BatchNormalization(), layers.BatchNormalization(axis=1)
     expected = ops.transpose(last(np.swapaxes(x, 1, 2), training=True), (0, 2, 1))
@@ -469,13 +471,13 @@ def test_batch_normalization_of_another_axis_is_the_same_transposed(rng):
         assert_close(ours, theirs.numpy())
 
 
-def test_merged_tensors_of_fewer_axes_get_new_ones_after_the_batch(rng):
+def test_merged_tensors_get_missing_axes_after_the_batch(rng):
     x, y = rng.normal(size=(2, 4)), rng.normal(size=(2, 3, 4))
     for pair in ([x, y], [y, x]):
         assert_close(layers.Add(dtype="float64")(pair), x[:, None] + y)
 
 
-def test_limits_of_renormalization_are_kept(rng):
+def test_renormalization_limits_are_applied(rng):
     x = (rng.normal(size=(8, 3)) * 5 + 2).astype("float32")
     options = {"renorm": True, "dtype": "float64"}
     free = layers.BatchNormalization(**options)

@@ -1,4 +1,4 @@
-"""TimeDistributed and Bidirectional: what they build, pass on, return and refuse."""
+"""Test TimeDistributed and Bidirectional: builds, arguments, results and refusals."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ MASK = np.array([[True, True, False, True, True], [True, False, True, True, Fals
 
 
 class Told(layers.Layer):
-    """Keeps what its call was given."""
+    """A layer that records the arguments of its call."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -29,7 +29,7 @@ class Told(layers.Layer):
 
 
 class Plain(layers.Layer):
-    """Its call takes neither training nor a mask."""
+    """A layer whose call takes neither training nor a mask."""
 
     def call(self, inputs):
         return inputs * 2.0
@@ -38,12 +38,12 @@ class Plain(layers.Layer):
 # --- Wrapper --------------------------------------------------------------------------
 
 
-def test_a_wrapper_wraps_a_layer_only():
+def test_wrapper_needs_a_layer():
     with pytest.raises(ArgumentError, match=r"Wrapper: expected a layer; received 3"):
         layers.Wrapper(3)
 
 
-def test_a_wrapper_builds_its_layer_unless_that_is_built():
+def test_wrapper_builds_its_unbuilt_layer():
     fresh = layers.Wrapper(layers.Dense(2))
     fresh.build((None, 3))
     assert fresh.layer.kernel.shape == (3, 2)
@@ -67,7 +67,7 @@ def test_time_distributed_builds_its_layer_for_one_step():
     assert layer.layer.shape == (2, 7, 3)
 
 
-def test_time_distributed_keeps_a_layer_that_is_built():
+def test_time_distributed_keeps_a_built_layer():
     inner = layers.Dense(4)
     inner.build((None, 3))
     kernel = inner.kernel
@@ -84,7 +84,7 @@ def test_time_distributed_needs_steps_and_features(shape):
 
 
 @pytest.mark.parametrize("training", [None, False, True])
-def test_time_distributed_passes_training_and_mask_on_where_they_are_taken(training):
+def test_time_distributed_forwards_training_and_mask_if_supported(training):
     layer = layers.TimeDistributed(Told())
     layer(X, training=training, mask=ops.convert_to_tensor(MASK))
     given, mask = layer.layer.given[-1]
@@ -97,13 +97,13 @@ def test_time_distributed_passes_training_and_mask_on_where_they_are_taken(train
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3, 5)])
-def test_time_distributed_refuses_a_mask_of_other_steps(shape):
+def test_time_distributed_refuses_a_mask_of_another_length(shape):
     layer = layers.TimeDistributed(Told())
     with pytest.raises(ShapeError, match=r"mask for \(2, 5\) steps; received shape"):
         layer(X, mask=ops.ones(shape, "bool"))
 
 
-def test_time_distributed_takes_the_statistics_of_each_step_in_turn():
+def test_time_distributed_updates_statistics_step_by_step():
     x = (X * np.arange(1, 6).reshape(1, 5, 1)).astype("float32")
     layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5, epsilon=0.0))
     twin = layers.BatchNormalization(momentum=0.5, epsilon=0.0)
@@ -115,7 +115,7 @@ def test_time_distributed_takes_the_statistics_of_each_step_in_turn():
     assert_close(layer.layer.moving_mean, moved)
 
 
-def test_time_distributed_masks_each_step_of_a_layer_that_moves_state():
+def test_time_distributed_masks_each_step_of_a_stateful_layer():
     x = X.reshape(1, 2, 5, 3)  # two steps of five rows
     mask = MASK.reshape(1, 2, 5)
     layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5))
@@ -127,11 +127,11 @@ def test_time_distributed_masks_each_step_of_a_layer_that_moves_state():
 
 
 class Counting(Plain):
-    """Has state that a call in training may move."""
+    """A layer with state that a call in training may change."""
 
     def __init__(self, calls, **kwargs):
         super().__init__(**kwargs)
-        self.note = calls.append  # a list would become one of the layer's own
+        self.note = calls.append  # the layer would track a list
         self.total = self.add_weight(shape=(), initializer="zeros", trainable=False)
 
     def call(self, inputs):
@@ -153,7 +153,7 @@ class Counting(Plain):
         ),
     ],
 )
-def test_a_layer_that_moves_state_is_called_step_by_step(make, training, count):
+def test_layer_with_changing_state_is_called_step_by_step(make, training, count):
     calls = []
     layer = layers.TimeDistributed(make(calls))
     layer.build(X.shape)
@@ -162,13 +162,13 @@ def test_a_layer_that_moves_state_is_called_step_by_step(make, training, count):
     assert len(calls) == count
 
 
-def test_a_layer_without_state_is_called_once():
+def test_layer_without_state_is_called_once():
     layer = layers.TimeDistributed(Told())
     layer(X, training=True)
     assert len(layer.layer.given) == 1
 
 
-def test_symbols_go_through_a_layer_that_moves_state_at_once():
+def test_symbolic_inputs_of_a_stateful_layer_are_called_once():
     calls = []
     layer = layers.TimeDistributed(Counting(calls))
     assert layer(toolkit.Input((None, 3)), training=True).shape == (None, None, 3)
@@ -188,7 +188,7 @@ def both(**options):
 
 @pytest.mark.parametrize("where", ["layer", "backward_layer"])
 @pytest.mark.parametrize("wrong", [layers.Dense(2), SimpleNamespace(go_backwards=1)])
-def test_bidirectional_wraps_recurrent_layers_only(where, wrong):
+def test_bidirectional_wraps_only_recurrent_layers(where, wrong):
     given = {"layer": layers.LSTM(4), where: wrong}
     with pytest.raises(ArgumentError, match="expected a recurrent layer; received"):
         layers.Bidirectional(**given)
@@ -203,7 +203,7 @@ def test_bidirectional_wraps_recurrent_layers_only(where, wrong):
         ({"stateful": True}, "the same stateful; received False and True"),
     ],
 )
-def test_both_directions_must_fit_together(backward, message):
+def test_directions_must_match(backward, message):
     other = layers.LSTM(4, **{"go_backwards": True, **backward})
     with pytest.raises(ArgumentError, match=message):
         layers.Bidirectional(layers.LSTM(4), backward_layer=other)
@@ -224,7 +224,7 @@ def test_bidirectional_names_its_parts_and_copies_the_layer():
 
 
 @pytest.mark.parametrize("sequences", [False, True])
-def test_zeros_stand_for_masked_steps_of_sequences(sequences):
+def test_masked_steps_of_sequences_are_zeros(sequences):
     layer = both(return_sequences=sequences)
     for part in (layer.forward_layer, layer.backward_layer):
         assert part.zero_output_for_mask is sequences
@@ -232,7 +232,7 @@ def test_zeros_stand_for_masked_steps_of_sequences(sequences):
 
 @toolkit.saving.register_keras_serializable("test_wrappers")
 class Backwards(layers.Layer):
-    """A recurrent layer that is no RNN: it hands on the steps as they come to it."""
+    """A recurrent layer that is no RNN and returns its inputs in reading order."""
 
     go_backwards = stateful = return_state = False
     return_sequences = True
@@ -250,7 +250,7 @@ class Backwards(layers.Layer):
         return ops.flip(sequences, 1) if self.go_backwards else sequences
 
 
-def test_a_recurrent_layer_of_ones_own_goes_both_ways():
+def test_custom_recurrent_layer_runs_in_both_directions():
     layer = layers.Bidirectional(
         Backwards(), backward_layer=Backwards(go_backwards=True), merge_mode="sum"
     )
@@ -263,7 +263,7 @@ def test_a_recurrent_layer_of_ones_own_goes_both_ways():
         assert not hasattr(part, "zero_output_for_mask")
 
 
-def test_a_subclass_may_leave_its_arguments_without_names():
+def test_subclass_may_use_positional_arguments():
     class Mine(layers.Bidirectional):
         def __init__(self, *args):
             super().__init__(*args)
@@ -271,7 +271,7 @@ def test_a_subclass_may_leave_its_arguments_without_names():
     assert Mine(layers.LSTM(4), "sum")(X).shape == (2, 4)
 
 
-def test_a_direct_call_passes_all_on():
+def test_direct_call_forwards_all_arguments():
     parts = Backwards(), Backwards(go_backwards=True)
     layer = layers.Bidirectional(parts[0], backward_layer=parts[1])
     layer.build(X.shape)
@@ -282,12 +282,12 @@ def test_a_direct_call_passes_all_on():
 
 
 @pytest.mark.parametrize("option", ["stateful", "return_sequences", "return_state"])
-def test_bidirectional_is_as_its_layer(option):
+def test_bidirectional_has_the_settings_of_its_layer(option):
     assert getattr(both(**{option: True}), option) is True
     assert getattr(both(), option) is False
 
 
-def test_bidirectional_builds_each_part_once_and_takes_first_weights():
+def test_bidirectional_builds_each_direction_once_and_takes_initial_weights():
     backward = layers.LSTM(4, go_backwards=True)
     backward.build((None, 5, 3))
     kernel = backward.cell.kernel
@@ -303,7 +303,7 @@ def test_bidirectional_builds_each_part_once_and_takes_first_weights():
     assert twin.get_config()["weights"] is None
 
 
-def test_bidirectional_hands_each_part_its_states():
+def test_bidirectional_passes_each_direction_its_states():
     states = [ops.convert_to_tensor(RNG.normal(size=(2, 4)), "float32") for _ in "abcd"]
     layer = both(return_sequences=True)
     found = layer(X, initial_state=states).numpy()
@@ -313,7 +313,7 @@ def test_bidirectional_hands_each_part_its_states():
     assert_close(found, expected)
 
 
-def test_bidirectional_passes_training_and_mask_on():
+def test_bidirectional_forwards_training_and_mask():
     layer = layers.Bidirectional(layers.LSTM(4, dropout=0.5, return_sequences=True))
     assert not np.array_equal(layer(X, training=True), layer(X, training=False))
     mask = ops.convert_to_tensor(MASK)
@@ -322,7 +322,7 @@ def test_bidirectional_passes_training_and_mask_on():
     assert_close(layer(X, mask=mask), np.concatenate([forward, backward], -1))
 
 
-def test_the_first_output_and_all_states_of_each_direction_are_returned():
+def test_first_output_and_all_states_of_each_direction_are_returned():
     layer = both(return_state=True, merge_mode=None)
     found = layer(X)
     forward, backward = layer.forward_layer(X), layer.backward_layer(X)
@@ -331,7 +331,7 @@ def test_the_first_output_and_all_states_of_each_direction_are_returned():
         assert_close(a, b.numpy())
 
 
-def test_one_output_of_both_directions_is_not_turned_round():
+def test_single_output_of_both_directions_is_not_reversed():
     layer = both(merge_mode="sum")
     expected = layer.forward_layer(X) + layer.backward_layer(X)
     assert_close(layer(X), expected.numpy())
@@ -351,7 +351,7 @@ def test_bidirectional_returns_its_compute_dtype():
 @pytest.mark.parametrize("sequences", [False, True])
 @pytest.mark.parametrize("states", [False, True])
 @pytest.mark.parametrize("mode", ["concat", "sum", None])
-def test_shapes_and_masks_of_bidirectional_are_those_of_its_outputs(
+def test_shapes_and_masks_of_bidirectional_match_its_outputs(
     cls, sequences, states, mode
 ):
     part = cls(4, return_sequences=sequences, return_state=states)
@@ -384,7 +384,7 @@ def test_states_of_both_directions_are_kept_and_reset():
 
 
 class Penalized(layers.Layer):
-    """Adds the mean of the squares that it was given to the losses."""
+    """A layer that adds the mean square of its inputs to the losses."""
 
     def call(self, inputs):
         self.add_loss(ops.mean(inputs**2))
@@ -407,7 +407,7 @@ def test_losses_of_all_steps_are_added(make):
         expected += sum(float(loss) for loss in single.losses)
     assert sum(float(loss) for loss in layer.losses) == pytest.approx(expected)
     layer(X)
-    assert len(layer.losses) == X.shape[1]  # those of the last call
+    assert len(layer.losses) == X.shape[1]  # losses of the last call
 
 
 def stacked(layer):

@@ -1,4 +1,4 @@
-"""Values that layers cannot mean: fractions as indices, words without vocabulary."""
+"""Test invalid values of layers: fractions as indices, words without vocabulary."""
 
 import warnings
 
@@ -29,13 +29,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_values_that_are_no_indices(case):
+def test_values_that_are_no_indices_are_refused(case):
     function, message = REFUSED[case]
     with pytest.raises(ArgumentError, match=message):
         function()
 
 
-def test_whole_numbers_may_be_floats():
+def test_integral_floats_are_accepted():
     layer = layers.Embedding(5, 2)
     expected = layer(np.array([[1, 4]])).numpy()
     assert np.array_equal(layer(np.array([[1.0, 4.0]], "float32")), expected)
@@ -44,7 +44,7 @@ def test_whole_numbers_may_be_floats():
     assert ops.one_hot([1.0, 0.0], 2).tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
-def test_a_fraction_in_a_compiled_embedding():
+def test_fraction_in_a_compiled_embedding():
     model = Sequential([layers.Embedding(5, 2), layers.Flatten(), layers.Dense(1)])
     model.compile("sgd", "mse")
     model.fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
@@ -52,7 +52,7 @@ def test_a_fraction_in_a_compiled_embedding():
         model.fit(np.full((4, 3), 1.5), np.ones((4, 1)), verbose=0)
 
 
-def test_a_fraction_in_a_compiled_one_hot_is_no_class():
+def test_fraction_in_a_compiled_one_hot_is_no_class():
     run = toolkit.function(lambda x: ops.one_hot(x, 3))
     assert run(np.array([1.5, 2.0], "float32")).tolist() == [[0, 0, 0], [0, 0, 1]]
 
@@ -69,7 +69,7 @@ EMBEDDINGS = {
 @pytest.mark.parametrize("change", EMBEDDINGS)
 @pytest.mark.parametrize("index", [-1, -5, -6, 5])
 @pytest.mark.filterwarnings("ignore:.*no trainable weights")
-def test_an_index_that_an_embedding_does_not_have(index, change, dtype):
+def test_out_of_range_index_of_an_embedding(index, change, dtype):
     layer = layers.Embedding(5, 4, name="words")
     layer.build()
     EMBEDDINGS[change](layer)
@@ -101,12 +101,12 @@ UNADAPTED = {
 
 
 @pytest.mark.parametrize("case", UNADAPTED)
-def test_layers_that_have_learned_nothing(case):
+def test_unadapted_layers_are_refused(case):
     with pytest.raises(NotBuiltError, match="adapt"):
         UNADAPTED[case]()
 
 
-def test_a_vocabulary_makes_a_lookup_ready(tmp_path):
+def test_vocabulary_makes_a_lookup_ready(tmp_path):
     given = layers.StringLookup(vocabulary=["a"])
     learned = layers.StringLookup()
     learned.adapt(["a"])
@@ -116,7 +116,7 @@ def test_a_vocabulary_makes_a_lookup_ready(tmp_path):
         assert layer(np.array([["a"], ["b"]])).tolist() == [[1], [0]]
 
 
-def test_a_normalization_without_statistics_is_warned_of_once():
+def test_normalization_without_statistics_warns_once():
     x = np.array([[1.0, 2.0], [3.0, 6.0]], "float32")
     layer = layers.Normalization(name="scaled")
     with pytest.warns(UserWarning, match="'scaled': it has not been adapted"):
@@ -130,7 +130,7 @@ def test_a_normalization_without_statistics_is_warned_of_once():
         layers.Normalization(mean=0.0, variance=1.0)(x)
 
 
-def test_an_unadapted_normalization_in_a_model():
+def test_unadapted_normalization_in_a_model():
     model = Sequential([layers.Normalization(), layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.warns(UserWarning, match="not been adapted"):
