@@ -1,4 +1,4 @@
-"""CTC against a sum over all alignments, which small cases allow."""
+"""Test CTC against a sum over all alignments of small cases."""
 
 import itertools
 
@@ -19,13 +19,13 @@ def log_softmax(x):
 
 
 def meaning(alignment, blank):
-    """The labels that an alignment emits."""
+    """Return the labels that an alignment emits."""
     merged = [c for c, _ in itertools.groupby(alignment)]
     return tuple(c for c in merged if c != blank)
 
 
 def sequences(logits, blank):
-    """The probability of each sequence of labels."""
+    """Return the probability of each sequence of labels."""
     log_p, found = log_softmax(logits), {}
     for alignment in itertools.product(range(logits.shape[1]), repeat=len(logits)):
         p = np.exp(sum(log_p[t, c] for t, c in enumerate(alignment)))
@@ -71,8 +71,8 @@ def test_beam_search_finds_the_best_sequences(blank):
             assert found.tolist() == [*expected, *[-1] * (4 - len(expected))]
 
 
-def test_labels_without_an_alignment_cost_much_and_move_nothing():
-    """Three equal labels need five steps; the other samples are as they are."""
+def test_labels_without_an_alignment_have_no_gradient():
+    """Three equal labels need five steps; the other samples are unchanged."""
     labels = np.array([[1, 1, 1], [2, 1, 0], [1, 0, 0]], "int32")
     x = toolkit.Variable(LOGITS.astype("float32"))
     with toolkit.GradientTape() as tape:
@@ -104,7 +104,7 @@ def test_decoding_is_traced(strategy):
         assert_close(traced, eager.numpy())
 
 
-def test_what_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(errors.ArgumentError, match="strategy"):
         ops.ctc_decode(LOGITS, STEPS, "best")
     with pytest.raises(errors.ArgumentError, match="top_paths"):

@@ -1,4 +1,4 @@
-"""Every loss against NumPy in float64, over shapes, weights, masks and reductions."""
+"""Test every loss against NumPy in float64: shapes, weights, masks and reductions."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ EPSILON = 1e-7
 
 
 class Row(NamedTuple):
-    """A loss, its arguments, NumPy's version of it, and pairs of y_true and y_pred."""
+    """A loss, its arguments, its NumPy version, and pairs of y_true and y_pred."""
 
     cls: type
     arguments: dict
@@ -279,7 +279,7 @@ def test_every_loss_has_a_row():
 @pytest.mark.parametrize("row, y_true, y_pred", CASES)
 def test_against_numpy(row, y_true, y_pred):
     loss = row.cls(reduction="none", dtype="float64", **row.arguments)
-    # Epsilon keeps probabilities away from 0, so some are less exact than float64.
+    # Epsilon keeps probabilities away from 0, so some losses are less exact.
     assert_close(loss(y_true, y_pred), row.reference(y_true, y_pred), factor=1e7)
     single = row.cls(reduction="none", **row.arguments)(y_true, y_pred)
     assert single.dtype == "float32"
@@ -360,7 +360,7 @@ def test_weights_masks_and_reductions(shape, weight, masked):
             y._keras_mask = ops.convert_to_tensor(mask)
         loss = losses.MeanSquaredError(reduction=reduction, dtype="float64")
         found = loss(y_true, y, sample_weight=given)
-        # Losses (4,) become (4, 1) when their weights have that shape.
+        # Losses (4,) become (4, 1) if their weights have that shape.
         assert_close(ops.reshape(found, np.shape(value)), value)
 
 
@@ -373,11 +373,11 @@ def test_ignored_labels_do_not_count():
     assert_close(loss(y_true, y_pred), np.insert(kept, 2, 0))
 
 
-def test_circle_leaves_out_the_diagonal():
+def test_circle_ignores_the_diagonal():
     (y_true, y_pred), *_ = EMBEDDINGS
     loss = losses.Circle(gamma=4.0, margin=0.2, reduction="none")
     values = circle(y_true, y_pred, 4, 0.2)
-    # What has no loss is masked: the others share its weight.
+    # A value without a loss is masked: the other values share its weight.
     share = values.size / (values > 0).sum()
     assert_close(
         losses.Circle(gamma=4.0, margin=0.2)(y_true, y_pred), values.mean() * share
@@ -395,7 +395,7 @@ def test_extreme_logits_stay_finite():
     assert np.isfinite(losses.LogCosh()([[0.0], [0.0]], y_pred).numpy())
 
 
-def test_an_empty_batch_has_no_loss():
+def test_empty_batch_has_no_loss():
     assert float(losses.MeanSquaredError()(np.zeros((0, 3)), np.zeros((0, 3)))) == 0
 
 
@@ -408,7 +408,7 @@ def test_structures_of_tensors():
     assert float(Both()(y, {"a": np.zeros((2, 3)), "b": np.ones(2)})) == 1
 
 
-def test_a_custom_loss_keeps_its_config():
+def test_custom_loss_keeps_its_config():
     class Power(losses.Loss):
         def __init__(self, power=2, **kwargs):
             super().__init__(**kwargs)
@@ -451,7 +451,7 @@ def test_get(identifier, expected):
     assert losses.get(identifier) is expected
 
 
-def test_get_makes_objects_of_classes():
+def test_get_creates_objects_of_classes():
     assert isinstance(losses.get("Huber"), losses.Huber)
     assert isinstance(losses.get(losses.Huber), losses.Huber)
     old_style = {"class_name": "Huber", "config": {"delta": 0.5}}
@@ -499,6 +499,6 @@ def test_errors(call, error, words):
         call()
 
 
-def test_one_class_is_worth_a_warning():
+def test_single_class_is_warned_of():
     with pytest.warns(SyntaxWarning, match="binary_crossentropy"):
         losses.categorical_crossentropy([[1.0]], [[0.5]])

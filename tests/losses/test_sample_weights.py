@@ -1,4 +1,4 @@
-"""Weights of samples count by row, whatever the other extents are."""
+"""Test that sample weights apply to rows for any other extents."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ REDUCTIONS = ["sum", "mean", "sum_over_batch_size", "mean_with_sample_weight", "
 
 
 class Mask(layers.Layer):
-    """Give the inputs a mask."""
+    """Attach a mask to the inputs."""
 
     def call(self, inputs):
         return inputs * 1.0
@@ -31,7 +31,7 @@ def data(shape):
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(4, 4, 2), (4, 3, 2), (4, 4, 4, 3), (4, 1, 2)])
-def test_weights_of_losses_count_by_row(shape, reduction):
+def test_weights_of_losses_apply_to_rows(shape, reduction):
     y_pred, y_true = data(shape)
     weight = np.array([1.0, 2.0, 0.0, 4.0], "float32")
     loss = losses.MeanSquaredError(reduction=reduction)
@@ -50,7 +50,7 @@ def test_weights_of_losses_count_by_row(shape, reduction):
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (3, 4), (4, 4, 2)])
-def test_weights_that_are_not_of_the_first_axes_are_refused(shape):
+def test_weights_of_other_than_the_first_axes_are_refused(shape):
     y_pred, y_true = data((4, 4, 2))
     with pytest.raises(ShapeError, match="sample_weight"):
         losses.MeanSquaredError()(y_true, y_pred, sample_weight=np.ones(shape))
@@ -96,7 +96,7 @@ METRICS = [
 @pytest.mark.parametrize("extent", [4, 3])
 @pytest.mark.parametrize("make", METRICS)
 @pytest.mark.parametrize("rank", [2, 3])
-def test_weights_of_metrics_count_by_row(make, rank, extent):
+def test_weights_of_metrics_apply_to_rows(make, rank, extent):
     shape = (4, extent) if rank == 2 else (4, extent, 3)
     y_pred, y_true = data(shape)
     weight = np.array([1.0, 0.0, 0.0, 1.0], "float32")
@@ -111,7 +111,7 @@ def test_weights_of_metrics_count_by_row(make, rank, extent):
     np.testing.assert_allclose(metric.result(), twin.result(), rtol=1e-5)
 
 
-def test_weights_of_training_count_by_row():
+def test_weights_of_training_apply_to_rows():
     x = RNG.normal(size=(3, 3)).astype("float32")
     model = Sequential([Input((3,)), layers.Dense(3), layers.Reshape((3, 1))])
     model.compile("sgd", losses.MeanSquaredError(reduction="sum"))

@@ -1,4 +1,4 @@
-"""Every metric against NumPy in float64, over batches, shapes, weights and masks."""
+"""Test every metric against NumPy in float64: batches, shapes, weights and masks."""
 
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ def unit(x):
 
 
 def mean(values):
-    """A reference: the weighted mean of one value per sample."""
+    """Return a reference: the weighted mean of one value per sample."""
 
     def reference(t, p, w):
         v = np.asarray(values(t, p), float)
@@ -69,7 +69,7 @@ def mean(values):
 
 
 def counts(t, p, w, thresholds=(0.5,)):
-    """True positives, false positives, true negatives, false negatives."""
+    """Return true positives, false positives, true negatives, false negatives."""
     w = np.broadcast_to(w.reshape(len(w), *(1,) * (p.ndim - 1)), p.shape)
     above = p[None] > np.reshape(thresholds, (-1,) + (1,) * p.ndim)
     rest = tuple(range(1, p.ndim + 1))
@@ -107,7 +107,7 @@ def specificity(t, p, w, thresholds):
 
 
 def top(p, k):
-    """p with all but the k largest of each row out of reach."""
+    """Return p with all values but the k largest of each row below any threshold."""
     ranks = np.argsort(np.argsort(-p, -1, kind="stable"), -1)
     return np.where(ranks < k, p, -np.inf)
 
@@ -117,7 +117,7 @@ def grid(n):
 
 
 def area(curve, heights=lambda a, b: (a + b) / 2, thresholds=None):
-    """A reference: the Riemann sum below a curve."""
+    """Return a reference: the Riemann sum below a curve."""
     thresholds = grid(200) if thresholds is None else thresholds
 
     def reference(t, p, w):
@@ -142,7 +142,7 @@ def pr_gain(tp, fp, tn, fn):
 
 
 def interpolated_pr(t, p, w):
-    """Davis and Goadrich: precision where counts change linearly, integrated."""
+    """Integrate the precision where counts change linearly, by Davis and Goadrich."""
     tp, fp, _, fn = counts(t, p, w, grid(200))
     total = 0.0
     for i in range(199):
@@ -534,9 +534,9 @@ BATCHES = (slice(0, 5), slice(5, 13), slice(13, N))
 
 
 def update(metric, y_true, y_pred, weight):
-    """The result after three batches of different sizes."""
+    """Return the result after three batches of different sizes."""
     if weight is not None and isinstance(metric, metrics.IoU):
-        # These want a weight for each label.
+        # These need a weight for each label.
         shape = y_true.shape[:-1] if not metric.sparse_y_true else y_true.shape
         weight = np.broadcast_to(weight.reshape(-1, *(1,) * (len(shape) - 1)), shape)
     for batch in BATCHES:
@@ -610,7 +610,7 @@ def test_mean_and_sum(values, weight, total, average):
     assert_close(metrics.Mean()(values, weight), average)
 
 
-def test_masks_weigh():
+def test_masks_are_weights():
     y_true, y_pred = normal(4, 3), normal(4, 3, seed=1)
     mask = np.array([True, False, True, False])
     masked = ops.convert_to_tensor(y_pred)
@@ -624,7 +624,7 @@ def test_masks_weigh():
     assert_close(metric(y_true, masked, weights), expected)
 
 
-def test_labels_that_are_no_class_are_never_among_the_best():
+def test_invalid_labels_are_never_among_the_top_k():
     scores = np.array([[0.0, 1, 2, 3]] * 4, "float32")
     labels = np.array([-1, 3, 4, 9])
     assert ops.in_top_k(labels, scores, 2).tolist() == [False, True, False, False]
@@ -639,7 +639,7 @@ def test_sparse_top_k_of_sorted_ids():
     assert float(metric([1, 5], [[3, 1, 5], [3, 1, 5]])) == 0.5
 
 
-def test_labels_above_what_half_precision_can_count():
+def test_labels_above_the_integer_range_of_float16():
     y_pred = np.zeros((1, 5000), "float16")
     y_pred[0, 4099] = 1
     assert float(metrics.SparseCategoricalAccuracy()([4099], y_pred)) == 1
@@ -652,7 +652,7 @@ def test_too_few_samples_for_an_adjusted_r2():
     assert_close(metric(y_true, y_pred), metrics.R2Score()(y_true, y_pred))
 
 
-def test_iou_leaves_out_what_is_no_class():
+def test_iou_ignores_invalid_classes():
     metric = metrics.MeanIoU(num_classes=2)
     assert_close(metric([0, 1, 7, -1], [0, 1, 0, 1]), 1.0)
 
@@ -681,7 +681,7 @@ def test_variables_are_tracked_and_named():
     assert float(metric.result()) == 2.0
 
 
-def test_a_custom_metric_keeps_its_config():
+def test_custom_metric_keeps_its_config():
     class Least(metrics.Metric):
         def __init__(self, start=9.0, **kwargs):
             super().__init__(**kwargs)
@@ -720,7 +720,7 @@ def test_get(identifier, cls):
     assert isinstance(metrics.get(identifier), cls)
 
 
-def test_get_leaves_functions_and_none_alone():
+def test_get_keeps_functions_and_none():
     assert metrics.get(losses.huber) is losses.huber
     assert metrics.get(None) is None
 
@@ -771,7 +771,7 @@ def test_errors(call, error, words):
         call()
 
 
-def test_forgetting_the_base_constructor():
+def test_missing_base_constructor_is_reported():
     class Forgetful(metrics.Metric):
         def __init__(self):
             self.total = self.add_variable((), "zeros")
@@ -780,7 +780,7 @@ def test_forgetting_the_base_constructor():
         Forgetful()
 
 
-def test_sparse_crossentropy_leaves_out_a_class():
+def test_sparse_crossentropy_ignores_a_class():
     metric = metrics.SparseCategoricalCrossentropy(ignore_class=-1)
     again = metrics.SparseCategoricalCrossentropy.from_config(metric.get_config())
     predictions = np.full((3, 2), 0.5)
@@ -788,14 +788,14 @@ def test_sparse_crossentropy_leaves_out_a_class():
     np.testing.assert_allclose(float(again.result()), np.log(2), rtol=1e-6)
 
 
-def test_metrics_inside_of_metrics():
+def test_nested_metrics():
     outer = metrics.Mean()
     outer.parts = [metrics.Mean(), {"deep": metrics.Mean()}]
     outer.parts_by_name = {"one": metrics.Mean()}
     assert len(outer.variables) == 8
 
 
-def test_float_weights_of_a_metric_that_counts():
+def test_float_weights_of_a_counting_metric():
     metric = metrics.MeanIoU(num_classes=3)
     with pytest.warns(UserWarning, match=r"weight.*float.*int.*casting"):
         metric.update_state([0, 1], [0, 1], sample_weight=[1.5, 0.2])
@@ -805,7 +805,7 @@ def test_float_weights_of_a_metric_that_counts():
     "labels",
     [{}, {"multi_label": True}, {"multi_label": True, "label_weights": [1.0, 3.0]}],
 )
-def test_area_by_interpolated_precision_whatever_the_curve(labels):
+def test_interpolated_area_is_independent_of_the_curve(labels):
     y = np.array([[1, 0], [0, 1], [1, 1]], "float32")
     p = np.array([[0.3, 0.6], [0.7, 0.6], [0.8, 0.9]], "float32")
     of_roc = metrics.AUC(num_thresholds=5, **labels)
