@@ -25,7 +25,7 @@ class Job:
 def rows_of(make, rank, ranks, leaves=None):
     """Return the rows that one process gets of each batch."""
     source = make_source(make())
-    source.spread(Job(rank, ranks, leaves))
+    source.share_batches(Job(rank, ranks, leaves))
     return list(source.epoch())
 
 
@@ -63,7 +63,7 @@ def test_arrays_are_read_once_over_all_ranks(ranks, samples, shuffle):
         source = make_source(x, x[:, 0], batch_size=4, shuffle=shuffle)
         source._rows._arrays = counted, x[:, 0].copy()
         source.restore({"key": [1, 2]})
-        source.spread(Job(rank, ranks))
+        source.share_batches(Job(rank, ranks))
         counted.read.clear()
         found = list(source.epoch())
         assert [b[0].shape for b in found] == [b[0].shape for b in expected]
@@ -152,7 +152,7 @@ def test_position_is_independent_of_the_number_of_ranks(name):
 
     def source(rank, ranks):
         made = make_source(make())
-        made.spread(Job(rank, ranks, 6))
+        made.share_batches(Job(rank, ranks, 6))
         return made
 
     rests = []
@@ -209,7 +209,7 @@ def test_shard_reads_only_its_elements(name):
 def test_class_weights_of_a_shard():
     batches = Dataset.from_tensor_slices((np.ones((5, 2)), np.arange(5))).batch(5)
     source = make_source(batches, class_weight={4: 7.0})
-    source.spread(Job(1, 2))
+    source.share_batches(Job(1, 2))
     ((x, y, weights),) = source.epoch()
     assert weights.shape == y.shape == (5,) and x.shape == (5, 2)
     assert np.asarray(weights).tolist() == [1, 1, 7]

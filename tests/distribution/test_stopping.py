@@ -37,7 +37,9 @@ def test_all_ranks_stop_with_one():
     def of(group):
         own = [Own()] if group.rank == 1 else []
         agreement = Agreement(Job(group), CallbackList(own), {})
-        stops = [agreement.stops(group.rank == 1 and step == 5) for step in range(7)]
+        stops = [
+            agreement.should_stop(group.rank == 1 and step == 5) for step in range(7)
+        ]
         return stops.index(True), sum(stops)
 
     assert local.run(3, of) == [(5, 1)] * 3
@@ -48,10 +50,10 @@ def test_ranks_agree_periodically_without_stopping_callbacks(tmp_path):
         job = Job(group)
         calls = [cb.TensorBoard(tmp_path), cb.ModelCheckpoint("a.keras")]
         agreement = Agreement(job, CallbackList(calls), {})
-        first = [agreement.stops(False) for _ in range(2000)]
+        first = [agreement.should_stop(False) for _ in range(2000)]
         agreed = job.agreed
-        late = [agreement.stops(group.rank == 0) for _ in range(100_000)]
-        assert not agreement.stops(False, now=True)
+        late = [agreement.should_stop(group.rank == 0) for _ in range(100_000)]
+        assert not agreement.should_stop(False, force=True)
         return any(first), agreed, late.index(True)
 
     found = local.run(2, of)
@@ -62,12 +64,12 @@ def test_ranks_agree_periodically_without_stopping_callbacks(tmp_path):
 def test_interrupt_of_one_rank_raises_on_all():
     def of(group):
         agreement = Agreement(Job(group), CallbackList([Own()]), {})
-        assert not agreement.stops(False)
+        assert not agreement.should_stop(False)
         if group.rank == 2:
             agreement._take(2, None)
         with pytest.raises(KeyboardInterrupt):
-            agreement.stops(False)
-        assert not agreement.stops(False)
+            agreement.should_stop(False)
+        assert not agreement.should_stop(False)
 
     local.run(3, of)
 

@@ -109,9 +109,9 @@ def test_hooks_that_nobody_overrides_cost_nothing():
     modes = ("", "train_", "test_", "predict_")
     hooks = [f"on_{mode}batch_{edge}" for mode in modes for edge in ("begin", "end")]
     quiet = CallbackList([Callback(), History()])
-    assert not any(quiet.listening_to(hook) for hook in hooks)
+    assert not any(quiet.listeners_of(hook) for hook in hooks)
     quiet.append(callbacks.LambdaCallback(on_train_batch_end=print))
-    heard = [hook for hook in hooks if quiet.listening_to(hook)]
+    heard = [hook for hook in hooks if quiet.listeners_of(hook)]
     assert heard == ["on_train_batch_end"]
 
 

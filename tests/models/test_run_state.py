@@ -17,13 +17,13 @@ class Batches:
     """Stands for the batches of a run."""
 
     def __init__(self, done=0):
-        self.done, self.restored = done, None
+        self.num_yielded, self.restored = done, None
 
     def state(self):
-        return {"done": self.done}
+        return {"done": self.num_yielded}
 
     def restore(self, state):
-        self.restored, self.done = state, state["done"]
+        self.restored, self.num_yielded = state, state["done"]
 
 
 class Counted(metrics.Metric):

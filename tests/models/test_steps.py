@@ -407,9 +407,9 @@ def test_the_name_of_a_step_is_that_of_its_function():
     ],
 )
 def test_what_may_be_an_index_is_told(batch, words):
-    assert words in steps._whole_numbers(batch)
+    assert words in steps._describe_indices(batch)
     if words.startswith("in this batch"):
-        assert steps._whole_numbers(batch) == words
+        assert steps._describe_indices(batch) == words
 
 
 # --- EagerStep ------------------------------------------------------------------------

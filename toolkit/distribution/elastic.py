@@ -216,7 +216,7 @@ class Recovery:
                 variable.assign(array)
         if is_new:
             self._done = record["done"]
-            model._progress.take_up(record["run"])
+            model._progress.restore_record(record["run"])
 
 
 # One per process: operations of all distributions share the numbering.

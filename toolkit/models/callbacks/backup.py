@@ -21,8 +21,10 @@ from toolkit.models.saving.state import all_variables
 from toolkit.optimizers.building import build_optimizer
 
 _WEIGHTS, _METADATA = "latest.weights.h5", "training_metadata.json"
-_OLDER = ".bkp"
-_NAMES = [f"{name}{end}" for name in (_WEIGHTS, _METADATA) for end in ("", _OLDER)]
+_PREVIOUS_SUFFIX = ".bkp"
+_NAMES = [
+    f"{name}{end}" for name in (_WEIGHTS, _METADATA) for end in ("", _PREVIOUS_SUFFIX)
+]
 
 
 class BackupAndRestore(RegularSaves):
@@ -81,28 +83,28 @@ class BackupAndRestore(RegularSaves):
                 "`fit`"
             )
         folder = self._files.folder()
-        is_kept = (folder / (_WEIGHTS + _OLDER)).exists()
-        if not is_kept and not (folder / _WEIGHTS).exists():
+        has_previous = (folder / (_WEIGHTS + _PREVIOUS_SUFFIX)).exists()
+        if not has_previous and not (folder / _WEIGHTS).exists():
             return
         try:
             self._restore(folder)
         except (OSError, ModelFileError):
-            if not is_kept:
+            if not has_previous:
                 raise
-            distribution_context.on_chief(self._go_back)
+            distribution_context.on_chief(self._restore_previous)
             if not distribution_context.is_chief():
                 self._restore(self._files.folder())
 
-    def _go_back(self) -> None:
+    def _restore_previous(self) -> None:
         """Replace the last backup by the second-last one."""
         with self._files.replace() as folder:
             for name in (_WEIGHTS, _METADATA):
-                _copy(self._folder / (name + _OLDER), folder / name)
+                _copy(self._folder / (name + _PREVIOUS_SUFFIX), folder / name)
             self._restore(folder)
 
     def _restore(self, folder: Path) -> None:
         """Restore the state from the backup."""
-        record = _record_of(folder / _WEIGHTS, folder / _METADATA)
+        record = _read_matching_record(folder / _WEIGHTS, folder / _METADATA)
         build_optimizer(self.model)
         self.model.load_weights(folder / _WEIGHTS)
         self._epoch = record.get("epoch", 0)
@@ -123,7 +125,7 @@ class BackupAndRestore(RegularSaves):
         with self._files.replace() as folder:
             if self.double_checkpoint:
                 for name in (_WEIGHTS, _METADATA):
-                    _copy(self._folder / name, folder / (name + _OLDER))
+                    _copy(self._folder / name, folder / (name + _PREVIOUS_SUFFIX))
             self.model.save_weights(folder / _WEIGHTS, overwrite=True)
             record = {
                 "epoch": self._epoch,
@@ -151,13 +153,16 @@ class BackupAndRestore(RegularSaves):
             self._folder.rmdir()
 
 
-def _record_of(weights: Path, metadata: Path) -> dict[str, Any]:
+def _read_matching_record(weights: Path, metadata: Path) -> dict[str, Any]:
     """Return the record of a weights file: the last record, or the second-last one.
 
     Raises:
         ModelFileError: the metadata are corrupt, or belong to another file.
     """
-    if not metadata.exists() and not metadata.with_name(_METADATA + _OLDER).exists():
+    if (
+        not metadata.exists()
+        and not metadata.with_name(_METADATA + _PREVIOUS_SUFFIX).exists()
+    ):
         return {}  # weights only, as in Keras
     record, digest = _read(metadata), _digest(weights)
     for candidate in (record, record.get("previous")):

@@ -123,7 +123,7 @@ class Callback(Checked):
         """Called after prediction."""
 
 
-def tell(text: str) -> None:
+def print_on_chief(text: str) -> None:
     """Print a message of a callback; in a job, only one process prints."""
     if distribution_context.is_chief():
         print_message(text)

@@ -52,9 +52,9 @@ class CallbackList(Callback):
                 raise ArgumentError(
                     f"expected callbacks, objects of Callback; received {callback!r}"
                 )
-        if add_history and not self._has(History):
+        if add_history and not self._contains(History):
             self.callbacks.append(History())
-        if add_progbar and not self._has(ProgbarLogger):
+        if add_progbar and not self._contains(ProgbarLogger):
             self.callbacks.append(ProgbarLogger())
         # Agreement with the other processes of a job, if any.
         self.agreement: Any = None
@@ -64,23 +64,27 @@ class CallbackList(Callback):
             self.set_model(model)
         self.set_params(params)
 
-    def _has(self, cls: type) -> bool:
+    def _contains(self, cls: type) -> bool:
         return any(isinstance(callback, cls) for callback in self.callbacks)
 
-    def stops(self, wants: bool, now: bool = False) -> bool:
+    def should_stop(self, requested: bool, force: bool = False) -> bool:
         """Return whether a run stops; in a job, all processes stop at the same step.
 
         Args:
             wants: whether this process requests a stop.
             now: whether this is the end of an epoch, not of a step.
         """
-        return wants if self.agreement is None else self.agreement.stops(wants, now)
+        return (
+            requested
+            if self.agreement is None
+            else self.agreement.should_stop(requested, force)
+        )
 
-    def interrupts(self) -> Any:
+    def handle_interrupts(self) -> Any:
         """Return a context that sends Ctrl-C to all processes of a job."""
         return nullcontext() if self.agreement is None else self.agreement
 
-    def listening_to(self, hook: str) -> list[Any]:
+    def listeners_of(self, hook: str) -> list[Any]:
         """Return the callbacks that override a per-step hook."""
         listeners = self._listeners.get(hook)
         if listeners is None:
@@ -112,8 +116,8 @@ class CallbackList(Callback):
         for i, callback in enumerate(self.callbacks):
             callback.load_state_dict(state[str(i)])
 
-    def _batch(self, hook: str, batch: int, logs: Logs) -> None:
-        listeners = self.listening_to(hook)
+    def _call_listeners(self, hook: str, batch: int, logs: Logs) -> None:
+        listeners = self.listeners_of(hook)
         if not listeners:
             return
         lazy: LazyLogs | None = None
@@ -127,28 +131,28 @@ class CallbackList(Callback):
             getattr(callback, hook)(batch, logs=lazy)
 
     def on_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_batch_begin", batch, logs)
+        self._call_listeners("on_batch_begin", batch, logs)
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_batch_end", batch, logs)
+        self._call_listeners("on_batch_end", batch, logs)
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_train_batch_begin", batch, logs)
+        self._call_listeners("on_train_batch_begin", batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_train_batch_end", batch, logs)
+        self._call_listeners("on_train_batch_end", batch, logs)
 
     def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_test_batch_begin", batch, logs)
+        self._call_listeners("on_test_batch_begin", batch, logs)
 
     def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_test_batch_end", batch, logs)
+        self._call_listeners("on_test_batch_end", batch, logs)
 
     def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        self._batch("on_predict_batch_begin", batch, logs)
+        self._call_listeners("on_predict_batch_begin", batch, logs)
 
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
-        for callback in self.listening_to("on_predict_batch_end"):
+        for callback in self.listeners_of("on_predict_batch_end"):
             callback.on_predict_batch_end(batch, logs=logs)
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
@@ -161,25 +165,25 @@ class CallbackList(Callback):
         for callback in self.callbacks:
             callback.on_epoch_end(epoch, logs)
 
-    def _each(self, hook: str, logs: Logs, callbacks: Iterable[Callback]) -> None:
+    def _call_all(self, hook: str, logs: Logs, callbacks: Iterable[Callback]) -> None:
         logs = python_logs(logs)
         for callback in callbacks:
             getattr(callback, hook)(logs)
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        self._each("on_train_begin", logs, self.callbacks)
+        self._call_all("on_train_begin", logs, self.callbacks)
 
     def on_train_end(self, logs: Logs = None) -> None:
-        self._each("on_train_end", logs, self.callbacks)
+        self._call_all("on_train_end", logs, self.callbacks)
 
     def on_test_begin(self, logs: Logs = None) -> None:
-        self._each("on_test_begin", logs, self.callbacks)
+        self._call_all("on_test_begin", logs, self.callbacks)
 
     def on_test_end(self, logs: Logs = None) -> None:
-        self._each("on_test_end", logs, self.callbacks)
+        self._call_all("on_test_end", logs, self.callbacks)
 
     def on_predict_begin(self, logs: Logs = None) -> None:
-        self._each("on_predict_begin", logs, self.callbacks)
+        self._call_all("on_predict_begin", logs, self.callbacks)
 
     def on_predict_end(self, logs: Logs = None) -> None:
-        self._each("on_predict_end", logs, self.callbacks)
+        self._call_all("on_predict_end", logs, self.callbacks)

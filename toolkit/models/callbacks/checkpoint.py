@@ -12,7 +12,7 @@ from toolkit.arguments import is_int
 from toolkit.compiler import distribution_context
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, MissingKeyError
-from toolkit.models.callbacks.callback import Logs, tell
+from toolkit.models.callbacks.callback import Logs, print_on_chief
 from toolkit.models.callbacks.monitor import MonitorCallback
 from toolkit.models.callbacks.regular_saves import RegularSaves
 
@@ -86,7 +86,7 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
 
     def _save(self, batch: int | None, logs: Logs) -> None:
         path = self._path(batch, logs)
-        if not self._is_wanted(logs, path):
+        if not self._should_save(logs, path):
             return
         if Path(path).is_dir():
             raise IsADirectoryError(
@@ -99,15 +99,15 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             self.model.save_weights(path, overwrite=True)
         else:
             self.model.save(path, overwrite=True)
-        self._tell(f"finished saving model to {path}")
+        self._print_if_verbose(f"finished saving model to {path}")
 
-    def _tell(self, message: str) -> None:
+    def _print_if_verbose(self, message: str) -> None:
         if self.verbose > 0:
-            tell(f"Epoch {self._epoch + 1}: {message}")
+            print_on_chief(f"Epoch {self._epoch + 1}: {message}")
 
-    def _is_wanted(self, logs: Logs, path: str) -> bool:
+    def _should_save(self, logs: Logs, path: str) -> bool:
         if not self.save_best_only:
-            self._tell(f"saving model to {path}")
+            self._print_if_verbose(f"saving model to {path}")
             return True
         self._set_monitor_op()
         current = self._monitored(logs)
@@ -122,9 +122,9 @@ class ModelCheckpoint(RegularSaves, MonitorCallback):
             return True
         before = "None" if self.best is None else f"{self.best:.5f}"
         if not self._is_improvement(current, self.best):
-            self._tell(f"{self.monitor} did not improve from {before}")
+            self._print_if_verbose(f"{self.monitor} did not improve from {before}")
             return False
-        self._tell(
+        self._print_if_verbose(
             f"{self.monitor} improved from {before} to {current:.5f}, saving model to "
             f"{path}"
         )

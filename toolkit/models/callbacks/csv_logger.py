@@ -41,7 +41,7 @@ class CSVLogger(Callback):
         if not self._is_resumed():
             self.keys = None
         if distribution_context.is_chief():
-            self._file = self._opened("a" if self.append else "w")
+            self._file = self._open("a" if self.append else "w")
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         logs = logs or {}
@@ -54,7 +54,7 @@ class CSVLogger(Callback):
         if not distribution_context.is_chief():
             return
         if self._file is None:  # the process that wrote the file has failed
-            self._file = self._opened("a")
+            self._file = self._open("a")
         writer = csv.writer(self._file, delimiter=self.sep)
         if first and self._file.tell() == 0:
             writer.writerow(["epoch", *self.keys])
@@ -64,7 +64,7 @@ class CSVLogger(Callback):
     def on_train_end(self, logs: Logs = None) -> None:
         self._close()
 
-    def _opened(self, mode: str) -> Any:
+    def _open(self, mode: str) -> Any:
         return open(self.filename, mode, encoding="utf-8", newline="")
 
     def _close(self) -> None:

@@ -114,12 +114,12 @@ class History(Callback):
                 if kind and name == "loss" and np.isfinite(values).any():
                     best = int(np.nanargmin(np.nan_to_num(values, nan=np.inf)))
                 title = "validation" if kind else "training"
-                epochs = self._places(kind + name, len(values))
+                epochs = self._epochs_of_values(kind + name, len(values))
                 curve = title, epochs, values, color, bool(kind), best
                 curves.append(pictures.curves.Curve(*curve))
         return curves
 
-    def _places(self, name: str, count: int) -> list[int]:
+    def _epochs_of_values(self, name: str, count: int) -> list[int]:
         """Return the epochs of values, from 1; several runs are consecutive."""
         epochs = self._epochs.get(name, [])
         if len(epochs) == count and all(a < b for a, b in pairwise(epochs)):

@@ -11,7 +11,7 @@ import numpy as np
 from toolkit.arguments import unknown_to
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.models.callbacks.callback import Callback, Logs, tell
+from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
@@ -52,7 +52,7 @@ class LearningRateScheduler(Callback):
                 )
             optimizer.learning_rate = rate
             if self.verbose > 0:
-                tell(
+                print_on_chief(
                     f"Epoch {epoch + 1}: LearningRateScheduler setting "
                     f"{name.replace('_', ' ')} to {rate}."
                 )
@@ -156,7 +156,7 @@ class ReduceLROnPlateau(MonitorCallback):
             self.cooldown_counter = self.cooldown
             self.wait = 0
             if self.verbose > 0:
-                tell(
+                print_on_chief(
                     f"Epoch {epoch + 1}: ReduceLROnPlateau reducing "
                     f"{name.replace('_', ' ')} to {float(optimizer.learning_rate)}."
                 )

@@ -12,12 +12,14 @@ from toolkit.core.tensor import fetch
 from toolkit.core.variable import current_value
 
 
-def flat(logs: Any) -> dict[str, Any]:
+def flatten_logs(logs: Any) -> dict[str, Any]:
     """Return logs sorted by name, with nested dicts merged."""
     values: dict[str, Any] = {}
     for name, value in sorted((logs or {}).items()):
         values.update(
-            flat(value) if isinstance(value, dict) else {name: current_value(value)}
+            flatten_logs(value)
+            if isinstance(value, dict)
+            else {name: current_value(value)}
         )
     return values
 
@@ -40,26 +42,26 @@ class LazyLogs(dict[str, Any]):
     """
 
     def __init__(self, logs: Any) -> None:
-        super().__init__(flat(logs))
+        super().__init__(flatten_logs(logs))
         self._is_read = False
-        self._coming: PendingCopy | None = None
+        self._pending_copy: PendingCopy | None = None
 
     def begin(self) -> None:
         """Start to fetch the values, without waiting."""
-        if self._coming is None:
-            self._coming = fetch(list(dict.values(self)))
+        if self._pending_copy is None:
+            self._pending_copy = fetch(list(dict.values(self)))
 
     @property
-    def is_here(self) -> bool:
+    def is_available(self) -> bool:
         """Return whether the values are available without waiting, after `begin`."""
-        return self._coming is not None and self._coming.is_done
+        return self._pending_copy is not None and self._pending_copy.is_done
 
     def read(self) -> None:
         """Replace tensors by numbers and arrays."""
         if self._is_read:
             return
         self.begin()
-        values = self._coming.get() if self._coming is not None else []
+        values = self._pending_copy.get() if self._pending_copy is not None else []
         self._is_read = True
         for name, value in zip(list(self.keys()), values, strict=True):
             is_number = isinstance(value, (np.ndarray, np.generic)) and value.size == 1
@@ -69,7 +71,7 @@ class LazyLogs(dict[str, Any]):
         return dict, (self.copy(),)
 
 
-def _reading(name: str) -> Callable[..., Any]:
+def _read_before(name: str) -> Callable[..., Any]:
     method = getattr(dict, name)
 
     def read(self: LazyLogs, *arguments: Any, **named: Any) -> Any:
@@ -85,7 +87,7 @@ for _name in (
     *("__eq__", "__getitem__", "__ne__", "__or__", "__ror__", "__repr__"),
     *("copy", "get", "items", "pop", "popitem", "setdefault", "values"),
 ):
-    setattr(LazyLogs, _name, _reading(_name))
+    setattr(LazyLogs, _name, _read_before(_name))
 
 
 def _names(self: LazyLogs) -> Any:

@@ -15,8 +15,8 @@ from toolkit.models.callbacks.callback import Callback, Logs
 from toolkit.models.callbacks.logs import LazyLogs
 from toolkit.settings import is_interactive_logging_enabled
 
-_LOOK = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-_REFRESH = 0.1  # seconds between redraws of the bar
+_BAR_FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+_REDRAW_SECONDS = 0.1  # seconds between redraws of the bar
 
 
 def is_interactive() -> bool:
@@ -68,12 +68,12 @@ class ProgbarLogger(Callback):
         self.target: int | None = None
         self._bar: Any = None
         self._in_fit = False
-        self._drawn = 0.0
+        self._last_draw = 0.0
         self._started = 0.0
-        self._seen = 0
-        self._after_first: float | None = None  # time at the end of the first step
-        self._shown: Logs = None
-        self._coming: LazyLogs | None = None
+        self._num_steps = 0
+        self._first_step_end: float | None = None  # time at the end of the first step
+        self._shown_logs: Logs = None
+        self._pending_logs: LazyLogs | None = None
 
     def set_params(self, params: dict[str, Any]) -> None:
         super().set_params(params)
@@ -84,7 +84,7 @@ class ProgbarLogger(Callback):
 
     def is_due(self) -> bool:
         """Return whether the next batch will redraw the bar."""
-        return self.verbose == 1 and perf_counter() - self._drawn >= _REFRESH
+        return self.verbose == 1 and perf_counter() - self._last_draw >= _REDRAW_SECONDS
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self._in_fit = True
@@ -129,9 +129,9 @@ class ProgbarLogger(Callback):
         self._step(batch, None)
 
     def _begin(self, label: str) -> None:
-        self._started = self._drawn = perf_counter()
-        self._seen = 0
-        self._after_first = self._shown = self._coming = None
+        self._started = self._last_draw = perf_counter()
+        self._num_steps = 0
+        self._first_step_end = self._shown_logs = self._pending_logs = None
         if self.verbose != 1:
             return
         from tqdm.auto import tqdm
@@ -143,54 +143,54 @@ class ProgbarLogger(Callback):
             file=sys.stdout,
             mininterval=0,
             dynamic_ncols=True,
-            bar_format=_LOOK,
+            bar_format=_BAR_FORMAT,
         )
 
     def _step(self, batch: int, logs: Logs) -> None:
-        self._seen = min(batch + 1, self.target or batch + 1)
-        if self._after_first is None:
-            self._after_first = perf_counter()
+        self._num_steps = min(batch + 1, self.target or batch + 1)
+        if self._first_step_end is None:
+            self._first_step_end = perf_counter()
         if self._bar is not None and self.is_due():
-            self._drawn = perf_counter()
-            self._redraw(self._latest(logs))
+            self._last_draw = perf_counter()
+            self._redraw(self._latest_logs(logs))
 
-    def _latest(self, logs: Logs) -> Logs:
+    def _latest_logs(self, logs: Logs) -> Logs:
         """Return the newest available values, and request these if none is pending.
 
         Waiting for the last step would stop a device that runs asynchronously.
         """
         if not isinstance(logs, LazyLogs):
             return logs
-        if self._coming is None:
+        if self._pending_logs is None:
             logs.begin()
-            self._coming = logs
-        if self._coming.is_here:
-            self._shown, self._coming = self._coming.copy(), None
-        return self._shown
+            self._pending_logs = logs
+        if self._pending_logs.is_available:
+            self._shown_logs, self._pending_logs = self._pending_logs.copy(), None
+        return self._shown_logs
 
     def _redraw(self, logs: Logs) -> None:
-        shown = f"{self._pace()}/step, {format_logs(logs)}".removesuffix(", ")
+        shown = f"{self._time_per_step()}/step, {format_logs(logs)}".removesuffix(", ")
         self._bar.set_postfix_str(shown, refresh=False)
-        self._bar.update(self._seen - self._bar.n)
+        self._bar.update(self._num_steps - self._bar.n)
 
-    def _pace(self) -> str:
+    def _time_per_step(self) -> str:
         """Return the time per step, without the first step (which can compile)."""
         current = perf_counter()
-        if self._seen > 1 and self._after_first is not None:
-            return duration((current - self._after_first) / (self._seen - 1))
-        return duration((current - self._started) / max(self._seen, 1))
+        if self._num_steps > 1 and self._first_step_end is not None:
+            return duration((current - self._first_step_end) / (self._num_steps - 1))
+        return duration((current - self._started) / max(self._num_steps, 1))
 
     def _end(self, logs: Logs) -> None:
         if self.target is None:
-            self.target = self._seen
+            self.target = self._num_steps
         if self._bar is not None:
             self._redraw(logs)
             self._bar.close()
             self._bar = None
         elif self.verbose == 2:
             seconds = perf_counter() - self._started
-            pace = f"{self._pace()}/step"
-            texts = [f"{self._seen}/{self.target}", f"{seconds:.0f}s", pace]
+            pace = f"{self._time_per_step()}/step"
+            texts = [f"{self._num_steps}/{self.target}", f"{seconds:.0f}s", pace]
             print_message(" - ".join([*texts, *filter(None, [format_logs(logs)])]))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.models.callbacks.callback import Callback, Logs, tell
+from toolkit.models.callbacks.callback import Callback, Logs, print_on_chief
 from toolkit.models.callbacks.monitor import MonitorCallback
 
 
@@ -44,9 +44,9 @@ class EarlyStopping(MonitorCallback):
         self.baseline = baseline
         self.restore_best_weights = restore_best_weights
         self.start_from_epoch = start_from_epoch
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.best: Any = None
         self.wait: int = 0
         self.stopped_epoch: int = 0
@@ -55,7 +55,7 @@ class EarlyStopping(MonitorCallback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         if not self._is_resumed():
-            self._forget()
+            self._reset()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._set_monitor_op()  # an unknown name is an error
@@ -63,11 +63,11 @@ class EarlyStopping(MonitorCallback):
         if current is None or epoch < self.start_from_epoch:
             return
         if self.restore_best_weights and self.best_weights is None:
-            self._remember(epoch)
+            self._store_best(epoch)
         self.wait += 1
         if self._is_improvement(current, self.best):
             self.best = current
-            self._remember(epoch)
+            self._store_best(epoch)
             if self._is_improvement(current, self.baseline):
                 self.wait = 0
         elif self.wait >= self.patience and epoch > 0:
@@ -78,17 +78,17 @@ class EarlyStopping(MonitorCallback):
         """Return the quantity in the logs; warn and return None if it is missing."""
         return self._monitored(logs)
 
-    def _remember(self, epoch: int) -> None:
+    def _store_best(self, epoch: int) -> None:
         self.best_epoch = epoch
         if self.restore_best_weights:
             self.best_weights = self.model.get_weights()
 
     def on_train_end(self, logs: Logs = None) -> None:
         if self.stopped_epoch > 0 and self.verbose > 0:
-            tell(f"Epoch {self.stopped_epoch + 1}: early stopping")
+            print_on_chief(f"Epoch {self.stopped_epoch + 1}: early stopping")
         if self.restore_best_weights and self.best_weights is not None:
             if self.verbose > 0:
-                tell(
+                print_on_chief(
                     "Restoring model weights from the end of the best epoch: "
                     f"{self.best_epoch + 1}."
                 )
@@ -112,5 +112,5 @@ class TerminateOnNaN(Callback):
             return
         if self.raise_error:
             raise RuntimeError(f"NaN or Inf loss encountered: {loss} at batch {batch}")
-        tell(f"Batch {batch}: Invalid loss {loss}, terminating training")
+        print_on_chief(f"Batch {batch}: Invalid loss {loss}, terminating training")
         self.model.stop_training = True

@@ -22,10 +22,10 @@ _IMAGES = (1, 3, 4)  # channels of an image
 
 def _is_profiled(profile_batch: Any) -> bool:
     """Return whether batches are profiled: an integer, a pair, or a pair as text."""
-    given = profile_batch
-    if isinstance(given, str):
-        given = given.split(",")
-    numbers = list(given) if isinstance(given, (list, tuple)) else [given]
+    items = profile_batch
+    if isinstance(items, str):
+        items = items.split(",")
+    numbers = list(items) if isinstance(items, (list, tuple)) else [items]
     try:
         batches = [int(n) for n in numbers]
     except (TypeError, ValueError):

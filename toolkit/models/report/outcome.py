@@ -8,7 +8,10 @@ import numpy as np
 
 from toolkit import tree
 from toolkit.errors import ArgumentError
-from toolkit.models.training.data_adapters import named, unpack_x_y_sample_weight
+from toolkit.models.training.data_adapters import (
+    named_errors,
+    unpack_x_y_sample_weight,
+)
 from toolkit.models.training.epochs import make_batches
 
 _INFINITE = -1  # the result of a Dataset's `cardinality`
@@ -43,7 +46,7 @@ def outcome(model: Any, data: Any, batch_size: int) -> Outcome:
     if hasattr(x, "cardinality") and int(x.cardinality()) == _INFINITE:
         raise ArgumentError("report: expected data that ends; take(n) batches of it")
     sizes = batch_size if isinstance(x, (np.ndarray, dict, list, tuple)) else None
-    with named("report"):
+    with named_errors("report"):
         batches = make_batches(x, y, sample_weight, sizes)
         first = batches.peek()
         model._prepare_for(first, "test_step")

@@ -28,7 +28,7 @@ from toolkit.models.report.values import values_section
 from toolkit.models.sequential import Sequential
 from toolkit.models.summary import class_name, layer_rows
 from toolkit.models.training.data_adapters import unpack_x_y_sample_weight
-from toolkit.models.training.evaluation import one_batch
+from toolkit.models.training.evaluation import make_batch
 from toolkit.pictures.axes import bytes_text, count_text, number_text, seconds_text
 from toolkit.pictures.diagram import draw
 from toolkit.pictures.page import Markup, bar, figure, join, page, table, tag
@@ -86,7 +86,7 @@ def _batch(model: Any, evaluation: Outcome | None) -> Any:
         shape = [_BATCH if n is None else n for n in symbol.shape]
         return np.zeros(shape, symbol.dtype)
 
-    return one_batch(tree.map_structure(zeros, model.input), None, None)
+    return make_batch(tree.map_structure(zeros, model.input), None, None)
 
 
 def _content(

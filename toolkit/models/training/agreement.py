@@ -17,7 +17,11 @@ from toolkit.errors import ArgumentError
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.saving.state import all_variables
 from toolkit.models.training.epochs import EpochBatches
-from toolkit.models.training.parts import by_rank, described, differing
+from toolkit.models.training.local_rows import (
+    data_mismatch_error,
+    describe_batch,
+    group_by_rank,
+)
 from toolkit.random.seeds import global_seed_generator, global_state
 
 # Seconds between two agreements if no callback can stop after any step.
@@ -49,17 +53,17 @@ def check_same_data(
         ArgumentError: on all processes.
     """
     # before the first batch is read
-    order = None if batches is None else batches.source.order()
+    order = None if batches is None else batches.source.fingerprint()
     local = "nothing" if batches is None else _described(batches, peek)
     exchanged = job.exchange([local, order])
     texts = [text for text, _ in exchanged]
     if len(set(texts)) > 1:
-        raise differing(texts, label)
+        raise data_mismatch_error(texts, label)
     orders = [text for _, text in exchanged]
     if len(set(orders)) > 1:
         raise ArgumentError(
             f"{label}expected the same rows in the same order on all ranks; received "
-            f"{by_rank(orders)}; what is drawn without a seed is the same once "
+            f"{group_by_rank(orders)}; what is drawn without a seed is the same once "
             "`set_distribution` or `set_random_seed` was called"
         )
 
@@ -74,7 +78,7 @@ def _described(batches: EpochBatches, peek: bool) -> str:
     }
     words = [f"{count} {name}" for name, count in counts.items() if count is not None]
     first = tree.flatten(batches.peek()) if peek else []
-    shapes = described(first)
+    shapes = describe_batch(first)
     if shapes:
         words.append(f"a first batch of {shapes}")
     return ", ".join(words) or "batches of an unknown number"
@@ -118,7 +122,7 @@ def _check_same(
     job: DistributionContext, variables: list[Any], label: str = ""
 ) -> None:
     sums = [None if v.placement is not None else _checksum(v) for v in variables]
-    exchanged = job.exchange([described(variables), sums])
+    exchanged = job.exchange([describe_batch(variables), sums])
     if len({shapes for shapes, _ in exchanged}) > 1:
         return  # other programs, which are compared before they run
     rows = enumerate(zip(*(sums_of_rank for _, sums_of_rank in exchanged), strict=True))
@@ -130,7 +134,7 @@ def _check_same(
     received = job.exchange(f"{variable.path} that begins with {first}")
     raise ArgumentError(
         f"{label}expected the same weights, seeds and settings of the optimizer on all "
-        f"ranks; received {by_rank(received)}"
+        f"ranks; received {group_by_rank(received)}"
     )
 
 
@@ -163,7 +167,7 @@ class Agreement:
         callbacks: CallbackList,
         arguments: dict[str, Any],
     ) -> None:
-        listeners = [c for hook in _HOOKS for c in callbacks.listening_to(hook)]
+        listeners = [c for hook in _HOOKS for c in callbacks.listeners_of(hook)]
         may_stop = any("_never_stops" not in vars(type(c)) for c in listeners)
         needed = [
             type(c).__name__
@@ -174,18 +178,18 @@ class Agreement:
         local += [f"callbacks that save: {', '.join(needed) or 'none'}"]
         exchanged = job.exchange([may_stop, ", ".join(local)])
         if len({text for _, text in exchanged}) > 1:
-            received = by_rank([text for _, text in exchanged])
+            received = group_by_rank([text for _, text in exchanged])
             raise ArgumentError(
                 f"expected the same arguments on all ranks; received {received}"
             )
         self._job = job
-        self._is_due_always = any(stops for stops, _ in exchanged)
-        self._left, self._steps, self._since = 1, 0, perf_counter()
+        self._checks_every_step = any(stops for stops, _ in exchanged)
+        self._steps_left, self._steps, self._start_time = 1, 0, perf_counter()
         self._version = job.recovery.version
         self._signal: tuple[Any, ...] | None = None
-        self._before: Callable[..., Any] | None = None
+        self._previous_handler: Callable[..., Any] | None = None
 
-    def stops(self, wants: bool, now: bool = False) -> bool:
+    def should_stop(self, requested: bool, force: bool = False) -> bool:
         """Return whether all processes stop now.
 
         Args:
@@ -196,44 +200,44 @@ class Agreement:
             KeyboardInterrupt: one of the processes received Ctrl-C.
         """
         self._steps += 1
-        self._left -= 1
+        self._steps_left -= 1
         # the job has different processes now
         if self._version != self._job.recovery.version:
-            self._left, self._version = 0, self._job.recovery.version
-        if self._left > 0 and not now:
+            self._steps_left, self._version = 0, self._job.recovery.version
+        if self._steps_left > 0 and not force:
             return False
         is_interrupted = self._signal is not None
-        word = _STOPS * bool(wants) + _IS_INTERRUPTED * is_interrupted
-        words = self._job.agree("stops", word + _STEPS * self._distance())
-        self._left = words[0] // _STEPS
-        self._steps, self._since = 0, perf_counter()
+        word = _STOPS * bool(requested) + _IS_INTERRUPTED * is_interrupted
+        words = self._job.agree("stops", word + _STEPS * self._steps_until_check())
+        self._steps_left = words[0] // _STEPS
+        self._steps, self._start_time = 0, perf_counter()
         if any(word & _IS_INTERRUPTED for word in words):
             self._signal = None
             raise KeyboardInterrupt
         return any(word & _STOPS for word in words)
 
-    def _distance(self) -> int:
+    def _steps_until_check(self) -> int:
         """Return the number of steps until the next agreement."""
-        if self._is_due_always:
+        if self._checks_every_step:
             return 1
-        spent = (perf_counter() - self._since) / self._steps
+        spent = (perf_counter() - self._start_time) / self._steps
         return max(1, min(int(_PACE / max(spent, 1e-6)), 2 * self._steps))
 
     def __enter__(self) -> None:
         handler = signal.getsignal(signal.SIGINT)
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and callable(handler):
-            self._before = handler
-            signal.signal(signal.SIGINT, self._take)
+            self._previous_handler = handler
+            signal.signal(signal.SIGINT, self._handle_signal)
 
-    def _take(self, *texts: Any) -> None:
-        if self._signal is not None and self._before is not None:
-            self._before(*texts)
+    def _handle_signal(self, *texts: Any) -> None:
+        if self._signal is not None and self._previous_handler is not None:
+            self._previous_handler(*texts)
         self._signal = texts
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self._before is None:
+        if self._previous_handler is None:
             return
-        signal.signal(signal.SIGINT, self._before)
+        signal.signal(signal.SIGINT, self._previous_handler)
         if self._signal is not None and error is None:  # after the last agreement
-            self._before(*self._signal)
+            self._previous_handler(*self._signal)

@@ -23,7 +23,7 @@ from toolkit.models.training.composites import is_composite
 # rows that processes compare, and the limit in bytes
 _LOOKED_AT, _LOOKED_AT_BYTES = 64, 1 << 22
 
-PARTS = ("x", "y", "sample_weight")
+FIELDS = ("x", "y", "sample_weight")
 
 
 def is_array(x: Any) -> bool:
@@ -36,24 +36,24 @@ def is_arrays(x: Any) -> bool:
     return tree.is_nested(x) or is_array(x)
 
 
-def to_array(x: Any, what: str) -> np.ndarray[Any, Any]:
+def to_array(x: Any, name: str) -> np.ndarray[Any, Any]:
     """Return `x` as a NumPy array of numbers, without a copy if possible.
 
-    The inputs of a model, `what` "x", can also be strings.
+    The inputs of a model, `name` "x", can also be strings.
     """
     if hasattr(x, "detach"):  # a torch tensor
         x = x.detach().cpu()
     array = as_array(x.numpy() if isinstance(x, (Tensor, Variable)) else x)
-    if what == "x" and is_strings(array):
+    if name == "x" and is_strings(array):
         return array
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise DTypeError(
-            f"{what}: expected numbers; received data of dtype {array.dtype}"
+            f"{name}: expected numbers; received data of dtype {array.dtype}"
         )
     return array
 
 
-def floating(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def to_floatx(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Convert other float dtypes to floatx, the dtype of models."""
     floatx = dtypes.numpy_dtype(settings.floatx())
     if array.dtype.kind != "f" or array.dtype == floatx:
@@ -68,7 +68,7 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
     return Tensor(backend().asarray(array))
 
 
-def batch_tensors(structure: Any, what: str) -> Any:
+def batch_tensors(structure: Any, name: str) -> Any:
     """Return a nest of arrays as tensors that share their memory; None stays None."""
 
     def convert(leaf: Any) -> Any:
@@ -78,15 +78,15 @@ def batch_tensors(structure: Any, what: str) -> Any:
             leaf = constructors["ragged"](leaf.values, np.asarray(leaf.row_splits))
         if is_composite(leaf):
             return leaf.as_batch()
-        array = floating(to_array(leaf, what))
+        array = to_floatx(to_array(leaf, name))
         if array.ndim == 0:
-            raise ShapeError(f"{what}: expected batches of samples; received a scalar")
+            raise ShapeError(f"{name}: expected batches of samples; received a scalar")
         return as_tensor(array)
 
     return tree.map_structure(convert, structure)
 
 
-def check_arrays(structure: Any, what: str) -> Any:
+def check_arrays(structure: Any, name: str) -> Any:
     """Check that a structure is a nest of arrays, and return it; None stays None."""
 
     def convert(leaf: Any) -> Any:
@@ -94,34 +94,34 @@ def check_arrays(structure: Any, what: str) -> Any:
             return None
         if not is_array(leaf):
             raise ArgumentError(
-                f"{what}: expected an array, or a list, tuple or dict of arrays; "
+                f"{name}: expected an array, or a list, tuple or dict of arrays; "
                 f"received {leaf!r:.60} of type {type(leaf).__name__} (make an array "
                 "of a list of numbers by np.array)"
             )
-        array = to_array(leaf, what)
+        array = to_array(leaf, name)
         if array.ndim == 0:
-            raise ShapeError(f"{what}: expected arrays of samples; received a scalar")
+            raise ShapeError(f"{name}: expected arrays of samples; received a scalar")
         return array
 
     return tree.map_structure(convert, structure)
 
 
-def count_samples(parts: dict[str, Any]) -> int:
+def count_samples(components: dict[str, Any]) -> int:
     """Return the number of samples, which must be equal for all arrays."""
     lengths = {
         name: [len(a) for a in tree.flatten(array) if a is not None]
-        for name, array in parts.items()
+        for name, array in components.items()
     }
-    found = {n for array in lengths.values() for n in array}
+    distinct = {n for array in lengths.values() for n in array}
     # A model can accept inputs that are all None, if some are optional.
-    if not found or parts["x"] is None or not tree.flatten(parts["x"]):
+    if not distinct or components["x"] is None or not tree.flatten(components["x"]):
         raise ArgumentError("expected data `x`; received no arrays")
-    if len(found) > 1:
+    if len(distinct) > 1:
         sizes = "; ".join(f"{k}: {_only(v)}" for k, v in lengths.items() if v)
         raise ShapeError(
             f"expected the same number of samples in all arrays; received {sizes}"
         )
-    return found.pop()
+    return distinct.pop()
 
 
 def _only(values: list[int]) -> Any:
@@ -202,9 +202,9 @@ def split_arrays(
             "validation_split can split arrays only; pass validation_data "
             f"beside {type(x).__name__}"
         )
-    pairs = zip(PARTS, (x, y, sample_weight), strict=True)
-    parts = {name: check_arrays(array, name) for name, array in pairs}
-    samples = count_samples(parts)
+    pairs = zip(FIELDS, (x, y, sample_weight), strict=True)
+    components = {name: check_arrays(array, name) for name, array in pairs}
+    samples = count_samples(components)
     at = int(samples * (1.0 - validation_split))
     if at in (0, samples):
         raise ArgumentError(
@@ -215,7 +215,7 @@ def split_arrays(
     def cut(rows: slice) -> Any:
         return tuple(
             tree.map_structure(lambda a: None if a is None else a[rows], array)
-            for array in parts.values()
+            for array in components.values()
         )
 
     return cut(slice(None, at)), cut(slice(at, None))

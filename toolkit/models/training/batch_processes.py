@@ -49,7 +49,7 @@ class BatchProcesses:
         Raises:
             DatasetError: if the process ended before the batch was ready.
         """
-        process = self._take()
+        process = self._acquire_process()
         try:
             is_ready, value = process.ask(index)
         except (EOFError, OSError) as error:
@@ -64,7 +64,7 @@ class BatchProcesses:
             raise value
         return value
 
-    def _take(self) -> _Process:
+    def _acquire_process(self) -> _Process:
         with self._lock:
             if self._idle:
                 return self._idle.pop()

@@ -43,14 +43,14 @@ _OF_PROBABILITIES = {
 }
 
 
-def place_of(kind: str, name: str, output: Any) -> str:
+def describe_term(kind: str, name: str, output: Any) -> str:
     """Return a name for messages: `loss 'mse' of the output 'score'`."""
     suffix = f" of the output {output!r}" if output and output != name else ""
     return f"{kind} {name!r}{suffix}"
 
 
 @contextmanager
-def told_apart(
+def add_term_to_shape_errors(
     kind: str, name: str, output: Any, true: Any, pred: Any
 ) -> Iterator[Any]:
     """Add the loss or metric to errors about shapes in the block."""
@@ -61,8 +61,8 @@ def told_apart(
         if None in shapes or shapes[0] == shapes[1]:
             raise
         raise ShapeError(
-            f"{place_of(kind, name, output)}: the targets of shape {shapes[0]} do not "
-            f"fit the outputs of shape {shapes[1]} ({error})"
+            f"{describe_term(kind, name, output)}: the targets of shape {shapes[0]} do "
+            f"not fit the outputs of shape {shapes[1]} ({error})"
         ) from error
 
 
@@ -78,12 +78,12 @@ def check_shapes(loss: Any, output: Any, true: Any, pred: Any) -> None:
         return
     if not hasattr(true, "shape") or not hasattr(pred, "shape"):
         return
-    shapes = _matched(tuple(true.shape), tuple(pred.shape))
-    with told_apart("loss", loss.name, output, true, pred):
+    shapes = _match_ranks(tuple(true.shape), tuple(pred.shape))
+    with add_term_to_shape_errors("loss", loss.name, output, true, pred):
         broadcast_shapes("targets and outputs", *shapes)
     if shapes[0] != shapes[1]:
         warn(
-            f"{place_of('loss', loss.name, output)}: the targets of shape "
+            f"{describe_term('loss', loss.name, output)}: the targets of shape "
             f"{tuple(true.shape)} and the outputs of shape {tuple(pred.shape)} differ, "
             "and are repeated to fit each other; give targets the shape of the outputs"
         )
@@ -98,7 +98,7 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
         fractions = values[values % 1 != 0]
         if fractions.size:
             raise ArgumentError(
-                f"{place_of('loss', loss.name, output)}: expected labels, whole "
+                f"{describe_term('loss', loss.name, output)}: expected labels, whole "
                 f"numbers; received {fractions[0]:g} among the targets of shape "
                 f"{true.shape}"
             )
@@ -107,8 +107,8 @@ def check_values(loss: Any, output: Any, true: Any, pred: Any) -> None:
         low, high = float(values.min()), float(values.max())
         if low < 0 or high > 1:
             warn(
-                f"{place_of('loss', loss.name, output)}: expected targets in [0, 1]; "
-                f"those of the first batch go from {low:g} to {high:g}"
+                f"{describe_term('loss', loss.name, output)}: expected targets in "
+                f"[0, 1]; those of the first batch go from {low:g} to {high:g}"
             )
 
 
@@ -117,10 +117,10 @@ def _is_among(loss: Any, functions: set[Any]) -> bool:
     return any(function is candidate for candidate in functions)
 
 
-def _matched(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:
+def _match_ranks(x1: Shape, x2: Shape) -> tuple[Shape, Shape]:
     """Return two shapes after `match_ranks`."""
     if len(x1) == len(x2) + 1 and x1[-1] == 1:
         return (x1, (*x2, 1)) if len(x2) == 1 else (x1[:-1], x2)
     if len(x2) == len(x1) + 1 and x2[-1] == 1:
-        x2, x1 = _matched(x2, x1)
+        x2, x1 = _match_ranks(x2, x1)
     return x1, x2

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from toolkit import losses, metrics, ops, tree
 from toolkit.errors import ArgumentError
 from toolkit.models.training.compile_checks import (
+    add_term_to_shape_errors,
     check_shapes,
     check_values,
-    told_apart,
 )
 from toolkit.models.training.compile_utils import (
     CROSSENTROPY,
@@ -98,7 +98,7 @@ class CompileLoss:
         """
         y_true = self._align(y_true, y_pred)
         for term in self._terms:
-            true, pred = _at(y_true, term.path), _at(y_pred, term.path)
+            true, pred = _get_at(y_true, term.path), _get_at(y_pred, term.path)
             check_shapes(term.loss, term.output, true, pred)
             check_values(term.loss, term.output, true, pred)
 
@@ -192,15 +192,15 @@ class CompileLoss:
         sample_weight = sample_weight if packed is None else packed
         total = None
         for i, (path, loss, weight, _, output) in enumerate(self._terms):
-            true, pred = _at(y_true, path), _at(y_pred, path)
+            true, pred = _get_at(y_true, path), _get_at(y_pred, path)
             if true is None:
                 raise ArgumentError(
                     f"loss {loss.name!r}: expected targets `y`; received None"
                 )
             weights = sample_weight
             if tree.is_nested(sample_weight):
-                weights = _at(sample_weight, path)
-            with told_apart("loss", loss.name, output, true, pred):
+                weights = _get_at(sample_weight, path)
+            with add_term_to_shape_errors("loss", loss.name, output, true, pred):
                 value = loss(true, pred, weights)
             if self.metrics:
                 # Logs show each loss without its weight.
@@ -258,7 +258,9 @@ def _terms(
         for key, item in _items(nest):
             if item is None:
                 continue
-            if not _has(y_pred, key):  # the targets have the structure of the outputs
+            if not _contains_key(
+                y_pred, key
+            ):  # the targets have the structure of the outputs
                 location = "/".join(map(str, (*path, key)))
                 raise ArgumentError(
                     f"compile: there is a loss for {location!r}; the outputs are "
@@ -271,7 +273,7 @@ def _items(nest: Any) -> Any:
     return nest.items() if isinstance(nest, dict) else enumerate(nest)
 
 
-def _has(structure: Any, key: Any) -> bool:
+def _contains_key(structure: Any, key: Any) -> bool:
     if isinstance(structure, (list, tuple)):
         return key in range(len(structure))
     return isinstance(structure, dict) and key in structure
@@ -289,7 +291,7 @@ def _term_name(loss: Any, output: str | None, path: Path) -> str:
     return "/".join(map(str, (*path[:-1], last)))
 
 
-def _at(structure: Any, path: Path) -> Any:
+def _get_at(structure: Any, path: Path) -> Any:
     for key in path:
         structure = structure[key]
     return structure

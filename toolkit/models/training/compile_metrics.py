@@ -7,7 +7,7 @@ from typing import Any
 from toolkit import metrics as metrics_module, tree
 from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError
-from toolkit.models.training.compile_checks import told_apart
+from toolkit.models.training.compile_checks import add_term_to_shape_errors
 from toolkit.models.training.compile_utils import (
     ACCURACY,
     check_names,
@@ -27,7 +27,7 @@ class OutputMetrics:
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         for metric in self.metrics:
             name, output = metric.name, self.output_name
-            with told_apart("metric", name, output, y_true, y_pred):
+            with add_term_to_shape_errors("metric", name, output, y_true, y_pred):
                 metric.update_state(y_true, y_pred, sample_weight=sample_weight)
 
     def full_name(self, name: str) -> str:
@@ -96,17 +96,21 @@ class CompileMetrics:
         return [None] * count
 
     def _match(
-        self, argument: str, given: Any, y_true: Any, y_pred: Any, names: list[Any]
+        self, argument: str, metrics: Any, y_true: Any, y_pred: Any, names: list[Any]
     ) -> list[OutputMetrics | None]:
         """Return the metrics of each output."""
-        if not given:
+        if not metrics:
             return []
         true, pred = self._flatten(y_true), self._flatten(y_pred)
         if len(pred) == 1:
-            flat = tree.flatten(given)
-            if isinstance(given, dict) and names[0] and not set(given) <= set(names):
+            flat = tree.flatten(metrics)
+            if (
+                isinstance(metrics, dict)
+                and names[0]
+                and not set(metrics) <= set(names)
+            ):
                 warn(
-                    f"compile: {argument} are for {sorted(given)}; the only output, "
+                    f"compile: {argument} are for {sorted(metrics)}; the only output, "
                     f"which they are given, is {names[0]!r}"
                 )
             return [_group(flat, tree.flatten(y_true)[0], pred[0], None)]
@@ -115,27 +119,27 @@ class CompileMetrics:
                 f"compile: {argument} need targets for all {len(pred)} outputs, or a "
                 f"dict of targets by the outputs' names; received {len(true)} targets"
             )
-        per_output = self._per_output(argument, given, y_pred, names)
+        per_output = self._per_output(argument, metrics, y_pred, names)
         rows = zip(per_output, true, pred, names, strict=True)
         return [_group(m, t, p, name) for m, t, p, name in rows]
 
     def _per_output(
-        self, argument: str, given: Any, y_pred: Any, names: list[Any]
+        self, argument: str, metrics: Any, y_pred: Any, names: list[Any]
     ) -> list[Any]:
         if is_flat(y_pred):
-            if isinstance(given, (list, tuple)) and len(given) == len(names):
-                return list(given)
-            if isinstance(given, dict) and set(given) <= set(names):
-                return [given.get(name) for name in names]
-        elif not isinstance(given, dict) or isinstance(y_pred, dict):
+            if isinstance(metrics, (list, tuple)) and len(metrics) == len(names):
+                return list(metrics)
+            if isinstance(metrics, dict) and set(metrics) <= set(names):
+                return [metrics.get(name) for name in names]
+        elif not isinstance(metrics, dict) or isinstance(y_pred, dict):
             try:
-                return tree.flatten_up_to(y_pred, given)
+                return tree.flatten_up_to(y_pred, metrics)
             except (ArgumentError, TypeError):
                 pass
         hint = f", or a dict by their names {names}" if any(names) else ""
         raise ArgumentError(
             f"compile: expected `{argument}` to hold one entry for each output, in the "
-            f"structure {describe(y_pred)}{hint}; received {given!r}"
+            f"structure {describe(y_pred)}{hint}; received {metrics!r}"
         )
 
     def _flatten(self, structure: Any) -> list[Any]:
@@ -168,30 +172,34 @@ class CompileMetrics:
         results: dict[str, Any] = {}
         for group in filter(None, self._plain):
             for metric in group.metrics:
-                results[_free(group.full_name(metric.name), results)] = metric.result()
+                results[_unique_name(group.full_name(metric.name), results)] = (
+                    metric.result()
+                )
         for group in filter(None, self._weighted):
             for metric in group.metrics:
                 name = group.full_name(metric.name)
                 if name in results:
-                    name = _free(group.full_name(f"weighted_{metric.name}"), results)
+                    name = _unique_name(
+                        group.full_name(f"weighted_{metric.name}"), results
+                    )
                 results[name] = metric.result()
         return results
 
 
 def _group(
-    given: Any, y_true: Any, y_pred: Any, output_name: str | None
+    metrics: Any, y_true: Any, y_pred: Any, output_name: str | None
 ) -> OutputMetrics | None:
-    if given is None:
+    if metrics is None:
         return None
     if y_true is None:
         raise ArgumentError("compile: metrics need targets `y`; received None")
-    is_nested = list(given) if isinstance(given, (list, tuple)) else [given]
+    metric_list = list(metrics) if isinstance(metrics, (list, tuple)) else [metrics]
     return OutputMetrics(
-        [get_metric(m, y_true, y_pred) for m in is_nested], output_name
+        [get_metric(m, y_true, y_pred) for m in metric_list], output_name
     )
 
 
-def _free(name: str, used: dict[str, Any]) -> str:
+def _unique_name(name: str, used: dict[str, Any]) -> str:
     """Return `name`, or the first unused one of name_1, name_2, ..."""
     if name not in used:
         return name

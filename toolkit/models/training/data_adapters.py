@@ -33,7 +33,7 @@ def pack_x_y_sample_weight(x: Any, y: Any = None, sample_weight: Any = None) -> 
     return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
-class named:
+class named_errors:
     """Context manager that prefixes errors with the name of the called method."""
 
     def __init__(self, caller: str) -> None:

@@ -33,8 +33,8 @@ class EpochBatches:
         self.exhausted: bool = False
         self._pass: Iterator[Any] | None = None  # over all batches of the source
         self._peeked: list[Any] = []
-        self._begun = False  # whether the source was notified of the epoch
-        self.done: int = 0
+        self._is_epoch_started = False  # whether the source was notified of the epoch
+        self.num_yielded: int = 0
 
     @property
     def num_batches(self) -> int | None:
@@ -54,26 +54,26 @@ class EpochBatches:
 
     def _begin(self) -> None:
         """Notify the source of the start of an epoch, before its first batch."""
-        if not self._begun:
-            self._begun = True
-            self.source.tell("on_epoch_begin")
+        if not self._is_epoch_started:
+            self._is_epoch_started = True
+            self.source.notify("on_epoch_begin")
 
     def _end(self) -> None:
-        self._begun = False
-        self.source.tell("on_epoch_end")
+        self._is_epoch_started = False
+        self.source.notify("on_epoch_end")
 
     def restart(self) -> None:
         """Start the next epoch at the first batch, if batches are repeatable."""
-        if self.source.taken > len(self._peeked) and not self.source.is_iterator:
+        if self.source.num_taken > len(self._peeked) and not self.source.is_iterator:
             self._pass = None
             self._peeked.clear()
 
     def state(self) -> dict[str, Any]:
         """Return the positions in the epoch and in the pass over the source."""
         # The number of steps ends the epoch and, with the last batch, also the pass.
-        at_end = self.source.taken == self.source.num_batches
+        at_end = self.source.num_taken == self.source.num_batches
         within = self._pass is not None and not (at_end and self.steps is not None)
-        return {"done": self.done, "source": self.source.state(within)}
+        return {"done": self.num_yielded, "source": self.source.state(within)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a `state` of this or another process."""
@@ -81,7 +81,7 @@ class EpochBatches:
             self._pass = None
             self._peeked.clear()
         self.source.restore(state["source"])
-        self.done = state["done"]
+        self.num_yielded = state["done"]
 
     def _next(self, steps: int | None = None) -> Any:
         """Return the next batch of an epoch of at most `steps` steps, or None."""
@@ -101,7 +101,7 @@ class EpochBatches:
             if self.steps is None:
                 self.restart()
             steps = min(steps or self._limit, self._limit)
-        first = self.done  # 0, unless the epoch continues
+        first = self.num_yielded  # 0, unless the epoch continues
         batches = self._epoch(steps)
         while group := list(islice(batches, size)):
             yield first, first + size - 1, group
@@ -112,37 +112,40 @@ class EpochBatches:
             self._pass = None  # a pass takes exactly the batches of an epoch from it
         self._begin()
         try:
-            while steps is None or self.done < steps:
-                remaining = steps and steps - self.done
+            while steps is None or self.num_yielded < steps:
+                remaining = steps and steps - self.num_yielded
                 batch = self._next(remaining)
                 if batch is None and self._can_repeat():
                     batch = self._next(remaining)
                 if batch is None:
-                    self._run_out()
+                    self._handle_exhaustion()
                     self._end()
                     return
-                self.done += 1
+                self.num_yielded += 1
                 yield batch
-            if self._pass is not None and self.source.taken == self.source.num_batches:
+            if (
+                self._pass is not None
+                and self.source.num_taken == self.source.num_batches
+            ):
                 next(self._pass, None)  # let the source end its epoch
                 self._pass = None
             self._end()
         finally:
-            self.done = 0
+            self.num_yielded = 0
 
     def _can_repeat(self) -> bool:
         """Start a new pass if the last one ended exactly at the start of this epoch.
 
         If the number of batches is unknown, only a missing batch shows it.
         """
-        if self.source.is_iterator or self.done or not self.source.taken:
+        if self.source.is_iterator or self.num_yielded or not self.source.num_taken:
             return False
         self._pass = None
         return True
 
-    def _run_out(self) -> None:
+    def _handle_exhaustion(self) -> None:
         self._pass = None
-        finished = self.done
+        finished = self.num_yielded
         if self.steps is not None and finished >= self.steps:
             return
         self.exhausted = self.source.is_iterator and (

@@ -26,16 +26,16 @@ from toolkit.models.training.arrays import batch_tensors
 from toolkit.models.training.compile_metrics import CompileMetrics
 from toolkit.models.training.composites import has_composites
 from toolkit.models.training.data_adapters import (
-    named,
+    named_errors,
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
 from toolkit.models.training.epochs import EpochBatches, make_batches
-from toolkit.models.training.parts import (
-    as_whole,
+from toolkit.models.training.local_rows import (
+    as_full_batch,
     check_same_batch,
-    own_rows,
-    rows_of,
+    count_rows,
+    take_local_outputs,
 )
 from toolkit.models.training.sources import DEFAULT_BATCH
 from toolkit.models.training.steps import Steps, overrides
@@ -66,7 +66,7 @@ class Evaluation(Steps):
     stop_evaluating: bool = False
     stop_predicting: bool = False
     steps_per_execution = 1
-    _compared_in: Any = None  # the job whose processes have compared their weights
+    _compared_job: Any = None  # the job whose processes have compared their weights
 
     @checked
     def evaluate(
@@ -92,15 +92,15 @@ class Evaluation(Steps):
         """
         self._check_compiled("evaluate")
         check_run("evaluate", verbose)
-        with named("evaluate"):
+        with named_errors("evaluate"):
             batches = make_batches(x, y, sample_weight, batch_size, steps)
             self._compare_data(batches)
             self._prepare_for(batches.peek(), "test_step")
             self._compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
-        with callbacks.interrupts():
+        with callbacks.handle_interrupts():
             logs = self._evaluate(batches, callbacks)
-        return logs if return_dict else self._in_order(logs)
+        return logs if return_dict else self._order_logs(logs)
 
     def _compare_data(
         self, batches: EpochBatches | None, peek: bool = True, label: str = ""
@@ -113,25 +113,25 @@ class Evaluation(Steps):
         if job is None:
             return
         if batches is not None and self._can_compile():
-            batches.source.spread(job)
+            batches.source.share_batches(job)
         check_same_data(job, batches, peek, label)
 
     def _job(self) -> DistributionContext | None:
         """Return the job whose processes share the steps, or None."""
         return None if self.run_eagerly else distribution_context.current()
 
-    def _compare_state(self, again: bool = False) -> None:
+    def _compare_state(self, force: bool = False) -> None:
         """Raise for weights and seeds that differ from other processes.
 
         Args:
             again: whether to repeat an earlier comparison.
         """
         job = self._job()
-        if job is None or (self._compared_in is job and not again):
+        if job is None or (self._compared_job is job and not force):
             return
         if job.num_processes > 1:
             check_same_state(job, self)
-        self._compared_in = job  # also for processes that join later
+        self._compared_job = job  # also for processes that join later
 
     def _compare_settings(self) -> None:
         """Raise for optimizer settings that differ from other processes."""
@@ -140,14 +140,14 @@ class Evaluation(Steps):
             return
         check_same_settings(job, self)
 
-    def _job_of_parts(self) -> DistributionContext | None:
+    def _job_with_local_batches(self) -> DistributionContext | None:
         """Return the job, if its processes receive their parts of batches."""
         job = self._job()
         if job is None or job.auto_shard_dataset or not self._can_compile():
             return None
         return job
 
-    def _of_all_processes(self, batch: Any) -> Any:
+    def _as_job_batch(self, batch: Any) -> Any:
         """Return a batch; raise unless all processes have it or their parts of it.
 
         Returns:
@@ -156,9 +156,9 @@ class Evaluation(Steps):
         job = self._job()
         if job is not None:
             check_same_batch(job, batch)
-        if self._job_of_parts() is None or job is None:
+        if self._job_with_local_batches() is None or job is None:
             return batch
-        return as_whole(batch, (rows_of(batch) or 0) * job.num_model_replicas)
+        return as_full_batch(batch, (count_rows(batch) or 0) * job.num_model_replicas)
 
     def _evaluate(
         self, batches: EpochBatches, callbacks: CallbackList
@@ -174,7 +174,7 @@ class Evaluation(Steps):
             for batch in group:
                 logs = step(batch)
             callbacks.on_test_batch_end(last, logs)
-            if callbacks.stops(self.stop_evaluating):
+            if callbacks.should_stop(self.stop_evaluating):
                 self.stop_evaluating = True
                 break
         logs = self._final_logs(logs)
@@ -200,13 +200,13 @@ class Evaluation(Steps):
         watched = callbacks or steps or verbose != 0 and _shows_progress()
         if not watched and self._is_one_batch(x, batch_size):
             return self.predict_on_batch(x)
-        with named("predict"):
+        with named_errors("predict"):
             batches = make_batches(x, None, None, batch_size, steps)
             self._compare_data(batches)
             self._prepare_for(batches.peek(), "predict_step")
             self._compare_state()
         callbacks = self._callback_list(callbacks, verbose, 1, batches)
-        with callbacks.interrupts():
+        with callbacks.handle_interrupts():
             return self._predict(batches, callbacks)
 
     def _is_one_batch(self, x: Any, batch_size: int | None) -> bool:
@@ -216,11 +216,11 @@ class Evaluation(Steps):
         """
         if type(x) is not np.ndarray or x.dtype.kind not in "biuf" or not x.ndim:
             return False
-        most = DEFAULT_BATCH if batch_size is None else batch_size
-        return 0 < len(x) <= most and self.built and self._job() is None
+        maximum = DEFAULT_BATCH if batch_size is None else batch_size
+        return 0 < len(x) <= maximum and self.built and self._job() is None
 
     def _predict(self, batches: EpochBatches, callbacks: CallbackList) -> Any:
-        job = self._job_of_parts()
+        job = self._job_with_local_batches()
         step = self.make_predict_function()
         self.stop_predicting = False
         callbacks.on_predict_begin()
@@ -230,8 +230,10 @@ class Evaluation(Steps):
             callbacks.on_predict_batch_begin(first)
             outputs = [step(batch) for batch in group]
             if job is not None:
-                pairs = zip(outputs, map(rows_of, group), strict=True)
-                outputs = [own_rows(output, rows, job.rows) for output, rows in pairs]
+                pairs = zip(outputs, map(count_rows, group), strict=True)
+                outputs = [
+                    take_local_outputs(output, rows, job.rows) for output, rows in pairs
+                ]
             if accelerators:
                 coming += map(_Outputs, outputs)
             else:
@@ -241,7 +243,7 @@ class Evaluation(Steps):
             if len(outputs) > 1:
                 outputs = [tree.map_structure(_concatenate, *outputs)]
             callbacks.on_predict_batch_end(last, {"outputs": outputs[0]})
-            if callbacks.stops(self.stop_predicting):
+            if callbacks.should_stop(self.stop_predicting):
                 self.stop_predicting = True
                 break
         results += (outputs.get() for outputs in coming)
@@ -258,25 +260,25 @@ class Evaluation(Steps):
     ) -> Any:
         """Compute loss and metrics of one batch; returns the same as `evaluate`."""
         self._check_compiled("test_on_batch")
-        with named("test_on_batch"):
-            batch = one_batch(x, y, sample_weight)
-            batch = self._of_all_processes(batch)
+        with named_errors("test_on_batch"):
+            batch = make_batch(x, y, sample_weight)
+            batch = self._as_job_batch(batch)
             self._prepare_for(batch, "test_step")
             self._compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_test_function()(batch))
-        return logs if return_dict else self._in_order(logs)
+        return logs if return_dict else self._order_logs(logs)
 
     @checked
     def predict_on_batch(self, x: Any) -> Any:
         """Return the outputs for one batch, as NumPy arrays."""
-        with named("predict_on_batch"):
+        with named_errors("predict_on_batch"):
             batch = (batch_tensors(x, "x"),)
-            batch = self._of_all_processes(batch)
+            batch = self._as_job_batch(batch)
             self._compare_state()
         outputs = self.make_predict_function()(batch)
-        if job := self._job_of_parts():
-            outputs = own_rows(outputs, rows_of(batch), job.rows)
+        if job := self._job_with_local_batches():
+            outputs = take_local_outputs(outputs, count_rows(batch), job.rows)
         return tree.map_structure(_concatenate, outputs)
 
     def _check_compiled(self, method: str) -> None:
@@ -330,32 +332,32 @@ class Evaluation(Steps):
         """
         try:
             with restored():
-                self._make_missing(batch)
+                self._build_missing(batch)
         except Exception:
             if not overrides(self, step):
                 raise
 
-    def _make_missing(self, batch: Any) -> None:
-        waiting: list[Any] = []
+    def _build_missing(self, batch: Any) -> None:
+        unbuilt_components: list[Any] = []
         if unpack_x_y_sample_weight(batch)[1] is not None:
             components = (self._compile_loss, self._compile_metrics)
-            waiting = [
+            unbuilt_components = [
                 component
                 for component in components
                 if component is not None and not component.built
             ]
         self._build_for_batches(unpack_x_y_sample_weight(batch)[0])
-        unbuilt = not all(layer.built for layer in self._flatten_layers())
-        if (unbuilt or waiting) and self._defines_call():
+        has_unbuilt_layers = not all(layer.built for layer in self._flatten_layers())
+        if (has_unbuilt_layers or unbuilt_components) and self._defines_call():
             x, y, _ = unpack_x_y_sample_weight(tree.map_structure(_symbol, batch))
             if self._can_compile() and not has_composites(batch):
                 y_pred = infer(self._forward, (x,), {"training": False})
             else:
                 y_pred = self._forward(unpack_x_y_sample_weight(batch)[0], False)
                 y_pred = tree.map_structure(_symbol, y_pred)
-            for component in waiting:
+            for component in unbuilt_components:
                 component.build(y, y_pred)
-            if any(component is self._compile_loss for component in waiting):
+            if any(component is self._compile_loss for component in unbuilt_components):
                 self._check_targets(unpack_x_y_sample_weight(batch)[1], y_pred)
 
     def _build_for_batches(self, x: Any) -> None:
@@ -383,7 +385,7 @@ class Evaluation(Steps):
             results[tracker.name] = logs[tracker.name]  # the step did not update it
         return python_logs(results)
 
-    def _in_order(self, logs: dict[str, Any]) -> Any:
+    def _order_logs(self, logs: dict[str, Any]) -> Any:
         """Return the values of logs in the order of the metrics, or the only value."""
         names: list[str] = []
         for metric in self.metrics:
@@ -398,8 +400,8 @@ class Evaluation(Steps):
 
 def _shows_progress() -> bool:
     """Return whether this process of a job shows progress."""
-    spread = distribution_context.current()
-    return spread is None or spread.is_chief
+    job = distribution_context.current()
+    return job is None or job.is_chief
 
 
 def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
@@ -414,7 +416,7 @@ def check_run(method: str, verbose: Any, validation_freq: Any = 1) -> None:
         )
 
 
-def one_batch(x: Any, y: Any, sample_weight: Any) -> Any:
+def make_batch(x: Any, y: Any, sample_weight: Any) -> Any:
     """Return a batch as tensors."""
     components = {"x": x, "y": y, "sample_weight": sample_weight}
     packed = pack_x_y_sample_weight(

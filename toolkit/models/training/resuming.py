@@ -32,7 +32,7 @@ class Progress:
         self._model, self._batches, self._callbacks = model, batches, callbacks
         self._restored: dict[str, Any] | None = None
         self.epoch: int | None = None
-        self._now = 0  # the current epoch
+        self._current_epoch = 0  # the current epoch
 
     def state(self) -> dict[str, Any]:
         """Return the state as JSON: positions, seeds, metrics and callbacks."""
@@ -42,7 +42,9 @@ class Progress:
             "seeds": [state.tolist() for state in generators],
             "metrics": encode(metrics),
             "data": self._batches.state(),
-            "callbacks": [_state_of(callback) for callback in self._remembering()],
+            "callbacks": [
+                _state_of(callback) for callback in self._stateful_callbacks()
+            ],
         }
 
     def restore(self, state: dict[str, Any], epoch: int) -> None:
@@ -57,12 +59,10 @@ class Progress:
         for variable, seed in zip(self._generators(), state["seeds"], strict=True):
             variable.assign(np.array(seed, "uint32"))
         self._batches.restore(state["data"])
-        remembering = self._remembering()
-        if [type(c).__name__ for c in remembering] != [
-            n for n, _ in state["callbacks"]
-        ]:
+        callbacks = self._stateful_callbacks()
+        if [type(c).__name__ for c in callbacks] != [n for n, _ in state["callbacks"]]:
             return  # other callbacks than the saved ones: they start without state
-        for callback, (_, saved) in zip(remembering, state["callbacks"], strict=True):
+        for callback, (_, saved) in zip(callbacks, state["callbacks"], strict=True):
             callback.load_state_dict(decode(saved))
             callback._is_resumed()
 
@@ -73,9 +73,9 @@ class Progress:
             history.epoch,
             {k: list(map(float, v)) for k, v in history.history.items()},
         ]
-        return {"state": self.state(), "epoch": self._now, "history": states}
+        return {"state": self.state(), "epoch": self._current_epoch, "history": states}
 
-    def take_up(self, record: dict[str, Any]) -> None:
+    def restore_record(self, record: dict[str, Any]) -> None:
         """Make the run start from a `record` of another process."""
         self.restore(record["state"], record["epoch"])
         history = self._model.history
@@ -83,10 +83,10 @@ class Progress:
 
     def begin_epoch(self, epoch: int) -> None:
         """Reset the metrics, or restore them in a resumed epoch."""
-        self._now = epoch
+        self._current_epoch = epoch
         self._model.reset_metrics()
         state, self._restored = self._restored, None
-        if not state or not self._batches.done:
+        if not state or not self._batches.num_yielded:
             return
         values = decode(state["metrics"])
         for variable, value in zip(self._metric_variables(), values, strict=True):
@@ -101,10 +101,10 @@ class Progress:
     def _metric_variables(self) -> list[Any]:
         return [v for metric in self._model.metrics for v in metric.variables]
 
-    def _remembering(self) -> list[Any]:
+    def _stateful_callbacks(self) -> list[Any]:
         """Return the callbacks with state; as in Keras, a History starts empty."""
-        everyone = self._callbacks.callbacks
-        return [c for c in everyone if c.state_dict() and not isinstance(c, History)]
+        callbacks = self._callbacks.callbacks
+        return [c for c in callbacks if c.state_dict() and not isinstance(c, History)]
 
 
 def _state_of(callback: Any) -> list[Any]:

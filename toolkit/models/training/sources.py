@@ -20,16 +20,16 @@ from toolkit.data.randomness import Permutation
 from toolkit.data.rows import ArrayRows, BatchedRows, ReorderedRows, Rows
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.models.training.arrays import (
-    PARTS,
+    FIELDS,
     as_tensor,
     batch_tensors,
     check_arrays,
     check_class_weight,
     checksum_of,
     count_samples,
-    floating,
     is_arrays,
     repeat_weights,
+    to_floatx,
     warn_of_absent_classes,
     weights_of_classes,
 )
@@ -38,7 +38,12 @@ from toolkit.models.training.data_adapters import (
     pack_x_y_sample_weight,
     unpack_x_y_sample_weight,
 )
-from toolkit.models.training.parts import as_whole, check_same_batch, cut, rows_of
+from toolkit.models.training.local_rows import (
+    as_full_batch,
+    check_same_batch,
+    count_rows,
+    cut_rows,
+)
 from toolkit.models.training.py_dataset import PyDataset, count_batches
 from toolkit.random.drawing import draws_random_numbers
 from toolkit.random.seeds import draw_seed
@@ -62,34 +67,34 @@ class Source:
     num_batches: int | None = None
     is_iterator = False
     class_weight: dict[int, float] | None = None
-    taken: int = 0
+    num_taken: int = 0
     _start: State | None = None  # the start of the next pass
     # the job whose processes share each batch
     _job: DistributionContext | None = None
-    _compared: int = 0  # the number of batches of all passes that they have compared
+    _num_checked: int = 0  # batches of all passes that they have compared
 
-    def spread(self, job: DistributionContext) -> None:
+    def share_batches(self, job: DistributionContext) -> None:
         """Give this process of a job only its rows of each following batch."""
         self._job = job
 
     @property
-    def _share(self) -> RowSelector | None:
+    def _selector(self) -> RowSelector | None:
         """Return the rows of the batches that this process needs; None: all rows."""
         job = self._job
         if job is None or not job.auto_shard_dataset or job.num_model_replicas == 1:
             return None
         return job.rows
 
-    def order(self) -> str | None:
+    def fingerprint(self) -> str | None:
         """Return a fingerprint of the rows and their order, to compare processes."""
         job = self._job
-        return self._told() if job is not None and job.auto_shard_dataset else None
+        return self._describe() if job is not None and job.auto_shard_dataset else None
 
-    def _told(self) -> str | None:
+    def _describe(self) -> str | None:
         """Return the part of the fingerprint that needs no batch."""
         return None
 
-    def tell(self, hook: str) -> None:
+    def notify(self, hook: str) -> None:
         """Call `on_epoch_begin` or `on_epoch_end` of a data object."""
         method = getattr(getattr(self, "_batches", None), hook, None)
         if callable(method):
@@ -103,32 +108,32 @@ class Source:
                 rewind.
         """
         start, self._start = self._start or {}, None
-        self.taken = start.get("taken", 0)
+        self.num_taken = start.get("taken", 0)
         for batch in self._pass(start, steps):
-            self.taken += 1
-            yield self._part(batch)
+            self.num_taken += 1
+            yield self._local_batch(batch)
         self._compare(None)
 
-    def _part(self, batch: Any) -> Any:
+    def _local_batch(self, batch: Any) -> Any:
         """Return the part of a batch that this process needs, as tensors."""
         if type(batch) is BatchShard:
-            return as_whole(self._tensors(batch.value), batch.rows)
+            return as_full_batch(self._tensors(batch.value), batch.rows)
         tensors, job = self._tensors(batch), self._job
         if job is None:
             return tensors
         self._compare(tensors)
         if not job.auto_shard_dataset:
-            rows = rows_of(tensors) or 0
-            return as_whole(tensors, rows * job.num_model_replicas)
-        return tensors if self._share is None else cut(tensors, self._share)
+            rows = count_rows(tensors) or 0
+            return as_full_batch(tensors, rows * job.num_model_replicas)
+        return tensors if self._selector is None else cut_rows(tensors, self._selector)
 
     def _compare(self, batch: Any) -> None:
         """Raise for a batch, or an end, that only some processes of a job have."""
         job = self._job
         if job is None or (job.auto_shard_dataset and self.num_batches is not None):
             return  # the number of batches was compared before
-        check_same_batch(job, batch, f"after {self._compared} batches: ")
-        self._compared += 1
+        check_same_batch(job, batch, f"after {self._num_checked} batches: ")
+        self._num_checked += 1
 
     def state(self, within: bool) -> State | None:
         """Return the state for `restore`, after the last batch that was taken.
@@ -136,7 +141,7 @@ class Source:
         Args:
             within: whether a pass has started that must continue.
         """
-        return {"taken": self.taken} if within else None
+        return {"taken": self.num_taken} if within else None
 
     def restore(self, state: State | None) -> None:
         """Make the next pass start at a `state` of this or another process."""
@@ -154,7 +159,7 @@ class Source:
         """
         if not isinstance(batch, (tuple, list)):
             return batch_tensors(batch, "x")
-        names = PARTS if len(batch) <= len(PARTS) else map(str, range(len(batch)))
+        names = FIELDS if len(batch) <= len(FIELDS) else map(str, range(len(batch)))
         components = zip(batch, names, strict=False)
         batch = tuple(
             [batch_tensors(component, name) for component, name in components]
@@ -175,16 +180,16 @@ class NumberedSource(Source):
         self.shuffle = shuffle
 
     def state(self, within: bool) -> State | None:
-        return {"taken": self.taken, "key": self._key} if within else None
+        return {"taken": self.num_taken, "key": self._key} if within else None
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         self._key = start.get("key")
         if self.shuffle and self._key is None:
             self._key = [int(word) for word in draw_seed(None).numpy()]
         key = None if self._key is None else np.array(self._key, np.uint64)
-        return self._from(self.taken, key)
+        return self._batches_from(self.num_taken, key)
 
-    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+    def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         """Return the batches from an index on; a key selects a random order."""
         raise NotImplementedError
 
@@ -212,7 +217,7 @@ class ArraySource(NumberedSource):
         class_weight: dict[int, float] | None,
     ) -> None:
         super().__init__(shuffle)
-        pairs = zip(PARTS, (x, y, sample_weight), strict=True)
+        pairs = zip(FIELDS, (x, y, sample_weight), strict=True)
         components = {name: check_arrays(component, name) for name, component in pairs}
         self.samples: int = count_samples(components)
         if self.samples == 0:
@@ -232,30 +237,30 @@ class ArraySource(NumberedSource):
         self.num_batches: int
         self._length = self.num_batches = ceil(self.samples / self._size)
         self._structure = pack_x_y_sample_weight(x, y, weights)
-        self._is_one = not tree.is_nested(self._structure)
+        self._is_single_array = not tree.is_nested(self._structure)
         self._is_flat = type(self._structure) is tuple and not any(
             map(tree.is_nested, self._structure)
         )
         leaves = tree.flatten(self._structure)
-        self._absent = [i for i, leaf in enumerate(leaves) if leaf is None]
+        self._none_indices = [i for i, leaf in enumerate(leaves) if leaf is None]
         arrays = tuple(leaf for leaf in leaves if leaf is not None)
         self._rows = ArrayRows(arrays, self.samples)
         # Then conversion to tensors needs no check of each batch.
         self._are_numbers = all(
-            not is_strings(a) and floating(a[:0]).dtype == a.dtype for a in arrays
+            not is_strings(a) and to_floatx(a[:0]).dtype == a.dtype for a in arrays
         )
 
-    def _told(self) -> str | None:
+    def _describe(self) -> str | None:
         return f"rows with the checksum {checksum_of(self._rows):08x}"
 
     def _compare(self, batch: Any) -> None:
         """Do nothing: the number of samples was compared before."""
 
-    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+    def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         rows: Rows = self._rows
         if key is not None:
             rows = ReorderedRows(rows, self.samples, self._order(key).__getitem__)
-        batches = BatchedRows(rows, self._size, self._length, self._share)
+        batches = BatchedRows(rows, self._size, self._length, self._selector)
         return batches.iterate(first)
 
     def _order(self, key: Array) -> Permutation | Array:
@@ -271,10 +276,10 @@ class ArraySource(NumberedSource):
         if self._are_numbers:
             tensors = [Tensor(asarray(array)) for array in batch]
         else:
-            tensors = [as_tensor(floating(array)) for array in batch]
-        for index in self._absent:
+            tensors = [as_tensor(to_floatx(array)) for array in batch]
+        for index in self._none_indices:
             tensors.insert(index, None)
-        if self._is_one:
+        if self._is_single_array:
             return tensors[0]
         if self._is_flat:
             return tuple(tensors)
@@ -297,16 +302,16 @@ class SequenceSource(NumberedSource):
         self._batches = batches
         self.num_batches = num_batches
 
-    def _from(self, first: int, key: Array | None) -> Iterator[Any]:
+    def _batches_from(self, first: int, key: Array | None) -> Iterator[Any]:
         number = self.num_batches
         order: Iterable[int] = count(first) if number is None else range(first, number)
         if key is not None and number is not None:
             order = Permutation(key, number)[np.arange(first, number)].tolist()
         if isinstance(self._batches, PyDataset):
-            made = self._batches.fetch(order)
+            elements = self._batches.fetch(order)
         else:
-            made = (self._batches[number] for number in order)
-        with data.prefetched(made) as batches:
+            elements = (self._batches[number] for number in order)
+        with data.prefetched(elements) as batches:
             yield from batches
 
 
@@ -326,8 +331,8 @@ class IterableSource(Source):
         return super().state(within and not self.is_iterator)
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
-        made, limit = self._batches, steps if self.is_iterator else None
-        remaining = islice(made, self.taken, None) if self.taken else made
+        source, limit = self._batches, steps if self.is_iterator else None
+        remaining = islice(source, self.num_taken, None) if self.num_taken else source
         with data.prefetched(remaining, limit) as batches:
             yield from batches
 
@@ -341,14 +346,14 @@ class DatasetSource(Source):
         self.num_batches = num_batches
         self._iterator: Any = batches if self.is_iterator else None
         # Whether all rows are produced, even if this process needs only some of them.
-        self._makes_all = False
+        self._produces_all_rows = False
 
-    def spread(self, job: DistributionContext) -> None:
-        super().spread(job)
-        if self._share is not None and not self.is_iterator:
-            self._makes_all = draws_random_numbers(self._batches._first_row())
+    def share_batches(self, job: DistributionContext) -> None:
+        super().share_batches(job)
+        if self._selector is not None and not self.is_iterator:
+            self._produces_all_rows = draws_random_numbers(self._batches._first_row())
 
-    def _told(self) -> str | None:
+    def _describe(self) -> str | None:
         if self.is_iterator:
             return None
         state = self._batches.get_state()
@@ -357,7 +362,7 @@ class DatasetSource(Source):
         return f"pass {state['passes']} of a Dataset with the seeds {state['seeds']}"
 
     def state(self, within: bool) -> State | None:
-        state: State = {"taken": self.taken if within else 0}
+        state: State = {"taken": self.num_taken if within else 0}
         if within or self.is_iterator:
             state["iterator"] = self._iterator.get_state()
         if not self.is_iterator:
@@ -375,7 +380,7 @@ class DatasetSource(Source):
 
     def _pass(self, start: State, steps: int | None) -> Iterator[Any]:
         if not self.is_iterator:
-            rows = None if self._makes_all else self._share
+            rows = None if self._produces_all_rows else self._selector
             self._iterator = self._batches.prefetched(rows)
         if "iterator" in start:
             self._iterator.set_state(start["iterator"])
@@ -437,8 +442,7 @@ def _source_of_batches(batches: Any, shuffle: bool | str) -> Source:
     if number == 0:
         raise ArgumentError("expected at least one batch; received an empty data set")
     if isinstance(batches, (data.Dataset, data.DatasetIterator)):
-        # For local rows of this process, use the full data set: the source selects its
-        # rows.
+        # Use the full data set: the source selects the rows of this process.
         return DatasetSource(getattr(batches, "global_batches", batches), number)
     countable = number is not None or not hasattr(batches, "__iter__")
     if countable and hasattr(batches, "__getitem__"):

@@ -43,16 +43,16 @@ class CompiledStep:
         self.jit_compile = jit_compile
         self._structure = Structure(model)
         self._functions: dict[Any, Function] = {}
-        self._first: Any = None  # a structure of specs like the first batch
-        self._spreading = distribution_context.current()
+        self._first_batch_spec: Any = None  # a structure of specs like the first batch
+        self._context = distribution_context.current()
         self._version = 0
-        self._forgotten = 0  # the number of discarded traces
+        self._past_traces = 0  # the number of discarded traces
 
     @property
     def trace_count(self) -> int:
         """Return the number of runs of the step's Python code."""
         count = sum(function.trace_count for function in self._functions.values())
-        return self._forgotten + count
+        return self._past_traces + count
 
     def __call__(self, batch: Any) -> Any:
         if type(batch) is not Tensor and has_composites(batch):
@@ -64,40 +64,40 @@ class CompiledStep:
             except OutOfRangeError as error:
                 raise OutOfRangeError(
                     f"{function.name}: {error}: a label, or an input of an Embedding "
-                    f"({_whole_numbers(batch)}; compile with run_eagerly=True to see "
-                    "where)"
+                    f"({_describe_indices(batch)}; compile with run_eagerly=True to "
+                    "see where)"
                 ) from error
             except RankLostError:
-                if self._spreading is None:
+                if self._context is None:
                     raise
-                self._spreading.recovery.recover(self._version)
+                self._context.recovery.recover(self._version)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy without traces: they use the Variables of the original."""
-        return {**self.__dict__, "_functions": {}, "_forgotten": 0}
+        return {**self.__dict__, "_functions": {}, "_past_traces": 0}
 
     def _function_for(self, batch: Any) -> tuple[Function, Any]:
-        spread = distribution_context.current()
-        if self._spreading is not spread:
+        context = distribution_context.current()
+        if self._context is not context:
             self._functions.clear()
-            self._spreading = spread
-        if spread is not None and spread.recovery.version != self._version:
-            for made in self._functions.values():
-                made.renew()
-            self._version = spread.recovery.version
+            self._context = context
+        if context is not None and context.recovery.version != self._version:
+            for cached in self._functions.values():
+                cached.renew()
+            self._version = context.recovery.version
         if self._structure.has_changed():
-            self._forgotten = self.trace_count
+            self._past_traces = self.trace_count
             self._functions.clear()
         if type(batch) is Tensor:
             key, leaves = Tensor, (batch,)
         else:
-            key, leaves = self._flat(batch)
+            key, leaves = self._flatten(batch)
         function = self._functions.get(key)
         if function is None:
             function = self._make(key, batch)
         return function, leaves
 
-    def _flat(self, batch: Any) -> tuple[Any, Any]:
+    def _flatten(self, batch: Any) -> tuple[Any, Any]:
         # Fast path: tuples of tensors are the common case, and functions handle them
         # fastest.
         if type(batch) is tuple and _TENSOR.issuperset(map(type, batch)):
@@ -111,29 +111,27 @@ class CompiledStep:
         def run(*leaves: Any) -> Any:
             outputs = step(tree.pack_sequence_as(structure, leaves))
             # including everything that the first call of a model has built
-            self._structure.note()
+            self._structure.record_current()
             return outputs
 
         run.__name__ = getattr(step, "__name__", "step")
-        if self._first is None:
-            self._first = tree.map_structure(_spec_of, batch)
-        function = Function(
-            run, jit_compile=self.jit_compile, spreading=self._spreading
-        )
+        if self._first_batch_spec is None:
+            self._first_batch_spec = tree.map_structure(_spec_of, batch)
+        function = Function(run, jit_compile=self.jit_compile, spreading=self._context)
         self._functions[key] = function
         return function
 
     def inspect(self, batch: Any = None) -> inspection.Inspection | None:
         """Return the compiler's report of the step for this batch or a similar one."""
         if batch is None:
-            if self._first is None:
+            if self._first_batch_spec is None:
                 return None
-            batch = tree.map_structure(_zeros_like, self._first)
+            batch = tree.map_structure(_zeros_like, self._first_batch_spec)
         function, leaves = self._function_for(batch)
         return function.inspect(*leaves)
 
 
-def _whole_numbers(batch: Any) -> str:
+def _describe_indices(batch: Any) -> str:
     """Return the range of possible indices, for an error message."""
     terms = zip(("x", "y"), batch if type(batch) is tuple else (batch,), strict=False)
     results = [
@@ -298,7 +296,7 @@ class Steps:
     def compiled_metrics(self) -> Any:
         """Return an object with `update_state(y, y_pred)` of the metrics."""
         _warn_of_old_name("compiled_metrics", "compute_metrics(x, y, y_pred)")
-        return self._compile_metrics or _NoMetrics()
+        return self._compile_metrics or _EmptyMetrics()
 
     def stateless_compute_loss(
         self,
@@ -363,10 +361,10 @@ class Steps:
             results += [metric for metric in local_metrics if metric is not None]
             if self._compile_loss is not None:
                 results += self._compile_loss.metrics
-        return unique([*results, *self._metrics_inside()])
+        return unique([*results, *self._layer_metrics()])
 
     @remembered
-    def _metrics_inside(self) -> list[Any]:
+    def _layer_metrics(self) -> list[Any]:
         """Return the metrics of the model and its layers."""
         # Nested models have losses and metrics of their separate training: skip them.
         layers = [
@@ -421,11 +419,11 @@ class Steps:
         return self.predict_function
 
 
-def _warn_of_old_name(name: str, instead: str) -> None:
-    warn(f"`{name}` is deprecated: use self.{instead}")
+def _warn_of_old_name(name: str, new_name: str) -> None:
+    warn(f"`{name}` is deprecated: use self.{new_name}")
 
 
-class _NoMetrics:
+class _EmptyMetrics:
     """Placeholder for the metrics of a model that was compiled without any."""
 
     def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:

@@ -23,35 +23,39 @@ class Structure:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._changes = -1
-        self._known: list[Any] | None = None  # the structure at the time of a trace
+        self._recorded: list[Any] | None = None  # the structure at the time of a trace
 
-    def note(self) -> None:
+    def record_current(self) -> None:
         """Record the current structure: a step has been traced."""
-        self._known = self._parts()
+        self._recorded = self._components()
         self._changes = Walk.changes
 
     def has_changed(self) -> bool:
         """Return whether the structure differs from the recorded one, if any."""
-        if self._changes == Walk.changes or self._known is None:
+        if self._changes == Walk.changes or self._recorded is None:
             return False
         self._changes = Walk.changes
-        current = self._parts()
-        return len(current) != len(self._known) or not all(
-            map(_same, current, self._known)
+        current = self._components()
+        return len(current) != len(self._recorded) or not all(
+            map(_same, current, self._recorded)
         )
 
-    def _parts(self) -> list[Any]:
+    def _components(self) -> list[Any]:
         if self._model is None:
             return []
         layers = self._model._flatten_layers()
-        return [*layers, *self._model.weights, *chain(*map(_settings, layers))]
+        return [
+            *layers,
+            *self._model.weights,
+            *chain(*map(_constructor_arguments, layers)),
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy without a record: the copied step has no traces."""
-        return {**self.__dict__, "_known": None}
+        return {**self.__dict__, "_recorded": None}
 
 
-def _settings(layer: Any) -> Iterator[Any]:
+def _constructor_arguments(layer: Any) -> Iterator[Any]:
     """Return constructor arguments in attributes, without those that `call` sets."""
     for name in layer._arguments or ():
         if name not in layer._stored_by_calls:

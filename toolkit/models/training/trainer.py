@@ -25,9 +25,9 @@ from toolkit.models.training.arrays import (
 from toolkit.models.training.compile_config import CompileConfigured
 from toolkit.models.training.compile_loss import CompileLoss
 from toolkit.models.training.compile_metrics import CompileMetrics
-from toolkit.models.training.data_adapters import named, unpack_x_y_sample_weight
+from toolkit.models.training.data_adapters import named_errors, unpack_x_y_sample_weight
 from toolkit.models.training.epochs import EpochBatches, make_batches
-from toolkit.models.training.evaluation import Evaluation, check_run, one_batch
+from toolkit.models.training.evaluation import Evaluation, check_run, make_batch
 from toolkit.models.training.resuming import Progress
 from toolkit.models.training.sources import make_source
 from toolkit.models.training.steps import overrides
@@ -110,7 +110,7 @@ class Trainer(CompileConfigured, Evaluation):
                 self._compile_metrics = CompileMetrics(metrics, weighted_metrics, names)
             # Last, because it modifies its argument.
             scales = auto_scale_loss and instance is not None
-            self.optimizer = self._scaling(instance) if scales else instance
+            self.optimizer = self._with_loss_scale(instance) if scales else instance
             self._loss_tracker = metrics_module.Mean(name="loss")
             self._trained = None
             self.train_function: Any
@@ -123,11 +123,11 @@ class Trainer(CompileConfigured, Evaluation):
         self.stop_training = False
         self.compiled = True
 
-    def _scaling(self, optimizer: Any) -> Any:
+    def _with_loss_scale(self, optimizer: Any) -> Any:
         """Return the optimizer, wrapped in loss scaling if float16 needs it."""
         scaling = optimizers.LossScaleOptimizer
-        half = self.dtype_policy.name == "mixed_float16"
-        if not half or isinstance(optimizer, scaling):
+        is_mixed_float16 = self.dtype_policy.name == "mixed_float16"
+        if not is_mixed_float16 or isinstance(optimizer, scaling):
             return optimizer
         return scaling(optimizer, name="loss_scale_optimizer")
 
@@ -159,8 +159,7 @@ class Trainer(CompileConfigured, Evaluation):
             y: targets, if x is arrays.
             batch_size: samples per step; 32 if None.
             epochs: the number of the last epoch, counted from 1.
-            verbose: 0 silent, 1 a bar, 2 lines per epoch; "auto" depends on the
-                terminal.
+            verbose: 0 silent, 1 a bar, 2 lines; "auto" depends on the terminal.
             callbacks: a list of callbacks.
             validation_split: the fraction of the samples, taken from the end before
                 shuffling, for validation.
@@ -195,7 +194,7 @@ class Trainer(CompileConfigured, Evaluation):
         if limit is not None and limit < epochs:
             warn(f"fit: limiting epochs to {limit}, as set_max_epochs has it")
             epochs = limit
-        with named("fit"):
+        with named_errors("fit"):
             if validation_split and validation_data is None:
                 train, validation_data = split_arrays(
                     x, y, sample_weight, validation_split
@@ -211,13 +210,13 @@ class Trainer(CompileConfigured, Evaluation):
             self._compare_data(validation, peek=False, label="validation_data: ")
             self._prepare_for(batches.peek(), "train_step")
             self._prepare_optimizer()
-            self._compare_state(again=True)
-        sent = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
+            self._compare_state(force=True)
+        common = {"epochs": (initial_epoch, epochs), "validation_freq": validation_freq}
         callbacks = self._callback_list(
-            callbacks, verbose, epochs, batches, add_history=True, **sent
+            callbacks, verbose, epochs, batches, add_history=True, **common
         )
         run = range(initial_epoch, epochs)
-        with callbacks.interrupts():
+        with callbacks.handle_interrupts():
             self._fit(batches, callbacks, run, validation, validation_freq)
         return self.history
 
@@ -253,7 +252,9 @@ class Trainer(CompileConfigured, Evaluation):
                         results = self._evaluate(validation, callbacks)
                         logs.update({f"val_{name}": x for name, x in results.items()})
                     callbacks.on_epoch_end(epoch, logs)
-                    self.stop_training = callbacks.stops(self.stop_training, now=True)
+                    self.stop_training = callbacks.should_stop(
+                        self.stop_training, force=True
+                    )
                     self._compare_settings()
                     if self.stop_training or batches.exhausted:
                         break
@@ -276,7 +277,7 @@ class Trainer(CompileConfigured, Evaluation):
         """Run the steps of one epoch; return the logs of the last step."""
         step, job = self.make_train_function(), distribution_context.current()
         # A resumed epoch can already have had its last step.
-        logs: dict[str, Any] = self.get_metrics_result() if batches.done else {}
+        logs: dict[str, Any] = self.get_metrics_result() if batches.num_yielded else {}
         try:
             for first, last, group in batches.groups(self.steps_per_execution):
                 callbacks.on_train_batch_begin(first)
@@ -284,15 +285,15 @@ class Trainer(CompileConfigured, Evaluation):
                     logs = step(batch)
                     watch.add(logs)
                 if watch.is_due():
-                    watch.look()
+                    watch.check()
                 callbacks.on_train_batch_end(last, logs)
-                if callbacks.stops(self.stop_training):
+                if callbacks.should_stop(self.stop_training):
                     self.stop_training = True
                     break
                 if job is not None:
                     job.recovery.after_step()
         finally:
-            watch.look(wait=True)
+            watch.check(wait=True)
         return logs
 
     @checked
@@ -306,18 +307,18 @@ class Trainer(CompileConfigured, Evaluation):
     ) -> Any:
         """Run one step of training on one batch; returns the same as `evaluate`."""
         self._check_compiled("train_on_batch")
-        with named("train_on_batch"):
+        with named_errors("train_on_batch"):
             if class_weight is not None:
                 check_class_weight(class_weight)
                 sample_weight = weights_of_classes(y, sample_weight, class_weight)
-            batch = one_batch(x, y, sample_weight)
-            batch = self._of_all_processes(batch)
+            batch = make_batch(x, y, sample_weight)
+            batch = self._as_job_batch(batch)
             self._prepare_for(batch, "train_step")
             self._prepare_optimizer()
             self._compare_state()
         self.reset_metrics()
         logs = python_logs(self.make_train_function()(batch))
-        return logs if return_dict else self._in_order(logs)
+        return logs if return_dict else self._order_logs(logs)
 
     def inspect(
         self, x: Any = None, y: Any = None, sample_weight: Any = None
@@ -333,8 +334,8 @@ class Trainer(CompileConfigured, Evaluation):
         functions = [self.train_function, self.test_function, self.predict_function]
         if x is not None:
             training = self.compiled and (y is not None or not self._compile_loss)
-            with named("inspect"):
-                batch = one_batch(x, y, sample_weight)
+            with named_errors("inspect"):
+                batch = make_batch(x, y, sample_weight)
                 step = "train_step" if training else "predict_step"
                 self._prepare_for(batch, step)
                 if training:
@@ -352,7 +353,7 @@ class Trainer(CompileConfigured, Evaluation):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle everything except the identities of Variables."""
-        dropped = dict.fromkeys(("_trained", "_progress", "_compared_in"))
+        dropped = dict.fromkeys(("_trained", "_progress", "_compared_job"))
         return {**self.__dict__, **dropped}
 
     def _prepare_optimizer(self) -> None:
@@ -401,8 +402,8 @@ class _LossWatch:
         self.warned = False
         self._step = 0  # the last step that was checked
         self._losses: list[Any] = []  # of the steps since
-        self._coming: tuple[int, LazyLogs] | None = None
-        self._looked = perf_counter()
+        self._pending: tuple[int, LazyLogs] | None = None
+        self._last_check = perf_counter()
 
     def add(self, logs: Any) -> None:
         """Record the logs of a step."""
@@ -410,24 +411,24 @@ class _LossWatch:
 
     def is_due(self) -> bool:
         """Return whether a check is due."""
-        return perf_counter() - self._looked >= _WATCH
+        return perf_counter() - self._last_check >= _WATCH
 
-    def look(self, wait: bool = False) -> None:
+    def check(self, wait: bool = False) -> None:
         """Warn if the newest loss is not finite.
 
         Args:
             wait: whether to wait for the value.
         """
-        self._looked = perf_counter()
+        self._last_check = perf_counter()
         while self._losses:
-            if self._coming is None:
-                self._coming = len(self._losses), LazyLogs({"loss": self._losses[-1]})
-                self._coming[1].begin()
-            count, newest = self._coming
-            if not (wait or newest.is_here):
+            if self._pending is None:
+                self._pending = len(self._losses), LazyLogs({"loss": self._losses[-1]})
+                self._pending[1].begin()
+            count, newest = self._pending
+            if not (wait or newest.is_available):
                 return
             checked, self._losses = self._losses[:count], self._losses[count:]
-            self._coming = None
+            self._pending = None
             if not self.warned and not math.isfinite(newest["loss"]):
                 self._warn(checked)
             self._step += count

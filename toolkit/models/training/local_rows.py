@@ -14,13 +14,13 @@ from toolkit.errors import ArgumentError
 from toolkit.ir import Spec
 
 
-def described(batch: Any) -> str:
+def describe_batch(batch: Any) -> str:
     """Return the shapes and dtypes of a batch of tensors, or of a list of them."""
     leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
     return ", ".join(f"{tuple(leaf.shape)} {leaf.dtype}" for leaf in leaves)
 
 
-def by_rank(texts: Sequence[str]) -> str:
+def group_by_rank(texts: Sequence[str]) -> str:
     """Group the texts of ranks: each text with the ranks that sent it."""
     groups: dict[str, list[str]] = {}
     for rank, text in enumerate(texts):
@@ -28,11 +28,11 @@ def by_rank(texts: Sequence[str]) -> str:
     return "; ".join(f"{text} on rank {', '.join(n)}" for text, n in groups.items())
 
 
-def differing(texts: Sequence[str], label: str = "") -> ArgumentError:
+def data_mismatch_error(texts: Sequence[str], label: str = "") -> ArgumentError:
     """Return the error for ranks with different data, with a label as prefix."""
     return ArgumentError(
         f"{label}expected data of the same length and shapes on all ranks; "
-        f"received {by_rank(texts)}"
+        f"received {group_by_rank(texts)}"
     )
 
 
@@ -49,38 +49,38 @@ def check_same_batch(job: DistributionContext, batch: Any, label: str = "") -> N
     """
     if job.num_processes == 1:
         return
-    text = "no more batches" if batch is None else described(batch)
+    text = "no more batches" if batch is None else describe_batch(batch)
     if len(set(job.agree("batches", crc32(text.encode())))) > 1:
-        raise differing(job.exchange(text), label)
+        raise data_mismatch_error(job.exchange(text), label)
 
 
-def rows_of(batch: Any) -> int | None:
+def count_rows(batch: Any) -> int | None:
     """Return the number of rows in a batch of tensors, or None without tensors."""
     tensors = (leaf for leaf in tree.flatten(batch) if isinstance(leaf, Tensor))
     first = next(tensors, None)
     return first.shape[0] if first is not None and first.shape else None
 
 
-def as_whole(batch: Any, rows: int) -> Any:
+def as_full_batch(batch: Any, rows: int) -> Any:
     """Return tensors of some rows of a batch, with the specs of the full batch.
 
     Args:
         batch: a nest of tensors.
         rows: the number of rows of the full batch.
     """
-    present = rows_of(batch)
-    if present == rows:
+    num_local_rows = count_rows(batch)
+    if num_local_rows == rows:
         return batch
 
     def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (present,):
+        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (num_local_rows,):
             return leaf
         return type(leaf)(leaf._array, Spec((rows, *leaf.shape[1:]), leaf.dtype))
 
     return tree.map_structure(convert, batch)
 
 
-def cut(batch: Any, rows: RowSelector) -> Any:
+def cut_rows(batch: Any, rows: RowSelector) -> Any:
     """Return the rows of a full batch that this process computes.
 
     Args:
@@ -88,27 +88,27 @@ def cut(batch: Any, rows: RowSelector) -> Any:
             tensor's stays unchanged, as in programs.
         rows: the selected rows.
     """
-    whole = rows_of(batch)
-    if whole is None:
+    num_rows = count_rows(batch)
+    if num_rows is None:
         return batch
-    local = rows(whole)
+    local = rows(num_rows)
 
     def convert(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (whole,):
+        if not isinstance(leaf, Tensor) or leaf.shape[:1] != (num_rows,):
             return leaf
         return type(leaf)(leaf._array[local.start : local.stop], leaf.spec)
 
     return tree.map_structure(convert, batch)
 
 
-def own_rows(outputs: Any, whole: int | None, rows: RowSelector) -> Any:
+def take_local_outputs(outputs: Any, num_rows: int | None, rows: RowSelector) -> Any:
     """Return the local rows of the outputs of a step for a full batch."""
-    if whole is None:
+    if num_rows is None:
         return outputs
-    local = rows(whole)
+    local = rows(num_rows)
 
     def convert(leaf: Any) -> Any:
-        is_of_rows = getattr(leaf, "shape", ())[:1] == (whole,)
-        return leaf[local.start : local.stop] if is_of_rows else leaf
+        has_batch_axis = getattr(leaf, "shape", ())[:1] == (num_rows,)
+        return leaf[local.start : local.stop] if has_batch_axis else leaf
 
     return tree.map_structure(convert, outputs)
