@@ -22,7 +22,7 @@ _ALIGNMENT = 64
 _UNUSED = 2
 # One block may have at most this fraction (1/4) of the pool. A larger block would evict
 # all others, and stay long after a large embedding is released.
-_MAXIMUM_FRACTION = 4
+_MAX_FRACTION = 4
 
 
 class BufferPool:
@@ -50,7 +50,7 @@ class BufferPool:
     ) -> None:
         self._blocks: deque[Any] = deque(maxlen=most)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._least, self._most = least, self._nbytes // _MAXIMUM_FRACTION
+        self._least, self._most = least, self._nbytes // _MAX_FRACTION
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""

@@ -135,7 +135,7 @@ def test_strangers_are_closed_after_a_while(echo, monkeypatch):
 
 
 def test_the_oldest_stranger_makes_room(echo, monkeypatch):
-    monkeypatch.setattr(authentication, "MOST_WAITING", 5)
+    monkeypatch.setattr(authentication, "MAX_UNAUTHENTICATED", 5)
     with ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(socket.create_connection(echo.address, 5.0))

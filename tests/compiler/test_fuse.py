@@ -100,7 +100,7 @@ def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
         looks.append(len(nodes))
         return True
 
-    monkeypatch.setattr(fusion, "fits", fits)
+    monkeypatch.setattr(fusion, "can_share_loop", fits)
     graph = fused(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
     assert op_names(graph) == ["fused"]
     assert not looks
@@ -110,12 +110,12 @@ def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
 
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (0, 2)])
 def test_groups_join_where_few_others_are_to_be_looked_at(monkeypatch, most, count):
-    monkeypatch.setattr(grouping, "MOST_VISITED", most)
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", most)
     assert len(fused(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
 def test_what_reads_inside_a_group_is_not_looked_at(monkeypatch):
-    monkeypatch.setattr(grouping, "MOST_VISITED", 1)
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", 1)
     graph = fused(lambda x: ops.sin(ops.tanh(ops.exp(x))), (3,))
     assert members(graph) == [["exp", "tanh", "sin"]]
 
@@ -127,7 +127,7 @@ def test_groups_above_both_are_not_looked_at(monkeypatch):
             above = above @ w
         return above, ops.tanh(x)
 
-    monkeypatch.setattr(grouping, "MOST_VISITED", 3)
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", 3)
     assert members(fused(function, (3, 3), (3, 3)))[0] == ["exp", "tanh"]
 
 
@@ -152,7 +152,7 @@ def test_a_group_between_others_is_looked_at_once(monkeypatch):
     for node in groups.graph.nodes:
         groups.add(node)
     first, last = groups.graph.nodes[0], groups.graph.nodes[-1]
-    assert groups.may_join(groups.of(first), groups.of(last))
+    assert groups.can_join(groups.of(first), groups.of(last))
     assert len(visited) == 1 + 3 * 4
 
 
@@ -162,7 +162,7 @@ def test_groups_are_no_larger_than_they_may_be(monkeypatch):
             x = ops.tanh(x)
         return x
 
-    monkeypatch.setattr(fusion, "MOST_NODES", 3)
+    monkeypatch.setattr(fusion, "MAX_NODES", 3)
     assert [len(names) for names in members(fused(function, (3,)))] == [3, 3, 1]
 
 
@@ -172,7 +172,7 @@ def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count)
         a, b = ops.exp(x), ops.tanh(x)
         return a @ w, *(b @ w for _ in range(6))
 
-    monkeypatch.setattr(grouping, "MOST_VISITED", most)
+    monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", most)
     graph = join_nodes(trace_of(function, (3, 3), (3, 3)), backend().can_fuse)
     assert op_names(graph).count("matmul") == 7
     assert len(graph.nodes) == 7 + count
@@ -314,7 +314,7 @@ def test_what_others_could_not_join_is_not_tried_again(monkeypatch, most, joined
         second = first @ first + 1.0  # a product separates the groups
         return first, second, b - 3.0
 
-    monkeypatch.setattr(fusion, "MOST_REFUSALS", most)
+    monkeypatch.setattr(fusion, "MAX_FAILURES", most)
     found = members(fused(function, (1, 1), (1, 1)))
     together = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
     assert together[joined] in found
@@ -532,7 +532,7 @@ def test_what_only_readers_need_moves_to_them():
 @settings(max_examples=100, deadline=None)
 def test_recomputing_graphs_compute_the_same(anchors, graph):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recomputation, "LEAST_BYTES", 0)
+        patch.setattr(recomputation, "MIN_NBYTES", 0)
         result = join_nodes(prune(graph, target()), backend().can_fuse, anchors)
     result.verify()
     arrays = arrays_for(graph)

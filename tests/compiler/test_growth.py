@@ -142,10 +142,10 @@ def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
     monkeypatch, family, size
 ):
     # A limit by a number of nodes must not hide quadratic work below the limit.
-    monkeypatch.setattr(memory, "MOST_COMPARED", 8)
-    monkeypatch.setattr(fuse, "MOST_NODES", 8)
-    monkeypatch.setattr(fuse, "MOST_REFUSALS", 2)
-    monkeypatch.setattr(groups, "MOST_VISITED", 4)
+    monkeypatch.setattr(memory, "MAX_COMPARED", 8)
+    monkeypatch.setattr(fuse, "MAX_NODES", 8)
+    monkeypatch.setattr(fuse, "MAX_FAILURES", 2)
+    monkeypatch.setattr(groups, "MAX_VISITED_GROUPS", 4)
     small, large = work_of(family, size), work_of(family, 2 * size)
     grown = {
         f"{Path(code.co_filename).name}:{code.co_qualname}": (small[code], lines)

@@ -107,7 +107,7 @@ def chain(seed, inputs):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_chains(seed, monkeypatch):
-    monkeypatch.setattr("toolkit.backends.numpy.narrow_rows._LEAST", 2)
+    monkeypatch.setattr("toolkit.backends.numpy.narrow_rows._MIN_ELEMENTS", 2)
     random = np.random.default_rng(seed)
     columns = int(random.integers(2, 12))
     shapes = [(2, 8, columns), (2, 8, columns), (columns,), (1, 1, columns), (8, 1), ()]

@@ -216,7 +216,7 @@ def placed(rows):
 def test_no_two_buffers_overlap_and_the_best_order_is_taken(
     rows, size, most, monkeypatch
 ):
-    monkeypatch.setattr(memory, "MOST_COMPARED", most)
+    monkeypatch.setattr(memory, "MAX_COMPARED", most)
     plan, buffers = placed(rows)
     for i, a in enumerate(buffers):
         for b in buffers[:i]:
@@ -233,7 +233,7 @@ def test_no_two_buffers_overlap_and_the_best_order_is_taken(
 
 def test_as_many_buffers_as_may_be_are_compared(monkeypatch):
     rows, size = LAYOUTS[3]
-    monkeypatch.setattr(memory, "MOST_COMPARED", len(rows))
+    monkeypatch.setattr(memory, "MAX_COMPARED", len(rows))
     assert placed(rows)[0].nbytes == 64 * size
 
 

@@ -580,7 +580,7 @@ bad("strings", text_tensor)
 bad("an opset of the future", lambda: model([node("Relu")], opset=HUGE))
 bad("an opset of the past", lambda: model([node("Relu")], opset=1))
 bad("no opset", lambda: model([node("Relu")], opset_imports=[]))
-bad("a quantized node", lambda: model([node("DynamicQuantizeLinear")]))
+bad("an unsupported operator", lambda: model([node("StringNormalizer")]))
 bad("random numbers", lambda: model([node("RandomNormalLike")]))
 
 

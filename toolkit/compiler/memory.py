@@ -199,13 +199,13 @@ _ORDERS: tuple[Callable[[Buffer], Any], ...] = (
     lambda b: (b.first, -b.nbytes),
 )
 # With more buffers, only orders that take linear time are tried.
-MAXIMUM_COMPARED = 2048
+MAX_COMPARED = 2048
 
 
 def _assign_offsets(plan: Plan) -> None:
     """Assign to every buffer an offset that is free for its whole lifetime."""
     buffers = plan.distinct
-    if len(buffers) > MAXIMUM_COMPARED:
+    if len(buffers) > MAX_COMPARED:
         layouts = [pack_by_time(_rectangles(buffers))]
         orders = [buffers]
     else:

@@ -32,7 +32,7 @@ NO_TEXT = {
     "errors",
     "console/progress",
     "backends/disk_cache",
-    "backends/places",
+    "backends/locations",
     "backends/target",
     "definitions/records",
 }

@@ -27,6 +27,8 @@ REFUSED = {
             "logdet-",
             "solve-",
             "logm-",
+            "expm-",
+            "sqrtm-",
         ),
         *("solve_triangular-", "image.perspective_transform-"),
     ),

@@ -27,9 +27,9 @@ from toolkit.compiler.fusion.recompute import recompute
 from toolkit.ir import Graph, Kind, Node, Value, fused_node
 
 # A body with more nodes is not fused further: its loop would need too many registers.
-MAXIMUM_NODES = 160
+MAX_NODES = 160
 # A group is not tried again after this number of failed attempts to fuse with it.
-MAXIMUM_FAILURES = 64
+MAX_FAILURES = 64
 
 
 def fuse(graph: Graph, target: Target) -> Graph:
@@ -158,7 +158,7 @@ class _Fusion:
                 refusals[other] += 1
             else:
                 joined.append(group)
-            joined = [g for g in joined if refusals[g] < MAXIMUM_FAILURES]
+            joined = [g for g in joined if refusals[g] < MAX_FAILURES]
 
     def _has_anchor(self, *groups: Group) -> bool:
         return any(n in self.anchors for group in groups for n in group.nodes)
@@ -180,7 +180,7 @@ class _Fusion:
 
     def try_join(self, a: Group, b: Group) -> bool:
         """Fuse two groups if they can run as one; return whether they were fused."""
-        if a is b or len(a.nodes) + len(b.nodes) > MAXIMUM_NODES:
+        if a is b or len(a.nodes) + len(b.nodes) > MAX_NODES:
             return False
         if not self.groups.can_join(a, b) or not self._run_equally_often(a, b):
             return False

@@ -10,7 +10,7 @@ from toolkit.ir import Graph, Kind, Node, Value
 
 # Limit of the groups that the search for a cycle visits. If it is reached, two groups
 # are not joined, so that compile time is linear in the number of nodes.
-MAXIMUM_VISITED_GROUPS = 500
+MAX_VISITED_GROUPS = 500
 
 
 class Group:
@@ -95,7 +95,7 @@ class Groups:
             for reader in self._readers_of(group):
                 visited += 1
                 leads_there = reader is last and group is not first
-                if leads_there or visited > MAXIMUM_VISITED_GROUPS:
+                if leads_there or visited > MAX_VISITED_GROUPS:
                     return False
                 if reader.level < last.level and reader not in reached:
                     reached.add(reader)
@@ -137,7 +137,7 @@ class Groups:
             raised.append((group, level))
             for reader in self._readers_of(group):
                 visited += 1
-                if visited > MAXIMUM_VISITED_GROUPS:
+                if visited > MAX_VISITED_GROUPS:
                     return None
                 if reader.level > level or reader is a or reader is b:
                     continue

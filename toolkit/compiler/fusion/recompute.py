@@ -14,10 +14,10 @@ from typing import Any
 from toolkit.ir import Graph, Kind, Node, Value
 
 # Smaller values stay in the cache.
-MINIMUM_NBYTES = 1 << 17
+MIN_NBYTES = 1 << 17
 # Limit of the cost that a reader may recompute, in additions; the second limit is for
 # expensive operations.
-MAXIMUM_COST, MAXIMUM_EXPENSIVE_COST = 60, 14
+MAX_COST, MAX_EXPENSIVE_COST = 60, 14
 # Least cost of one expensive operation: exp costs more, a division less.
 _EXPENSIVE_COST = 12
 # Weights of a byte of traffic and space: to store a value; to prolong a lifetime.
@@ -123,7 +123,7 @@ class _Recomputation:
         )
 
     def _is_candidate(self, value: Any) -> bool:
-        if value.spec.nbytes < MINIMUM_NBYTES or value in self.parts.in_memory:
+        if value.spec.nbytes < MIN_NBYTES or value in self.parts.in_memory:
             return False
         return bool(self.parts.other_readers(value, self.number))
 
@@ -187,11 +187,11 @@ class _Recomputation:
             for reader, values in self._by_reader(self.candidates).items():
                 copies, _ = self._closure(values)
                 cost = sum(
-                    MAXIMUM_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies
+                    MAX_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies
                 )
                 ends = set(copies)
                 nodes = [n for n in self.parts.nodes[reader] if n not in ends]
-                if cost > MAXIMUM_COST or not self.parts.fits([*copies, *nodes]):
+                if cost > MAX_COST or not self.parts.fits([*copies, *nodes]):
                     for value in values:
                         del self.candidates[value]
                     refused = True
