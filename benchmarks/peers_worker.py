@@ -32,6 +32,12 @@ def with_keras_on_torch(name, workload):
     return with_keras(name, workload)
 
 
+def with_keras_on_toolkit(name, workload):
+    """Run the same on toolkit as the backend of Keras."""
+    import_module("keras_toolkit")
+    return with_keras(name, workload)
+
+
 def with_torch(name, workload, compiled=False):
     """Run handwritten torch."""
     network, _, _ = name.partition("/")
@@ -95,12 +101,15 @@ PEERS = {
     "tf.function": Peer(with_tensorflow, "tensorflow", ("function",)),
     "jax.jit": Peer(with_jax, "jax", ("function",)),
 }
+# It is no peer: benchmarks/keras_backend.py compares it with the backends of Keras.
+KERAS_BACKEND = "Keras/toolkit"
+WORKERS = PEERS | {KERAS_BACKEND: Peer(with_keras_on_toolkit, "toolkit", OF_KERAS)}
 
 
-def prepare(peer: str, name: str) -> Callable[[], float]:
+def prepare(name_of_peer: str, name: str) -> Callable[[], float]:
     """Return the sampling function of a workload."""
     workload = ALL[name].shortened() if QUICK in sys.argv else ALL[name]
-    return PEERS[peer].prepare(name, workload)
+    return WORKERS[name_of_peer].prepare(name, workload)
 
 
 if __name__ == "__main__":

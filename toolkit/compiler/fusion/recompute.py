@@ -186,9 +186,7 @@ class _Recomputation:
             refused = False
             for reader, values in self._by_reader(self.candidates).items():
                 copies, _ = self._closure(values)
-                cost = sum(
-                    MAX_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies
-                )
+                cost = sum(MAX_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies)
                 ends = set(copies)
                 nodes = [n for n in self.parts.nodes[reader] if n not in ends]
                 if cost > MAX_COST or not self.parts.fits([*copies, *nodes]):
