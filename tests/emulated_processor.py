@@ -30,7 +30,7 @@ _LANES = re.compile(r"<(\d+) x i32> <EVERY_(\d+)_FROM_(\d+)>")
 _SPLAT = re.compile(r"(<(\d+) x [^<\n]*)splat \((\S+ [^)]+)\)")
 
 
-def emulated(text: str) -> str:
+def emulate_instructions(text: str) -> str:
     """Return a module of LLVM IR in which missing instructions are emulated."""
     if not _CALLED.search(text):
         return text
@@ -41,12 +41,12 @@ def emulated(text: str) -> str:
         text = with_tiles.replace("tiles, )", "tiles)")
         text = text.replace("entry:\n", "entry:\n" + _TILES)
     declared = set(re.findall(r"^declare .*$", text, re.MULTILINE))
-    added = [x for x in _instructions().splitlines() if x not in declared]
+    added = [x for x in _load_emulations().splitlines() if x not in declared]
     return "\n".join([text, *added, ""])
 
 
 @cache
-def _instructions() -> str:
+def _load_emulations() -> str:
     text = Path(__file__).with_suffix(".ll").read_text("utf-8")
     return _SPLAT.sub(_splat, _LANES.sub(_lanes, text))
 
@@ -124,7 +124,7 @@ def _emulating(**facts: Any) -> Iterator[None]:
     compile_there, machine_there = engine._compile, engine.machine
 
     def compile_here(source: str, processor: Processor) -> bytes:
-        return compile_there(emulated(source), processor)
+        return compile_there(emulate_instructions(source), processor)
 
     def machine_here(processor: Processor) -> Any:
         return machine_there(own)

@@ -42,7 +42,7 @@ def test_relu_limits_to_zero_from_below():
     assert y.numpy().tolist() == [0, 0.5, 2]
 
 
-def test_the_others():
+def test_remaining_activations():
     assert_close(activations.mish(X), X * np.tanh(np.log1p(np.exp(X))))
     assert_close(activations.exponential(X), np.exp(X))
     assert activations.linear(X) is X
@@ -73,7 +73,7 @@ def test_names(name):
         assert function(symbol).shape == (None, 4)
 
 
-def test_what_get_takes():
+def test_get_accepts_names_functions_and_configs():
     assert activations.get(None) is activations.linear
     assert activations.get(np.tanh) is np.tanh
     assert activations.get("swish") is activations.get("silu") is ops.silu

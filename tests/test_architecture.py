@@ -73,12 +73,12 @@ def sources():
 
 
 @cache
-def imports_of_all():
+def imports_by_path():
     """Return the result of `imports` for every module, by path inside the package."""
-    return {path: list(imports(tree)) for path, tree in sources().items()}
+    return {path: list(find_imports(tree)) for path, tree in sources().items()}
 
 
-def part_of(name):
+def top_level_part(name):
     """Return the top-level file or folder that contains a path or module.
 
     Each backend counts as a separate part.
@@ -92,7 +92,7 @@ def is_type_checking(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
-def imports(tree, late=False):
+def find_imports(tree, late=False):
     """Return (module, line, is in a function) of imports, without type imports."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
@@ -106,19 +106,19 @@ def imports(tree, late=False):
             else:
                 yield node.module, node.lineno, late
         elif is_type_checking(node):
-            yield from imports(ast.Module(node.orelse, []), late)
+            yield from find_imports(ast.Module(node.orelse, []), late)
         elif not isinstance(node, ast.expr):
             inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            yield from imports(node, late or inner)
+            yield from find_imports(node, late or inner)
 
 
 def internal_imports():
     """Return (path, line, importing part, imported part) of imports between parts."""
-    for path, found in imports_of_all().items():
-        importer = part_of(path)
+    for path, found in imports_by_path().items():
+        importer = top_level_part(path)
         for module, line, _ in found:
             if module.startswith("toolkit."):
-                imported = part_of(module.removeprefix("toolkit."))
+                imported = top_level_part(module.removeprefix("toolkit."))
                 # A name that is not a part is a name that the package itself exports.
                 imported = imported if imported in LEVEL_OF else "__init__"
                 if imported != importer:
@@ -145,8 +145,8 @@ def named_backends(tree):
             name = node.id if isinstance(node, ast.Name) else node.attr
             if name == "cupy":
                 yield node.lineno, name
-    for module, line, _ in imports(tree):
-        if part_of(module) in ("cupy", "cupyx"):
+    for module, line, _ in find_imports(tree):
+        if top_level_part(module) in ("cupy", "cupyx"):
             yield line, module
 
 
@@ -172,7 +172,7 @@ def find_cycle(edges):
 
 
 def test_every_part_has_a_level():
-    assert {part_of(path) for path in sources()} <= set(LEVEL_OF), (
+    assert {top_level_part(path) for path in sources()} <= set(LEVEL_OF), (
         "a new part needs a place in LEVELS"
     )
 
@@ -197,9 +197,9 @@ def test_no_cycle_within_a_level():
 def test_optional_packages_are_imported_late():
     wrong = [
         f"toolkit/{path}:{line} imports {module} at the top"
-        for path, found in imports_of_all().items()
+        for path, found in imports_by_path().items()
         for module, line, late in found
-        if part_of(module) in OPTIONAL and not late
+        if top_level_part(module) in OPTIONAL and not late
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -214,7 +214,7 @@ def test_no_backend_is_named_above_the_backends():
     assert not wrong, "\n".join(wrong)
 
 
-def test_counts_that_were_brought_down_stay_down():
+def test_counts_do_not_grow():
     house = run_path(str(ROOT / "scripts" / "code_metrics"))["SourceTree"](ROOT)
     assert len(house.largest_cycle()) <= 8
     assert house.late_imports() <= 10
@@ -225,7 +225,7 @@ def test_counts_that_were_brought_down_stay_down():
     assert house.count(identities) <= 120
 
 
-def test_warnings_name_the_line_of_the_user():
+def test_warnings_name_the_users_line():
     wrong = [
         f"{path}:{node.lineno}: use frames.warn"
         for path, tree in sources().items()
@@ -274,7 +274,7 @@ def test_functions_are_short():
     ],
 )
 def test_imports_are_found(source, expected):
-    assert list(imports(ast.parse(source))) == expected
+    assert list(find_imports(ast.parse(source))) == expected
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ CLASSES = sorted(public_classes(), key=lambda cls: (cls.__module__, cls.__name__
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_the_defaults_of_a_constructor_fit_its_annotations(cls):
+def test_constructor_defaults_match_annotations(cls):
     kinds = constructor_signature_of(cls).kinds
     for name, parameter in inspect.signature(cls.__init__).parameters.items():
         if name in kinds and parameter.default is not parameter.empty:
@@ -81,20 +81,20 @@ def test_the_defaults_of_a_constructor_fit_its_annotations(cls):
         (dict[str, int], [{}, {"a": 1}], [[], "a"]),
     ],
 )
-def test_what_an_annotation_allows(annotation, good, bad):
+def test_annotations_accept_and_refuse_values(annotation, good, bad):
     kind = kind_of(annotation)
     assert [x for x in good if not kind.fits(x)] == []
     assert [x for x in bad if kind.fits(x)] == []
 
 
 @pytest.mark.parametrize("name", ["Axis", "IntOrInts", "Shape", "DTypeLike"])
-def test_an_alias_leaves_the_check_to_who_reads_the_value(name):
+def test_aliases_are_not_checked(name):
     alias = getattr(type_aliases, name)
     assert kind_of(alias) is None
     assert kind_of(alias | None) is None
 
 
-def test_a_range_refuses_what_is_not_a_number():
+def test_ranges_refuse_non_numbers():
     fraction = Between(0, 1)
     assert [x for x in (-0.1, 1.5, float("nan")) if fraction.holds(x)] == []
     assert all(map(fraction.holds, (0, 1, 0.5, np.float32(0.5), np.array(7.0))))
@@ -159,7 +159,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_wrong_argument_is_refused_by_name(case):
+def test_wrong_argument_is_named(case):
     make, message = MISTAKES[case]
     with pytest.raises(ArgumentError, match=message):
         make()
@@ -185,7 +185,7 @@ LEGITIMATE = {
 
 
 @pytest.mark.parametrize("case", LEGITIMATE)
-def test_what_works_elsewhere_is_taken(case):
+def test_arguments_that_work_in_keras_are_accepted(case):
     LEGITIMATE[case]()
 
 
@@ -209,7 +209,7 @@ MISSPELT = {
 
 
 @pytest.mark.parametrize("case", MISSPELT)
-def test_an_unknown_argument_is_answered_with_the_nearest(case):
+def test_unknown_argument_suggests_nearest_name(case):
     make, meant = MISSPELT[case]
     with pytest.raises(ArgumentTypeError, match=f"did you mean '{meant}'"):
         make()
@@ -269,7 +269,7 @@ X, Y = np.zeros((4, 3), "float32"), np.zeros((4, 1), "float32")
 
 
 @pytest.mark.parametrize("case", CALLS)
-def test_a_wrong_argument_of_a_method_is_refused_by_name(case):
+def test_wrong_method_argument_is_named(case):
     call, message = CALLS[case]
     model = toolkit.Sequential([layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -277,16 +277,16 @@ def test_a_wrong_argument_of_a_method_is_refused_by_name(case):
         call(model, toolkit.data.Dataset.range(4))
 
 
-def test_a_class_of_users_is_not_checked():
-    class Mine(layers.Layer):
+def test_user_classes_are_not_checked():
+    class UserLayer(layers.Layer):
         def __init__(self, units: int = None, **kwargs):
             super().__init__(**kwargs)
             self.units = units
 
-    assert Mine("any").units == "any"
+    assert UserLayer("any").units == "any"
 
 
-def test_names_that_only_type_checkers_import_mean_anything():
+def test_type_checking_imports_accept_any_value():
     def function(self, x: "Unknown | None", y: "int"): ...  # noqa: F821
 
     assert list(signature_of(function).kinds) == ["y"]
@@ -334,7 +334,7 @@ ANYTHING = {
 }
 
 
-def needed(cls):
+def find_arguments(cls):
     """Return arguments that create an instance of a class, or None."""
     given = {}
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
@@ -351,8 +351,8 @@ def needed(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_no_argument_takes_an_object_that_means_nothing(cls):
-    given = needed(cls)
+def test_arguments_refuse_arbitrary_objects(cls):
+    given = find_arguments(cls)
     if given is None:
         pytest.skip("it needs more than a table can say")
     accepted = []
@@ -423,7 +423,7 @@ NUMBERS += [(np.float32, function) for function in REAL.values()]
 
 
 @pytest.mark.parametrize("number, function", NUMBERS, ids=[*WHOLE, *REAL])
-def test_numbers_of_numpy_are_taken_for_pythons(number, function):
+def test_numpy_scalars_are_accepted(number, function):
     found = []
     for kind in (number, lambda value: value):
         toolkit.utils.set_random_seed(0)
@@ -433,7 +433,7 @@ def test_numbers_of_numpy_are_taken_for_pythons(number, function):
         np.testing.assert_array_equal(found[0], found[1])
 
 
-def test_numbers_of_numpy_are_pythons_in_configs():
+def test_configs_store_numpy_scalars_as_python_numbers():
     model = toolkit.Sequential(
         [
             toolkit.Input(shape=(np.int64(6), np.int64(4))),
@@ -446,7 +446,7 @@ def test_numbers_of_numpy_are_pythons_in_configs():
     assert copy.to_json() == model.to_json()
 
 
-def test_training_takes_numbers_of_numpy(tmp_path):
+def test_training_accepts_numpy_scalars(tmp_path):
     model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=np.int64(2))
     x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
@@ -464,7 +464,7 @@ def test_training_takes_numbers_of_numpy(tmp_path):
     assert path.exists()
 
 
-def test_settings_take_numbers_of_numpy():
+def test_settings_accept_numpy_scalars():
     before = toolkit.config.num_threads()
     try:
         toolkit.config.set_num_threads(np.int64(1))
@@ -482,7 +482,7 @@ TYPED = re.compile(
 
 
 @pytest.mark.parametrize("cls", LAYERS)
-def test_arguments_of_layers_have_types(cls):
+def test_layer_arguments_have_types(cls):
     parameters = inspect.signature(cls.__init__).parameters.values()
     untyped = [
         p.name for p in parameters if TYPED.fullmatch(p.name) and p.annotation == "Any"
@@ -490,7 +490,7 @@ def test_arguments_of_layers_have_types(cls):
     assert untyped == []
 
 
-def test_one_declaration_shows_the_whole_signature():
+def test_one_declaration_shows_the_full_signature():
     for cls in (layers.LSTM, layers.Conv2D, layers.SeparableConv1D, layers.ConvLSTM2D):
         names = list(inspect.signature(cls).parameters)
         assert {"activation", "kernel_size", "units"} & {*names}

@@ -138,7 +138,7 @@ WAYS = (eagerly, traced, around_a_function, traced_twice)
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", CASES)
-def test_gradient_is_that_of_the_reads(program, way):
+def test_gradient_is_the_sum_over_reads(program, way):
     gradient, after = CASES[program]
     expected_w = scalar()
     expected = float(program(expected_w))
@@ -150,7 +150,7 @@ def test_gradient_is_that_of_the_reads(program, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_other_variables_are_not_reached(way):
+def test_other_variables_have_no_gradient(way):
     w, u = scalar(2.0), scalar(3.0)
 
     def program():
@@ -177,7 +177,7 @@ def test_other_variables_are_not_reached(way):
     assert [float(g) for g in found] == [3.0, 9.0]
 
 
-def test_assigned_from_another_variable_is_no_read_of_it():
+def test_assignment_from_a_variable_is_not_a_read():
     w, u = scalar(2.0), scalar(3.0)
     with toolkit.GradientTape(persistent=True) as tape:
         w.assign(u)
@@ -186,7 +186,7 @@ def test_assigned_from_another_variable_is_no_read_of_it():
     assert float(tape.gradient(y, u)) == 9.0
 
 
-def test_what_does_not_train_is_cut_off_too():
+def test_untrainable_variables_have_no_gradient():
     w, moving = scalar(2.0), scalar(1.0, trainable=False)
 
     def program():
@@ -200,14 +200,14 @@ def test_what_does_not_train_is_cut_off_too():
         assert float(tape.gradient(y, w)) == 2.5
 
 
-def test_what_assign_returns_goes_on():
+def test_result_of_assign_has_a_gradient():
     w = scalar()
     with toolkit.GradientTape() as tape:
         y = w.assign(w * 3.0) ** 2
     assert float(tape.gradient(y, w)) == 36.0
 
 
-def test_values_in_a_stateless_scope_are_what_was_given():
+def test_stateless_scope_returns_its_values():
     w, x = scalar(), ops.array(4.0)
     with toolkit.GradientTape() as tape, toolkit.StatelessScope([(w, x)]):
         tape.watch(x)
@@ -229,7 +229,7 @@ def test_second_derivatives():
         assert (float(first), float(second)) == (108.0, 36.0)
 
 
-def test_programs_are_the_same_as_without_a_second_read():
+def test_second_read_does_not_change_the_program():
     """Check that the node that separates reads is removed before planning."""
     w = toolkit.Variable(np.ones((4, 4), "float32"))
 
@@ -269,7 +269,7 @@ def test_training_with_spectral_normalization():
         np.testing.assert_allclose(found, expected, 1e-5)
 
 
-def test_a_variable_that_is_assigned_has_no_gradient_of_integers():
+def test_assigned_integer_variable_has_no_gradient():
     count = toolkit.Variable(1, dtype="int32")
     with pytest.raises(GradientError), toolkit.GradientTape() as tape:
         tape.watch(count.assign_add(1))

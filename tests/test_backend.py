@@ -27,18 +27,18 @@ def test_spellings_of_dtypes(dtype, expected):
     assert backend.is_int_dtype(dtype) == ("int" in expected)
 
 
-def test_an_unknown_dtype_is_a_value_error_too():
+def test_unknown_dtype_is_a_value_error():
     with pytest.raises(DTypeError, match="received 'float31'"):
         backend.standardize_dtype("float31")
     assert issubclass(DTypeError, ValueError)
 
 
-def test_symbols_are_told_from_tensors():
+def test_symbols_differ_from_tensors():
     assert backend.is_keras_tensor(toolkit.Input((2,)))
     assert not backend.is_keras_tensor(toolkit.ops.zeros((2,)))
 
 
-def test_clear_session_starts_names_and_policies_anew():
+def test_clear_session_resets_names_and_policies():
     toolkit.utils.clear_session()
     toolkit.layers.Dense(1)
     dtype_policies.set_dtype_policy("mixed_bfloat16")

@@ -57,7 +57,7 @@ STRINGS = {
 
 
 @pytest.mark.parametrize("case", STRINGS)
-def test_unknown_strings_are_answered_with_the_valid_ones(case):
+def test_unknown_strings_list_valid_ones(case):
     function, valid = STRINGS[case]
     with pytest.raises((ArgumentError, DTypeError)) as caught:
         function(WORD)
@@ -72,7 +72,7 @@ def test_only_numbers_become_tensors(function, values):
         function(np.array(values))
 
 
-def test_a_wrong_shape_is_traced_back_to_its_layer():
+def test_wrong_shape_names_its_layer():
     (x, _), _ = digits.load_data()
     model = toolkit.Sequential(
         [layers.Conv2D(4, 3, name="first"), layers.Dense(1)], name="net"
@@ -84,7 +84,7 @@ def test_a_wrong_shape_is_traced_back_to_its_layer():
         assert part in message
 
 
-def test_a_run_that_fails_can_be_repeated_with_better_data():
+def test_failed_run_can_be_repeated():
     (x, y), _ = digits.load_data()
     model = toolkit.Sequential([layers.Flatten(), layers.Dense(10)])
     loss = losses.SparseCategoricalCrossentropy(from_logits=True)

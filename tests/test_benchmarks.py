@@ -54,7 +54,7 @@ def row(case, *names):
     return {"case": case, "median": median, "samples": samples, **rest}
 
 
-def test_candidates_take_turns_and_are_compared(tmp_path):
+def test_candidates_alternate_and_are_compared(tmp_path):
     path = tmp_path / "numbers.json"
     output = run(
         "eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--json", str(path)
@@ -71,7 +71,7 @@ def test_candidates_take_turns_and_are_compared(tmp_path):
     assert "1.00 x" in output
 
 
-def test_another_checkout_takes_turns(tmp_path):
+def test_another_checkout_alternates(tmp_path):
     arguments = "eager_overhead.py", "--only", "add 4x4", "--runs", "2", "--before"
     output = run(*arguments, str(FOLDER.parent))
     assert re.search(r"toolkit / before: \d\.\d+, half of them", output)
@@ -81,7 +81,7 @@ def test_another_checkout_takes_turns(tmp_path):
     assert "the other one" in done.stdout + done.stderr
 
 
-def test_what_is_not_installed_is_left_out():
+def test_missing_peers_are_skipped():
     output = run("eager_overhead.py", "--only", "add 4x4", "--runs", "1")
     if "torch " in output and "left out: not installed" not in output:
         pytest.skip("torch is installed")
@@ -93,7 +93,7 @@ def test_peers_run_toolkit_alone_in_the_quick_mode():
     assert "tiny_mlp/fit, ms a step\n  toolkit" in output
 
 
-def test_tables_are_updated_beside_peers(tmp_path):
+def test_embedding_tables_are_compared_with_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--rows", "2000", "--runs", "1", "--only", "sgd", "--json", str(path)]
     assert "sgd memory, as multiples of" in run("embeddings.py", *arguments)
@@ -103,7 +103,7 @@ def test_tables_are_updated_beside_peers(tmp_path):
     assert not step["failed"]
 
 
-def test_networks_are_trained_beside_peers(tmp_path):
+def test_training_is_compared_with_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--quick", "--only", "seq2seq", "--json", str(path)]
     assert "2,327,504 weights" in run("fits.py", *arguments)
@@ -112,7 +112,7 @@ def test_networks_are_trained_beside_peers(tmp_path):
     assert 0 < network["loss"]["toolkit"] < 1.1
 
 
-def test_steps_stand_beside_their_arithmetic(tmp_path, folder_on_the_path):
+def test_steps_are_compared_with_their_arithmetic(tmp_path, folder_on_the_path):
     path = tmp_path / "numbers.json"
     arguments = ["--quick", "--only", "tiny_mlp", "--json", str(path)]
     assert run("limits.py", *arguments).startswith("tiny_mlp: toolkit ")
@@ -123,7 +123,7 @@ def test_steps_stand_beside_their_arithmetic(tmp_path, folder_on_the_path):
     assert "| case | toolkit | arithmetic | arithmetic or memory | ratio |" in table
 
 
-def test_pipeline_judges_what_is_there(tmp_path):
+def test_pipeline_compares_installed_peers(tmp_path):
     path = tmp_path / "numbers.json"
     arguments = ["--only", "position", "--rounds", "1", "--json", str(path)]
     output = run("pipeline.py", *arguments)
@@ -160,13 +160,13 @@ def test_pipeline_runs_all_jobs():
         (["--only", "zebra"], "received 'zebra'"),
     ],
 )
-def test_peers_refuses(arguments, words):
+def test_peers_refuses_bad_options(arguments, words):
     done = start("peers.py", *arguments)
     assert done.returncode != 0
     assert words in done.stderr
 
 
-def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
+def test_page_lists_every_peer(folder_on_the_path):
     from peers_table import COLUMNS, render
     from peers_worker import PEERS
 
@@ -192,7 +192,7 @@ def test_every_peer_has_a_place_in_the_page(folder_on_the_path):
     assert len({line.count("|") for line in lines if "`fit`" in line}) == 1
 
 
-def test_the_step_of_a_network_is_listed_as_it_would_run_on_a_gpu():
+def test_network_step_is_listed_for_a_gpu():
     """Check that the list has products, gradients and updates, without copies."""
     first, second, *rest = run("gpu_programs.py", "mnist_mlp").splitlines()
     assert first.startswith("mnist_mlp float32:")
@@ -252,7 +252,7 @@ def test_checkpoints_of_ranks(tmp_path):
 
 @pytest.mark.slow
 @needs_mpi
-def test_jobs_that_lose_ranks():
+def test_jobs_that_lose_ranks_recover():
     output = run("lost_ranks.py", "--kills", "3", "--epochs", "250")
     assert "3 of 3 jobs have the bits of one without a loss" in output
     assert "step: median " in output
@@ -260,7 +260,7 @@ def test_jobs_that_lose_ranks():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_serving_compares_answers_and_counts_what_is_lost(tmp_path):
+def test_serving_compares_answers_and_counts_losses(tmp_path):
     path = tmp_path / "numbers.json"
     output = run("serving.py", "--quick", "--json", str(path))
     found = json.loads(path.read_text("utf-8"))

@@ -26,7 +26,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_memory_is_used_again_when_nothing_is_left_of_an_array(name):
+def test_memory_is_reused_after_the_last_reference(name):
     spares = BufferPool()
     array = spares.empty(SHAPE, "float32")
     kept, first = KEPT[name](array), address(array)
@@ -36,7 +36,7 @@ def test_memory_is_used_again_when_nothing_is_left_of_an_array(name):
     assert first in {address(spares.empty(SHAPE, "float32")) for _ in range(2)}
 
 
-def test_arrays_are_aligned_and_others_fit_into_their_memory():
+def test_arrays_are_aligned_and_smaller_arrays_reuse_memory():
     spares = BufferPool()
     first = address(spares.empty(SHAPE, "float32"))
     assert first % 64 == 0
@@ -45,13 +45,13 @@ def test_arrays_are_aligned_and_others_fit_into_their_memory():
     assert address(spares.empty((3 * SHAPE[0], 1024), "float32")) != first
 
 
-def test_objects_and_small_arrays_are_new():
+def test_objects_and_small_arrays_are_not_pooled():
     spares = BufferPool()
     for shape, dtype in (((4,), "float32"), (SHAPE, object)):
         assert spares.empty(shape, dtype).flags.owndata
 
 
-def test_no_more_bytes_are_kept_than_asked_for():
+def test_pool_does_not_exceed_its_limit():
     spares = BufferPool(most=64, nbytes=1 << 21)
     arrays = [spares.empty(SHAPE, "float32") for _ in range(6)]
     assert sum(block.nbytes for block in spares._blocks) <= 1 << 21
@@ -59,7 +59,7 @@ def test_no_more_bytes_are_kept_than_asked_for():
     assert len({*map(address, arrays)}) == 6
 
 
-def test_threads_get_memory_of_their_own():
+def test_threads_have_separate_memory():
     spares = BufferPool(most=8)
 
     def write(number):
@@ -74,7 +74,7 @@ def test_threads_get_memory_of_their_own():
         assert all(pool.map(write, range(4)))
 
 
-def test_results_are_kept_apart():
+def test_results_do_not_share_memory():
     x = ops.ones((1024, 1024))
     results = [ops.exp(x * i).numpy() for i in range(5)]
     for i, found in enumerate(results):
@@ -85,7 +85,7 @@ def test_results_are_kept_apart():
     np.testing.assert_allclose(part, np.e, 1e-5)
 
 
-def test_results_of_programs_are_kept_apart():
+def test_program_results_do_not_share_memory():
     function = toolkit.function(lambda x: (x + 1.0, x * 2.0))
     x = ops.ones((1024, 1024))
     kept = [[y.numpy() for y in function(x * i)] for i in range(4)]
@@ -93,7 +93,7 @@ def test_results_of_programs_are_kept_apart():
         assert (first == i + 1).all() and (second == 2 * i).all()
 
 
-def test_what_would_take_the_place_of_most_others_is_not_kept():
+def test_very_large_buffers_are_not_pooled():
     spares = BufferPool(most=8, nbytes=1 << 22)
     sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
     found = {}

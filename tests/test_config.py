@@ -24,7 +24,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_unknown_values_are_refused_with_the_valid_ones():
+def test_unknown_values_list_valid_ones():
     with pytest.raises(ArgumentError, match="'float32'.*received 'float31'"):
         toolkit.config.set_floatx("float31")
     with pytest.raises(ArgumentError, match="'channels_last'.*received 'nhwc'"):
@@ -50,7 +50,7 @@ def test_device_scope(name):
         assert toolkit.ops.ones(()).device == "cpu:0"
 
 
-def test_a_device_that_is_not_there():
+def test_missing_device_is_refused():
     with pytest.raises(DeviceError, match="expected one of .*; received 'gpu:99'"):
         with toolkit.device("gpu:99"):
             pass
@@ -58,7 +58,7 @@ def test_a_device_that_is_not_there():
         toolkit.config.set_device("tpu")
 
 
-def test_the_environment_chooses_backend_device_and_dtype():
+def test_environment_selects_backend_device_and_dtype():
     code = "import toolkit; print(toolkit.config.backend(), toolkit.ops.ones(()).dtype)"
     done = run(code, TOOLKIT_BACKEND="reference", TOOLKIT_FLOATX="float64")
     assert done.stdout.split() == ["reference", "float64"], done.stderr
@@ -132,7 +132,7 @@ def test_names_of_other_frameworks():
 @pytest.mark.parametrize(
     "given, expected", [(None, 60.0), ("5", 5.0), ("0.25", 0.25), ("inf", float("inf"))]
 )
-def test_the_timeout_of_the_environment(given, expected, monkeypatch):
+def test_environment_sets_the_timeout(given, expected, monkeypatch):
     monkeypatch.delenv("TOOLKIT_TIMEOUT", raising=False)
     if given is not None:
         monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
@@ -140,7 +140,7 @@ def test_the_timeout_of_the_environment(given, expected, monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["", "0", "-1", "nan", "a minute"])
-def test_a_timeout_that_is_none(given, monkeypatch):
+def test_invalid_timeout_is_refused(given, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", given)
     with pytest.raises(ArgumentError, match="TOOLKIT_TIMEOUT: expected seconds"):
         settings.timeout(60.0)

@@ -67,7 +67,7 @@ def test_get(identifier, cls):
     assert type(constraints.get(identifier)) is cls
 
 
-def test_get_takes_functions():
+def test_get_accepts_functions():
     assert constraints.get(ops.relu) is ops.relu
     assert constraints.get(None) is None
 

@@ -54,13 +54,13 @@ def test_a_page_runs(page, tmp_path):
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if has(page, slow=True)], ids=name_of
 )
-def test_a_page_runs_with_what_is_slow(page, tmp_path):
+def test_a_page_runs_with_slow_blocks(page, tmp_path):
     code, printed = run(page, tmp_path, "--slow")
     assert code == 0, printed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_code_stands_in_fences_and_files_are_there(page):
+def test_code_is_fenced_and_files_exist(page):
     text = page.read_text("utf-8")
     outside = re.sub(r"^(```+).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert not [line for line in outside.splitlines() if line.startswith("    ")]
@@ -94,17 +94,17 @@ def test_the_readme_starts_with_two_commands():
     assert "pytest" in test
 
 
-def test_the_readme_s_code_has_twelve_lines_and_a_picture():
+def test_readme_code_has_twelve_lines_and_an_image():
     first = next(b for b in blocks(README) if b.language == "python")
     assert len([line for line in first.code.splitlines() if line]) == 12
     assert re.search(r"!\[[^]]+\]\(docs/images/\w+\.svg\)", README)
 
 
-def test_the_readme_fits_a_screen_before_its_details():
+def test_readme_fits_a_screen():
     assert len(README.partition("\n## More")[0].splitlines()) <= 70
 
 
-def test_the_readme_s_times_are_those_of_the_benchmarks():
+def test_readme_times_match_the_benchmarks():
     measured = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
     rows = [line for line in README.splitlines() if line.startswith("| ")]
     compared = [row.split("|")[1:-1] for row in rows if re.search(r"\d", row)]
@@ -160,7 +160,7 @@ def test_blocks_run_in_order_and_share_their_names(tmp_path):
     assert (tmp_path / "folder" / "slow").exists()
 
 
-def test_directives_are_looked_into():
+def test_directives_are_read():
     text = "a\n\n````{note}\n:class: b\n\n```python\nx = 1\n```\n````\n"
     assert [(b.code, b.line) for b in blocks(text)] == [("x = 1\n", 7)]
     assert blocks("```{toctree}\nfirst\nsecond\n```\n") == []
@@ -168,7 +168,7 @@ def test_directives_are_looked_into():
         blocks("```{code-block} python\nx = 1\n```\n")
 
 
-def test_a_slow_block_is_left_out(tmp_path):
+def test_slow_block_is_skipped(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- slow -->\n```python\n1 / 0\n```\n")
     assert run(page, tmp_path / "fast")[0] == 0
@@ -185,7 +185,7 @@ def test_a_slow_block_is_left_out(tmp_path):
         ("```python\nimport warnings; warnings.warn('w')\n```\n", "UserWarning: w"),
     ],
 )
-def test_what_does_not_run_fails(text, words, tmp_path):
+def test_failing_block_fails(text, words, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(text)
     code, printed = run(page, tmp_path / "folder")

@@ -77,7 +77,7 @@ def test_float_policies_are_policies():
         *("gptq/4/128_from_float32", "awq/4/-1_from_bfloat16"),
     ],
 )
-def test_quantized_policies_are_data_that_layers_refuse(name):
+def test_layers_refuse_quantized_policies(name):
     policy = dtype_policies.get(name)
     config = json.loads(json.dumps(dtype_policies.serialize(policy)))
     assert dtype_policies.deserialize(config) == policy and policy.name == name
@@ -118,7 +118,7 @@ def policy():
     return DTypePolicy("float16")
 
 
-def test_a_layer_takes_the_policy_of_its_path():
+def test_layer_uses_the_policy_of_its_path():
     policies = dtype_policies.DTypePolicyMap(policy_map={"head": policy()})
     layer = layers.Dense(1, dtype=policies, name="head")
     layer.build((None, 2))

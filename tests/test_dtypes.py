@@ -75,7 +75,7 @@ def restored_floatx():
     config.set_floatx(before)
 
 
-def test_floatx_is_what_python_floats_become(restored_floatx):
+def test_python_floats_become_floatx(restored_floatx):
     config.set_floatx("float64")
     assert ops.convert_to_tensor(1.5).dtype == "float64"
     assert dtypes.result_type(int, float) == "float64"

@@ -73,7 +73,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it takes away what Linux has")
-def test_a_checkout_with_other_ends_of_lines_without_what_only_linux_has(tmp_path):
+def test_package_works_with_crlf_and_without_linux_features(tmp_path):
     pytest.importorskip("llvmlite")
     root = tmp_path / "root"
     shutil.copytree(PACKAGE, root / "toolkit")  # with the bytecode

@@ -44,7 +44,7 @@ def test_a_network_learns_real_digits():
     assert history["loss"] == sorted(history["loss"], reverse=True)
 
 
-def weights_of_a_fresh_process(name, arguments, hash_seed):
+def weights_of_a_new_process(name, arguments, hash_seed):
     """Return the hash of the weights after training in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", DIGEST, str(EXAMPLES / f"{name}.py"), *arguments],
@@ -61,14 +61,14 @@ def weights_of_a_fresh_process(name, arguments, hash_seed):
 def test_the_same_seed_gives_the_same_bits(name):
     def train(hash_seed, seed="3"):
         options = ["--epochs", "1", "--seed", seed]
-        return weights_of_a_fresh_process(name, options, hash_seed)
+        return weights_of_a_new_process(name, options, hash_seed)
 
     assert train("0") == train("1")
     if name == "digits_mlp":
         assert train("0", seed="4") != train("0")
 
 
-def test_steps_that_are_traced_and_eager_agree():
+def test_traced_and_eager_steps_agree():
     found = []
     for run_eagerly in (False, True):
         toolkit.utils.set_random_seed(0)
@@ -129,7 +129,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_steady_step_makes_no_new_arrays(name):
+def test_steady_step_allocates_no_arrays(name):
     batch = 512
     random = np.random.default_rng(0)
     x = random.integers(0, 17, (STEPS * batch, 8, 8)).astype("uint8")

@@ -39,7 +39,7 @@ def public(namespace: str) -> list[str]:
     ]
 
 
-def test_stubs_are_those_that_are_written():
+def test_stubs_are_up_to_date():
     for path, text in run_path(str(ROOT / "scripts" / "write_stubs"))[
         "stubs"
     ]().items():

@@ -59,7 +59,7 @@ def test_values_and_gradients(name, outside, backend):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_models_train_with_it(name, outside, backend):
+def test_models_train_with_new_operations(name, outside, backend):
     x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
     y = np.sin(x.sum(axis=1, keepdims=True))
     losses = []
@@ -77,7 +77,7 @@ def test_models_train_with_it(name, outside, backend):
 
 @pytest.mark.parametrize("name", EXPECTED)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_every_backend_computes_it(name, dtype, outside):
+def test_every_backend_computes_new_operations(name, dtype, outside):
     x = np.random.default_rng(0).normal(size=(3, 5)).astype(dtype)
     for backend in map(get_backend, ("numpy", "reference")):
         out = np.empty_like(x)
@@ -114,7 +114,7 @@ def test_cuda_is_generated(outside, tmp_path):
     check_cuda(cases, tmp_path)
 
 
-def test_facts_follow_from_the_rule(outside):
+def test_properties_follow_from_the_rule(outside):
     assert PRIMITIVES["squash"].cost == 4 + 4 + 1 + 1
     assert not is_expensive(node_of("squash"))
     assert is_expensive(node_of("two_to"))
@@ -122,7 +122,7 @@ def test_facts_follow_from_the_rule(outside):
     assert PRIMITIVES["rsqrt"].domain == (0, np.inf)
 
 
-def test_what_is_said_twice_or_wrongly_is_refused(outside):
+def test_duplicate_or_wrong_declarations_are_refused(outside):
     with pytest.raises(ValueError, match="'squash' is declared twice"):
         outside.elementwise("squash", lambda s, x: x)
     with pytest.raises(ValueError, match="'two_to' is declared twice"):
@@ -149,7 +149,7 @@ def words_in(path):
                 yield from node.value.split()
 
 
-def test_functions_of_floats_are_named_in_their_record_and_row_alone():
+def test_float_functions_are_named_only_in_their_record_and_row():
     functions = {name for name, word in SCALARS.items() if word.vml}
     assert len(functions) > 15
     named = {
@@ -164,6 +164,6 @@ def test_functions_of_floats_are_named_in_their_record_and_row_alone():
     assert {Path(path).name for path in named} <= allowed
 
 
-def test_what_is_elementwise_has_no_generator_of_its_own():
+def test_elementwise_operations_have_no_separate_generator():
     elementwise = {n for n, p in PRIMITIVES.items() if p.kind is Kind.ELEMENTWISE}
     assert elementwise & {*LOWERINGS, *GENERATORS} == {"stop_gradient"}

@@ -70,27 +70,27 @@ def is_declaration(function):
     return all(isinstance(statement, (ast.Pass, ast.Raise)) for statement in plain)
 
 
-def is_told(name, text):
+def is_documented(name, text):
     """Return whether a sentence about `name` says that it has no effect."""
     sentences = re.split(r"\.\s|\n\n|\n\s+(?=\w[\w, ]*:)", text + " ")
     return any(re.search(rf"\b{name}\b", s) and NO_EFFECT.search(s) for s in sentences)
 
 
-def test_arguments_are_used_or_said_to_have_no_effect():
+def test_unused_arguments_are_documented():
     wrong = []
     for where, function, around in functions():
         text = f"{ast.get_docstring(function) or ''}\n\n{around}"
-        names = [name for name in unused(function) if not is_told(name, text)]
+        names = [name for name in unused(function) if not is_documented(name, text)]
         if where.startswith("compat/tensorflow/"):  # documented once for all
             names = [name for name in names if name != "name"]
         wrong += [f"{where}: {name}" for name in names]
     assert not wrong, "\n".join(wrong)
 
 
-def test_names_of_operations_are_said_to_have_no_effect():
+def test_operation_names_are_documented_as_unused():
     import toolkit.compat.tensorflow as tf
 
-    assert is_told("name", tf.__doc__)
+    assert is_documented("name", tf.__doc__)
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_names_of_operations_are_said_to_have_no_effect():
         ("`sorted` and\n`x` have no effect.", True),
     ],
 )
-def test_what_counts_as_told(text, told):
-    assert is_told("sorted", text) is told
+def test_is_documented(text, told):
+    assert is_documented("sorted", text) is told
 
 
-def test_what_counts_as_unused():
+def test_unused():
     source = "def f(self, a, *, b=1, **c):\n    'b'\n    return a"
     assert unused(ast.parse(source).body[0]) == ["b", "c"]
 
 
-def test_a_value_that_is_not_read_is_none():
+def test_assign_without_read_value_returns_none():
     import toolkit.compat.tensorflow as tf
 
     v = tf.Variable([1.0, 2.0])
@@ -119,7 +119,7 @@ def test_a_value_that_is_not_read_is_none():
     assert v.assign([3.0, 4.0]).numpy().tolist() == [3.0, 4.0]
 
 
-def test_no_model_goes_through_a_symbol_without_history():
+def test_model_refuses_symbols_without_history():
     symbol = toolkit.KerasTensor((None, 3), record_history=False)
     output = toolkit.layers.Dense(2)(symbol)
     with pytest.raises(ToolkitError):

@@ -35,13 +35,13 @@ def test_import_loads_nothing_heavy(code):
     assert modules_after(code) & HEAVY == set()
 
 
-def test_import_loads_nothing_of_networks_and_processes():
+def test_import_loads_no_network_or_process_modules():
     """These modules would delay every start, and few scripts use them."""
     found = modules_after("from toolkit import layers, models, optimizers")
     assert found & {"urllib.request", "http.client", "ssl", "multiprocessing"} == set()
 
 
-def test_a_model_loads_no_part_that_it_does_not_have():
+def test_model_loads_only_its_parts():
     found = modules_after(
         "import toolkit\n"
         "layers = [toolkit.Input((3,)), toolkit.layers.Dense(2)]\n"
@@ -84,7 +84,7 @@ assert not failed, failed
 
 
 @pytest.mark.parametrize("attempt", range(3))
-def test_threads_may_use_a_name_for_the_first_time_at_once(attempt):
+def test_threads_resolve_lazy_names_concurrently(attempt):
     assert "toolkit.layers.wrappers" in modules_after(FIRST_USE_BY_THREADS)
 
 
@@ -111,7 +111,7 @@ COMPLETE = {
 
 
 @pytest.mark.parametrize("name", COMPLETE)
-def test_what_is_made_first_is_whole(name, tmp_path):
+def test_first_tensor_has_all_methods(name, tmp_path):
     """Check that methods and operators of other modules exist from the start."""
     (tmp_path / "a.txt").write_text("a")
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")

@@ -33,7 +33,7 @@ def random(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape, dtype="float32")
 
 
-def rows_of(x, low, high, axis=0):
+def split_rows(x, low, high, axis=0):
     return x[(*[slice(None)] * axis, slice(low, high))]
 
 
@@ -51,9 +51,9 @@ def check(compute, *arrays, axis=0, batches=BATCHES):
         function = toolkit.function(compute)
         for low in {0, count - batch, min(count // 3, count - batch)}:
             high = low + batch
-            part = run(function, *(rows_of(x, low, high, axis) for x in arrays))
+            part = run(function, *(split_rows(x, low, high, axis) for x in arrays))
             for y, found in zip(whole, part, strict=True):
-                wanted = rows_of(y, low, high, axis)
+                wanted = split_rows(y, low, high, axis)
                 assert wanted.tobytes() == found.tobytes(), (batch, low)
 
 
@@ -74,7 +74,7 @@ def gradients(compute):
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4"])
-def test_weights_of_few_bits(mode):
+def test_quantized_weights(mode):
     layer = layers.Dense(70, activation="relu")
     layer.build((None, 1100))
     layer.quantize(mode)
@@ -240,7 +240,7 @@ def test_reductions(shape, reduce):
 
 @pytest.mark.parametrize("shape", [(7, 5), (30, 40), (3, 1, 4), (600, 3)], ids=str)
 @pytest.mark.parametrize("reduce", [ops.sum, ops.var], ids=["sum", "var"])
-def test_reductions_where_the_batch_is_inside(shape, reduce):
+def test_reductions_with_an_inner_batch_axis(shape, reduce):
     x = random(shape[0], ROWS, *shape[1:])
     others = [a for a in range(x.ndim) if a != 1]
     for axes in [*others, tuple(others)]:
@@ -412,7 +412,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("compute", OTHERS.values(), ids=OTHERS)
-def test_others(compute):
+def test_remaining_operations(compute):
     check(compute, random(ROWS, 6, 10))
 
 
@@ -491,7 +491,7 @@ NETWORKS = {
 CUTS = [(16,), (1, 15), (5, 5, 6), (1, 1, 14), (3, 4, 4, 5), (2,) * 8, (7, 1, 8)]
 
 
-def _pieces(function, cut, *arrays):
+def _run_slices(function, cut, *arrays):
     """Return the concatenated results of a function for slices of its inputs."""
     ends = np.cumsum(cut)
     found = [
@@ -503,7 +503,7 @@ def _pieces(function, cut, *arrays):
 
 @pytest.mark.parametrize("build, data", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.one_in(4)
-def test_networks_cut_into_pieces(build, data, monkeypatch):
+def test_networks_on_slices_of_a_batch(build, data, monkeypatch):
     toolkit.utils.set_random_seed(0)
     model, x = build(toolkit), data(16)
     embed, seen = layers.Embedding.call, []
@@ -531,7 +531,7 @@ def test_networks_cut_into_pieces(build, data, monkeypatch):
     function = toolkit.function(step)
     whole = run(function, x)
     for cut in CUTS:
-        for y, found in zip(whole, _pieces(function, cut, x), strict=True):
+        for y, found in zip(whole, _run_slices(function, cut, x), strict=True):
             assert y.tobytes() == found.tobytes(), cut
 
 
@@ -571,27 +571,27 @@ SUMS = {
 
 
 @pytest.mark.parametrize("compute, x_shape, g_shape", SUMS.values(), ids=SUMS)
-def test_leaves_of_a_batch(compute, x_shape, g_shape):
+def test_leaf_sums_of_a_batch(compute, x_shape, g_shape):
     """Check for the same bits from slices, from copies, and with the producer of x."""
     x, g = random(ROWS, *x_shape), random(ROWS, *g_shape, seed=1)
 
-    def from_parts(x, g):
+    def from_slices(x, g):
         x = ops.tanh(x)
         return [compute(x[low:high], g[low:high]) for low, high in LEAVES]
 
-    def alone(x, g):
+    def from_copies(x, g):
         x = ops.tanh(x)
         return [compute(x, g), ops.exp(x)]
 
     def prepared(x, g):
         return [compute(x, g)]
 
-    function = toolkit.function(from_parts)
+    function = toolkit.function(from_slices)
     leaves = [toolkit.tree.flatten(leaf) for leaf in function(x, g)]
     tanh = ops.convert_to_numpy(toolkit.function(ops.tanh)(x))
     for leaf, (low, high) in zip(leaves, LEAVES, strict=True):
         part = x[low:high].copy(), g[low:high].copy()
-        fused = run(toolkit.function(alone), *part)
+        fused = run(toolkit.function(from_copies), *part)
         copied = run(toolkit.function(prepared), tanh[low:high].copy(), part[1])
         for i, found in enumerate(leaf):
             assert found.numpy().tobytes() == fused[i].tobytes(), "beside others"

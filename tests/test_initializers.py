@@ -141,7 +141,7 @@ def test_values_do_not_depend_on_hash_randomisation():
     assert len(found) == 1
 
 
-def test_variables_are_initialized_for_real_inside_a_trace():
+def test_variables_have_values_inside_a_trace():
     made = []
 
     @function
@@ -252,7 +252,7 @@ def test_configs_keep_every_argument():
         assert repr(again) == repr(made)
 
 
-def test_a_generator_is_part_of_the_config():
+def test_config_includes_the_generator():
     made = initializers.HeNormal(random.SeedGenerator(5, name="mine"))
     again = initializers.get(initializers.serialize(made))
     assert isinstance(again.seed, random.SeedGenerator)
@@ -260,7 +260,7 @@ def test_a_generator_is_part_of_the_config():
     np.testing.assert_array_equal(again((2, 2)), made((2, 2)))
 
 
-def test_what_get_takes():
+def test_get_accepts_names_classes_and_configs():
     assert initializers.get(None) is None
     made = initializers.Zeros()
     assert initializers.get(made) is made

@@ -37,12 +37,12 @@ def kernel(**names):
         {"index": "i5", "following": "i4"},
     ],
 )
-def test_names_of_functions_blocks_and_values_tell_nothing(names):
+def test_names_of_functions_blocks_and_values_are_ignored(names):
     assert kernel(**names) == kernel()
 
 
 @pytest.mark.parametrize("names", [{"step": 2}, {"following": "i4"}, {"head": "entry"}])
-def test_another_number_value_or_block_is_another_kernel(names):
+def test_different_numbers_values_or_blocks_differ(names):
     assert kernel(**names) != kernel()
 
 
@@ -52,7 +52,7 @@ def test_intrinsics_and_types_keep_their_names():
     assert SCRIPT["normalized"](text) == expected
 
 
-def test_texts_are_equal_wherever_they_are_found():
+def test_file_locations_are_ignored():
     old = {"a": "add", "b": "sub", "c": "mul"}
     new = {"a": "sub", "b": "add", "c": "shl", "d": "mul"}
     assert SCRIPT["differing"](old, new) == (3, {}, {"c": "shl"})

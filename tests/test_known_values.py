@@ -58,7 +58,7 @@ TAKES_A_VALUE = {
 
 
 @pytest.mark.parametrize("name", TAKES_A_VALUE)
-def test_what_extents_and_constants_give_has_a_value(name):
+def test_values_from_extents_and_constants_are_known(name):
     function = TAKES_A_VALUE[name]
     expected = np.asarray(function(ops.convert_to_tensor(X)))
     found = np.asarray(toolkit.function(function)(X))
@@ -78,7 +78,7 @@ def test_layers_over_symbols_compute_with_extents(shape):
     np.testing.assert_array_equal(model.predict(X, batch_size=4), model(X))
 
 
-def test_an_open_extent_stays_open():
+def test_open_extent_is_unknown():
     class Doubling(toolkit.layers.Layer):
         def call(self, x):
             rows = ops.convert_to_tensor(x.shape[0]) * 2
@@ -87,7 +87,7 @@ def test_an_open_extent_stays_open():
     assert Doubling()(toolkit.Input((5,))).shape == (None, 3)
 
 
-def test_inputs_and_variables_have_none():
+def test_inputs_and_variables_have_no_known_value():
     v = Variable(2.0)
     for function in (
         lambda x: float(ops.sum(x)),
@@ -99,7 +99,7 @@ def test_inputs_and_variables_have_none():
             toolkit.function(function)(X)
 
 
-def test_a_value_asked_for_is_computed_once():
+def test_known_value_is_computed_once():
     def steps(x):
         i, count = extent(x) * 0, 0
         while i < 100:
@@ -109,7 +109,7 @@ def test_a_value_asked_for_is_computed_once():
     assert float(toolkit.function(steps)(X)[0, 0]) == 100.0
 
 
-def test_a_value_ends_with_its_trace():
+def test_known_value_expires_with_its_trace():
     kept = []
 
     @toolkit.function
@@ -122,7 +122,7 @@ def test_a_value_ends_with_its_trace():
         int(kept[0])
 
 
-def test_layers_of_python_look_up_what_is_known():
+def test_python_layers_use_known_values():
     lookup = toolkit.layers.IntegerLookup(vocabulary=[3, 4], num_oov_indices=0)
     found = toolkit.function(lambda x: x * lookup(ops.reshape(extent(x), (1,))))(X)
     np.testing.assert_array_equal(found, X * 1.0)

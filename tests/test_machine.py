@@ -44,7 +44,7 @@ QUOTAS = {
 
 
 @pytest.mark.parametrize("name", QUOTAS)
-def test_quotas_of_control_groups_are_found(tmp_path, name):
+def test_control_group_quotas_are_read(tmp_path, name):
     told, files, cores = QUOTAS[name]
     membership = tmp_path / "membership"
     membership.write_text(told)
@@ -60,7 +60,7 @@ def test_a_system_without_control_groups_has_no_quota(tmp_path):
 
 
 @pytest.mark.parametrize("quota, cores", [(math.inf, 8), (2.9, 2), (0.5, 1), (99, 8)])
-def test_threads_are_the_cores_that_may_be_used(monkeypatch, quota, cores):
+def test_thread_count_is_the_number_of_usable_cores(monkeypatch, quota, cores):
     monkeypatch.delenv("TOOLKIT_NUM_THREADS", raising=False)
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda pid: set(range(8)), raising=False
@@ -87,7 +87,7 @@ assert len(os.listdir("/proc/self/task")) == 1, "threads that have no core"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others bind no process")
-def test_a_process_that_is_bound_to_one_core_starts_no_thread():
+def test_process_on_one_core_starts_no_thread():
     environment = {k: v for k, v in os.environ.items() if k != "TOOLKIT_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     command = [sys.executable, "-c", BOUND]

@@ -72,7 +72,7 @@ def test_nothing_is_imported_through_a_link():
     assert [p for p in files if pattern.search(p.read_text("utf-8"))] == []
 
 
-def test_linter_and_formatter_leave_the_links_out(linked_project):
+def test_linter_and_formatter_skip_the_links(linked_project):
     pytest.importorskip("ruff")
     found = run("ruff", "check", "--show-files", cwd=linked_project).splitlines()
     python = {
@@ -85,7 +85,7 @@ def test_linter_and_formatter_leave_the_links_out(linked_project):
     assert formatted.startswith(f"{len(python)} files already formatted")
 
 
-def test_type_checker_leaves_the_links_out(linked_project):
+def test_type_checker_skips_the_links(linked_project):
     pytest.importorskip("mypy")
     # Each part is found once. Through a link it would have a second name, which is an
     # error.
@@ -93,7 +93,7 @@ def test_type_checker_leaves_the_links_out(linked_project):
     assert f"{len(PACKAGES) + 2 * len(LINKS)} source files" in output
 
 
-def test_test_collection_leaves_the_links_out(linked_project):
+def test_test_collection_skips_the_links(linked_project):
     output = run("pytest", "--collect-only", "-q", cwd=linked_project)
     collected = [line for line in output.splitlines() if "::" in line]
     assert len(collected) == len(LINKS)
@@ -116,7 +116,7 @@ def archives(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_sdist_holds_the_sources_without_the_links(archives):
+def test_sdist_contains_sources_without_links(archives):
     sdist, _ = archives
     assert not [name for name in sdist if name.split("/")[0] in LINKS]
     for name in ("pyproject.toml", "LICENSE", "README.md", "toolkit/__init__.py"):
@@ -124,7 +124,7 @@ def test_sdist_holds_the_sources_without_the_links(archives):
 
 
 @pytest.mark.slow
-def test_wheel_holds_package_and_examples_and_nothing_else(archives):
+def test_wheel_contains_only_package_and_examples(archives):
     _, wheel = archives
     expected = {
         path.relative_to(ROOT).as_posix()

@@ -75,7 +75,7 @@ def test_get(identifier, config):
     assert regularizers.get(identifier).get_config() == config
 
 
-def test_get_takes_functions():
+def test_get_accepts_functions():
     assert regularizers.get(ops.sum) is ops.sum
     assert regularizers.get(None) is None
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_before():
+def restore_threads():
     yield
     toolkit.config.set_num_threads(None)
 
@@ -94,7 +94,7 @@ def test_products_of_transposes(turn):
 
 
 @pytest.mark.parametrize("rows, depth", [(900, 700), (60, 100_000)])
-def test_a_product_with_its_own_transpose_is_symmetric(rows, depth):
+def test_product_with_its_transpose_is_symmetric(rows, depth):
     x = np.random.default_rng(0).standard_normal((rows, depth))
     gemm = get_backend("numpy").blas.gemm
     check(lambda: gemm(x, x.T))
@@ -103,7 +103,7 @@ def test_a_product_with_its_own_transpose_is_symmetric(rows, depth):
     np.testing.assert_allclose(found, x @ x.T, rtol=1e-10, atol=1e-9)
 
 
-def test_a_product_into_a_part_of_an_array_and_of_odd_layouts():
+def test_product_into_slices_and_unusual_layouts():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 1400, 1400)).astype("float32")
     blas, memory = get_backend("numpy").blas, np.zeros((900, 900), "float32")
@@ -245,7 +245,7 @@ NETWORKS = {"dense": dense, "images": images, "sequences": sequences}
 @pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.one_in(3)
-def test_whole_fits(network, options):
+def test_training(network, options):
     def weights():
         toolkit.utils.set_random_seed(0)
         model = toolkit.Sequential(network())
@@ -266,14 +266,14 @@ def test_whole_fits(network, options):
 # --- distribution of the work ---------------------------------------------------------
 
 
-def test_each_part_is_computed_once_whatever_the_number_of_threads():
+def test_each_tile_is_computed_once():
     for threads in (1, 2, 3, 7, 100):
         done: list[int] = []
         tiled_matmul.run_tasks([partial(done.append, i) for i in range(20)], threads)
         assert sorted(done) == list(range(20))
 
 
-def test_an_error_in_a_part_is_raised():
+def test_error_in_a_tile_is_raised():
     def fail():
         raise ZeroDivisionError
 
@@ -285,7 +285,7 @@ def test_an_error_in_a_part_is_raised():
 @pytest.mark.parametrize("rows", [1, 63, 64, 700, 30_000])
 @pytest.mark.parametrize("columns", [1, 65, 700, 4096])
 @pytest.mark.parametrize("depth", [1, 100, 900])
-def test_parts_cover_a_product_exactly_once(rows, columns, depth):
+def test_tiles_cover_a_product_once(rows, columns, depth):
     down, across = tiled_matmul._tile_grid(rows, columns, depth)
     assert down * across <= tiled_matmul._MAX_TILES
     for extent, count in ((rows, down), (columns, across)):
@@ -293,7 +293,7 @@ def test_parts_cover_a_product_exactly_once(rows, columns, depth):
         assert [i for s in spans for i in range(extent)[s]] == list(range(extent))
 
 
-def test_nobody_else_changes_the_threads_of_a_product():
+def test_concurrent_products_keep_their_blas_threads():
     """Check that a finished thread does not change the BLAS threads of another one."""
     toolkit.config.set_num_threads(7)
     x, y = random(1, 30_000, dtype="float64"), random(30_000, 1, dtype="float64")
@@ -313,7 +313,7 @@ def test_nobody_else_changes_the_threads_of_a_product():
     assert openblas.get_threads() == 7
 
 
-def test_the_threads_of_the_library_come_back_after_an_error():
+def test_blas_threads_are_restored_after_an_error():
     toolkit.config.set_num_threads(3)
     with pytest.raises(toolkit.errors.ArgumentError, match="cholesky"):
         ops.cholesky(-ops.eye(300))

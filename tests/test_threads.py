@@ -13,7 +13,7 @@ from toolkit import layers, ops
 
 
 @pytest.fixture(autouse=True)
-def as_many_threads_as_before():
+def restore_threads():
     yield
     toolkit.config.set_num_threads(None)
 
@@ -78,7 +78,7 @@ def test_eight_threads_call_one_function(calls):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
-def test_a_fork_in_the_middle_of_training():
+def test_fork_during_training():
     """Check that parent and child continue in their own threads to equal weights."""
     toolkit.config.set_num_threads(2)
     expected = weights_after_training(2, epochs=3)
@@ -88,15 +88,15 @@ def test_a_fork_in_the_middle_of_training():
     if child == 0:  # leave without pytest's own shutdown
         code = 2
         try:
-            code = int(not _goes_on(model, x, y, expected))
+            code = int(not _finish_training(model, x, y, expected))
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert _goes_on(model, x, y, expected)
+    assert _finish_training(model, x, y, expected)
 
 
-def _goes_on(model, x, y, expected):
+def _finish_training(model, x, y, expected):
     model.fit(x, y, batch_size=48, initial_epoch=1, epochs=3, verbose=0)
     found = [v.numpy() for v in model.weights]
     return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))

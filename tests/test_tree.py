@@ -121,7 +121,7 @@ def test_paths_and_shapes():
     assert tree.map_shape_structure(len, shapes) == {"a": 2, "b": [1, 2]}
 
 
-def test_dicts_of_any_kind_are_alike():
+def test_dict_types_are_equivalent():
     ordered = OrderedDict(b=10, a=20)
     assert tree.map_structure(add, {"a": 1, "b": 2}, ordered) == {"a": 21, "b": 12}
     mapped = tree.map_structure(add, ordered, defaultdict(int, a=1, b=2))
@@ -134,14 +134,14 @@ def test_dicts_of_any_kind_are_alike():
         tree.assert_same_structure({"a": (1, 2)}, OrderedDict(a=Point(1, 2)))
 
 
-def test_none_may_be_passed_over():
+def test_none_can_be_skipped():
     nest = [None, (1, None)]
     assert tree.map_structure(str, nest, none_is_leaf=False) == [None, ("1", None)]
     with pytest.raises(ArgumentError, match="None everywhere"):
         tree.map_structure(max, [None], [1], none_is_leaf=False)
 
 
-def test_map_as_deep_as_another():
+def test_map_to_the_depth_of_another_structure():
     assert tree.map_structure_up_to([0, [0]], len, ["ab", [(1, 2, 3)]]) == [2, [3]]
     with pytest.raises(ArgumentError, match="expected list .* received tuple"):
         tree.map_structure_up_to([0], len, ("ab",))

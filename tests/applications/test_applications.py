@@ -51,7 +51,7 @@ def test_every_architecture_is_expected():
 
 @pytest.mark.parametrize("name", marked(EXPECTED))
 @pytest.mark.one_in(4)
-def test_as_in_keras(name):
+def test_architecture_matches_keras(name):
     parameters, without_top, features, digest = EXPECTED[name]
     model = build(name)
     assert model.count_params() == parameters
@@ -65,7 +65,7 @@ def test_as_in_keras(name):
 
 @pytest.mark.parametrize("name", marked(application_cases.NAMES, DOWNLOADED))
 @pytest.mark.one_in(2)
-def test_logits_as_in_keras(name):
+def test_logits_match_keras(name):
     """Compare logits of seeded weights with Keras (`fixtures/applications.json`)."""
     toolkit.backend.clear_session()
     expected = np.array(KERAS_LOGITS[name])
@@ -88,7 +88,7 @@ def test_images_of_any_size(name):
     )
 
 
-def test_nasnet_takes_odd_extents():
+def test_nasnet_accepts_odd_extents():
     model = build("NASNetMobile", include_top=False, input_shape=(None, None, 3))
     assert model(np.zeros((1, 75, 101, 3), "float32")).shape == (1, 3, 4, 1056)
 
@@ -126,14 +126,14 @@ def test_weights_of_a_file(tmp_path, name):
     "name",
     ["ConvNeXtTiny", pytest.param("InceptionResNetV2", marks=pytest.mark.slow)],
 )
-def test_whole_models_with_layers_of_their_own(tmp_path, name):
+def test_full_models_with_custom_layers(tmp_path, name):
     model = build(name, include_top=False, pooling="max")
     model.save(tmp_path / "model.keras")
     again = toolkit.models.load_model(tmp_path / "model.keras")
     assert again.count_params() == model.count_params()
 
 
-def test_begins_with_a_tensor():
+def test_input_tensor():
     start = layers.Input((128, 128, 4))
     x = layers.Conv2D(3, 2, strides=2)(start)
     for name in ("MobileNetV2", "EfficientNetV2B0"):
@@ -159,12 +159,12 @@ def test_begins_with_a_tensor():
         ),
     ],
 )
-def test_refuses(name, kwargs):
+def test_bad_arguments_are_refused(name, kwargs):
     with pytest.raises(ArgumentError):
         build(name, **kwargs)
 
 
-def test_channels_first_is_refused_where_it_cannot_be():
+def test_unsupported_channels_first_is_refused():
     toolkit.config.set_image_data_format("channels_first")
     try:
         for name in ("ConvNeXtTiny", "DenseNet121", "NASNetMobile"):
@@ -175,7 +175,7 @@ def test_channels_first_is_refused_where_it_cannot_be():
 
 
 @pytest.mark.parametrize("name", marked(EXPECTED, DOWNLOADED))
-def test_imagenet_weights_are_asked_for_with_their_hash(monkeypatch, name):
+def test_imagenet_weights_are_requested_with_their_hash(monkeypatch, name):
     asked = []
 
     def get_file(origin, cache_subdir, file_hash):
@@ -195,7 +195,7 @@ def test_imagenet_weights_are_asked_for_with_their_hash(monkeypatch, name):
     assert bool(file_hash) == (name not in ("MobileNet", "MobileNetV2"))
 
 
-def test_download_says_what_to_do_without_a_network(monkeypatch, tmp_path):
+def test_download_error_names_a_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path))
     monkeypatch.setattr(
         "toolkit.utils.files._opened", lambda *_, **__: (_ for _ in ()).throw(OSError())

@@ -17,7 +17,7 @@ SHORT = {"MobileNetV2", "NASNetMobile", "ResNet50"}
 
 
 @pytest.mark.parametrize("name", marked(EXPECTED, SHORT))
-def test_an_architecture_is_generated_code_alone(name):
+def test_architecture_is_only_generated_code(name):
     model = build(name)
     images = np.zeros((2, *model.input_shape[1:]), "float32")
     function = toolkit.function(lambda x: model(x, training=False))

@@ -16,7 +16,7 @@ def function(x, scale):
     return {"sine": ops.sin(x) * scale, "count": ops.shape(x)[0] + ops.argmax(x)}
 
 
-def test_jvp_of_nests():
+def test_jvp_of_structures():
     y, t = ops.jvp(function, (X, 2.0), (V, 3.0))
     assert_close(y["sine"], np.sin(X) * 2, dtype="float32")
     expected = np.cos(X) * V * 2 + np.sin(X) * 3
@@ -28,7 +28,7 @@ def test_jvp_in_a_trace():
     assert_close(call(ops.array(X), ops.array(V)), np.exp(X) * V, factor=10)
 
 
-def test_jvp_of_symbols_and_more():
+def test_jvp_of_symbols_and_constants():
     x = KerasTensor((None, 7))
     y, t, more = ops.jvp(
         lambda x: (ops.exp(x), ops.mean(x, axis=-1)), (x,), (x,), has_aux=True

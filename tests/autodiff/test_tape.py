@@ -67,14 +67,14 @@ def test_one_variable_read_several_times():
     assert float(tape.gradient(y, v)) == 13.0
 
 
-def test_a_variable_that_is_watched_by_hand_counts_as_read():
+def test_watched_variable_counts_as_read():
     v = Variable(2.0)
     with GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(v)
     assert float(tape.gradient(v, v)) == 1.0
 
 
-def test_a_variable_counts_as_read_whose_value_is_watched_by_hand():
+def test_variable_with_watched_value_counts_as_read():
     v = Variable(3.0)
     value = v.value
     with GradientTape() as tape:
@@ -83,7 +83,7 @@ def test_a_variable_counts_as_read_whose_value_is_watched_by_hand():
     assert float(tape.gradient(y, v)) == 6.0
 
 
-def test_what_is_watched_lives_on_so_that_nothing_new_is_taken_for_it():
+def test_watched_tensors_stay_alive():
     with GradientTape() as tape:
         for _ in range(10):
             tape.watch(tensor(1.0))
@@ -125,7 +125,7 @@ def test_gradients_do_not_flow_through_assignments_of_views():
     assert gradients[1].tolist() == [[3.0, 3.0, 3.0]] * 2
 
 
-def test_sources_may_be_any_nest():
+def test_sources_may_be_any_structure():
     a, b = Variable(2.0), Variable([1.0, 3.0])
     with GradientTape() as tape:
         y = a * b
@@ -141,7 +141,7 @@ def test_several_targets_are_summed():
     assert float(tape.gradient(targets, x)) == 7.0
 
 
-def test_output_gradients_weigh_the_target():
+def test_output_gradients_scale_the_target():
     x = Variable([1.0, 2.0])
     with GradientTape() as tape:
         y = x * x
@@ -184,7 +184,7 @@ def test_unconnected_sources():
     ],
 )
 @pytest.mark.parametrize("watched", [0, 1])
-def test_no_gradient_flows_to_what_is_not_watched(function, watched):
+def test_unwatched_tensors_have_no_gradient(function, watched):
     pair = [tensor([[2.0, 1.0], [0.5, 3.0]]), tensor([[1.0, 2.0], [3.0, 4.0]])]
     with GradientTape() as tape:
         tape.watch(pair[watched])
@@ -193,7 +193,7 @@ def test_no_gradient_flows_to_what_is_not_watched(function, watched):
     assert [g is not None for g in found] == [watched == 0, watched == 1]
 
 
-def test_integers_carry_no_gradient():
+def test_integers_have_no_gradient():
     x = Variable(2.6)
     with GradientTape() as tape:
         y = ops.cast(ops.cast(x, "int32"), "float32") * 2.0
@@ -201,14 +201,14 @@ def test_integers_carry_no_gradient():
 
 
 @pytest.mark.parametrize("target, source", [("int32", "float32"), ("float32", "int64")])
-def test_gradients_of_integers_alone_are_warned_of(target, source):
+def test_integer_gradients_warn(target, source):
     x, y = ops.ones(2, source), ops.ones(2, target)
     integer = target if target.startswith("int") else source
     with pytest.warns(UserWarning, match=f"floating.*received a .* of {integer}"):
         assert GradientTape().gradient(y, x) is None
 
 
-def test_integers_beside_floats_and_no_sources_at_all_are_not_warned_of():
+def test_integers_with_floats_or_no_sources_do_not_warn():
     x = Variable(2.0)
     with GradientTape(persistent=True) as tape:
         y = x * x
@@ -218,7 +218,7 @@ def test_integers_beside_floats_and_no_sources_at_all_are_not_warned_of():
     assert tape.gradient(y, []) == []
 
 
-def test_integers_with_weights_of_their_own_are_not_warned_of():
+def test_integers_with_output_gradients_do_not_warn():
     x, y = ops.ones(2), ops.ones(2, "int32")
     assert GradientTape().gradient(y, x, output_gradients=ops.ones(2)) is None
 
@@ -232,7 +232,7 @@ def test_wrong_sources_are_refused(sources):
         tape.gradient(y, sources)
 
 
-def test_broadcast_inputs_get_gradients_of_their_shape():
+def test_broadcast_inputs_have_gradients_of_their_shape():
     row, column, number = (Variable(np.ones(s, np.float32)) for s in ((3,), (2, 1), ()))
     with GradientTape() as tape:
         y = row * column + number
@@ -252,7 +252,7 @@ def test_a_tape_is_used_once():
         tape.gradient(y, x)
 
 
-def test_a_persistent_tape_is_used_often():
+def test_persistent_tape_is_used_repeatedly():
     x = Variable(3.0)
     with GradientTape(persistent=True) as tape:
         y = x * x
@@ -266,7 +266,7 @@ def test_a_tape_cannot_be_entered_twice_at_once():
             tape.__enter__()
 
 
-def test_recording_goes_on_when_entered_again():
+def test_recording_resumes_on_reentry():
     x = Variable(3.0)
     tape = GradientTape()
     with tape:
@@ -314,7 +314,7 @@ def test_a_tape_is_used_again_after_reset():
         tape.reset()
 
 
-def test_an_error_inside_ends_the_recording():
+def test_error_in_the_context_ends_the_recording():
     tape = GradientTape()
     with pytest.raises(ZeroDivisionError):
         with tape:
@@ -339,7 +339,7 @@ def test_second_and_third_derivative():
     assert list(map(float, (dy, d2y, d3y))) == [32.0, 48.0, 48.0]
 
 
-def test_nodes_of_gradients_say_so_once():
+def test_gradient_nodes_have_one_gradient_scope():
     def second(x):
         with GradientTape() as outer:
             outer.watch(x)
@@ -364,7 +364,7 @@ def test_a_gradient_taken_inside_the_tape_is_recorded():
     assert float(tape.gradient(dy, x)) == 18.0
 
 
-def test_only_what_is_wanted_of_a_composite_is_differentiated():
+def test_composite_differentiates_only_requested_inputs():
     x, g = tensor([0.5, -1.0]), tensor([1.0, 2.0])
     op = PRIMITIVES["gelu_grad"]  # without a rule: its body is differentiated
     assert op.vjp is None
@@ -406,12 +406,12 @@ def test_jacobian():
 @pytest.mark.parametrize(
     "target", [Variable([1.0, 2.0]), [tensor([1.0])], 1.0, tensor(np.zeros((0, 2)))]
 )
-def test_a_jacobian_is_of_one_tensor_that_has_elements(target):
+def test_jacobian_needs_one_nonempty_tensor(target):
     with pytest.raises(GradientError, match="jacobian: expected a tensor that is not"):
         GradientTape().jacobian(target, Variable(1.0))
 
 
-def test_jacobian_of_a_single_element_and_of_what_it_does_not_depend_on():
+def test_jacobian_of_one_element_and_of_unconnected_sources():
     x, other = tensor([1.0, 2.0]), tensor([3.0])
     with GradientTape() as tape:
         tape.watch([x, other])
@@ -421,7 +421,7 @@ def test_jacobian_of_a_single_element_and_of_what_it_does_not_depend_on():
     assert_close(found["x"], [[2.0, 4.0]])
 
 
-def test_a_persistent_tape_records_on_after_a_jacobian():
+def test_persistent_tape_continues_after_a_jacobian():
     x = ops.convert_to_tensor([1.0, 2.0])
     with toolkit.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -486,7 +486,7 @@ def test_custom_gradient_of_an_unused_output_is_zero():
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_custom_gradient_of_a_function_that_is_differentiated_from_outside(depth):
+def test_custom_gradient_in_a_differentiated_function(depth):
     @custom_gradient
     def swapped(x, y, scale):
         def grad(gx, gy):
@@ -554,7 +554,7 @@ def test_custom_gradient_inside_a_traced_function():
     assert float(f()) == 100.0
 
 
-def test_custom_gradient_that_returns_too_many_is_refused():
+def test_custom_gradient_with_too_many_results_is_refused():
     @custom_gradient
     def f(x):
         return x, lambda g: (g, g)
@@ -609,7 +609,7 @@ def derivatives(function, x):
     return tape.gradient(y, x).numpy()
 
 
-def test_running_products_that_go_far_and_come_back():
+def test_running_products_avoid_overflow_and_zeros():
     """Check that no product outside the result overflows or is lost by a zero."""
     x = np.array([0.1] * 25 + [10] * 50, "float32")
     found = derivatives(lambda x: ops.sum(ops.cumprod(x)), x)
@@ -637,7 +637,7 @@ def test_second_derivatives_of_running_products():
                 np.testing.assert_allclose(second[i, j], expected, 1e-12, 1e-12)
 
 
-def test_tape_takes_objects_that_wrap_variables():
+def test_tape_accepts_variable_wrappers():
     class Wrapper:
         def __init__(self, variable):
             self.variable = variable

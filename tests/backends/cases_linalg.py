@@ -55,7 +55,7 @@ LINALG = [*linalg(), *transforms()]
 # --- factors up to their free choices -------------------------------------------------
 
 
-def canonical(name, factors):
+def canonicalize(name, factors):
     """Return factors in a canonical form.
 
     The definition does not fix the signs of vectors, the basis of the null space, or an

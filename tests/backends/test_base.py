@@ -53,7 +53,7 @@ def test_elementwise_kernels_follow_from_the_records():
         backend.kernels["matmul"]
 
 
-def test_an_installed_backend_is_found(registry, monkeypatch):
+def test_installed_backend_is_loaded(registry, monkeypatch):
     class Point:
         name, value = "third", "toolkit.backends.reference:create"
 
@@ -80,7 +80,7 @@ def test_a_backend_that_cannot_start_says_why(registry):
     assert facts["numpy"]["threads"] >= 1
 
 
-def test_what_runs_in_the_quiet_context_never_warns():
+def test_quiet_context_never_warns():
     run = quiet_context().run
     with np.errstate(all="raise"):
         assert run(np.exp, np.float32(1000.0)) == np.inf
@@ -88,7 +88,7 @@ def test_what_runs_in_the_quiet_context_never_warns():
             np.exp(np.float32(1000.0))
 
 
-def test_workspace_is_asked_for_a_call():
+def test_workspace_size_is_queried_per_call():
     @workspace(lambda x, factor: x * factor)
     def kernel(x, factor, work=None):
         return work
@@ -116,7 +116,7 @@ def test_a_view_is_part_of_its_arena():
         assert arena[64 : 64 + view.nbytes].any()
 
 
-def test_asarray_keeps_what_fits():
+def test_asarray_keeps_matching_arrays():
     backend = Backend({})
     x = np.ones(3, np.float32)
     assert backend.asarray(x) is x
@@ -126,7 +126,7 @@ def test_asarray_keeps_what_fits():
     assert backend.empty((2, 0), "int8").shape == (2, 0)
 
 
-def test_threads_that_ask_at_once_get_the_same(registry):
+def test_concurrent_threads_get_one_backend(registry):
     def create():
         sleep(0.01)  # let another thread run
         return Backend({})

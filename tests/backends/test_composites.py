@@ -52,7 +52,7 @@ def test_same_bits_as_the_body(name, dtype):
             np.testing.assert_array_equal(y, z)
 
 
-def test_shapes_and_dtypes_have_bodies_of_their_own():
+def test_shapes_and_dtypes_have_separate_bodies():
     x = RNG.standard_normal((7, 3))
     for each in (x, x.T, x[0], x.astype("float32"), x.astype("float16")):
         y = ops.softmax(each)
@@ -60,7 +60,7 @@ def test_shapes_and_dtypes_have_bodies_of_their_own():
         np.testing.assert_allclose(np.sum(y, -1), 1, 1e-2)
 
 
-def test_few_signatures_are_remembered(monkeypatch):
+def test_number_of_cached_signatures_is_limited(monkeypatch):
     monkeypatch.setattr(composites, "_MAX_SIGNATURES", 4)
     kernel = CompositeKernel(get_backend("numpy"), PRIMITIVES["gelu"])
     for count in (*range(1, 20), 19):
@@ -68,7 +68,7 @@ def test_few_signatures_are_remembered(monkeypatch):
     assert found is not None and len(kernel._bodies) <= 4
 
 
-def test_what_belongs_to_one_call_is_not_remembered():
+def test_custom_gradients_are_not_cached():
     """Check that custom gradients with one primitive name do not share bodies."""
 
     @ops.custom_gradient
@@ -93,7 +93,7 @@ def test_what_belongs_to_one_call_is_not_remembered():
     np.testing.assert_array_equal(first(ops.zeros(3)), [1, 1, 1])
 
 
-def test_what_is_between_is_freed(monkeypatch):
+def test_intermediate_values_are_freed(monkeypatch):
     """Check that a chain of ten sums keeps at most two results alive."""
 
     def chain(x):

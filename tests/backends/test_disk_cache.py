@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch):
     return disk_cache.folder("jit")
 
 
-def foreign(folder):
+def create_foreign_files(folder):
     """Create foreign files with various names that are older than all cache files."""
     made = [folder / name for name in ("thesis.tex", name_of("a"), name_of(1, ".plan"))]
     for path in made:
@@ -31,10 +31,10 @@ def foreign(folder):
     return made
 
 
-def test_foreign_files_stay_wherever_they_are(cache, tmp_path):
+def test_foreign_files_are_not_deleted(cache, tmp_path):
     (cache / "inner").mkdir()
     folders = [cache.parent, cache, cache / "inner", tmp_path]
-    there = [path for folder in folders for path in foreign(folder)]
+    there = [path for folder in folders for path in create_foreign_files(folder)]
     for number in range(5):
         disk_cache.store(cache / name_of(f"own {number}"), b"code")
     disk_cache.trim(cache)
@@ -43,7 +43,7 @@ def test_foreign_files_stay_wherever_they_are(cache, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["", ".cubin", ".algorithm", ".plan", "-16.tuned"])
-def test_own_files_are_dropped_oldest_first(cache, monkeypatch, ending):
+def test_least_recently_used_files_are_deleted(cache, monkeypatch, ending):
     monkeypatch.setattr(disk_cache, "CACHE_BYTES", 150)
     paths = [cache / "gpu" / name_of(number, ending) for number in range(3)]
     for number, path in enumerate(paths):
@@ -54,7 +54,7 @@ def test_own_files_are_dropped_oldest_first(cache, monkeypatch, ending):
     assert [path.exists() for path in paths] == [True, False, True]
 
 
-def test_files_are_looked_at_now_and_then_only(cache, monkeypatch):
+def test_folder_is_scanned_rarely(cache, monkeypatch):
     first, second, third = (cache / name_of(number) for number in range(3))
     disk_cache.store(first, b"x")
     disk_cache.trim_periodically(cache)
@@ -73,7 +73,7 @@ def test_files_are_looked_at_now_and_then_only(cache, monkeypatch):
         assert not third.exists()
 
 
-def test_a_file_of_the_name_that_tells_the_time_stays(cache):
+def test_foreign_file_with_the_timestamp_name_stays(cache):
     (cache / ".trimmed").write_bytes(b"years of work")
     os.utime(cache / ".trimmed", (0, 0))
     for number in range(2):
@@ -99,7 +99,7 @@ def test_links_are_not_followed(cache, tmp_path):
     assert link.is_symlink()
 
 
-def test_what_is_no_file_is_left_alone(cache):
+def test_non_files_are_not_touched(cache):
     pipe, folder = cache / name_of("pipe"), cache / name_of("folder")
     os.mkfifo(pipe)
     folder.mkdir()
@@ -110,7 +110,7 @@ def test_what_is_no_file_is_left_alone(cache):
     assert pipe.is_fifo() and folder.is_dir()
 
 
-def test_what_a_killed_process_was_writing_goes_after_a_while(cache):
+def test_partial_files_of_killed_processes_expire(cache):
     old, new, other = cache / ".new-abcd1234", cache / ".new-abcd1235", cache / ".news"
     for path in (old, new, other):
         path.write_bytes(b"half")
@@ -121,7 +121,7 @@ def test_what_a_killed_process_was_writing_goes_after_a_while(cache):
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_what_a_group_or_others_may_write_is_not_used(cache, mode):
+def test_folders_writable_by_others_are_not_used(cache, mode):
     path = cache / name_of(1)
     disk_cache.store(path, b"code")
     assert disk_cache.load(path) == b"code"
@@ -151,7 +151,7 @@ posix = pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no mo
 @posix
 @pytest.mark.parametrize("variable", ["TOOLKIT_CACHE_DIR", "TOOLKIT_HOME"])
 @pytest.mark.parametrize("mode, is_used", [(0o755, 1), (0o777, 0), (0o1777, 1)])
-def test_a_private_cache_below_a_folder_that_all_may_write(
+def test_private_cache_below_a_world_writable_folder(
     tmp_path, monkeypatch, variable, mode, is_used
 ):
     monkeypatch.delenv("TOOLKIT_CACHE_DIR", raising=False)
@@ -165,9 +165,7 @@ def test_a_private_cache_below_a_folder_that_all_may_write(
 
 
 @posix
-def test_a_link_to_a_private_cache_in_a_folder_that_all_may_write(
-    tmp_path, monkeypatch
-):
+def test_link_to_a_private_cache_in_a_world_writable_folder(tmp_path, monkeypatch):
     private, shared = tmp_path / "private", tmp_path / "shared"
     private.mkdir(mode=0o700)
     shared.mkdir()
@@ -192,7 +190,7 @@ def test_a_private_cache_in_a_folder_of_another_user(tmp_path, monkeypatch):
 
 
 @posix
-def test_the_own_group_of_a_user_is_trusted_above(tmp_path, monkeypatch):
+def test_private_group_of_a_user_is_trusted(tmp_path, monkeypatch):
     import grp
     import pwd
     from types import SimpleNamespace

@@ -47,11 +47,11 @@ def taken(monkeypatch):
     ran = []
     called = eager._EagerProgram.__call__
 
-    def noted(self, *arrays):
+    def record(self, *arrays):
         ran.append(self)
         return called(self, *arrays)
 
-    monkeypatch.setattr(eager._EagerProgram, "__call__", noted)
+    monkeypatch.setattr(eager._EagerProgram, "__call__", record)
     return ran
 
 
@@ -109,7 +109,7 @@ def test_transforms(dtype, taken):
     assert len(taken) == count
 
 
-def test_operands_that_are_broadcast(taken):
+def test_broadcast_operands(taken):
     x, y = RNG.random((300, 300)) + 1, RNG.standard_normal(300)
     np.testing.assert_allclose(ops.power(x, y), x**y, 1e-13)
     np.testing.assert_allclose(ops.power(x, y[:, None]), x ** y[:, None], 1e-13)
@@ -152,7 +152,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_what_is_moved_sorted_or_summed(name, taken):
+def test_moves_sorts_and_sums(name, taken):
     found, expected = LARGE[name]
     first = found(ops.array(X)).numpy()
     again = found(ops.array(X)).numpy()
@@ -161,13 +161,13 @@ def test_what_is_moved_sorted_or_summed(name, taken):
     np.testing.assert_allclose(first, expected(X), 1e-5, 1e-5)
 
 
-def test_what_is_moved_once_is_left_to_numpy(taken):
+def test_single_moves_use_numpy(taken):
     for columns in range(3):
         ops.pad(X, ((0, 0), (0, columns + 20)))
     assert not taken
 
 
-def test_padding_is_told_from_other_numbers(taken):
+def test_padding_is_not_confused_with_other_numbers(taken):
     for value in (0.0, -0.0, float("nan"), float("nan")):
         for _ in range(2):
             found = ops.pad(X, 5, constant_values=value).numpy()[0, 0]
@@ -177,13 +177,13 @@ def test_padding_is_told_from_other_numbers(taken):
     assert kernel and len(taken) == 5
 
 
-def test_lengths_of_signals_that_may_never_come_again_generate_no_code(taken):
+def test_rare_signal_lengths_generate_no_code(taken):
     for n in (1000, 1024, 1001):
         ops.rfft(np.ones((100, n), "float32"))
     assert len(taken) == 1
 
 
-def test_what_is_drawn_is_what_programs_draw(taken):
+def test_eager_random_numbers_match_programs(taken):
     def draw():
         return toolkit.random.uniform((300, 300), seed=3)
 
@@ -193,7 +193,7 @@ def test_what_is_drawn_is_what_programs_draw(taken):
     np.testing.assert_array_equal(eagerly, toolkit.function(draw)())
 
 
-def test_few_rows_of_a_large_table_are_left_to_numpy(taken):
+def test_few_rows_of_a_large_table_use_numpy(taken):
     np.testing.assert_array_equal(ops.take(X, [3, -1], axis=0), X[[3, -1]])
     assert not taken
 
@@ -231,7 +231,7 @@ def test_products_of_integers(taken):
     assert taken
 
 
-def test_what_numpy_computes(taken):
+def test_operations_that_numpy_computes(taken):
     x, y = arrays_of((8, 9), (9, 7))
     np.testing.assert_allclose(ops.matmul(x, y), x @ y, 1e-5)
     short = RNG.integers(-9, 9, (200, 200), "int16")
@@ -243,7 +243,7 @@ def test_what_numpy_computes(taken):
     assert not taken
 
 
-def test_a_scalar_of_numpy_is_no_array():
+def test_numpy_scalar_is_not_an_array():
     kernel = get_backend("numpy").eager_kernel(PRIMITIVES["maximum"])
     x = RNG.standard_normal(100_000).astype("float32")
     expected = np.maximum(x, 0)
@@ -251,7 +251,7 @@ def test_a_scalar_of_numpy_is_no_array():
         np.testing.assert_array_equal(kernel(x, zero), expected)
 
 
-def test_what_files_say_generates_no_code(taken):
+def test_values_from_files_generate_no_code(taken):
     x = ops.ones((300, 300))
     with rules.inside(array_kernels_only=True):
         ops.exp(ops.matmul(x, x))
@@ -266,7 +266,7 @@ def test_other_rules_and_processors_generate_no_code(taken):
     assert not taken
 
 
-def test_few_shapes_have_programs(monkeypatch, taken):
+def test_number_of_programs_per_operation_is_limited(monkeypatch, taken):
     """Check that NumPy computes shapes beyond the limit, at every later call."""
     monkeypatch.setattr(eager, "_MAX_PROGRAMS", 2)
     kernel = eager.EagerPrograms(get_backend("numpy"), PRIMITIVES["matmul"], np.matmul)
@@ -280,7 +280,7 @@ def test_few_shapes_have_programs(monkeypatch, taken):
     assert len(kernel._refused) == 1
 
 
-def test_precision_chosen_later_is_honoured():
+def test_later_precision_setting_is_used():
     x, w = map(ops.array, arrays_of((1, 64, 64, 64), (3, 3, 64, 64)))
     strict = ops.conv(x, w, padding="same").numpy()
     toolkit.config.set_matmul_precision("highest")
@@ -294,12 +294,12 @@ def test_precision_chosen_later_is_honoured():
     np.testing.assert_array_equal(ops.conv(x, w, padding="same"), strict)
 
 
-def test_what_is_returned_as_it_is_is_not_copied(taken):
+def test_unchanged_operands_are_not_copied(taken):
     x = ops.ones((300, 300))
     assert np.shares_memory(ops.stop_gradient(x).numpy(), x.numpy()) and not taken
 
 
-def test_dtypes_that_an_operation_does_not_take():
+def test_unsupported_dtypes_are_refused():
     for count in (10, 100_000):
         with pytest.raises(DTypeError, match="bitwise_not: received"):
             ops.bitwise_not(np.ones(count, "float32"))
@@ -363,7 +363,7 @@ def test_gradients_of_a_tape(taken):
         np.testing.assert_allclose(found, expected, 1e-4, 1e-3)
 
 
-def test_shapes_that_do_not_fit():
+def test_mismatched_shapes_are_refused():
     x, y = map(ops.array, arrays_of((300, 200), (300, 200)))
     with pytest.raises(ValueError, match="matmul"):
         ops.matmul(x, y)

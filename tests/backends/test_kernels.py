@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cases import ARRAYS, ELEMENTWISE, VIEWS, sample
-from tests.backends.cases_linalg import LINALG, canonical
+from tests.backends.cases_linalg import LINALG, canonicalize
 from tests.backends.cases_nn import NN
 from tests.backends.conftest import why_no_gpu
 from tests.helpers import allocated_by
@@ -31,7 +31,7 @@ def compare(case, actual, expected):
     if isinstance(expected, tuple):
         specs = [[(a.shape, a.dtype) for a in xs] for xs in (actual, expected)]
         assert specs[0] == specs[1]
-        actual, expected = (canonical(case.name, xs) for xs in (actual, expected))
+        actual, expected = (canonicalize(case.name, xs) for xs in (actual, expected))
         for a, e in zip(actual, expected, strict=True):
             compare(case, a, e)
         return
@@ -54,7 +54,7 @@ def compare(case, actual, expected):
     )
 
 
-def quietly(backend, kernel, /, *arrays, **keywords):
+def run_quietly(backend, kernel, /, *arrays, **keywords):
     with backend.errstate():
         return kernel(*arrays, **keywords)
 
@@ -66,14 +66,14 @@ def specs_of(case):
     return inputs, result if isinstance(result, tuple) else (result,)
 
 
-def poisoned(backend, spec):
+def poisoned_array(backend, spec):
     """Return an array of a spec that is filled with invalid values."""
     out = backend.arena(max(1, spec.nbytes))
     out[...] = POISON
     return backend.view(out, 0, spec.shape, spec.dtype)
 
 
-def guarded_work(backend, case, inputs):
+def guarded_scratch(backend, case, inputs):
     """Return scratch of exactly the declared size, and the guard bytes after it."""
     kernel = backend.kernels[case.name]
     size = workspace_bytes(kernel, inputs, case.attrs)
@@ -86,11 +86,11 @@ def guarded_work(backend, case, inputs):
 def run_planned(backend, case, arrays, outs=None):
     """Call a kernel like a program: with `out`, and with `work` if it needs scratch."""
     inputs, results = specs_of(case)
-    keywords, guard = guarded_work(backend, case, inputs)
-    outs = outs or tuple(poisoned(backend, spec) for spec in results)
+    keywords, guard = guarded_scratch(backend, case, inputs)
+    outs = outs or tuple(poisoned_array(backend, spec) for spec in results)
     out = outs if len(results) > 1 else outs[0]
     kernel = backend.kernels[case.name]
-    returned = quietly(backend, kernel, *arrays, out=out, **keywords, **case.attrs)
+    returned = run_quietly(backend, kernel, *arrays, out=out, **keywords, **case.attrs)
     assert returned is out or len(results) > 1
     assert (backend.to_numpy(guard) == POISON).all(), "wrote past its scratch"
     numpy_outs = tuple(backend.to_numpy(o) for o in outs)
@@ -99,7 +99,7 @@ def run_planned(backend, case, arrays, outs=None):
 
 def expected_of(reference, case):
     copies = [a.copy() for a in case.arrays]
-    return quietly(reference, reference.kernels[case.name], *copies, **case.attrs)
+    return run_quietly(reference, reference.kernels[case.name], *copies, **case.attrs)
 
 
 def strided(backend, array):
@@ -115,7 +115,7 @@ def test_kernel(case, backend, reference):
     expected = expected_of(reference, case)
     arrays = [backend.asarray(a) for a in case.arrays]
     before = [a.copy() for a in case.arrays]
-    eager = quietly(backend, backend.kernels[case.name], *arrays, **case.attrs)
+    eager = run_quietly(backend, backend.kernels[case.name], *arrays, **case.attrs)
     several = isinstance(eager, tuple)
     found = tuple(map(backend.to_numpy, eager)) if several else backend.to_numpy(eager)
     compare(case, found, expected)
@@ -150,7 +150,7 @@ _NOT_STRIDED = ("isnan", "isinf", "isfinite")
 def test_out_may_be_strided(case, backend, reference):
     _, (result,) = specs_of(case)
     if result.shape and result.size:
-        wide = poisoned(
+        wide = poisoned_array(
             backend, result.with_shape((*result.shape[:-1], result.shape[-1] * 2))
         )
         arrays = [backend.asarray(a) for a in case.arrays]
@@ -185,13 +185,13 @@ def test_a_planned_call_allocates_nothing_large(case, backend):
     if case.name not in array_table(np):
         pytest.skip("made from the rule, which has a name for what is in between")
     inputs, results = specs_of(case)
-    keywords, _ = guarded_work(backend, case, inputs)
-    outs = tuple(poisoned(backend, spec) for spec in results)
+    keywords, _ = guarded_scratch(backend, case, inputs)
+    outs = tuple(poisoned_array(backend, spec) for spec in results)
     out = outs if len(outs) > 1 else outs[0]
     kernel = backend.kernels[case.name]
 
     def call():
-        quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
+        run_quietly(backend, kernel, *case.arrays, out=out, **keywords, **case.attrs)
 
     call()  # prepares
     # The limit covers small Python objects, and never an array of more than 1 KB. Other
@@ -210,7 +210,7 @@ def peak_of(call):
         np.setbufsize(size)
 
 
-def flipped(name, factors):
+def flip_factors(name, factors):
     """Return other valid factors, as another library may return them."""
     signs = np.where(np.arange(8) % 2, -1, 1)
     if name in ("eigh", "eig"):
@@ -227,14 +227,14 @@ def flipped(name, factors):
 @pytest.mark.parametrize(
     "case", [c for c in LINALG if c.name in ("qr", "svd", "eigh", "eig")], ids=str
 )
-def test_factors_are_compared_but_for_what_is_free_in_them(case, reference):
+def test_factors_are_compared_up_to_free_choices(case, reference):
     expected = expected_of(reference, case)
 
     def like_expected(found):
         pairs = zip(found, expected, strict=True)
         return tuple(x.astype(e.dtype) for x, e in pairs)
 
-    compare(case, like_expected(flipped(case.name, expected)), expected)
+    compare(case, like_expected(flip_factors(case.name, expected)), expected)
     if expected[0].size:
         with pytest.raises(AssertionError):
             wrong = like_expected((expected[0] * 1.01, *expected[1:]))
@@ -262,7 +262,7 @@ def test_a_large_sum_of_half_precision_is_exact(backend):
     assert float(backend.to_numpy(total)) == 99_840.0  # 100,000 rounded to bfloat16
 
 
-def test_every_test_here_runs_on_a_gpu(request):
+def test_every_conformance_test_runs_on_a_gpu(request):
     reason, config = why_no_gpu(), request.config
     if not reason or config.getoption("backend") or config.getoption("require_gpu"):
         return  # then they run, or skip with their own reason

@@ -21,7 +21,7 @@ def numpy_backend():
 # --- settings -------------------------------------------------------------------------
 
 
-def test_environment_chooses_blas_and_threads(monkeypatch):
+def test_environment_selects_blas_and_threads(monkeypatch):
     monkeypatch.setenv("TOOLKIT_BLAS", "numpy")
     monkeypatch.setenv("TOOLKIT_NUM_THREADS", "1")
     backend = create()
@@ -42,7 +42,7 @@ def test_an_unknown_blas_is_refused():
         NumPyBackend("blis")
 
 
-def test_mkl_that_is_not_installed_is_refused(monkeypatch):
+def test_missing_mkl_is_refused(monkeypatch):
     monkeypatch.setattr(mkl, "_library_path", lambda: None)
     with pytest.raises(ArgumentError, match="mkl.*pip install"):
         NumPyBackend("mkl")
@@ -60,7 +60,7 @@ def test_threads_can_be_set(numpy_backend):
 
 # The smallest products are not checked: OpenBLAS uses one thread for them.
 @pytest.mark.parametrize(("rows", "wanted"), [(8, {2}), (512, {1}), (1 << 20, {1})])
-def test_products_take_one_thread_of_the_library(monkeypatch, rows, wanted):
+def test_products_use_one_library_thread(monkeypatch, rows, wanted):
     blas = NumPyBackend("numpy").blas
     before = blas.threads
     if before is None:
@@ -80,7 +80,7 @@ def test_products_take_one_thread_of_the_library(monkeypatch, rows, wanted):
 # --- accuracy -------------------------------------------------------------------------
 
 
-def units(actual, expected):
+def error_in_ulps(actual, expected):
     """Return the maximum error in units in the last place."""
     spacing = np.spacing(np.abs(expected.astype(actual.dtype))).astype(np.float64)
     return np.max(np.abs(actual.astype(np.float64) - expected) / spacing)
@@ -96,7 +96,7 @@ def magnitudes():
 def test_erf_is_accurate(numpy_backend, dtype, limit):
     x = magnitudes().astype(dtype)
     expected = np.array([math.erf(v) for v in x.astype(np.float64)])
-    assert units(numpy_backend.kernels["erf"](x), expected) <= limit
+    assert error_in_ulps(numpy_backend.kernels["erf"](x), expected) <= limit
 
 
 @pytest.mark.parametrize("dtype, limit", [("float32", 1), ("float64", 4)])
@@ -107,10 +107,10 @@ def test_erfinv_is_accurate(numpy_backend, dtype, limit):
     x = np.concatenate([near_one, -small, rng.uniform(-1, 1, 10_000)]).astype(dtype)
     x = x[np.abs(x) < 1]
     expected = np.array([_erfinv(v) for v in x.astype(np.float64)])
-    assert units(numpy_backend.kernels["erfinv"](x), expected) <= limit
+    assert error_in_ulps(numpy_backend.kernels["erfinv"](x), expected) <= limit
 
 
-def test_ends_of_erfinv(numpy_backend):
+def test_erfinv_at_its_limits(numpy_backend):
     x = np.array([-1.0, 1.0, 2.0, np.nan, -0.0])
     with np.errstate(all="ignore"):
         y = numpy_backend.kernels["erfinv"](x)
@@ -159,7 +159,7 @@ def test_no_index_fits_an_empty_axis(numpy_backend):
         numpy_backend.kernels["gather"](np.zeros((0, 2)), np.array([0]), axis=0)
 
 
-def test_operands_that_fit_by_size_alone_are_refused(numpy_backend):
+def test_operands_with_matching_size_only_are_refused(numpy_backend):
     kernels, x, place = numpy_backend.kernels, np.zeros((2, 3)), np.zeros((2, 1), int)
     with pytest.raises(ValueError, match=r"expected shape \(2, 4\); .* \(4, 2\)"):
         attrs = {"axis": 1, "mode": "add"}
@@ -176,7 +176,7 @@ def test_operands_that_fit_by_size_alone_are_refused(numpy_backend):
 # --- random numbers -------------------------------------------------------------------
 
 
-def test_random_numbers_follow_from_the_key(numpy_backend):
+def test_random_numbers_depend_on_the_key_only(numpy_backend):
     kernel = numpy_backend.kernels["random_uniform"]
     key, other = np.array([1, 2], np.uint32), np.array([2, 1], np.uint32)
     x = kernel(key, shape=(1000,), dtype="float32")
@@ -204,7 +204,7 @@ def test_boxes_cover_each_element_once(shape, limit):
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 1), (1, 1), (3, 4), (1, 4)])
-def test_a_piece_broadcasts_like_the_whole(shape):
+def test_slice_broadcasts_like_the_full_array(shape):
     rng = np.random.default_rng(0)
     small = rng.random(shape)
     whole = np.broadcast_to(small, (3, 4))

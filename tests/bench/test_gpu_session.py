@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _benchmarks_on_the_path(monkeypatch):
+def _add_benchmarks_to_path(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
@@ -64,7 +64,7 @@ def outcomes(found):
     return {name: step["outcome"] for name, step in found.steps.items()}
 
 
-def test_steps_that_die_or_are_cut_cost_no_others_and_a_second_call_goes_on(
+def test_failed_steps_do_not_stop_the_session_and_a_second_call_resumes(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(module("gpu_runner"), "POLL", 0.2)
@@ -106,7 +106,7 @@ def test_steps_that_die_or_are_cut_cost_no_others_and_a_second_call_goes_on(
     assert outcomes(third) == expected | passed
 
 
-def test_a_session_that_is_ended_has_kept_what_its_step_had_found(tmp_path):
+def test_ended_session_keeps_partial_results(tmp_path):
     """Check the record of a call that was killed during a step."""
     code = (
         "import sys; from time import monotonic; import gpu_runner; "
@@ -130,7 +130,7 @@ def test_a_session_that_is_ended_has_kept_what_its_step_had_found(tmp_path):
     assert again.run([step("late", PASSES)], monotonic() + 30)
 
 
-def test_results_of_other_sources_are_marked(tmp_path):
+def test_results_of_changed_sources_are_marked(tmp_path):
     found = session(tmp_path)
     found.run([step("passes", PASSES)], monotonic() + 30)
     assert "other sources" not in found.summary()
@@ -138,13 +138,13 @@ def test_results_of_other_sources_are_marked(tmp_path):
     assert "passes" in found.summary() and "(of other sources)" in found.summary()
 
 
-def test_a_record_that_is_broken_is_no_record(tmp_path):
+def test_corrupt_record_is_ignored(tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "session.json").write_text("{")
     assert session(tmp_path).steps == {}
 
 
-def test_steps_run_files_that_are_there_and_fit_into_a_call():
+def test_steps_run_existing_files_within_a_call():
     steps = module("gpu_steps").steps()
     names = [step.name for step in steps]
     assert len(set(names)) == len(names)
@@ -158,7 +158,7 @@ def test_steps_run_files_that_are_there_and_fit_into_a_call():
     assert set(stages) - {"digest"} == set(called)
 
 
-def test_parts_of_the_conformance_tests_are_all_of_them():
+def test_conformance_shards_cover_all_tests():
     results = module("gpu_results")
     found = []
     for part in (1, 2, 3):
@@ -170,7 +170,7 @@ def test_parts_of_the_conformance_tests_are_all_of_them():
     assert sorted(found) == list(range(10))
 
 
-def test_failures_of_tests_are_kept_while_they_run(tmp_path):
+def test_test_failures_are_recorded_during_the_run(tmp_path):
     (tmp_path / "test_some.py").write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('n', range(4))\n"
@@ -189,7 +189,7 @@ def test_failures_of_tests_are_kept_while_they_run(tmp_path):
     assert name.endswith("test_it[2]") and "two is too many" in words
 
 
-def test_what_is_missing_comes_from_wheels_then_from_an_index(tmp_path, monkeypatch):
+def test_missing_packages_install_from_wheels_then_an_index(tmp_path, monkeypatch):
     needs, asked = module("gpu_needs"), []
     (tmp_path / "one.whl").touch()
 
@@ -219,7 +219,7 @@ def test_what_is_missing_comes_from_wheels_then_from_an_index(tmp_path, monkeypa
     assert found["cupy"] == "missing: nothing runs on the GPU"
 
 
-def test_a_machine_says_what_it_lacks(monkeypatch, tmp_path):
+def test_machine_reports_missing_features(monkeypatch, tmp_path):
     machine = module("gpu_machine")
     monkeypatch.setenv("GPU_REHEARSAL", "1")
     monkeypatch.setenv("PATH", "")
@@ -239,7 +239,7 @@ def test_the_plan_and_the_list_need_no_machine():
     assert call().returncode == 2
 
 
-def test_without_a_gpu_a_step_fails_and_says_why(tmp_path):
+def test_step_without_a_gpu_reports_the_reason(tmp_path):
     if not (reason := why_no_gpu()):
         pytest.skip("there is a GPU: scripts/gpu_session runs all of it")
     command = [sys.executable, str(BENCHMARKS / "gpu_stages.py"), "first"]
@@ -266,7 +266,7 @@ def test_a_rehearsal_computes_on_host_memory(tmp_path):
     assert "facts" not in again.stdout.partition("steps:")[0]
 
 
-def test_the_table_judges_against_the_best_peer():
+def test_table_compares_with_the_best_peer():
     row = {"case": "mnist_mlp", "precision": "float32", "bar": 0.5}
     row |= {"toolkit": {"step": 1e-3, "first": 1.0}, "torch/compile": "broke"}
     row |= {"torch": {"step": 2e-3, "first": 4.0}}
@@ -286,7 +286,7 @@ COMPILES = (
 )
 
 
-def test_what_is_compiled_at_once_is_measured_in_turn(monkeypatch, tmp_path):
+def test_parallel_compilations_are_measured_in_sequence(monkeypatch, tmp_path):
     """Check that failures give their reason, and that slow compilations are ended."""
     speed, saved = module("gpu_speed"), []
     path = tmp_path / "compiles.py"
@@ -340,9 +340,7 @@ def test_the_page_has_figures_and_verdicts():
         module("gpu_page").render(steps, machine)
 
 
-def test_our_sources_are_compiled_for_python_as_those_of_peers_are(
-    monkeypatch, tmp_path
-):
+def test_sources_are_compiled_like_those_of_peers(monkeypatch, tmp_path):
     speed = module("gpu_speed")
     (tmp_path / "one.py").touch()
     monkeypatch.setattr(speed, "SOURCES", tmp_path)
@@ -352,7 +350,7 @@ def test_our_sources_are_compiled_for_python_as_those_of_peers_are(
     assert len(row["toolkit"]) == 1
 
 
-def test_what_is_not_there_or_has_no_time_is_said_in_each_row(monkeypatch):
+def test_rows_show_missing_candidates_and_times(monkeypatch):
     speed, saved = module("gpu_speed"), []
     monkeypatch.setattr(speed, "keep_bytecode", lambda: None)
     monkeypatch.setattr(speed, "find_spec", lambda name: None if "jax" in name else 1)

@@ -40,7 +40,7 @@ serve(prepare)
 
 
 @pytest.fixture(autouse=True)
-def on_the_path(monkeypatch):
+def add_benchmarks_to_path(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
@@ -66,7 +66,7 @@ def test_failures_are_answers():
             assert worker.ask("end") == {"failed": "its process ended: last words"}
 
 
-def test_fresh_worker_starts_anew():
+def test_fresh_worker_starts_a_new_process():
     with closing(FreshWorker(entry())) as worker:
         assert [worker.ask("x") for _ in range(2)] == [{"value": 0.0}] * 2
 
@@ -94,7 +94,7 @@ def test_fresh_worker_has_a_cold_or_a_warm_cache(cache, expected):
         assert [worker.ask("x")["value"] for _ in range(2)] == expected
 
 
-def test_turns_rotate_and_leave_out_who_has_no_answer():
+def test_rotation_skips_failed_workers():
     order = []
 
     def asked(name, answers):

@@ -13,7 +13,7 @@ def row(case, median, **others):
 CNN = {"toolkit": 0.07, "Keras/JAX": 0.2, "torch": 0.1}
 
 
-def test_ratio_is_to_the_best_of_the_others():
+def test_ratio_is_to_the_best_peer():
     found = row("cifar_cnn/fit", CNN)
     assert report.best_peer(found) == "torch"
     assert report.best_peer(found, "Keras") == "Keras/JAX"
@@ -21,7 +21,7 @@ def test_ratio_is_to_the_best_of_the_others():
     assert round(report.ratio(found, "Keras"), 6) == 0.35
 
 
-def test_verdict_needs_both_sides():
+def test_verdict_needs_two_figures():
     assert report.verdict(row("cifar_cnn/fit", {"toolkit": 1.0})) is None
     assert report.verdict(row("cifar_cnn/fit", {"torch": 1.0})) is None
     met = report.verdict(row("cifar_cnn/fit", {"toolkit": 0.5, "torch": 1.0}))

@@ -24,7 +24,7 @@ PARAMETERS = {
 }
 
 
-def printed(code):
+def output_of(code):
     """Return the output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -37,7 +37,7 @@ def printed(code):
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_network_takes_its_data(name):
+def test_network_accepts_its_data(name):
     workload = next(w for n, w in WORKLOADS.items() if n.startswith(f"{name}/"))
     workload = workload.shortened()
     model = workload.build(toolkit)
@@ -47,7 +47,7 @@ def test_network_takes_its_data(name):
     assert model.count_params() == PARAMETERS[name]
 
 
-def test_names_and_kinds_fit():
+def test_names_match_kinds():
     for name, workload in ALL.items():
         assert workload.kind in KINDS
         assert name in WORKLOADS or workload.bar is None
@@ -89,19 +89,19 @@ def test_repeated_calls_until_a_sample_is_long_enough():
     assert len(calls) > measure.WARM_UP + 2
 
 
-def test_peak_memory_sees_an_array_that_is_gone():
+def test_peak_memory_includes_freed_arrays():
     code = (
         "import numpy as np; from toolkit.bench.measure import peak_memory;"
         "before = peak_memory(); np.ones(12_500_000); print(peak_memory() - before)"
     )
-    assert 98e6 < int(printed(code)) < 110e6
+    assert 98e6 < int(output_of(code)) < 110e6
 
 
 def test_nothing_is_imported_before_it_is_measured():
     code = (
         "import json, sys, toolkit.bench.worker; print(json.dumps(sorted(sys.modules)))"
     )
-    modules = json.loads(printed(code))
+    modules = json.loads(output_of(code))
     assert "numpy" not in modules
     assert [name for name in modules if name.startswith("toolkit.")] == [
         "toolkit.bench",

@@ -26,7 +26,7 @@ def run(*arguments, **environment):
     )
 
 
-def use(run_command, monkeypatch):
+def replace_commands(run_command, monkeypatch):
     """Make every command run this function."""
     command = SimpleNamespace(
         __doc__="Nothing.", add_options=lambda parser: None, run=run_command
@@ -94,7 +94,7 @@ def test_command_is_complete_and_shows_examples(name, capsys):
     assert command.__doc__.partition("\n")[0] in printed
 
 
-def test_help_names_the_script_that_was_started(monkeypatch, capsys):
+def test_help_names_the_script(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["/some/bin/toolkit"])
     with pytest.raises(SystemExit):
         cli.main(["plot", "--help"])
@@ -110,11 +110,13 @@ def test_help_names_the_script_that_was_started(monkeypatch, capsys):
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
-def test_errors_become_a_line_and_a_code(error, code, words, monkeypatch, capsys):
+def test_errors_print_a_line_and_set_the_exit_code(
+    error, code, words, monkeypatch, capsys
+):
     def fail(options):
         raise error
 
-    use(fail, monkeypatch)
+    replace_commands(fail, monkeypatch)
     assert cli.main(["bench"]) == code
     printed = capsys.readouterr().err
     assert printed.startswith("python -m toolkit bench: ")
@@ -130,7 +132,7 @@ def test_debug_keeps_the_traceback(arguments, monkeypatch):
     def fail(options):
         raise wanted("it")
 
-    use(fail, monkeypatch)
+    replace_commands(fail, monkeypatch)
     with pytest.raises(wanted, match="it"):  # also for internal errors
         cli.main(arguments)
 
@@ -141,13 +143,13 @@ def test_a_warning_is_one_line(monkeypatch, capsys):
         warnings.warn("the file is old", stacklevel=2)
         return 0
 
-    use(warn, monkeypatch)
+    replace_commands(warn, monkeypatch)
     assert cli.main(["bench"]) == 0
     assert capsys.readouterr().err == "warning: the file is old\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell's pipe")
-def test_a_reader_that_leaves_is_no_error():
+def test_closed_output_pipe_is_not_an_error():
     command = f"{sys.executable} -m toolkit info | head -n 1"
     done = subprocess.run(
         command,
@@ -160,7 +162,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.stdout, done.stderr) == ("Versions\n", "")
 
 
-def test_bench_measures_and_keeps_the_record(tmp_path):
+def test_bench_measures_and_stores_the_record(tmp_path):
     path = tmp_path / "record.json"
     done = run("bench", "--quick", "--only", "tiny_mlp", "--json", str(path))
     assert done.returncode == 0, done.stderr
@@ -172,13 +174,13 @@ def test_bench_measures_and_keeps_the_record(tmp_path):
     assert row["samples"]["toolkit"] == [row["median"]["toolkit"]]
 
 
-def test_bench_reports_what_failed():
+def test_bench_reports_failures():
     done = run("bench", "--quick", "--only", "tiny_mlp", TOOLKIT_BACKEND="none")
     assert done.returncode == cli.FAILED
     assert "failed: tiny_mlp/fit, toolkit: " in done.stderr
 
 
 @pytest.mark.slow
-def test_the_whole_suite_runs():
+def test_full_suite_runs():
     done = run("bench", "--quick")
     assert done.returncode == 0, done.stderr

@@ -105,25 +105,25 @@ def test_inspect_shows_every_kind(name, words, folder, capsys):
     assert [each for each in words if each not in printed] == []
 
 
-def test_inspect_goes_by_the_contents_not_the_name(folder, capsys):
+def test_inspect_detects_the_format_by_content(folder, capsys):
     shutil.move("m.keras", "something")
     assert "a Keras 3 model" in call(capsys, "inspect", "something")[1]
 
 
-def test_inspect_tells_of_values(folder, capsys):
+def test_inspect_summarizes_values(folder, capsys):
     np.savez("v.npz", x=np.array([1.0, 3.0, np.nan, np.inf]), text=np.array(["a"]))
     code, printed, _ = call(capsys, "inspect", "v.npz", "--values")
     row = next(line for line in printed.splitlines() if line.startswith("x "))
     assert code == 0 and row.split()[-4:] == ["1", "2", "3", "2"]
 
 
-def test_inspect_orders_numbers_as_numbers(folder, capsys):
+def test_inspect_sorts_numbers_numerically(folder, capsys):
     np.savez("v.npz", **{f"vars/{i}": np.ones(1) for i in (10, 9, 1)})
     printed = call(capsys, "inspect", "v.npz")[1]
     assert printed.index("vars/9") < printed.index("vars/10")
 
 
-def test_inspect_shows_the_arrays_of_a_model_that_cannot_be_made(folder, capsys):
+def test_inspect_shows_arrays_of_an_unloadable_model(folder, capsys):
     class Own(layers.Dense):
         pass
 
@@ -149,7 +149,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("module", ["my_own.py", "my_own"])
-def test_classes_of_the_user_s_own_can_be_brought(module, folder, capsys, monkeypatch):
+def test_user_classes_can_be_imported(module, folder, capsys, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "my_own", raising=False)
     (folder / "my_own.py").write_text(OWN)
@@ -181,7 +181,7 @@ def objects():
     return file.getvalue()
 
 
-def claiming(shape):
+def oversized(shape):
     """Write a `.npy` file that declares more data than it contains."""
     file = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": shape}
@@ -202,8 +202,8 @@ def record_of(nbytes):
     return length + struct.pack("<I", masked_crc32c(length)) + b"data"
 
 
-def damaged_zip():
-    data = bytearray(zipped(x=claiming((1,))))
+def corrupt_zip():
+    data = bytearray(zipped(x=oversized((1,))))
     data[-40:-30] = b"\xff" * 10
     return bytes(data)
 
@@ -214,10 +214,10 @@ def damaged_zip():
         (pickle.dumps(Trap()), "a pickle can run code when it is read"),
         (objects(), "only pickle could read and which could run code: refused"),
         (zipped(x=objects()), "which could run code: refused"),
-        (claiming((10**9,)), "declares 8000000000 bytes, of which the file holds 8"),
-        (zipped(x=claiming((10**9,))), "x declares 8000000000 bytes"),
+        (oversized((10**9,)), "declares 8000000000 bytes, of which the file holds 8"),
+        (zipped(x=oversized((10**9,))), "x declares 8000000000 bytes"),
         (zipped(x=b"no array"), "x: expected an array as NumPy saves them"),
-        (damaged_zip(), "damaged"),
+        (corrupt_zip(), "damaged"),
         (
             zipped(x=b"").replace(b"PK\x01\x02\x14\x03\x14", b"PK\x01\x02\x14\x03\xff"),
             "25.5",
@@ -242,7 +242,7 @@ def test_bad_files_are_refused(data, words, folder, capsys):
         assert words in said and said.count("\n") == 1
 
 
-def test_a_missing_file_gets_a_suggestion(folder, capsys):
+def test_missing_file_suggests_a_name(folder, capsys):
     code, _, said = call(capsys, "inspect", "m.kears")
     assert (code, said.count("\n")) == (cli.FAILED, 1)
     assert "there is no file 'm.kears'; did you mean 'm.keras'?" in said
@@ -262,7 +262,7 @@ X = np.linspace(-1, 1, 30, dtype="float32").reshape(5, 6)
         ("saved", "new.keras"),
     ],
 )
-def test_a_whole_model_keeps_its_results_and_optimizer(source, target, made, folder):
+def test_converted_model_keeps_results_and_optimizer(source, target, made, folder):
     assert cli.main(["convert", source, target]) == 0
     model, loaded = made[0], load_model(target)
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
@@ -274,7 +274,7 @@ def test_a_whole_model_keeps_its_results_and_optimizer(source, target, made, fol
 @pytest.mark.parametrize(
     "source", ["m.keras", "saved", "m.h5", "m.weights.h5", "s.weights.json"]
 )
-def test_weights_go_through_every_format(source, target, made, folder):
+def test_weights_convert_between_all_formats(source, target, made, folder):
     assert cli.main(["convert", source, target, "--shard-size", "2e-7"]) == 0
     assert cli.main(["convert", target, "back.weights.h5"]) == 0
     assert cli.main(["convert", target, "back.keras", "--model", "m.keras"]) == 0
@@ -290,7 +290,7 @@ def test_weights_go_through_every_format(source, target, made, folder):
 @pytest.mark.parametrize(
     "source", ["m.keras", "m.h5", "m.weights.h5", "m.safetensors", LIST]
 )
-def test_weights_go_to_safetensors_and_back(source, target, made, folder):
+def test_weights_convert_to_safetensors_and_back(source, target, made, folder):
     needed = ["--model", "m.keras"] if source == "m.weights.h5" else []
     size = ["--shard-size", "2e-7"]
     assert cli.main(["convert", source, target, *size, *needed]) == 0
@@ -334,7 +334,7 @@ def test_bfloat16_becomes_float32_in_npz(folder, tmp_path):
         (["m.keras", "no/x.npz"], "cannot write 'no/x.npz'"),
     ],
 )
-def test_convert_refuses(arguments, words, folder, capsys):
+def test_convert_refuses_bad_arguments(arguments, words, folder, capsys):
     code, _, said = call(capsys, "convert", *arguments)
     assert code == cli.FAILED
     assert words in said and not (folder / "x.keras").exists()
@@ -349,13 +349,13 @@ def test_force_replaces_a_file(folder):
 # --- plot -----------------------------------------------------------------------------
 
 
-def test_plot_draws_an_svg_of_the_file_s_name(folder, capsys):
+def test_plot_writes_an_svg_named_after_the_file(folder, capsys):
     assert call(capsys, "plot", "m.keras", "--shapes")[:2] == (0, "m.svg\n")
     texts = [e.text for e in ElementTree.parse("m.svg").iter() if e.text]
     assert "(None, 4)" in " ".join(texts)
 
 
-def test_plot_takes_a_path_and_a_direction(folder, capsys):
+def test_plot_accepts_a_path_and_a_direction(folder, capsys):
     assert cli.main(["plot", "m.h5", "-o", "x.svg"]) == 0
     assert cli.main(["plot", "m.h5", "-o", "y.dot", "--direction", "LR"]) == 0
     down = ElementTree.parse("x.svg").getroot()
@@ -414,7 +414,7 @@ def test_export_is_checked(folder, capsys):
         (["m.keras", "-o", "m.o", "--target", "z80"], "z80"),
     ],
 )
-def test_export_refuses(folder, capsys, arguments, expected):
+def test_export_refuses_bad_arguments(folder, capsys, arguments, expected):
     code, _, said = call(capsys, "export", *arguments)
     assert code == 1
     assert expected in said

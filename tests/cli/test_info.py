@@ -13,7 +13,7 @@ from toolkit.cli import examples, info
 ROOT = Path(toolkit.__file__).resolve().parents[1]
 
 
-def test_info_tells_versions_backends_caches(tmp_path, monkeypatch, capsys):
+def test_info_shows_versions_backends_caches(tmp_path, monkeypatch, capsys):
     cache = tmp_path / "home" / "jit"
     cache.mkdir(parents=True, mode=0o700)
     (cache / "code").write_bytes(b"x" * 2048)
@@ -30,7 +30,7 @@ def test_info_tells_versions_backends_caches(tmp_path, monkeypatch, capsys):
     assert any("1.00 KB in 1 files" in line for line in lines)
 
 
-def test_info_says_what_is_missing_and_how_to_get_it(monkeypatch, capsys):
+def test_info_shows_missing_packages_and_their_installation(monkeypatch, capsys):
     monkeypatch.setattr(info, "find_spec", lambda name: None)
     monkeypatch.setattr(info, "gpus", lambda: ["NVIDIA H200, 143771 MiB, 580.95.05"])
     assert cli.main(["info"]) == cli.FAILED  # a required package is missing
@@ -43,7 +43,7 @@ def test_info_says_what_is_missing_and_how_to_get_it(monkeypatch, capsys):
     assert missing.count("pip install") == len(info.REQUIRED) + len(info.EXTRAS) - 1
 
 
-def test_info_of_an_installed_package_names_what_pip_needs(monkeypatch):
+def test_info_of_an_installed_package_shows_pip_commands(monkeypatch):
     known = ["numpy>=2.1", "mkl>=2024.2; extra == 'mkl'", 'onnx>=1.17; extra == "onnx"']
     monkeypatch.setattr(info, "requires", lambda name: known)
     assert info._packages("mkl") == '"mkl>=2024.2"'
@@ -52,7 +52,7 @@ def test_info_of_an_installed_package_names_what_pip_needs(monkeypatch):
 @pytest.mark.parametrize(
     "driver, extra", [("580.95.05", "cuda13"), ("570.86.10", "cuda12"), (None, None)]
 )
-def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
+def test_gpu_driver_selects_the_extra(driver, extra, monkeypatch):
     found = [] if driver is None else [f"NVIDIA A100, 40960 MiB, {driver}"]
     monkeypatch.setattr(info, "gpus", lambda: found)
     chosen = [name for name in ("cuda12", "cuda13") if info._is_relevant(name)]
@@ -62,7 +62,7 @@ def test_the_gpu_s_driver_chooses_the_extra(driver, extra, monkeypatch):
 @pytest.mark.skipif(
     not (ROOT / "pyproject.toml").exists(), reason="the project file is in checkouts"
 )
-def test_info_knows_every_extra():
+def test_info_lists_every_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     # No feature for users needs onnx and nccl yet.
     extras = project["optional-dependencies"].keys() - {"test", "docs", "onnx", "nccl"}
@@ -81,7 +81,7 @@ def test_examples_are_listed_with_a_line_each(capsys):
     assert all(text.endswith(".") for text in listed.values())
 
 
-def test_an_example_s_source_can_be_had(capsys):
+def test_example_source_is_shown(capsys):
     assert cli.main(["examples", "digits_mlp"]) == 0
     source = capsys.readouterr().out
     assert source == examples.path_of("digits_mlp").read_text("utf-8")

@@ -40,7 +40,7 @@ def test_options_of_each_library(there):
     assert command == [MPICH.path, "-n", "4", "-prepend-rank", *launch]
 
 
-def test_launchers_of_windows_have_another_name(monkeypatch):
+def test_windows_launchers_have_other_names(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr(mpirun, "find_program", lambda name: f"C:/{name}.exe")
     told = subprocess.CompletedProcess([], 1, stdout="")
@@ -55,7 +55,7 @@ def test_one_process_needs_no_mpi(there):
     assert mpirun.command_of(1, ["a.py"])[0] == sys.executable
 
 
-def test_the_library_that_is_asked_for(there):
+def test_requested_library_is_used(there):
     there(OPEN_MPI, MPICH)
     assert mpirun.find() == OPEN_MPI
     assert mpirun.find("mpich") == MPICH
@@ -72,7 +72,7 @@ def test_the_library_that_is_asked_for(there):
         ((MPICH,), {"elastic": True, "library": "mpich"}, "under MPICH a job ends"),
     ],
 )
-def test_what_is_missing_is_named(there, found, asked, words):
+def test_missing_launcher_is_named(there, found, asked, words):
     there(*found)
     with pytest.raises(LaunchError, match=words):
         mpirun.find(**asked)
@@ -86,7 +86,7 @@ def test_what_is_missing_is_named(there, found, asked, words):
         ("srun 1", "", 0),
     ],
 )
-def test_a_launcher_tells_what_it_is(monkeypatch, said, library, version):
+def test_launcher_is_identified_by_its_version(monkeypatch, said, library, version):
     told = subprocess.CompletedProcess([], 0, stdout=said)
     monkeypatch.setattr(mpirun.subprocess, "run", lambda *a, **k: told)
     assert mpirun._described("/x", False) == ("/x", library, version, False)
@@ -130,7 +130,7 @@ print("goes on", world.rank, world.size, left, out[0], time.monotonic() - began)
 @pytest.mark.parametrize(
     "how, victim", [("SIGKILL", 0), ("SIGKILL", 2), ("SIGSTOP", 1)]
 )
-def test_an_elastic_job_goes_on_without_a_rank(tmp_path, how, victim):
+def test_elastic_job_continues_without_a_rank(tmp_path, how, victim):
     script = tmp_path / "train.py"
     script.write_text(RECOVERING)
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
@@ -178,7 +178,7 @@ if world.rank == 0:
 
 
 @ranks.needs_mpi
-def test_threads_leave_groups_of_the_world_that_was(tmp_path):
+def test_threads_leave_groups_of_the_former_world(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(WAITING)
     command = [sys.executable, "-m", "toolkit", "run", "--processes", "3"]
@@ -200,7 +200,7 @@ def test_a_job_that_is_not_elastic_cannot_recover(tmp_path):
 @pytest.mark.parametrize(
     "options", [["--elastic"], ["--timeout", "3"], ["--mpi", "openmpi"]]
 )
-def test_options_of_jobs_need_processes(options, tmp_path):
+def test_job_options_need_processes(options, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("")
     command = [sys.executable, "-m", "toolkit", "run", *options, str(script)]

@@ -10,7 +10,7 @@ RULE = "-" * 74 + "\n"
 ABORT = "MPI_ABORT was invoked on rank 2\n  Proc: 2\n\nNOTE: killed.\n"
 
 
-def tagged(rank, text):
+def tag_lines(rank, text):
     lines = text.splitlines(keepends=True)
     return "".join(f"[1,{rank}]<stderr>: {line}" for line in lines)
 
@@ -24,17 +24,20 @@ def tagged(rank, text):
         ("no end", "no end"),
         ("[1,0]<stdout>: \n[1,0]<stdout>: x\n", "0: \n0: x\n"),
         # A script's own lines are forwarded, and the text between them without delay.
-        (tagged(1, RULE + "mine\n" + RULE), f"1: {RULE}1: mine\n1: {RULE}"),
+        (tag_lines(1, RULE + "mine\n" + RULE), f"1: {RULE}1: mine\n1: {RULE}"),
         (RULE + "signal 9\n" + RULE, RULE + "signal 9\n" + RULE),
-        (tagged(2, RULE + ABORT + RULE + " \n"), ""),
+        (tag_lines(2, RULE + ABORT + RULE + " \n"), ""),
         (
             RULE + 'prterun has exited due to process 2 calling\n"abort".\n' + RULE,
             "",
         ),
-        (tagged(2, RULE + ABORT) + tagged(1, "x\n") + tagged(2, RULE), "1: x\n"),
+        (
+            tag_lines(2, RULE + ABORT) + tag_lines(1, "x\n") + tag_lines(2, RULE),
+            "1: x\n",
+        ),
     ],
 )
-def test_lines_have_short_tags_and_no_needless_notices(given, expected):
+def test_lines_have_short_tags_without_redundant_notices(given, expected):
     passed = io.BytesIO()
     forward_lines(io.BufferedReader(io.BytesIO(given.encode())), passed)
     assert passed.getvalue().decode() == expected

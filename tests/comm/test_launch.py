@@ -55,7 +55,7 @@ def run(folder, how, count=3, **variables):
 
 @ranks.needs_mpi
 @pytest.mark.parametrize("how", ["well", "late"])
-def test_a_clean_end_waits_for_all(tmp_path, how):
+def test_normal_exit_waits_for_all_ranks(tmp_path, how):
     done = run(tmp_path, how)
     assert (done.code, done.out.count("end of")) == (0, 3), done.errors
 
@@ -69,7 +69,7 @@ def test_a_clean_end_waits_for_all(tmp_path, how):
         ("differ", 1, "first in line 2: ranks 0, 1: 'three'; rank 2: 'two'"),
     ],
 )
-def test_an_exception_ends_all_with_one_traceback(tmp_path, how, code, words):
+def test_exception_ends_all_ranks_with_one_traceback(tmp_path, how, code, words):
     done = run(tmp_path, how)
     assert done.code == code
     assert done.errors.count("Traceback") == 1
@@ -91,7 +91,7 @@ def test_an_exception_ends_all_with_one_traceback(tmp_path, how, code, words):
     ],
 )
 @pytest.mark.one_in(2)
-def test_exit_codes_and_signals_end_all(tmp_path, how, code, words):
+def test_exit_codes_and_signals_end_all_ranks(tmp_path, how, code, words):
     done = run(tmp_path, how)
     assert done.code == code
     assert words in done.errors
@@ -110,7 +110,7 @@ def test_exit_codes_and_signals_end_all(tmp_path, how, code, words):
     ],
 )
 @pytest.mark.one_in(2)
-def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
+def test_collective_timeout_names_the_collective(tmp_path, how, words):
     done = run(tmp_path, how, TOOLKIT_TIMEOUT="2")
     assert done.code == 124
     assert words in done.errors, done.errors
@@ -122,7 +122,7 @@ def test_a_collective_that_waits_too_long_is_named(tmp_path, how, words):
 
 
 @ranks.needs_mpi
-def test_a_script_that_is_not_there(tmp_path):
+def test_missing_script_is_reported(tmp_path):
     done = ranks.start([ranks.sys.executable, "-m", "toolkit.launch", "none.py"])
     assert done.code == launch.WRONG_USAGE
     assert "there is no file 'none.py'" in done.errors
@@ -161,7 +161,7 @@ def test_threads_are_divided_between_local_ranks(monkeypatch, told, ranks_here):
     assert launch.threads_of_rank() == 8 // ranks_here
 
 
-def test_a_bound_rank_has_the_cores_that_it_is_bound_to(monkeypatch):
+def test_bound_rank_uses_its_cores(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4")
     cores = {0: set(range(2))}
     monkeypatch.setattr(

@@ -92,7 +92,7 @@ def test_split_orders_by_key():
     ]
 
 
-def test_groups_split_again_and_again():
+def test_groups_split_repeatedly():
     def of(group):
         sums = []
         for turn in range(20):
@@ -103,7 +103,7 @@ def test_groups_split_again_and_again():
     assert local.run(4, of)[0] == [2] * 20
 
 
-def test_a_duplicate_is_for_another_thread():
+def test_duplicate_serves_another_thread():
     def of(group):
         other, found = group.duplicate(), []
 
@@ -119,7 +119,7 @@ def test_a_duplicate_is_for_another_thread():
     assert local.run(3, of) == [True] * 3
 
 
-def test_exchange_takes_json():
+def test_exchange_accepts_json():
     values = local.run(3, lambda group: comm.exchange(group, [group.rank, "ü", None]))
     assert values == [[[0, "ü", None], [1, "ü", None], [2, "ü", None]]] * 3
 
@@ -139,7 +139,7 @@ def test_an_exception_in_one_rank_ends_all():
         local.run(3, of)
 
 
-def test_waiting_for_a_rank_that_has_returned():
+def test_wait_for_a_finished_rank_is_an_error():
     def of(group):
         if group.rank != 1:
             group.barrier()
@@ -148,7 +148,7 @@ def test_waiting_for_a_rank_that_has_returned():
         local.run(2, of)
 
 
-def test_deadlocks_are_found():
+def test_deadlocks_are_detected():
     def of(group):
         group.send(np.zeros(1), to=1 - group.rank)
         group.receive(np.zeros(1), source=1 - group.rank)
@@ -168,7 +168,7 @@ def test_different_collectives_are_named():
         local.run(2, of)
 
 
-def test_sizes_that_differ_are_named():
+def test_different_sizes_are_named():
     def of(group):
         group.broadcast(np.zeros(1 + group.rank))
 

@@ -19,7 +19,7 @@ from toolkit.comm.loopback import limit_listeners, local_listeners
 linux = pytest.mark.skipif(sys.platform != "linux", reason="it takes filters of Linux")
 
 
-def own_address():
+def external_address():
     """Return an address of this machine outside the loopback interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         with suppress(OSError):
@@ -28,13 +28,13 @@ def own_address():
     return "127.0.0.1"
 
 
-ADDRESS = own_address()
+ADDRESS = external_address()
 needs_network = pytest.mark.skipif(
     ADDRESS.startswith("127."), reason="this machine has no other interface"
 )
 
 
-def connects(host, port):
+def can_connect(host, port):
     try:
         socket.create_connection((host, port), 0.5).close()
     except OSError:
@@ -57,18 +57,18 @@ def test_only_this_machine_connects_to_a_limited_socket(host):
             pytest.skip("there is no IPv6")
     with listener:
         port = listener.getsockname()[1]
-        assert connects("127.0.0.1", port)
-        assert not connects(ADDRESS, port)
-        assert not host or connects("::1", port)
+        assert can_connect("127.0.0.1", port)
+        assert not can_connect(ADDRESS, port)
+        assert not host or can_connect("::1", port)
 
 
 @linux
 @needs_network
-def test_sockets_of_before_stay_as_they_are():
+def test_earlier_sockets_are_unchanged():
     with socket.create_server(("", 0)) as listener:
         with local_listeners():
             pass
-        assert connects(ADDRESS, listener.getsockname()[1])
+        assert can_connect(ADDRESS, listener.getsockname()[1])
 
 
 CHILD = """
@@ -82,24 +82,24 @@ time.sleep(60)
 @linux
 @needs_network
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_the_sockets_of_a_child(is_closed):
+def test_sockets_of_a_child_process_are_limited(is_closed):
     command = [sys.executable, "-c", CHILD]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         port = int(child.stdout.readline())
-        assert connects(ADDRESS, port)
+        assert can_connect(ADDRESS, port)
         known = set()
         if not limit_listeners(child.pid, known, is_closed):
             pytest.skip("the system does not allow it")
         assert limit_listeners(child.pid, known, is_closed) == 0
-        assert connects("127.0.0.1", port) != is_closed
-        assert not connects(ADDRESS, port)
+        assert can_connect("127.0.0.1", port) != is_closed
+        assert not can_connect(ADDRESS, port)
     finally:
         child.kill()
         child.communicate()
 
 
-def test_a_process_that_has_ended_or_is_of_another_user():
+def test_limit_listeners_skips_inaccessible_processes():
     assert limit_listeners(2**22 + 1, set()) == 0
 
 
@@ -150,7 +150,7 @@ def start_job(folder, source, *arguments, options=(), **variables):
     )
 
 
-def trickle(address, end):
+def send_slowly(address, end):
     """Send one byte at a time to an address, repeatedly."""
     while time.monotonic() < end:
         with suppress(OSError), socket.create_connection(address, 1.0) as stranger:
@@ -164,7 +164,7 @@ def trickle(address, end):
 @needs_mpi
 @needs_network
 @pytest.mark.parametrize("options", [(), ("--elastic", "--replace")], ids=str)
-def test_strangers_do_not_stop_a_job_of_one_machine(tmp_path, options):
+def test_unknown_peers_do_not_stop_a_local_job(tmp_path, options):
     if not loopback_is_possible():
         pytest.skip("the system does not allow it")
     with start_job(tmp_path, STEPS, 60, options=options) as job:
@@ -172,9 +172,11 @@ def test_strangers_do_not_stop_a_job_of_one_machine(tmp_path, options):
             assert job.poll() is None
         end = time.monotonic() + 40
         found = listeners(job.pid)
-        reached = [port for host, port in found if connects(ADDRESS, port)]
+        reached = [port for host, port in found if can_connect(ADDRESS, port)]
         strangers = [
-            threading.Thread(target=trickle, args=((ADDRESS, port), end), daemon=True)
+            threading.Thread(
+                target=send_slowly, args=((ADDRESS, port), end), daemon=True
+            )
             for host, port in found
         ]
         for stranger in strangers:
@@ -209,7 +211,7 @@ group.barrier()
 @linux
 @needs_mpi
 @pytest.mark.parametrize("how, code", [("stall", 124), ("fail", 1), ("end", 0)])
-def test_a_launcher_that_hangs_does_not_keep_a_job(tmp_path, how, code):
+def test_hanging_launcher_does_not_block_a_job(tmp_path, how, code):
     begin = time.monotonic()
     options = ("--timeout", "3")
     with start_job(tmp_path, STOPPED, how, options=options) as job:
@@ -229,7 +231,7 @@ def processes():
                 yield path.read_bytes().decode("utf-8", "replace")
 
 
-def test_open_mpi_is_told_to_use_loopback(monkeypatch):
+def test_open_mpi_receives_the_loopback_option(monkeypatch):
     monkeypatch.delenv("OMPI_MCA_btl_tcp_if_exclude", raising=False)
     own = mpirun.Mpirun("/env/mpirun", "openmpi", 5, True)
     monkeypatch.setattr(mpirun, "_found", lambda: [own])
@@ -241,7 +243,7 @@ def test_open_mpi_is_told_to_use_loopback(monkeypatch):
     assert loopback.NETWORK not in mpirun.command_of(2, ["a.py"])
 
 
-def test_an_outcome_is_read(tmp_path):
+def test_outcome_is_parsed(tmp_path):
     path = tmp_path / "outcome"
     assert ranks_output._read(path) == ("", 0, [])
     path.write_text("stalled 124 7 8")

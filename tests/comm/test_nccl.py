@@ -61,7 +61,7 @@ def test_groups_split(library, tmp_path):
 
 @pytest.mark.parametrize("how", ["ERROR", "HANG"])
 @pytest.mark.one_in(2)
-def test_a_failure_on_one_rank_is_seen_aborted_and_survived(library, tmp_path, how):
+def test_failure_of_one_rank_aborts_and_reconnects(library, tmp_path, how):
     settings = {1: {f"FAKE_NCCL_{how}": "1"}}
     found = run("fails", library, tmp_path, 3, settings)
     for rank, rows in enumerate(found):
@@ -87,13 +87,13 @@ def test_another_thread_may_abort(library, tmp_path):
         assert "was ended" in rows["error"][0]
 
 
-def test_a_rank_does_not_wait_for_ever_for_others(library, tmp_path):
+def test_wait_for_peers_has_a_timeout(library, tmp_path):
     first, _ = run("alone", library, tmp_path, 2)
     assert "init: not done after 0.5 s" in first["error"]
     assert first["seconds"] < 5
 
 
-def test_ranks_are_refused_alike(library, tmp_path):
+def test_ranks_are_refused_consistently(library, tmp_path):
     found = run("refused", library, tmp_path, 2)
     assert found[0] == found[1]
     assert "ranks 0 and 1 use the same GPU (GPU-7)" in found[0]["shared"]
@@ -104,13 +104,13 @@ def test_ranks_are_refused_alike(library, tmp_path):
 
 
 @pytest.mark.parametrize("version, is_refused", [("23203", False), ("22907", True)])
-def test_ranks_share_a_gpu_where_nccl_can(library, tmp_path, version, is_refused):
+def test_ranks_share_a_gpu_if_nccl_can(library, tmp_path, version, is_refused):
     variables = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "FAKE_NCCL_VERSION": version}
     for rows in run("refused", library, tmp_path, 2, {0: variables, 1: variables}):
         assert bool(rows["shared"]) == is_refused
 
 
-def test_nccl_has_the_last_word_on_shared_gpus(library, tmp_path):
+def test_nccl_may_refuse_shared_gpus(library, tmp_path):
     device = {"FAKE_NCCL_DEVICE": "7"}
     with pytest.raises(AssertionError, match="Duplicate GPU detected : rank"):
         run("alike", library, tmp_path, 2, {0: device, 1: device})
@@ -130,7 +130,7 @@ def test_an_unknown_version_is_refused_on_all_ranks(library, tmp_path):
     assert re.search("rank 1: NCCL 2.33.0: .* from 2.18.1 to 2.32", found[0])
 
 
-def test_other_sizes_than_were_sent_are_an_error(library, tmp_path):
+def test_different_receive_size_is_an_error(library, tmp_path):
     found = run("mismatched", library, tmp_path, 2)
     assert "rank 0 sent 64 bytes, rank 1 expected 32" in found[1]
 
@@ -138,7 +138,7 @@ def test_other_sizes_than_were_sent_are_an_error(library, tmp_path):
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.one_in(2)
-def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
+def test_device_sums_match_tree_sums(library, tmp_path, size):
     found = run("sums", library, tmp_path, size)
     wanted = [expected(number, term).tobytes() for number, term in enumerate(TERMS)]
     hashes = [hashlib.sha256(content).hexdigest() for content in wanted]
@@ -156,7 +156,7 @@ def test_sums_on_devices_are_those_of_the_tree(library, tmp_path, size):
 
 
 @pytest.mark.skipif(GXX is None, reason="g++ is not installed")
-def test_what_a_gpu_will_be_asked_is_right_on_the_host(library, tmp_path):
+def test_gpu_step_passes_on_the_host(library, tmp_path):
     (found,) = run("gpu_step", library, tmp_path, 1)
     assert found.pop("version") == "2.32.3"
     assert set(found.values()) == {True}, found
@@ -229,7 +229,7 @@ def test_bad_arguments_are_refused_before_a_call(call, words):
     assert not recorder.calls
 
 
-def test_nothing_is_sent_where_nothing_is_to_send():
+def test_empty_transfers_make_no_calls():
     recorder = Recorder()
     group = nccl.NcclGroup(recorder, Control(), 0)
     nothing = Span(4096, 0)

@@ -49,7 +49,7 @@ def header(real):
     return path.read_text("utf-8")
 
 
-def test_settings_lie_as_the_header_says(real, header):
+def test_settings_layout_matches_the_header(real, header):
     body = re.search(
         r"typedef struct ncclConfig_v\d+ {(.*?)} ncclConfig_t;", header, re.S
     )
@@ -62,7 +62,7 @@ def test_settings_lie_as_the_header_says(real, header):
         assert kind is words.get(text.strip(), ctypes.c_char_p), name
 
 
-def test_numbers_are_those_of_the_header(header):
+def test_constants_match_the_header(header):
     facts = {
         "ncclSuccess": SUCCESS,
         "ncclRemoteError": REMOTE_ERROR,
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_the_header(header):
     assert UNSET == -(2**31)
 
 
-def test_arguments_are_those_of_the_header(header):
+def test_arguments_match_the_header(header):
     for name, arguments in FUNCTIONS.items():
         declared = re.search(rf"^ncclResult_t +nccl{name}\(([^)]*)\);", header, re.M)
         texts = [text.strip() for text in declared[1].split(",") if text.strip()]
@@ -89,24 +89,24 @@ def test_arguments_are_those_of_the_header(header):
         assert list(arguments) == expected, name
 
 
-def test_the_version_is_one_of_those_that_are_known(real):
+def test_version_is_supported(real):
     assert OLDEST <= real.version
     assert real.version[:2] <= NEWEST
 
 
-def test_an_id_is_made_without_a_gpu(real):
+def test_id_is_created_without_a_gpu(real):
     first, second = real.unique_id(), real.unique_id()
     assert len(first) == len(second) == ID_BYTES
     assert first != second
 
 
-def test_errors_have_the_librarys_words(real):
+def test_errors_have_the_librarys_message(real):
     assert real.describe(REMOTE_ERROR).startswith("remote process exited")
     with pytest.raises(CommunicationError, match=r"ncclGetVersion: invalid argument"):
         real.call("GetVersion", None)
 
 
-def test_without_a_gpu_the_error_says_why(real):
+def test_error_without_a_gpu_gives_the_reason(real):
     if not why_no_gpu():
         pytest.skip("there is a GPU")
     with pytest.raises(
@@ -142,19 +142,19 @@ def test_each_version_has_its_settings(version, last):
 
 
 @pytest.mark.parametrize("version", [(2, 17, 1), (2, 33, 0), (3, 0, 0)])
-def test_the_settings_of_other_versions_are_not_guessed(version):
+def test_settings_of_unknown_versions_are_refused(version):
     with pytest.raises(
         BackendUnavailable, match=r"expected a version from 2\.18\.1 to"
     ):
         fields(version)
 
 
-def test_where_there_is_no_library_the_error_names_its_package(tmp_path):
+def test_missing_library_error_names_its_package(tmp_path):
     with pytest.raises(BackendUnavailable, match=r"was not found .*toolkit\[nccl\]"):
         Library(tmp_path / "libnccl.so.2")
 
 
-def test_another_library_is_none(tmp_path):
+def test_other_library_is_refused(tmp_path):
     math = ctypes.util.find_library("m")
     if not math:
         pytest.skip("there is no other library to load")

@@ -13,7 +13,7 @@ from toolkit.errors import ArgumentError, DTypeError, ShapeError
 
 
 @pytest.fixture(params=["memory", "messages"], autouse=True)
-def way(request, monkeypatch):
+def topology(request, monkeypatch):
     """Return the ranks of one machine, or of several machines without shared memory."""
     if request.param == "messages":
         monkeypatch.setattr(shared, "memory_of", lambda group: None)
@@ -30,37 +30,37 @@ def leaf(index, shape, dtype):
     return values.astype(dtypes.numpy_dtype(dtype))
 
 
-def tree(first, size, leaves, get, combine):
+def expected_tree(first, size, leaves, get, combine):
     """Combine halves recursively and skip absent ones, as the definition says."""
     if size == 1:
         return get(first) if first in leaves.present else None
-    left = tree(first, size // 2, leaves, get, combine)
-    right = tree(first + size // 2, size // 2, leaves, get, combine)
+    left = expected_tree(first, size // 2, leaves, get, combine)
+    right = expected_tree(first + size // 2, size // 2, leaves, get, combine)
     if left is None or right is None:
         return right if left is None else left
     return combine(left, right)
 
 
-def one_addition(x, y):
+def add_rounded(x, y):
     """Add in float32 if the dtype is smaller, and round."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return (x.astype(np.float32) + y.astype(np.float32)).astype(x.dtype)
     return x + y
 
 
-def pieces_of(group, leaves, get, combine):
+def split_leaves(group, leaves, get, combine):
     return [
-        tree(first, size, leaves, get, combine)
+        expected_tree(first, size, leaves, get, combine)
         for first, size in leaves.pieces(group.rank, group.size)
     ]
 
 
-def reduced(ranks, leaves, shape, dtype, op="sum"):
+def reduce_ranks(ranks, leaves, shape, dtype, op="sum"):
     """Return the result of each rank."""
-    combine = one_addition if op == "sum" else ordered.OPERATIONS[op]
+    combine = add_rounded if op == "sum" else ordered.OPERATIONS[op]
 
     def of(group):
-        mine = pieces_of(group, leaves, lambda i: leaf(i, shape, dtype), combine)
+        mine = split_leaves(group, leaves, lambda i: leaf(i, shape, dtype), combine)
         out = np.empty(shape, dtypes.numpy_dtype(dtype))
         all_reduce(group, [mine], leaves, [out], op)
         return out
@@ -69,22 +69,24 @@ def reduced(ranks, leaves, shape, dtype, op="sum"):
 
 
 def expected(leaves, shape, dtype, op="sum"):
-    combine = one_addition if op == "sum" else ordered.OPERATIONS[op]
-    return tree(0, leaves.span, leaves, lambda i: leaf(i, shape, dtype), combine)
+    combine = add_rounded if op == "sum" else ordered.OPERATIONS[op]
+    return expected_tree(
+        0, leaves.span, leaves, lambda i: leaf(i, shape, dtype), combine
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int32"])
 @pytest.mark.parametrize("count", [4, 6, 8, 16])
-def test_bits_are_those_of_one_rank(count, dtype):
+def test_bits_match_one_rank(count, dtype):
     leaves = Leaves.of_rows(count, count)
     for size in (7, 5003):
         bits = expected(leaves, (size,), dtype).tobytes()
         for ranks in range(1, 9):
-            for rank, result in enumerate(reduced(ranks, leaves, (size,), dtype)):
+            for rank, result in enumerate(reduce_ranks(ranks, leaves, (size,), dtype)):
                 assert result.tobytes() == bits, (size, ranks, rank)
 
 
-def test_order_matters_in_what_is_summed_here():
+def test_order_changes_the_test_sums():
     terms = [leaf(i, (5003,), "float32") for i in range(8)]
     plain = reduce(np.add, terms)
     assert (
@@ -101,7 +103,7 @@ def test_absent_leaves_are_skipped(monkeypatch, present, direct):
         result = expected(leaves, (size,), "float32")
         bits = np.zeros(size, np.float32) if result is None else result
         for ranks in (1, 2, 3, 5, 8):
-            for found in reduced(ranks, leaves, (size,), "float32"):
+            for found in reduce_ranks(ranks, leaves, (size,), "float32"):
                 assert found.tobytes() == bits.tobytes(), (size, ranks)
 
 
@@ -112,7 +114,7 @@ def test_other_combinations(op):
     for size in (5, 9001):
         bits = expected(leaves, (size,), dtype, op).tobytes()
         for ranks in (1, 3, 4):
-            for found in reduced(ranks, leaves, (size,), dtype, op):
+            for found in reduce_ranks(ranks, leaves, (size,), dtype, op):
                 assert found.tobytes() == bits
 
 
@@ -138,7 +140,7 @@ def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
 
     def of(group):
         pieces = [
-            pieces_of(group, leaves, lambda i, s=s, d=d: leaf(i, s, d), one_addition)
+            split_leaves(group, leaves, lambda i, s=s, d=d: leaf(i, s, d), add_rounded)
             for s, d in shapes
         ]
         outs = [np.empty(s, dtypes.numpy_dtype(d)) for s, d in shapes]
@@ -152,7 +154,7 @@ def test_several_tensors_and_dtypes_at_once(monkeypatch, small, direct):
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 30])
-def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
+def test_bits_do_not_depend_on_the_algorithm(monkeypatch, limit):
     monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", limit)
     monkeypatch.setattr(shared, "_MAX_DIRECT_SIZE", limit)
     for count, size in ((4, 3), (6, 5003), (16, 70_001)):
@@ -160,12 +162,12 @@ def test_no_bits_depend_on_the_way_that_is_taken(monkeypatch, limit):
         bits = expected(leaves, (size,), "float32").tobytes()
         for ranks in (2, 3, 4, 7):
             found = {
-                out.tobytes() for out in reduced(ranks, leaves, (size,), "float32")
+                out.tobytes() for out in reduce_ranks(ranks, leaves, (size,), "float32")
             }
             assert found == {bits}, (count, size, ranks)
 
 
-def test_large_tensors_go_in_rounds(monkeypatch):
+def test_large_tensors_are_sent_in_chunks(monkeypatch):
     monkeypatch.setattr(ordered, "ROUND_SIZE", 1 << 10)
     monkeypatch.setattr(ordered, "_MAX_DIRECT_SIZE", 1 << 10)
     monkeypatch.setattr(ordered, "_rounds", ordered._rounds.__wrapped__)
@@ -174,18 +176,18 @@ def test_large_tensors_go_in_rounds(monkeypatch):
     leaves = Leaves.of_rows(8, 8)
     bits = expected(leaves, (20011,), "float32").tobytes()
     for ranks in (2, 3, 4):
-        for found in reduced(ranks, leaves, (20011,), "float32"):
+        for found in reduce_ranks(ranks, leaves, (20011,), "float32"):
             assert found.tobytes() == bits
 
 
-def test_the_result_may_take_the_place_of_a_piece():
+def test_result_may_overwrite_an_operand():
     leaves = Leaves.of_rows(4, 4)
     for size in (10, 300_000):
         bits = expected(leaves, (size,), "float32").tobytes()
 
         def of(group, size=size):
             get = lambda i: leaf(i, (size,), "float32")  # noqa: E731
-            mine = pieces_of(group, leaves, get, one_addition)
+            mine = split_leaves(group, leaves, get, add_rounded)
             all_reduce(group, [mine], leaves, [mine[-1]])
             return mine[-1]
 
@@ -195,7 +197,7 @@ def test_the_result_may_take_the_place_of_a_piece():
 
 @pytest.mark.parametrize("slot", [1 << 10, 1 << 20])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_reduce_scatter_keeps_the_part_of_each_rank(monkeypatch, ranks, slot):
+def test_reduce_scatter_returns_the_shard_of_each_rank(monkeypatch, ranks, slot):
     monkeypatch.setattr(shared, "SLOT_SIZE", slot)
     leaves = Leaves.of_rows(8, 8)
     shape = (12, 50)
@@ -203,7 +205,9 @@ def test_reduce_scatter_keeps_the_part_of_each_rank(monkeypatch, ranks, slot):
     def of(group):
         get = lambda i: leaf(i, shape, "float32")  # noqa: E731
         out = np.empty((12 // ranks, 50), np.float32)
-        reduce_scatter(group, pieces_of(group, leaves, get, one_addition), leaves, out)
+        reduce_scatter(
+            group, split_leaves(group, leaves, get, add_rounded), leaves, out
+        )
         return out
 
     parts = local.run(ranks, of)
@@ -230,9 +234,9 @@ def test_ranks_without_leaves_have_no_pieces():
     assert [leaves.pieces(r, 4) for r in range(4)] == [[], [(0, 1)], [], [(1, 1)]]
     for size in (5, 9001):
         bits = expected(leaves, (size,), "float32").tobytes()
-        assert {out.tobytes() for out in reduced(4, leaves, (size,), "float32")} == {
-            bits
-        }
+        assert {
+            out.tobytes() for out in reduce_ranks(4, leaves, (size,), "float32")
+        } == {bits}
 
 
 def test_leaves_of_few_rows():
@@ -241,7 +245,7 @@ def test_leaves_of_few_rows():
         assert len(leaves.present) == min(rows, 4)
 
 
-def test_overflow_is_no_warning():
+def test_overflow_does_not_warn():
     leaves = Leaves.of_rows(2, 2)
     largest = np.full(4, np.finfo(np.float32).max, np.float32)
 
@@ -263,12 +267,12 @@ def test_overflow_is_no_warning():
         ([np.zeros(3)], np.zeros(3), "mean", ArgumentError, "'mean'"),
     ],
 )
-def test_what_does_not_fit_is_refused(pieces, out, op, error, words):
+def test_mismatched_arguments_are_refused(pieces, out, op, error, words):
     with pytest.raises(error, match=words):
         all_reduce(local.single(), [pieces], Leaves(1, (0,)), [out], op)
 
 
-def test_no_maximum_of_nothing():
+def test_maximum_of_zero_leaves_is_refused():
     with pytest.raises(ArgumentError, match="max"):
         all_reduce(local.single(), [[]], Leaves(2, ()), [np.zeros(3)], "max")
 

@@ -28,7 +28,7 @@ def test_every_rank_names_the_first_difference(programs, words):
 
 
 def test_equal_programs_exchange_one_hash():
-    class Counting:
+    class CountingGroup:
         """A group that counts its calls."""
 
         calls = 0
@@ -41,14 +41,14 @@ def test_equal_programs_exchange_one_hash():
             self.group.all_gather(send, receive)
 
     def of(group):
-        counting = Counting(group)
+        counting = CountingGroup(group)
         compare_programs(counting, ["line"] * 1000)
         return counting.calls
 
     assert local.run(3, of) == [1, 1, 1]
 
 
-def test_a_job_can_be_made_slow(monkeypatch):
+def test_job_can_simulate_a_slow_link(monkeypatch):
     group = local.single()
     assert with_simulated_link(group) is group
     monkeypatch.setenv("TOOLKIT_LINK", "0.001,100e6")
@@ -60,7 +60,7 @@ def test_a_job_can_be_made_slow(monkeypatch):
             with_simulated_link(group)
 
 
-def test_a_slow_link_takes_its_time():
+def test_slow_link_delays_transfers():
     def of(group):
         slow = SlowGroup(group, latency=0.01, bandwidth=1e6)
         began = time.monotonic()
@@ -75,6 +75,6 @@ def test_a_slow_link_takes_its_time():
 
 
 @pytest.mark.parametrize("latency, bandwidth", [(-1, 1), (0, 0), (0, float("nan"))])
-def test_a_link_must_be_possible(latency, bandwidth):
+def test_invalid_link_is_refused(latency, bandwidth):
     with pytest.raises(ArgumentError, match="SlowGroup"):
         SlowGroup(local.single(), latency, bandwidth)

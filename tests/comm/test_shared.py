@@ -8,7 +8,7 @@ from toolkit.comm import Leaves, all_reduce, local, shared
 from toolkit.comm.slow_link import SlowGroup
 
 
-def test_memory_is_shared_until_a_rank_cannot(monkeypatch):
+def test_memory_is_shared_unless_a_rank_fails(monkeypatch):
     assert None not in local.run(3, shared.memory_of)
     mapped = shared._map_peer_memory
     alone = []
@@ -39,7 +39,7 @@ def test_memory_is_not_that_of_another_process():
     assert memory.shape == (1 << 12,)
 
 
-def test_a_slot_is_not_filled_while_others_read_it():
+def test_slot_is_not_overwritten_during_reads():
     leaves = Leaves.of_rows(2, 2)
 
     def of(group):
@@ -54,6 +54,6 @@ def test_a_slot_is_not_filled_while_others_read_it():
     assert local.run(2, of) == [[{2 * turn + 1.0} for turn in range(200)]] * 2
 
 
-def test_what_is_far_away_is_sent():
+def test_remote_ranks_use_messages():
     far = local.run(2, lambda g: shared.memory_of(SlowGroup(g, 0, 1e9)))
     assert far == [None, None]

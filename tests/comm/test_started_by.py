@@ -32,7 +32,7 @@ VARIABLES += ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "TOOLKIT_TIMEOUT")
         ),
     ],
 )
-def test_launchers_tell_how_many_ranks_there_are(monkeypatch, given, expected):
+def test_launchers_declare_the_world_size(monkeypatch, given, expected):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
@@ -40,7 +40,7 @@ def test_launchers_tell_how_many_ranks_there_are(monkeypatch, given, expected):
     assert jobs.launcher_variable() == expected
 
 
-def test_a_number_of_processes_must_be_one(monkeypatch):
+def test_invalid_world_size_is_refused(monkeypatch):
     monkeypatch.setenv("TOOLKIT_PROCESSES", "many")
     with pytest.raises(LaunchError, match="TOOLKIT_PROCESSES.*'many'"):
         jobs.launcher_variable()

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.comm.test_ordered import leaf, one_addition, pieces_of, reduced, tree
+from tests.comm.test_ordered import (
+    add_rounded,
+    expected_tree,
+    leaf,
+    reduce_ranks,
+    split_leaves,
+)
 from toolkit import dtypes
 from toolkit.comm import Leaves, ordered
 from toolkit.comm.sum_plans import (
@@ -27,7 +33,7 @@ class Rank:
         self.places = {"piece": [], "scratch": [], "out": []}
         for number, term in enumerate(terms):
             combine = combination(term)
-            mine = pieces_of(self, term.leaves, getter(number, term), combine)
+            mine = split_leaves(self, term.leaves, getter(number, term), combine)
             self.places["piece"] += [as_bytes(piece) for piece in mine]
             kind = dtypes.numpy_dtype(term.dtype)
             self.places["out"].append(as_bytes(np.zeros(outs(term), kind)))
@@ -48,7 +54,7 @@ def getter(number, term):
 
 
 def combination(term):
-    return one_addition if term.op == "sum" else ordered.OPERATIONS[term.op]
+    return add_rounded if term.op == "sum" else ordered.OPERATIONS[term.op]
 
 
 def run(plans, ranks):
@@ -108,7 +114,7 @@ def combine(step, rank):
 
 def expected(number, term):
     get = getter(number, term)
-    return tree(0, term.leaves.span, term.leaves, get, combination(term))
+    return expected_tree(0, term.leaves.span, term.leaves, get, combination(term))
 
 
 def check(ranks, terms):
@@ -134,21 +140,21 @@ terms_of = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 6), st.lists(terms_of, min_size=1, max_size=3))
-def test_all_ranks_get_the_bits_of_the_tree(ranks, terms):
+def test_all_ranks_have_the_bits_of_the_tree(ranks, terms):
     check(ranks, terms)
 
 
-def test_the_bits_are_those_of_the_sums_on_the_host():
+def test_bits_match_host_sums():
     leaves = Leaves.of_rows(11, 6)
     term = Term(5000, "float16", leaves)
     ranks = [Rank(r, 3, [term], lambda t: t.size) for r in range(3)]
     run([plan_all_reduce(r, 3, [term]) for r in range(3)], ranks)
-    (first, *_) = reduced(3, leaves, (5000,), "float16")
+    (first, *_) = reduce_ranks(3, leaves, (5000,), "float16")
     assert ranks[2].places["out"][0].tobytes() == first.tobytes()
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_each_rank_keeps_its_part(ranks):
+def test_each_rank_keeps_its_shard(ranks):
     term = Term(6000, "float32", Leaves.of_rows(9, 4))
     memory = [Rank(r, ranks, [term], lambda t: t.size // ranks) for r in range(ranks)]
     run([plan_reduce_scatter(r, ranks, term) for r in range(ranks)], memory)
@@ -177,7 +183,7 @@ def test_the_order_of_calls():
     assert kinds(plan_all_reduce(0, 1, [Term(large, "float32", leaves)])) == ["Combine"]
 
 
-def test_what_cannot_be_combined_is_refused():
+def test_unsupported_combination_is_refused():
     nothing = Leaves(4, ())
     with pytest.raises(ArgumentError, match="no rank has rows to take the max of"):
         plan_all_reduce(0, 2, [Term(4, "float32", nothing, "max")])

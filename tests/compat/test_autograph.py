@@ -301,7 +301,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_traced_program_gives_what_python_gives(program):
+def test_traced_program_matches_python(program):
     traced = tf.function(program)
     for number in (-7.0, -2.5, -1.0, 0.0, 0.5, 1.0, 1.5, 6.0):
         x = np.float32(number)
@@ -325,7 +325,7 @@ def test_a_range_of_a_tensor_is_one_graph():
 
 
 @pytest.mark.parametrize("start, limit, delta", [(3, 11, 4), (9, 0, -2), (5, 5, 1)])
-def test_ranges_go_both_ways(start, limit, delta):
+def test_ranges_may_be_negative(start, limit, delta):
     @tf.function
     def collect(limit):
         total = 0
@@ -361,7 +361,7 @@ def test_rows_of_a_tensor(rows):
     assert abs(float(positive_until_large(tf.constant(xs))) - wanted) < 1e-4
 
 
-def test_gradients_go_through_branches_and_loops():
+def test_gradients_flow_through_branches_and_loops():
     def power(x, n):
         y = tf.ones_like(x)
         i = 0
@@ -480,7 +480,7 @@ def test_a_long_while_of_known_tensors_is_a_loop():
     assert int(count()) == 5000 and len(steps) < 200
 
 
-def test_a_data_set_is_looped_over_eagerly():
+def test_data_set_loops_run_eagerly():
     dataset = tf.data.Dataset.range(5).shuffle(5)
 
     @tf.function
@@ -496,7 +496,7 @@ def test_a_data_set_is_looped_over_eagerly():
     assert int(total(dataset)) == 9
 
 
-def test_functions_of_data_sets_use_python():
+def test_data_set_functions_run_python():
     def scaled(x):
         if x > 2:
             return x * 10
@@ -506,7 +506,7 @@ def test_functions_of_data_sets_use_python():
     assert [int(x) for x in dataset] == [0, 1, 2, 30, 40]
 
 
-def test_without_autograph_python_says_what_to_use():
+def test_error_without_autograph_names_a_remedy():
     plain = tf.function(if_else, autograph=False)
     with pytest.raises(TraceError, match=r"use tf\.cond"):
         plain(tf.constant(1.0))
@@ -575,12 +575,12 @@ def list_in_loop(x):
         (list_in_loop, TraceError, r"while: 'parts' is a list before the loop"),
     ],
 )
-def test_what_no_graph_can_be_is_named(program, error, words):
+def test_unsupported_control_flow_is_named(program, error, words):
     with pytest.raises(error, match=words):
         tf.function(program)(tf.constant(2.0))
 
 
-def test_an_item_that_a_loop_sets_first_is_zero_without_steps():
+def test_item_set_in_a_loop_is_zero_without_iterations():
     @tf.function
     def last(n):
         found = {}

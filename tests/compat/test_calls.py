@@ -21,19 +21,19 @@ def expected():
 
 
 @pytest.mark.parametrize(("fixture", "group"), GROUPS)
-def test_results_are_tensorflows(fixture, group, expected):
+def test_results_match_tensorflow(fixture, group, expected):
     module = MODULES[fixture]
     known, wrong = module.names(tf), []
     for number, line in enumerate(module.CALLS[group].split("\n")[1:-1]):
         found, start = calls.flat(eval(line, known)), f"{group}.{number}."
         wanted = [v for k, v in expected[fixture].items() if k.startswith(start)]
-        if not all(map(same, found, wanted)) or len(found) != len(wanted):
+        if not all(map(is_close, found, wanted)) or len(found) != len(wanted):
             wrong.append(f"{line}: expected {wanted}; received {found}"[:500])
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(("fixture", "group"), GROUPS)
-def test_no_result_is_the_cores_own_tensor(fixture, group):
+def test_results_are_tensorflow_tensors(fixture, group):
     module = MODULES[fixture]
     known = module.names(tf)
     core = type(toolkit.ops.ones(()))
@@ -45,7 +45,7 @@ def test_no_result_is_the_cores_own_tensor(fixture, group):
     assert not plain
 
 
-def same(found, wanted):
+def is_close(found, wanted):
     """Return whether dtype, shape and values are equal, values up to rounding."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return False

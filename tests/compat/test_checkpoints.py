@@ -82,7 +82,7 @@ def test_attributes_that_are_set_later(tmp_path):
     status.assert_consumed()
 
 
-def test_parts_are_restored_by_other_objects(tmp_path):
+def test_components_are_restored_by_other_objects(tmp_path):
     net, _, manager = trained(tmp_path)
     bias = tf.Variable(tf.zeros(3))
     part = tf.train.Checkpoint(l1=tf.train.Checkpoint(bias=bias))
@@ -125,7 +125,7 @@ def test_values_of_another_shape_are_refused(tmp_path):
         tf.train.Checkpoint(v=tf.Variable(tf.zeros(3))).restore(path)
 
 
-def test_managers_know_what_earlier_ones_kept(tmp_path):
+def test_managers_resume_from_earlier_checkpoints(tmp_path):
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
     for _ in range(3):
         tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2).save()

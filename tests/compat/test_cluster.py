@@ -98,12 +98,12 @@ def test_cluster_specs():
         ({"ps": ["a:1"], "worker": ["a:1"]}, "one address for each"),
     ],
 )
-def test_cluster_specs_that_are_none(given, message):
+def test_invalid_cluster_specs_are_refused(given, message):
     with pytest.raises(ArgumentError, match=message):
         tf.train.ClusterSpec(given)
 
 
-def test_servers_know_their_task():
+def test_servers_have_a_task():
     cluster = {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
     server = tf.train.Server(cluster, "worker", 1, start=False)
     assert server.target == "tcp://127.0.0.1:3"
@@ -119,7 +119,7 @@ def test_servers_know_their_task():
         tf.train.Server(cluster, "ps", protocol="rdma", start=False)
 
 
-def test_servers_listen_at_their_address_alone(start):
+def test_servers_listen_only_at_their_address(start):
     server = start(worker=1)["worker", 0]
     assert server.target == "tcp://{}:{}".format(*server._socket.getsockname())
     assert server._socket.getsockname()[0] == "127.0.0.1"
@@ -128,13 +128,13 @@ def test_servers_listen_at_their_address_alone(start):
     server.join()  # returns
 
 
-def test_an_address_that_is_taken_is_an_error(start):
+def test_used_address_is_an_error(start):
     servers = start(worker=1)
     with pytest.raises(CommunicationError, match="/job:worker/task:0: cannot listen"):
         tf.train.Server(servers["worker", 0].cluster, "worker", 0)
 
 
-def test_nobody_listens(monkeypatch):
+def test_missing_server_is_an_error(monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.2")
     (address,) = addresses(worker=1)["worker"]
     with pytest.raises(RankLostError, match=f"no server answers at {address}"):
@@ -168,7 +168,7 @@ def test_scopes_place_operations(scopes, expected):
     assert tf.constant(1.0).device is None
 
 
-def test_places_that_are_none():
+def test_invalid_devices_are_refused():
     with pytest.raises(DeviceError, match="received 'rack:1'"), tf.device("/rack:1"):
         pass
 
@@ -182,7 +182,7 @@ def test_eager_mode_has_no_tasks(name):
         assert tf2.constant(1.0).device
 
 
-def test_a_device_setter_spreads_variables():
+def test_device_setter_distributes_variables():
     cluster = tf.train.ClusterSpec({"ps": ["a:1", "b:1"], "worker": ["c:1"]})
     assert tf.train.replica_device_setter() is None
     worker = "/job:worker/task:0"
@@ -226,7 +226,7 @@ def test_a_graph_on_one_task(start):
     np.testing.assert_allclose(again, expected[:1], rtol=1e-6)
 
 
-def test_values_travel_between_tasks(start):
+def test_values_are_sent_between_tasks(start):
     servers = start(worker=3)
     x = tf.placeholder("float32", (4,))
     with tf.device("/job:worker/task:1"):
@@ -245,7 +245,7 @@ def test_values_travel_between_tasks(start):
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
-def test_parts_are_sent_once_and_only_to_who_computes_them(start, monkeypatch):
+def test_subgraphs_are_sent_once_to_their_task(start, monkeypatch):
     servers = start(worker=3)
     told = []
     original = service.Client._register
@@ -268,7 +268,7 @@ def test_parts_are_sent_once_and_only_to_who_computes_them(start, monkeypatch):
         assert told == [1, 1]
 
 
-def test_variables_live_on_their_task_and_outlive_sessions(start):
+def test_variables_stay_on_their_task_after_sessions(start):
     servers = start(ps=2, worker=1)
     with tf.device("/job:ps/task:1"):
         v = tf.get_variable("v", initializer=[1.0, 2.0])
@@ -296,7 +296,7 @@ def test_variables_live_on_their_task_and_outlive_sessions(start):
     }
 
 
-def test_fetched_variables_are_those_from_before_the_run(start):
+def test_fetched_variables_have_the_values_before_the_run(start):
     servers = start(ps=1, worker=1)
     with tf.device("/job:ps/task:0"):
         v = tf.get_variable("v", initializer=2.0)
@@ -311,7 +311,7 @@ def test_fetched_variables_are_those_from_before_the_run(start):
         assert session.run(v) == 6
 
 
-def test_what_was_read_before_a_change_stays_that(start):
+def test_values_read_before_a_change_are_unchanged(start):
     servers = start(ps=1, worker=1)
     x = tf.placeholder("float32", ())
     with tf.device("/job:ps/task:0"):
@@ -328,7 +328,7 @@ def test_what_was_read_before_a_change_stays_that(start):
         assert session.run([z, change], {x: 0.0}) == [6, 5]
 
 
-def test_training_gives_what_one_process_gives(start):
+def test_training_matches_one_process(start):
     servers = start(ps=2, worker=1)
     rng = np.random.default_rng(0)
     xs, ys = rng.normal(size=(32, 5)), rng.normal(size=(32, 1))
@@ -405,7 +405,7 @@ def random_graph(seed, names):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_graphs_give_what_one_process_gives(start, seed):
+def test_random_graphs_match_one_process(start, seed):
     servers = start(ps=1, worker=2)
     found = []
     for target in ("", servers["worker", 0].target):
@@ -424,13 +424,13 @@ def test_random_graphs_give_what_one_process_gives(start, seed):
                 np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
 
 
-def test_what_needs_no_task(start):
+def test_operations_without_a_task_run_locally(start):
     with session_on(start(worker=1)["worker", 0]) as session:
         found = session.run([tf.no_op(), tf.constant(3.0), tf.zeros((2,))])
     assert found[:2] == [None, 3.0] and found[2].tolist() == [0, 0]
 
 
-def test_tasks_forget_programs_that_were_not_used_lately(start, monkeypatch):
+def test_tasks_drop_unused_programs(start, monkeypatch):
     monkeypatch.setattr(master, "MOST_PROGRAMS", 3)
     server = start(worker=1)["worker", 0]
     x = tf.placeholder("float32", (None,))
@@ -442,7 +442,7 @@ def test_tasks_forget_programs_that_were_not_used_lately(start, monkeypatch):
         assert len(state.programs) == 3
 
 
-def test_random_numbers_go_on_from_run_to_run(start):
+def test_random_numbers_continue_between_runs(start):
     server = start(worker=1)["worker", 0]
     tf.set_random_seed(1)
     x = tf.random_uniform((3,))
@@ -512,7 +512,7 @@ def momentum(rate):
 
 
 @pytest.mark.parametrize("make", [tf.train.GradientDescentOptimizer, momentum])
-def test_workers_that_do_not_wait_lose_no_update(start, make):
+def test_asynchronous_workers_lose_no_update(start, make):
     servers = start(ps=1, worker=2)
 
     def work(task):
@@ -558,7 +558,7 @@ def replicas(aggregate, total, opt):
     return g, v, step, train
 
 
-def test_steps_take_the_mean_of_several_workers(start):
+def test_steps_average_gradients_of_workers(start):
     servers = start(ps=2, worker=2)
 
     def work(task, rows):
@@ -596,7 +596,7 @@ def test_steps_take_the_mean_of_several_workers(start):
     assert alone[2] == 5
 
 
-def test_gradients_that_come_too_late_are_dropped(start, monkeypatch):
+def test_late_gradients_are_dropped(start, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.5")
     servers = start(ps=1, worker=1)
     with tf.device("/job:worker/task:0"):
@@ -611,7 +611,7 @@ def test_gradients_that_come_too_late_are_dropped(start, monkeypatch):
         assert session.run([v, step]) == [0.75, 1]
 
 
-def test_a_step_that_lacks_gradients_is_an_error_that_names_it(start, monkeypatch):
+def test_step_without_enough_gradients_is_named(start, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.5")
     servers = start(ps=1, worker=1)
     g, v, step, train = replicas(2, 2, tf.train.AdamOptimizer(1.0))
@@ -633,7 +633,7 @@ def test_a_step_that_lacks_gradients_is_an_error_that_names_it(start, monkeypatc
         ((3, 2), "received 3 and 2"),
     ],
 )
-def test_replicas_that_do_not_fit(arguments, message):
+def test_mismatched_replicas_are_refused(arguments, message):
     with pytest.raises(ArgumentError, match=message):
         tf.train.SyncReplicasOptimizer(tf.train.AdamOptimizer(), *arguments)
 
@@ -648,7 +648,7 @@ def test_replicas_need_a_step():
 # --- refused graphs -------------------------------------------------------------------
 
 
-def test_what_cannot_be_sent_is_refused_by_name(start):
+def test_unsendable_operations_are_named(start):
     server = start(worker=1)["worker", 0]
     x = tf.placeholder("float32", (3,), name="x")
     called = tf.py_func(np.sin, [x], "float32", name="called")
@@ -669,7 +669,7 @@ def test_what_cannot_be_sent_is_refused_by_name(start):
 
 
 @pytest.mark.parametrize("device", ["/job:worker/task:5", "/job:chief"])
-def test_tasks_that_are_not_there(start, device):
+def test_missing_tasks_are_refused(start, device):
     server = start(worker=1)["worker", 0]
     with tf.device(device):
         x = tf.constant(1.0) + 1.0
@@ -680,7 +680,7 @@ def test_tasks_that_are_not_there(start, device):
         session.run(x)
 
 
-def test_devices_that_a_task_lacks(start):
+def test_missing_devices_of_a_task_are_refused(start):
     server = start(worker=1)["worker", 0]
     with tf.device("/job:worker/task:0/cpu:7"):
         x = tf.placeholder("float32", ()) + 1.0
@@ -688,7 +688,7 @@ def test_devices_that_a_task_lacks(start):
         session.run(x, {x.op.inputs[0]: 1.0})
 
 
-def test_variables_of_one_name_must_be_alike(start):
+def test_variables_of_one_name_must_match(start):
     server = start(worker=1)["worker", 0]
     for shape in ((2,), (3,)):
         with tf.Graph().as_default():
@@ -701,7 +701,7 @@ def test_variables_of_one_name_must_be_alike(start):
                     session.run(v.initializer)
 
 
-def test_a_server_that_is_another_task(start):
+def test_server_of_another_task_is_refused(start):
     servers = start(worker=2)
     addresses = servers["worker", 0].cluster.as_dict()["worker"]
     swapped = tf.train.ClusterSpec({"worker": addresses[::-1]})

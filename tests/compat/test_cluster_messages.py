@@ -42,7 +42,7 @@ def traced(function, *arrays):
     return toolkit.function(function).get_concrete_function(*arrays).graph
 
 
-def sent(graph):
+def send_graph(graph):
     """Return the graph after its transfer, and the transferred data."""
     arrays = []
     data = json.loads(json.dumps(Encoder(arrays).graph(graph)))
@@ -56,7 +56,7 @@ def values_of(graph, arrays):
     return [y.numpy().tobytes() for y in evaluate(graph, graph.outputs, feeds)]
 
 
-def test_graphs_of_all_operations_arrive_as_they_were():
+def test_graphs_of_all_operations_round_trip():
     seen = set()
     for row in SAMPLES:
         if not row.traced:
@@ -72,20 +72,20 @@ def test_graphs_of_all_operations_arrive_as_they_were():
         except toolkit.errors.ToolkitError:
             continue  # for example, an operation without float32
         seen |= {node.op.name for node in graph.walk()}
-        assert format_graph(sent(graph)) == format_graph(graph), str(row)
+        assert format_graph(send_graph(graph)) == format_graph(graph), str(row)
     assert len(seen) > 100
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_graphs_that_hold_others(name):
+def test_graphs_with_bodies_round_trip(name):
     x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
     graph = traced(FUNCTIONS[name], x)
-    found = sent(graph)
+    found = send_graph(graph)
     assert format_graph(found) == format_graph(graph)
     assert values_of(found, [x]) == values_of(graph, [x])
 
 
-def test_gradients_arrive():
+def test_gradients_round_trip():
     def gradient(x, w):
         with toolkit.GradientTape() as tape:
             tape.watch([x, w])
@@ -97,10 +97,10 @@ def test_gradients_arrive():
     x = rng.normal(size=(2, 8, 8, 3)).astype("float32")
     w = rng.normal(size=(3, 3, 3, 4)).astype("float32")
     graph = traced(gradient, x, w)
-    assert values_of(sent(graph), [x, w]) == values_of(graph, [x, w])
+    assert values_of(send_graph(graph), [x, w]) == values_of(graph, [x, w])
 
 
-def test_primitives_that_others_do_not_know_are_refused():
+def test_unregistered_primitives_are_refused():
     name = "only_here"
     try:
         here = primitive(name, Kind.ELEMENTWISE, lambda x: x, scalar=lambda s, x: x)
@@ -109,12 +109,12 @@ def test_primitives_that_others_do_not_know_are_refused():
         )
         PRIMITIVES.pop(name)
         with pytest.raises(UnsupportedError, match="'only_here' is no primitive"):
-            sent(graph)
+            send_graph(graph)
     finally:
         PRIMITIVES.pop(name, None)
 
 
-def test_attributes_that_are_no_data_are_refused():
+def test_attributes_must_be_data():
     graph = traced(ops.exp, np.ones(2, "float32"))
     (node,) = graph.nodes
     wrong = Node(node.op, node.inputs, {"hook": print}, node.outputs)
@@ -155,7 +155,7 @@ def graph_data(nodes, **more):
     ],
     ids=str,
 )
-def test_graphs_that_are_none(data):
+def test_invalid_graphs_are_refused(data):
     with pytest.raises(toolkit.errors.ToolkitError):
         Decoder([]).graph(data)
 
@@ -180,7 +180,7 @@ WHO = {"cluster": {"worker": {"0": "127.0.0.1:1"}}, "task": ["worker", 0]}
     ],
     ids=str,
 )
-def test_servers_that_answer_nonsense(replies, monkeypatch):
+def test_invalid_replies_are_errors(replies, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gate = Gate(listener, token())
@@ -207,7 +207,7 @@ def pair():
     return socket.socketpair()
 
 
-def test_arrays_of_all_dtypes_arrive():
+def test_arrays_of_all_dtypes_round_trip():
     arrays = [
         np.arange(6, dtype="int64").reshape(2, 3).T,
         np.zeros((0, 3), "float16"),
@@ -250,7 +250,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_frames_that_are_none(name):
+def test_invalid_frames_are_refused(name):
     a, b = pair()
 
     def write():
@@ -264,7 +264,7 @@ def test_frames_that_are_none(name):
     thread.join()
 
 
-def test_an_ended_connection_is_told_apart():
+def test_closed_connection_has_a_distinct_error():
     a, b = pair()
     with b:
         a.close()
@@ -285,7 +285,7 @@ def address_of(server):
     return host, int(port)
 
 
-def asked(server, *messages):
+def request(server, *messages):
     """Send bytes and return the reply, up to the end of the connection or a timeout."""
     with socket.create_connection(address_of(server), 5.0) as connection:
         authenticate(connection, token(), 5.0)
@@ -300,10 +300,10 @@ def asked(server, *messages):
 
 
 def is_alive(server):
-    return asked(server, frame({"type": "ping"})) == [{}]
+    return request(server, frame({"type": "ping"})) == [{}]
 
 
-def test_strangers_get_no_answer_and_change_nothing(server):
+def test_unknown_peers_receive_no_reply(server):
     message = frame({"type": "assign", "name": "v", "arrays": [["int8", []]]}, b"1")
     for first in (message, bytes(64) + message):
         with socket.create_connection(address_of(server), 5.0) as stranger:
@@ -313,18 +313,18 @@ def test_strangers_get_no_answer_and_change_nothing(server):
                 while part := stranger.recv(1000):
                     received += part
             assert len(received) <= 32  # the bytes of its authentication
-    (known,) = asked(server, frame({"type": "known", "names": ["v"]}))
+    (known,) = request(server, frame({"type": "known", "names": ["v"]}))
     assert known == {"known": [False]}
 
 
-def test_another_token_is_refused_with_what_to_do(server, monkeypatch):
+def test_wrong_token_error_names_a_remedy(server, monkeypatch):
     monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "of another account")
     with pytest.raises(CommunicationError, match="TOOLKIT_CLUSTER_TOKEN"):
         with tf.Session(server.target, graph_of_zero()) as session:
             session.run("add:0", {"x:0": 1.0})
 
 
-def test_the_token_of_the_environment(monkeypatch):
+def test_token_from_the_environment(monkeypatch):
     monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "a secret of mine, long")
     assert token() == b"a secret of mine, long"
     monkeypatch.setenv("TOOLKIT_CLUSTER_TOKEN", "short")
@@ -333,7 +333,7 @@ def test_the_token_of_the_environment(monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no modes there")
-def test_the_token_of_a_file(tmp_path, monkeypatch):
+def test_token_from_a_file(tmp_path, monkeypatch):
     monkeypatch.delenv("TOOLKIT_CLUSTER_TOKEN", raising=False)
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     found = token()
@@ -353,14 +353,14 @@ def test_the_token_of_a_file(tmp_path, monkeypatch):
         token()
 
 
-def test_one_file_for_tasks_that_start_at_once(tmp_path, monkeypatch):
+def test_concurrent_tasks_share_a_token_file(tmp_path, monkeypatch):
     monkeypatch.delenv("TOOLKIT_CLUSTER_TOKEN", raising=False)
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: token(), range(40)))) == 1
 
 
-def test_messages_that_do_harm_are_answered_by_errors(server):
+def test_malicious_messages_are_refused(server):
     opened = frame({"type": "open", "session": "0" * 32})
     rows = [
         [frame({})],
@@ -380,18 +380,18 @@ def test_messages_that_do_harm_are_answered_by_errors(server):
         [frame({"type": "give", "session": "none", "run": "x", "value": 0})],
     ]
     for messages in rows:
-        assert asked(server, *messages)[-1]["type"] == "error", messages
+        assert request(server, *messages)[-1]["type"] == "error", messages
     for message in HOSTILE.values():
-        replies = asked(server, message)
+        replies = request(server, message)
         assert all(reply["type"] == "error" for reply in replies)
     assert is_alive(server)
     # Values for unknown sessions are dropped without a reply.
     header = {"type": "give", "session": "none", "run": 0, "value": 0}
     given = frame({**header, "arrays": [["int8", [3]]]}, b"123")
-    assert asked(server, given + frame({"type": "ping"})) == [{}]
+    assert request(server, given + frame({"type": "ping"})) == [{}]
 
 
-def registered(graph, arrays, **more):
+def registration(graph, arrays, **more):
     """Return a message that registers a part which returns its first result."""
     part = {
         "graph": Encoder(arrays).graph(graph),
@@ -408,39 +408,39 @@ def registered(graph, arrays, **more):
 @pytest.mark.parametrize(
     "given", [["float32", [2]], ["float32", [4, 1]], ["int32", [4]]], ids=str
 )
-def test_programs_get_what_they_were_made_for(server, given):
+def test_programs_check_their_inputs(server, given):
     graph = traced(ops.exp, np.ones(4, "float32"))
     opened = frame({"type": "open", "session": "0" * 32})
     header = {"type": "run", "program": 0, "run": 0}
     raw = np.zeros(given[1], given[0]).tobytes()
-    *_, good = asked(
+    *_, good = request(
         server,
         opened,
-        registered(graph, []),
+        registration(graph, []),
         frame({**header, "arrays": [["float32", [4]]]}, bytes(16)),
     )
     assert good == {"fetched": [1]}
-    *_, bad = asked(
+    *_, bad = request(
         server,
         opened,
-        registered(graph, []),
+        registration(graph, []),
         frame({**header, "arrays": [given]}, raw),
     )
     assert "expected a value of float32[4]" in bad["message"]
     assert is_alive(server)
 
 
-def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
+def test_server_survives_mutated_messages(server, monkeypatch):
     monkeypatch.setenv("TOOLKIT_TIMEOUT", "0.1")  # some declare too many bytes
     graph = traced(
         lambda x: ops.sum(ops.exp(x) @ np.ones((3, 2), "float32")), np.ones((4, 3))
     )
     arrays = []
     variable, given = ["v", "float32", [2], 50], [1, [["local", 0]]]
-    whole = registered(graph, arrays, reads=[variable], gives=[given])
+    whole = registration(graph, arrays, reads=[variable], gives=[given])
     size = sum(x.nbytes for x in arrays)
     opened = frame({"type": "open", "session": "0" * 32})
-    assert asked(server, opened, whole) == [{"programs": []}, {}]
+    assert request(server, opened, whole) == [{"programs": []}, {}]
     generator = random.Random(0)
     digits = [i for i in range(8, len(whole) - size) if chr(whole[i]).isdigit()]
     for turn in range(200):
@@ -450,11 +450,11 @@ def test_mutated_messages_leave_the_server_alive(server, monkeypatch):
                 changed[generator.choice(digits)] = generator.choice(b"0123456789")
             else:
                 changed[generator.randrange(8, len(whole))] = generator.randrange(256)
-        asked(server, opened, bytes(changed))
+        request(server, opened, bytes(changed))
     assert is_alive(server)
 
 
-def test_a_message_that_is_cut_off_is_a_lost_connection():
+def test_truncated_message_is_a_lost_connection():
     a, b = socket.socketpair()
     with b:
         with a:

@@ -93,7 +93,7 @@ def start_example(start, workers, *options, **environment):
 # The chief initializes the Variables. Then it is an ordinary worker.
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.one_in(2)
-def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
+def test_asynchronous_training_survives_a_lost_worker(start, victim):
     ps, workers = start_example(start, 2, "--steps", 1200)
     wait_for_step(workers[victim], 200)
     workers[victim].kill()
@@ -102,7 +102,7 @@ def test_asynchronous_training_survives_the_loss_of_a_worker(start, victim):
 
 
 @pytest.mark.slow
-def test_backup_workers_take_the_place_of_a_lost_one(start):
+def test_backup_workers_replace_a_lost_worker(start):
     ps, workers = start_example(start, 3, "--steps", 700, "--aggregate", 2)
     wait_for_step(workers[1], 100)
     workers[1].kill()
@@ -111,7 +111,7 @@ def test_backup_workers_take_the_place_of_a_lost_one(start):
 
 
 @pytest.mark.slow
-def test_without_a_backup_the_loss_of_a_worker_is_an_error(start):
+def test_lost_worker_without_a_backup_is_an_error(start):
     options = ("--steps", 4000, "--aggregate", 2)
     _, workers = start_example(start, 2, *options, TOOLKIT_TIMEOUT="3")
     wait_for_step(workers[1], 50)
@@ -147,7 +147,7 @@ def cluster_of(start, workers, **environment):
     return addresses, serve, {task: serve(task) for task in tasks}
 
 
-def test_a_master_goes_on_with_a_worker_that_is_back(start):
+def test_master_continues_with_a_restarted_worker(start):
     addresses, serve, processes = cluster_of(start, 2)
     with tf.device("/job:ps/task:0"):
         v = tf.get_variable("v", initializer=1.0)
@@ -178,7 +178,7 @@ def test_a_master_goes_on_with_a_worker_that_is_back(start):
             session.run(z)
 
 
-def test_a_worker_that_is_killed_in_a_run_is_an_error_at_once(start):
+def test_killed_worker_is_an_immediate_error(start):
     addresses, _, processes = cluster_of(start, 2)
     n = tf.placeholder("int32", ())
     with tf.device("/job:worker/task:1"):
@@ -208,7 +208,7 @@ def test_a_run_has_a_deadline(start):
             session.run(y, {n: 2})
 
 
-def test_a_task_forgets_clients_that_are_killed(start):
+def test_task_drops_state_of_killed_clients(start):
     server = tf.train.Server.create_local_server()
     code = (
         "import sys, toolkit.compat.tensorflow.v1 as tf\n"

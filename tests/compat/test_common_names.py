@@ -52,18 +52,18 @@ FAILS = {
 
 
 @pytest.mark.parametrize("name", HOLDS)
-def test_assertions_that_hold(name):
+def test_true_assertions_pass(name):
     HOLDS[name](tf.test.TestCase())
 
 
 @pytest.mark.parametrize("name", FAILS)
-def test_assertions_that_fail(name):
+def test_false_assertions_raise(name):
     with pytest.raises(AssertionError):
         FAILS[name](tf.test.TestCase())
 
 
 def test_cases_of_tests():
-    class Mine(tf.test.TestCase):
+    class CustomTest(tf.test.TestCase):
         def test_values(self):
             with self.session():
                 self.assertEqual(self.evaluate({"a": tf.ones(2)})["a"].tolist(), [1, 1])
@@ -75,7 +75,7 @@ def test_cases_of_tests():
     with pytest.raises(UnsupportedError, match="graph=None"):
         with tf.test.TestCase().session(graph=3):
             pass
-    assert Mine("test_values").run().wasSuccessful()
+    assert CustomTest("test_values").run().wasSuccessful()
     assert tf.test.is_gpu_available(cuda_only=True) in (True, False)
 
 
@@ -100,7 +100,7 @@ def test_effects_happen_in_each_call(capfd):
     assert seen == [1, 1]
 
 
-def test_the_gradient_of_a_variable_by_itself():
+def test_gradient_of_a_variable_with_respect_to_itself():
     v = tf.Variable([2.0, 3.0])
     with tf.GradientTape() as tape:
         y = v
@@ -116,12 +116,12 @@ def test_the_gradient_of_a_variable_by_itself():
     assert tape.gradient(still, still) is None
 
 
-def test_complex_numbers_are_those_of_python():
+def test_complex_numbers_match_python():
     assert tf.Variable([4 + 3j]).dtype == tf.Variable(1j).dtype == tf.complex128
     assert tf.Variable(np.array([1j], "complex64")).dtype == tf.complex64
 
 
-def test_devices_that_are_not_there():
+def test_missing_devices_are_refused():
     assert tf.config.get_soft_device_placement()
     with tf.device("/GPU:77"):
         v = tf.Variable(1.0)
@@ -137,7 +137,7 @@ def test_devices_that_are_not_there():
         tf.config.set_soft_device_placement(True)
 
 
-def test_writers_that_are_used_from_here_on(tmp_path):
+def test_default_summary_writers(tmp_path):
     writer = tf.summary.create_file_writer(str(tmp_path))
     assert not tf.summary.scalar("a", 1.0, step=0)
     writer.set_as_default(step=3)
@@ -215,7 +215,7 @@ def test_namespaces_can_be_imported():
         from toolkit.compat.tensorflow.train import Zebra  # noqa: F401
 
 
-def test_what_shapes_and_specs_tell():
+def test_attributes_of_shapes_and_specs():
     shape = tf.TensorShape([2, None])
     assert shape.with_rank(2) == shape.with_rank_at_least(1) == shape
     assert shape.with_rank_at_most(2) == shape and shape.assert_has_rank(2) is None

@@ -35,7 +35,7 @@ def names():
 
 
 @pytest.mark.parametrize("group", CALLS)
-def test_results_are_tensorflows(group):
+def test_results_match_tensorflow(group):
     assert not mistakes(CALLS[group], names())
 
 
@@ -72,7 +72,7 @@ def test_names_of_files_are_tensors(tmp_path):
     assert lines.element_spec == tf.TensorSpec([], tf.string)
 
 
-def test_what_is_none_is_told_in_the_spec():
+def test_none_is_in_the_element_spec():
     dataset = tf.data.Dataset.range(2).map(lambda x: (x, None))
     number, nothing = dataset.element_spec
     assert number == tf.TensorSpec([], tf.int64) and repr(nothing) == "NoneTensorSpec()"
@@ -103,7 +103,7 @@ def test_lines_of_any_encoding(tmp_path):
     assert [line.numpy() for line in lines] == [b"\xff\xfe", b"ok"]
 
 
-def test_strings_are_padded_as_they_are():
+def test_strings_keep_their_type_when_padded():
     words = tf.data.Dataset.from_tensor_slices(["a", "bb", "c"]).padded_batch(2)
     found = [batch.tolist() for batch in words.as_numpy_iterator()]
     assert found == [[b"a", b"bb"], [b"c"]]
@@ -115,7 +115,7 @@ def stateful(dataset):
     return json.loads(json.dumps(state)) == state
 
 
-def test_methods_without_elements_are_those_of_the_core():
+def test_methods_without_elements_match_the_core():
     plain = {
         name: member
         for name, member in vars(toolkit.data.Dataset).items()
@@ -239,7 +239,7 @@ def test_training_resumes_from_a_backup(tmp_path, of_unknown_length):
 
 
 @pytest.mark.parametrize("size", [None, 2])
-def test_data_sets_of_the_core_take_specs_of_tensorflow(size):
+def test_core_data_sets_accept_tensorflow_specs(size):
     signature = (tf.TensorSpec((), tf.int32), tf.TensorSpec((None,), tf.float32))
     dataset = toolkit.data.Dataset.from_generator(
         lambda: iter([(1, [1.0, 2.0]), (2, [3.0, 4.0])]), output_signature=signature

@@ -24,13 +24,13 @@ def test_shapes_may_change_outside_of_traces():
     assert double(3).shape == double(3, None).shape == (8, 2)
 
 
-def test_known_steps_are_repeated_in_a_trace():
+def test_loops_of_known_length_are_unrolled_in_a_trace():
     traced = tf.function(lambda: double(3))
     assert traced().shape == (8, 2) and traced.experimental_get_tracing_count() == 1
     assert toolkit.function(lambda: double(2))().shape == (4, 2)
 
 
-def test_unknown_steps_run_eagerly():
+def test_loops_of_unknown_length_run_eagerly():
     traced = tf.function(double)
     with pytest.warns(UserWarning, match="tf.while_loop with shapes that change"):
         assert traced(tf.constant(3)).shape == (8, 2)
@@ -39,7 +39,7 @@ def test_unknown_steps_run_eagerly():
         toolkit.function(double)(tf.constant(3))
 
 
-def test_shapes_that_stay_are_one_loop():
+def test_constant_shapes_make_one_loop():
     @tf.function
     def traced(n):
         return tf.while_loop(
@@ -49,7 +49,7 @@ def test_shapes_that_stay_are_one_loop():
     assert traced(tf.constant(3))[1].numpy().tolist() == [8, 8]
 
 
-def test_gradients_pass_through_growing_variables():
+def test_gradients_flow_through_growing_variables():
     x = tf.Variable(2.0)
     with tf.GradientTape() as tape:
         y = tf.while_loop(

@@ -253,7 +253,7 @@ def class_named(name):
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_caught_by_the_class_of_tensorflow(name):
+def test_errors_have_the_class_of_tensorflow(name):
     wrong = []
     for call in MISTAKES[name].split("\n")[1:-1]:
         try:
@@ -292,7 +292,7 @@ def test_programs_raise_errors_of_tensorflow():
         assert issubclass(getattr(tf.errors, name), tf.errors.OpError)
 
 
-def test_damaged_records_and_missing_files(tmp_path):
+def test_corrupt_records_and_missing_files(tmp_path):
     path = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as writer:
         writer.write(b"abc")

@@ -22,7 +22,7 @@ def test_a_function_is_traced_once_per_signature():
     assert len(traces) == double.experimental_get_tracing_count() == 3
 
 
-def test_an_input_signature_admits_any_extent_where_it_says_none():
+def test_input_signature_with_none_accepts_any_extent():
     @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
     def total(x):
         return tf.reduce_sum(x, axis=1)
@@ -34,7 +34,7 @@ def test_an_input_signature_admits_any_extent_where_it_says_none():
 
 
 @pytest.mark.parametrize("extent", [None, 2])
-def test_a_concrete_function_takes_what_fits_its_specs(extent):
+def test_concrete_function_accepts_matching_specs(extent):
     concrete = tf.function(lambda x: x + 1).get_concrete_function(
         tf.TensorSpec([extent], tf.float32)
     )
@@ -44,7 +44,7 @@ def test_a_concrete_function_takes_what_fits_its_specs(extent):
 
 
 @pytest.mark.parametrize("options", [{}, {"jit_compile": True}, {"jit_compile": False}])
-def test_compiled_or_not_the_result_is_the_same(options):
+def test_compiled_and_eager_results_are_equal(options):
     function = tf.function(lambda x, y: tf.reduce_sum(x + y), **options)
     assert function(tf.ones(3), tf.ones(3)).numpy() == 6.0
 
@@ -60,7 +60,7 @@ def test_functions_run_eagerly_on_request():
         tf.config.run_functions_eagerly(False)
 
 
-def test_methods_have_traces_of_their_own():
+def test_methods_have_separate_traces():
     class Counter(tf.Module):
         def __init__(self):
             super().__init__()
@@ -87,7 +87,7 @@ class Linear(tf.Module):
         return x @ self.w
 
 
-def test_a_module_knows_its_variables_and_modules():
+def test_module_lists_its_variables_and_modules():
     class Stack(tf.Module):
         def __init__(self):
             super().__init__()
@@ -105,7 +105,7 @@ def test_a_module_knows_its_variables_and_modules():
     assert isinstance(stack.layer, tf.Module) and not isinstance(stack.layer, Linear)
 
 
-def test_gradients_of_nests_and_of_what_is_not_connected():
+def test_gradients_of_structures_and_unconnected_values():
     v, u = tf.Variable(1.0), tf.Variable(2.0)
     with tf.GradientTape(persistent=True) as tape:
         y = v * 2.0
@@ -166,7 +166,7 @@ def test_asserts():
         )
 
 
-def test_devices_are_listed_and_the_one_that_computes_stays():
+def test_devices_are_listed_and_unchanged():
     devices = tf.config.list_physical_devices()
     assert devices[0].device_type in ("CPU", "GPU")
     tf.config.set_visible_devices(devices)
@@ -177,20 +177,20 @@ def test_devices_are_listed_and_the_one_that_computes_stays():
         assert tf.ones(2).device.endswith("device:CPU:0")
 
 
-def test_jit_settings_are_remembered():
+def test_jit_settings_are_stored():
     tf.config.optimizer.set_jit(True)
     assert tf.config.optimizer.get_jit() == "autoclustering"
     tf.config.optimizer.set_jit(False)
     assert tf.config.optimizer.get_jit() == ""
 
 
-def test_names_of_scopes_stand_in_front():
+def test_scope_names_are_prefixes():
     with tf.name_scope("a/b") as scope:
         assert scope == "a/b/"
         assert tf.Variable(1.0, name="v").name == "a/b/v:0"
 
 
-def test_the_seed_of_an_operation_begins_a_sequence():
+def test_operation_seed_starts_a_sequence():
     def draw(seed):
         return tf.random.uniform([2], seed=seed).numpy().tolist()
 
@@ -241,7 +241,7 @@ def test_loops_over_ranges_are_unrolled_with_known_numbers():
     assert powers(tf.constant(2.0)).numpy().tolist() == [1.0, 2.0, 4.0]
 
 
-def test_arrays_of_tensors_refuse_what_does_not_fit():
+def test_tensor_arrays_refuse_mismatched_values():
     array = tf.TensorArray(tf.int32, size=2).unstack([[1, 2], [3, 4]])
     assert array.gather([1]).numpy().tolist() == [[3, 4]]
     assert array.concat().shape == (4,) and array.read(0).shape == (2,)
@@ -308,7 +308,7 @@ def test_checkpoints_restore_models_and_optimizers(tmp_path):
         tf.train.Checkpoint(x=1).write(tmp_path / "x")
 
 
-def test_the_core_keeps_dtypes_though_numpy_gives_numbers():
+def test_core_keeps_dtypes_of_numpy_scalars():
     v = tf.Variable(1.0, dtype=tf.float64)
     optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
     optimizer.build([v])
@@ -316,7 +316,7 @@ def test_the_core_keeps_dtypes_though_numpy_gives_numbers():
     assert tf.Variable(v.numpy()).dtype == tf.constant(v.numpy()).dtype == tf.float64
 
 
-def test_both_versions_are_imported_by_tensorflows_names():
+def test_both_versions_have_tensorflow_import_names():
     import toolkit.compat.tensorflow.compat.v1 as tf1
     import toolkit.compat.tensorflow.compat.v2 as tf2
     from toolkit.compat.tensorflow import v1
@@ -328,7 +328,7 @@ def test_both_versions_are_imported_by_tensorflows_names():
         _ = tf.compat.v3
 
 
-def test_a_function_that_went_eager_is_compiled_inside_of_another():
+def test_eager_function_is_compiled_in_a_caller():
     @tf.function
     def helper(x, shows=False):
         if shows:

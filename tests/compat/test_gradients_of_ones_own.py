@@ -28,26 +28,26 @@ def with_a_variable():
     return scaled, v, seen
 
 
-def test_the_gradient_function_is_given_the_variables():
+def test_gradient_function_receives_variables():
     scaled, v, seen = with_a_variable()
     assert float(scaled(tf.constant(2.0))) == 30.0
     assert derivatives(scaled, tf.constant(2.0), [v]) == [2.0, 10.0]
     assert len(seen) == 1 and seen[0][0] is v and len(seen[0]) == 1
 
 
-def test_it_is_so_in_a_traced_function():
+def test_traced_gradient_function_receives_variables():
     scaled, v, _ = with_a_variable()
     step = tf.function(lambda x: 2.0 * scaled(x))
     assert derivatives(step, tf.constant(2.0), [v]) == [4.0, 20.0]
 
     @tf.function
-    def inside(x):
+    def traced_call(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = scaled(x)
         return tape.gradient(y, [x, v])
 
-    assert [float(g) for g in inside(tf.constant(2.0))] == [2.0, 10.0]
+    assert [float(g) for g in traced_call(tf.constant(2.0))] == [2.0, 10.0]
 
 
 def test_a_function_without_variables_is_called_once():

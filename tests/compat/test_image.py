@@ -52,16 +52,16 @@ def names_of_boxes():
 
 
 @pytest.mark.parametrize("group", CALLS)
-def test_results_are_tensorflows(group):
+def test_results_match_tensorflow(group):
     assert not mistakes(CALLS[group], names())
 
 
 @pytest.mark.parametrize("group", BOXES)
-def test_results_with_boxes_are_tensorflows(group):
+def test_results_with_boxes_match_tensorflow(group):
     assert not mistakes(BOXES[group], names_of_boxes())
 
 
-def test_parts_of_pictures_have_gradients_and_are_traced():
+def test_crops_have_gradients_and_are_traced():
     x = tf.reshape(tf.range(16.0), [1, 4, 4, 1])
 
     @tf.function
@@ -83,7 +83,7 @@ def test_parts_of_pictures_have_gradients_and_are_traced():
         *(("hue", [0.2]), ("flip_left_right", []), ("flip_up_down", [])),
     ],
 )
-def test_changes_by_chance_follow_their_seeds(name, args):
+def test_random_changes_follow_their_seeds(name, args):
     x = np.random.default_rng(0).random((4, 3, 3, 3)).astype("float32")
     change = getattr(tf.image, f"stateless_random_{name}")
     drawn = [change(x, *args, seed=[1, seed]).numpy() for seed in range(8)]
@@ -94,7 +94,7 @@ def test_changes_by_chance_follow_their_seeds(name, args):
 
 
 @pytest.mark.parametrize("size", [(2, 3), (5, 7), (3, 7), (10, 8), (1, 1)])
-def test_areas_are_means_of_what_they_cover(size):
+def test_area_resize_averages_pixels(size):
     x = np.random.default_rng(0).random((2, 5, 7, 3)).astype("float32")
     found = tf.image.resize(x, size, method=tf.image.ResizeMethod.AREA)
     fine = x.repeat(size[0], axis=1).repeat(size[1], axis=2)

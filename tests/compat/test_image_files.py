@@ -63,7 +63,7 @@ FILES = {
         *(("greyjpeg", (3, 4, 1)), ("gif", (2, 3, 4, 3)), ("webp", (1, 3, 4, 3))),
     ],
 )
-def test_channels_and_pictures_are_the_files(name, shape):
+def test_channels_and_images_match_the_file(name, shape):
     found = tf.io.decode_image(FILES[name])
     assert found.dtype == tf.uint8 and found.shape == shape
     assert tf.image.decode_image(FILES[name], channels=3).shape[-1] == 3
@@ -120,7 +120,7 @@ def test_brightness_is_rounded_down(colour, expected):
     assert tf.io.decode_png(data, channels=1).numpy().tolist() == [[[expected]]]
 
 
-def test_one_channel_of_a_jpeg_is_its_brightness_and_not_computed_from_colours():
+def test_single_jpeg_channel_is_the_stored_luma():
     image = Image.open(io.BytesIO(FILES["jpeg"]))
     image.draft("YCbCr", None)
     brightness = np.asarray(image)[..., :1]
@@ -180,7 +180,7 @@ def test_encoders_keep_bits_channels_and_quality():
         (lambda: tf.io.encode_png(RGB[None]), ShapeError, r"received \(1, 3, 4, 3\)"),
     ],
 )
-def test_what_is_refused(call, error, message):
+def test_bad_arguments_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
 

@@ -353,7 +353,7 @@ def test_functions():
 
 @pytest.mark.parametrize("mode", FILL_MODES)
 @pytest.mark.parametrize("order", [0, 1, 3])
-def test_sampling_is_that_of_scipy(mode, order):
+def test_sampling_matches_scipy(mode, order):
     ndimage = pytest.importorskip("scipy.ndimage")
     random = np.random.default_rng(0)
     for _ in range(20):
@@ -370,14 +370,14 @@ def test_sampling_is_that_of_scipy(mode, order):
         np.testing.assert_allclose(found[..., 0], expected, atol=1e-9)
 
 
-def test_higher_orders_say_what_they_need(monkeypatch):
+def test_higher_orders_name_their_requirement(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.ndimage", None)
     generator = Generator(rotation_range=10, interpolation_order=3)
     with pytest.raises(ImportError, match="pip install scipy"):
         generator.random_transform(IMAGES[0])
 
 
-def test_a_pass_has_all_samples_and_the_next_has_another_order():
+def test_epoch_has_all_samples_in_a_new_order():
     batches = Generator().flow(IMAGES, np.arange(10), batch_size=4)
     passes = [np.concatenate([next(batches)[1] for _ in range(3)]) for _ in range(2)]
     assert [sorted(one) for one in passes] == [list(range(10))] * 2
@@ -385,7 +385,7 @@ def test_a_pass_has_all_samples_and_the_next_has_another_order():
     assert len(batches) == 3 and batches.n == 10 and batches.batch_index == 0
 
 
-def test_reset_begins_a_pass():
+def test_reset_starts_an_epoch():
     batches = Generator().flow(IMAGES, np.arange(10), batch_size=4, shuffle=False)
     assert [batches.next()[1][0] for _ in range(2)] == [0, 4]
     batches.reset()
@@ -395,7 +395,7 @@ def test_reset_begins_a_pass():
         batches[3]
 
 
-def test_parts_go_with_their_images():
+def test_extra_inputs_follow_their_images():
     numbers = np.arange(10)
     generator = Generator(validation_split=0.3)
     given = {"sample_weight": numbers / 2, "ignore_class_split": True, "shuffle": False}
@@ -408,7 +408,7 @@ def test_parts_go_with_their_images():
         assert two.tolist() == (weights * 4).tolist() == [2 * row for row in rows]
 
 
-def test_what_iterators_over_files_tell(folder, capsys):
+def test_attributes_of_file_iterators(folder, capsys):
     batches = Generator(validation_split=0.4).flow_from_directory(
         folder, (8, 9), class_mode="sparse", subset="validation", batch_size=3
     )
@@ -447,14 +447,14 @@ def test_models_are_trained_from_folders(folder):
     assert model.predict(validation, verbose=0).shape == (len(validation.classes), 3)
 
 
-def test_a_copy_in_another_process_goes_on():
+def test_pickled_iterator_continues():
     batches = Generator().flow(IMAGES, batch_size=4, seed=1)
     next(batches)
     copy = pickle.loads(pickle.dumps(batches))
     assert copy[0].tolist() == batches[0].tolist() and len(next(copy)) == 4
 
 
-def test_values_are_changed_in_place_where_they_can_be():
+def test_values_change_in_place_if_possible():
     x = np.ones((2, 2, 3), "float32")
     assert Generator(rescale=2.0).standardize(x) is x and x.max() == 2
     whole = np.ones((2, 2, 3), "int64")

@@ -27,7 +27,7 @@ def test_elements_and_functions_are_of_tensors():
     assert isinstance(next(dataset.as_numpy_iterator()), np.ndarray)
 
 
-def test_sources_take_tensors_lists_and_nests():
+def test_sources_accept_tensors_lists_and_structures():
     made = tf.data.Dataset.from_tensor_slices({"a": [1, 2], "b": tf.ones((2, 3))})
     assert [(int(e["a"]), e["b"].shape.as_list()) for e in made] == [(1, [3]), (2, [3])]
     assert next(iter(made))["a"].dtype == tf.int32
@@ -52,7 +52,7 @@ def test_functions_of_several_values_windows_and_sums():
     assert tf.data.Dataset.range(1).get_single_element().numpy() == 0
 
 
-def test_traced_functions_and_classes_make_elements():
+def test_traced_functions_and_classes_map_elements():
     @tf.function
     def double(x):
         return x * 2
@@ -83,7 +83,7 @@ def test_empty_constants_of_strings():
     assert tf.constant([], tf.string, shape=(0, 2)).shape == (0, 2)
 
 
-def test_constants_of_strings_have_the_shape_asked_for():
+def test_string_constants_have_the_requested_shape():
     filled = tf.constant("a", shape=(2, 2))
     assert filled.numpy().tolist() == [[b"a", b"a"], [b"a", b"a"]]
     assert tf.constant(["a", "b"], shape=(2, 1)).numpy().tolist() == [[b"a"], [b"b"]]
@@ -157,7 +157,7 @@ def test_walks_of_folders(tmp_path):
     assert [type(error) for error in errors] == [FileNotFoundError]
 
 
-def test_texts_are_utf8_and_keep_their_ends_of_lines(tmp_path):
+def test_texts_are_utf8_and_keep_line_ends(tmp_path):
     path = str(tmp_path / "words.txt")
     with tf.io.gfile.GFile(path, "w") as file:
         file.write("Größe\r\nMaß\r\n")
@@ -232,7 +232,7 @@ def test_older_names_of_losses():
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad", "Nadam", "Ftrl"])
-def test_optimizers_take_the_older_arguments(name):
+def test_optimizers_accept_older_arguments(name):
     optimizer = getattr(tf.keras.optimizers, name)(lr=0.5, decay=0.25)
     assert type(optimizer) is getattr(toolkit.optimizers, name)
     assert isinstance(optimizer, getattr(tf.keras.optimizers, name))
@@ -245,7 +245,7 @@ def test_optimizers_take_the_older_arguments(name):
     assert np.allclose(rates, [0.5 / (1 + 0.25 * n) for n in range(3)])
 
 
-def test_decay_means_what_it_meant():
+def test_decay_keeps_its_older_meaning():
     optimizer = tf.keras.optimizers.SGD(lr=1.0, decay=1.0)
     v = tf.Variable(0.0)
     for _ in range(3):
@@ -257,12 +257,12 @@ def test_decay_means_what_it_meant():
     assert tf.keras.optimizers.RMSprop(epsilon=None).epsilon == 1e-7
 
 
-def test_subclassed_optimizers_take_them_too():
-    class Mine(tf.keras.optimizers.SGD):
+def test_subclassed_optimizers_accept_older_arguments():
+    class CustomOptimizer(tf.keras.optimizers.SGD):
         pass
 
-    mine = Mine(lr=0.25)
-    assert type(mine) is Mine and float(mine.learning_rate) == 0.25
+    mine = CustomOptimizer(lr=0.25)
+    assert type(mine) is CustomOptimizer and float(mine.learning_rate) == 0.25
 
 
 def test_the_backend_has_functions_of_tensors():

@@ -40,11 +40,11 @@ def names():
 
 
 @pytest.mark.parametrize("group", CALLS)
-def test_results_are_tensorflows(group):
+def test_results_match_tensorflow(group):
     assert not mistakes(CALLS[group], names())
 
 
-def test_what_is_refused():
+def test_bad_arguments_are_refused():
     cut = tf.io.serialize_tensor(tf.ones([3])).numpy()[:-4]
     with pytest.raises(DatasetError, match="parse_tensor: "):
         tf.io.parse_tensor(cut, tf.float32)
@@ -71,7 +71,7 @@ def test_what_is_refused():
         tf.io.parse_single_example(tf.train.Example().SerializeToString(), wanted)
 
 
-def test_features_come_in_the_order_of_their_names():
+def test_features_are_sorted_by_name():
     one = tf.train.Feature(int64_list=tf.train.Int64List(value=[1]))
     features = tf.train.Features(feature={"b": one, "a": one})
     message = tf.train.Example(features=features).SerializeToString()
@@ -81,7 +81,7 @@ def test_features_come_in_the_order_of_their_names():
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_tables_of_files_whose_lines_end_differently(tmp_path, end):
+def test_tables_with_different_line_ends(tmp_path, end):
     path = tmp_path / "x.csv"
     path.write_bytes(end.join(["a,b", "1,1_000", "2,2_000", ""]).encode())
     dataset = tf.data.experimental.make_csv_dataset(
@@ -94,7 +94,7 @@ def test_tables_of_files_whose_lines_end_differently(tmp_path, end):
 
 @pytest.mark.parametrize("text", ["1_000", "١٢", "1_0.5"])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
-def test_strings_that_show_no_number(tmp_path, text, dtype):
+def test_non_numeric_strings_are_refused(tmp_path, text, dtype):
     with pytest.raises(ValueError, match="shows a number"):
         tf.strings.to_number(text, getattr(tf, dtype))
     with pytest.raises(ValueError):

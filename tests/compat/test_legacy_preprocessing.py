@@ -106,7 +106,7 @@ def test_hashes():
         (lambda: sequence.TimeseriesGenerator([1, 2], [1, 2], 2), ArgumentError),
     ],
 )
-def test_what_is_refused(call, error):
+def test_bad_arguments_are_refused(call, error):
     with pytest.raises(error):
         call()
 

@@ -15,7 +15,7 @@ from toolkit.errors import (
 )
 
 
-def test_sound_goes_into_bytes_and_back():
+def test_audio_round_trips_through_bytes():
     sound = np.sin(np.arange(200) / 7, dtype="float32").reshape(100, 2)
     data = tf.audio.encode_wav(sound, 16000)
     found = tf.audio.decode_wav(data)

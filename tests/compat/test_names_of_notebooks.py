@@ -7,7 +7,7 @@ import toolkit.compat.tensorflow as tf
 from toolkit.errors import ArgumentError, UnsupportedError
 
 
-def test_functions_of_python_by_a_decorator():
+def test_py_function_decorators():
     @tf.py_function(Tout=tf.float32)
     def double(x):
         return x * 2
@@ -42,7 +42,7 @@ def test_pooling_of_channels(padding):
     assert layer(IMAGES).shape == (2, 4, 4, 2)
 
 
-def test_windows_of_pixels_and_channels_are_refused():
+def test_pooling_over_pixels_and_channels_is_refused():
     with pytest.raises(UnsupportedError, match="several channels"):
         tf.nn.max_pool(IMAGES, (1, 2, 2, 3), (1, 2, 2, 3), "VALID")
 
@@ -64,7 +64,7 @@ def test_strategies_of_the_experimental_namespace():
     assert options.timeout_seconds == 3 and strategy.num_replicas_in_sync == 1
 
 
-def test_random_parts_of_pictures():
+def test_random_crops():
     image, boxes = tf.zeros((40, 50, 3)), [[[0.1, 0.2, 0.5, 0.9]]]
     for seed in range(1, 20):
         begin, size, box = tf.image.sample_distorted_bounding_box(
@@ -85,7 +85,7 @@ def test_random_parts_of_pictures():
         stateless(tf.shape(image), np.zeros((1, 0, 4)), (1, 2))
 
 
-def test_csv_rows_that_do_not_fit(tmp_path):
+def test_mismatched_csv_rows_are_refused(tmp_path):
     path = str(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("a,b,c\n1,2.5,x\n3,bad,y\n5,6.5,z\n")
     options = {"batch_size": 2, "num_epochs": 1, "shuffle": False}
@@ -102,7 +102,7 @@ def test_csv_rows_that_do_not_fit(tmp_path):
     assert [label.numpy().tolist() for _, label in rows] == [[1, 5]]
 
 
-def test_csv_files_in_turn(tmp_path):
+def test_csv_files_are_read_in_sequence(tmp_path):
     paths = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
     for path, text in zip(paths, ("a\n1\n3\n", "a\n2\n4\n"), strict=True):
         with open(path, "w", encoding="utf-8") as file:

@@ -21,10 +21,10 @@ def run(code):
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_section_runs_in_a_fresh_process(section):
+def test_section_runs_in_a_new_process(section):
     run(IMPORT + SECTIONS[section])
 
 
-def test_the_whole_page_runs_in_one_process():
+def test_full_page_runs_in_one_process():
     output = run("".join(IMPORT + code for code in SECTIONS.values()))
     assert output.count("Execution time:") == 5

@@ -20,7 +20,7 @@ RECORDS = [b"one", b"", b"three" * 1000]
 
 @pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
 @pytest.mark.parametrize("level", [None, 0, 9])
-def test_records_come_back_from_compressed_files(tmp_path, compression, level):
+def test_compressed_records_round_trip(tmp_path, compression, level):
     path = tmp_path / "records"
     options = tf.io.TFRecordOptions(compression, compression_level=level)
     with tf.io.TFRecordWriter(str(path), options) as writer:
@@ -53,7 +53,7 @@ MESSAGE = data.make_sequence_example(
 STEPS = tf.io.FixedLenSequenceFeature([2], tf.int64)
 
 
-def test_messages_come_back():
+def test_messages_round_trip():
     context, lists = data.read_sequence_example(MESSAGE)
     assert context["n"].tolist() == [3]
     assert [step.tolist() for step in lists["x"]] == [[1, 2], [3, 4]]
@@ -118,7 +118,7 @@ def test_refusals_of_sequences(call):
 
 
 @pytest.mark.parametrize("name", ["union", "intersection", "difference"])
-def test_sets_are_those_of_python(name):
+def test_sets_match_python(name):
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 9, (2, 5, 3, 4))
     found = getattr(tf.sets, name)(a, b)
@@ -152,7 +152,7 @@ def test_refusals_of_sets(call):
 # --- moving averages ------------------------------------------------------------------
 
 
-def test_averages_move_towards_values():
+def test_averages_approach_values():
     averages = tf.train.ExponentialMovingAverage(0.9)
     v, w = tf.Variable(1.0), tf.Variable([2.0, 3.0])
     assert averages.average(v) is None
@@ -175,7 +175,7 @@ def test_the_decay_grows_with_the_number_of_updates():
     assert float(averages.average(v)) == pytest.approx(4.076923)
 
 
-def test_averages_move_in_functions():
+def test_averages_update_in_functions():
     v = tf.Variable(1.0)
     averages = tf.train.ExponentialMovingAverage(0.5)
     step = tf.function(lambda: averages.apply([v]))
@@ -218,7 +218,7 @@ def test_refusals_of_boxes(call):
         eval(call, names)
 
 
-def test_no_box_is_kept():
+def test_no_box_is_selected():
     found = tf.image.combined_non_max_suppression(
         np.zeros((2, 3, 1, 4), "float32"),
         np.zeros((2, 3, 2), "float32"),

@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_numbers(name):
     np.testing.assert_allclose(traced, one, 1e-5)
 
 
-def test_seeds_that_follow_from_seeds():
+def test_derived_seeds():
     seeds = tf.random.split(tf.constant([1, 2]), 100).numpy()
     assert seeds.shape == (100, 2) and len({tuple(s) for s in seeds}) == 100
     folded = [tf.random.fold_in([1, 2], i).numpy() for i in range(100)]

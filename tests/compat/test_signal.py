@@ -56,7 +56,7 @@ def test_refusals_name_the_argument(call):
         eval(call, {"tf": tf, "X": X})
 
 
-def test_a_signal_comes_back_from_its_frames():
+def test_signal_is_reconstructed_from_its_frames():
     x = X.reshape(-1).astype("float32")
     window = tf.signal.inverse_stft_window_fn(4)
     spectrum = tf.signal.stft(x, 16, 4, pad_end=True)

@@ -11,7 +11,7 @@ import toolkit.compat.tensorflow as tf
 from toolkit.errors import ToolkitError, TraceError, UnsupportedError
 
 
-def test_the_toolkit_alone_imports_none_of_it():
+def test_toolkit_does_not_import_the_shim():
     code = "import toolkit, sys; toolkit.layers; print('toolkit.compat' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
@@ -26,7 +26,7 @@ def test_variables_have_tensorflow_names():
     assert tf.Variable(1.0, name="a/b").name == "a/b:0"
 
 
-def test_shapes_and_dtypes_answer_as_there():
+def test_shapes_and_dtypes_match_tensorflow():
     layer = tf.keras.layers.Dense(2)
     y = layer(tf.ones((4, 3)))
     assert y.shape.as_list() == y.get_shape().as_list() == [4, 2]
@@ -35,7 +35,7 @@ def test_shapes_and_dtypes_answer_as_there():
     assert str(y.shape) == "(4, 2)" and repr(y.shape) == "TensorShape([4, 2])"
 
 
-def test_tensors_are_keys_by_their_reference_and_know_their_shape():
+def test_tensor_references_are_keys():
     x, y = tf.zeros((2, 3)), tf.zeros((2, 3))
     assert {x.ref(): 1}.get(y.ref()) is None and x.ref() == x.ref()
     assert x.ref().deref() is x
@@ -82,7 +82,7 @@ def test_results_have_tensorflow_attributes(what):
     assert y.shape.as_list() == list(y.numpy().shape) and y.dtype.name == str(y.dtype)
 
 
-def test_gradients_and_stand_ins_do_too():
+def test_gradients_and_symbols_have_tensorflow_attributes():
     seen = []
 
     class Custom(tf.keras.layers.Layer):
@@ -110,7 +110,7 @@ def test_gradients_and_stand_ins_do_too():
     assert abs(seen[-1].numpy() / (np.exp(x) * (x * x + 2 * x)) - 1).max() < 1e-5
 
 
-def test_layers_and_models_of_users_get_them_from_fit_too(tmp_path):
+def test_user_layers_receive_tensorflow_tensors_in_fit(tmp_path):
     seen = []
 
     class Custom(tf.keras.layers.Layer):
@@ -149,7 +149,7 @@ def test_layers_and_models_of_users_get_them_from_fit_too(tmp_path):
     assert Network.from_config({"name": "a"}).name == "a"
 
 
-def test_the_core_gives_what_it_gave():
+def test_core_results_are_unchanged():
     v = toolkit.Variable(1.0, name="v")
     assert v.name == "v" and type(v.shape) is tuple and not hasattr(v, "get_shape")
     layer = toolkit.layers.Dense(1)
@@ -159,7 +159,7 @@ def test_the_core_gives_what_it_gave():
     assert isinstance(layer.kernel, tf.Variable) and layer.kernel.name == "kernel"
 
 
-def test_tensors_print_as_there():
+def test_tensors_print_like_tensorflow():
     x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
     assert str(x) == "tf.Tensor(\n[[1. 2.]\n [3. 4.]], shape=(2, 2), dtype=float32)"
     assert repr(tf.constant(1)) == "<tf.Tensor: shape=(), dtype=int32, numpy=1>"
@@ -169,7 +169,7 @@ def test_tensors_print_as_there():
     assert f"{tf.constant(1.5):.2f} {tf.constant(0.25).numpy():.3f}" == "1.50 0.250"
 
 
-def test_scalars_are_indices_as_there():
+def test_scalars_are_indices():
     assert [1, 2, 3][tf.constant(1)] == 2 and list(range(tf.constant(2))) == [0, 1]
     with pytest.raises(TypeError):
         _ = [1, 2, 3][tf.constant(1.0)]
@@ -185,21 +185,21 @@ def test_printing_writes_values(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("condition", ["if x > 0: pass", "while x > 0: pass", "not x"])
-def test_control_flow_over_traced_tensors_names_what_to_use(condition):
+def test_control_flow_error_names_a_remedy(condition):
     namespace = {}
     exec(f"def f(x):\n    {condition}\n    return x", namespace)
     with pytest.raises(TraceError, match=r"tf\.cond, tf\.while_loop"):
         tf.function(namespace["f"])(tf.constant(1.0))
 
 
-def test_names_that_are_not_there_say_what_to_use():
+def test_missing_names_suggest_a_replacement():
     with pytest.raises(UnsupportedError, match="Model.export"):
         tf.lite.TFLiteConverter.from_keras_model(None)
     with pytest.raises(AttributeError, match="no attribute 'zebra'"):
         _ = tf.zebra
 
 
-def test_every_name_is_there():
+def test_every_name_exists():
     for name in dir(tf):
         getattr(tf, name)
 
@@ -221,7 +221,7 @@ def test_every_name_is_there():
         ("tf.config.optimizer.set_jit('maybe')", "autoclustering"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_refused(code, words):
+def test_unsupported_operations_are_refused(code, words):
     with pytest.raises((ToolkitError, TypeError), match=words):
         eval(code, {"tf": tf})
 

@@ -14,7 +14,7 @@ ALL = CALLS | OPERATIONS | PARTS
 
 
 @pytest.mark.parametrize("group", ALL)
-def test_results_are_tensorflows(group):
+def test_results_match_tensorflow(group):
     known = {
         "tf": tf,
         "np": np,
@@ -39,13 +39,13 @@ def test_results_are_tensorflows(group):
         ("a**", "", "a repetition of a repetition"),
     ],
 )
-def test_what_is_no_expression_of_re2_is_told(pattern, rewrite, message):
+def test_expressions_outside_re2_are_refused(pattern, rewrite, message):
     with pytest.raises((ArgumentError, UnsupportedError), match=message) as error:
         tf.strings.regex_replace("a", pattern, rewrite)
     assert str(error.value).startswith("regex_replace: ")
 
 
-def test_parts_of_matrices_of_strings_are_refused():
+def test_substrings_of_string_matrices_are_refused():
     with pytest.raises(UnsupportedError, match="split: expected a string or a vector"):
         tf.strings.split([["a b"], ["c"]])
     with pytest.raises(UnsupportedError, match="reduce_join: of ragged rows only"):

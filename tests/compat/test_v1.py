@@ -125,7 +125,7 @@ def test_names_of_variables_and_scopes():
     assert tf.get_variable_scope().name == ""
 
 
-def test_elements_are_found_by_name():
+def test_elements_are_looked_up_by_name():
     x = tf.placeholder("float32", (), name="x")
     y = x * 2.0
     graph = tf.get_default_graph()
@@ -144,7 +144,7 @@ def test_elements_are_found_by_name():
 # --- get_variable -------------------------------------------------------------------
 
 
-def test_sharing_must_be_asked_for():
+def test_sharing_must_be_requested():
     tf.get_variable("v", (2,))
     with pytest.raises(ArgumentError, match=r"Variable v already exists.*AUTO_REUSE"):
         tf.get_variable("v", (2,))
@@ -160,7 +160,7 @@ def test_sharing_must_be_asked_for():
             tf.get_variable("v", (2,), "float64")
 
 
-def test_scopes_give_defaults():
+def test_scopes_set_defaults():
     penalty = regularizers.L2(1.0)
     start = tf.constant_initializer(3.0)
     with tf.variable_scope("s", initializer=start, regularizer=penalty):
@@ -241,7 +241,7 @@ def test_nested_fetches():
     assert list(outs) == ["a", "b", "c"]
 
 
-def test_only_what_is_fetched_runs():
+def test_only_fetched_operations_run():
     count = tf.get_variable("count", initializer=0)
     counted = count.assign_add(1)
     with tf.control_dependencies([counted]):
@@ -272,7 +272,7 @@ def test_anything_can_be_fed():
     assert session.run(doubled, {given: [3.0]}).tolist() == [6]
 
 
-def test_what_is_fed_is_checked():
+def test_feeds_are_checked():
     x = tf.placeholder("float32", (None, 2), name="x")
     n = tf.placeholder("int32", (), name="n")
     session = tf.Session()
@@ -294,7 +294,7 @@ def test_what_is_fed_is_checked():
 
 
 @pytest.mark.parametrize("fetch", [None, 3, [None], object(), np.ones(2), {1, 2}])
-def test_what_is_fetched_is_checked(fetch):
+def test_fetches_are_checked(fetch):
     with pytest.raises(ArgumentTypeError, match="invalid type"):
         tf.Session().run(fetch)
 
@@ -323,7 +323,7 @@ def test_uninitialized_variables_are_named():
     assert session.run(y).tolist() == [2, 3]
 
 
-def test_what_has_no_value_is_reported():
+def test_missing_values_are_reported():
     v, _ = tf.get_variable("v", (2,)), tf.get_local_variable("w", (2,))
     missing = tf.report_uninitialized_variables()
     session = tf.Session()
@@ -332,7 +332,7 @@ def test_what_has_no_value_is_reported():
     assert session.run([missing, v])[0].tolist() == [b"w"]
 
 
-def test_sessions_have_values_of_their_own():
+def test_sessions_have_separate_values():
     v = tf.get_variable("v", initializer=1.0)
     one, other = initialized(tf.Session()), initialized(tf.Session())
     one.run(v.assign(5.0))
@@ -344,7 +344,7 @@ def test_sessions_have_values_of_their_own():
         one.run(v)
 
 
-def test_fetched_arrays_are_the_users_own():
+def test_fetched_arrays_are_copies():
     v = tf.get_variable("v", initializer=np.ones(2, "float32"))
     x = tf.placeholder("float32", (2,))
     more = v.assign_add([1.0, 1.0])
@@ -412,7 +412,7 @@ def test_groups_run_all():
     assert both.name == "both"
 
 
-def test_first_values_may_depend_on_each_other():
+def test_initial_values_may_depend_on_variables():
     v = tf.get_variable("v", (3,), initializer=tf.random_normal_initializer())
     w = tf2.Variable(v.initialized_value() * 2.0)
     known = tf.is_variable_initialized(v)
@@ -455,7 +455,7 @@ def test_graph_tensors_have_no_values():
     assert isinstance(x, keras_tensor.KerasTensor)
 
 
-def test_a_finished_graph_takes_no_more():
+def test_finalized_graph_refuses_operations():
     x = tf.placeholder("float32", ())
     tf.get_default_graph().finalize()
     with pytest.raises(TraceError, match="finalized"):

@@ -62,7 +62,7 @@ CALLS = {
 }
 
 
-def test_graphs_compute_what_eager_calls_do():
+def test_graphs_match_eager_calls():
     x = tf.placeholder("float32", (None, 3))
     made = {name: call(x) for name, call in CALLS.items()}
     outs = tf.Session().run(made, {x: DATA})
@@ -101,7 +101,7 @@ def test_shapes_stay_known():
     assert outs[3:] == [8.0, 3]
 
 
-def test_branches_use_the_tensors_around_them():
+def test_branches_capture_outer_tensors():
     x, choice = tf.placeholder("float32", ()), tf.placeholder("bool", ())
     v = tf.get_variable("v", initializer=2.0)
     between = x * 3.0
@@ -151,7 +151,7 @@ def test_extents_may_depend_on_values():
     assert (places.shape, rows.shape, values.shape) == ((None, 2), (None, 2), (None,))
 
 
-def test_functions_that_have_moved():
+def test_moved_functions():
     matrix = [[2.0, 0.0], [0.0, 4.0]]
     made = {
         "inverse": tf.matrix_inverse(matrix),
@@ -204,7 +204,7 @@ def test_all_operations_of_the_core_can_be_recorded():
             np.testing.assert_array_equal(out, value, err_msg=str(sample))
 
 
-def test_what_asks_for_values_is_not_compiled():
+def test_value_checks_are_not_compiled():
     x = tf.placeholder("float32", (None,))
     places, positive = ops.nonzero(x > 0)[0], x[x > 0]
     session = tf.Session()
@@ -256,7 +256,7 @@ def test_rows_of_variables():
     assert session.run(tf.scatter_update(v, [0], [[7.0, 7.0]]))[0].tolist() == [7, 7]
 
 
-def test_models_work_while_graphs_are_made():
+def test_models_work_in_graph_mode():
     class Scaled(tf.keras.layers.Layer):
         def build(self, shape):
             self.scale = self.add_weight(shape=(shape[-1],), initializer="ones")

@@ -17,7 +17,7 @@ def graph():
         yield
 
 
-def ran(fetch):
+def run_graph(fetch):
     with tf1.Session() as session:
         session.run(tf1.global_variables_initializer())
         return session.run(fetch)
@@ -130,7 +130,7 @@ def test_pictures_are_resized_by_their_corners(method, corners, wanted):
     x = tf1.constant(PICTURE)
     by_word = tf1.image.resize(x, size, method, align_corners=corners)
     by_number = tf1.image.resize_images(x, size, number, corners)
-    for found in ran([by_word, by_number]):
+    for found in run_graph([by_word, by_number]):
         assert np.allclose(found[0, :, :, 0], wanted, atol=2e-4)
 
 
@@ -138,35 +138,35 @@ def test_pictures_are_resized_by_their_centers_if_asked():
     row = PICTURE[:, :1]
     found = tf1.image.resize_bilinear(row, [1, 8], half_pixel_centers=True)
     wanted = [0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0]
-    assert np.allclose(ran(found)[0, 0, :, 0], wanted)
+    assert np.allclose(run_graph(found)[0, 0, :, 0], wanted)
 
 
 def test_nearest_pixels_keep_their_dtype():
     x = tf1.constant(PICTURE.astype("uint8"))
-    assert ran(tf1.image.resize_nearest_neighbor(x, [2, 2])).dtype == "uint8"
-    assert ran(tf1.image.resize_bilinear(x, [2, 2])).dtype == "float32"
+    assert run_graph(tf1.image.resize_nearest_neighbor(x, [2, 2])).dtype == "uint8"
+    assert run_graph(tf1.image.resize_bilinear(x, [2, 2])).dtype == "float32"
 
 
-def test_a_vector_chooses_rows():
-    found = ran(tf1.where(tf1.constant([True, False, True]), ROWS, -ROWS))
+def test_vector_predicate_selects_rows():
+    found = run_graph(tf1.where(tf1.constant([True, False, True]), ROWS, -ROWS))
     assert found.tolist() == (ROWS * [[1], [-1], [1]]).tolist()
     with pytest.raises(ShapeError, match="as many rows"):
         tf1.where(tf1.constant([True, False, True, True]), ROWS, -ROWS)
-    assert ran(tf1.where_v2(tf1.constant(ROWS) > 3, 1.0, 0.0)).sum() == 8
-    assert ran(tf1.where(tf1.constant([False, True]))).tolist() == [[1]]
+    assert run_graph(tf1.where_v2(tf1.constant(ROWS) > 3, 1.0, 0.0)).sum() == 8
+    assert run_graph(tf1.where(tf1.constant([False, True]))).tolist() == [[1]]
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3), (2, 2, 3)])
-def test_orthogonal_initializers_draw_in_graphs(shape):
+def test_orthogonal_initializers_work_in_graphs(shape):
     v = tf1.get_variable("v", shape, initializer=tf1.orthogonal_initializer(gain=2.0))
-    w = ran(v).reshape(-1, shape[-1])
+    w = run_graph(v).reshape(-1, shape[-1])
     product = w @ w.T if len(w) < shape[-1] else w.T @ w
     assert np.allclose(product, 4 * np.eye(len(product)), atol=1e-5)
 
 
 def test_numbers_are_summaries():
     tf1.summary.scalar("a", 1.0)
-    assert list(ran(tf1.summary.merge_all()).values()) == [1.0]
+    assert list(run_graph(tf1.summary.merge_all()).values()) == [1.0]
 
 
 OLDER = {
@@ -230,8 +230,8 @@ OLDER = {
 
 
 @pytest.mark.parametrize("name", OLDER)
-def test_older_arguments_mean_the_same(name):
-    older, newer = (ran(make()) for make in OLDER[name])
+def test_older_arguments_are_aliases(name):
+    older, newer = (run_graph(make()) for make in OLDER[name])
     assert older.shape == newer.shape and np.allclose(older, newer)
 
 

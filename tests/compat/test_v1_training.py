@@ -35,7 +35,7 @@ def initialized():
 # --- gradients ----------------------------------------------------------------------
 
 
-def test_gradients_by_inputs_variables_and_what_is_between():
+def test_gradients_of_inputs_variables_and_intermediates():
     x = tf.placeholder("float32", (2,))
     v = tf.get_variable("v", initializer=3.0)
     between = x * v
@@ -57,7 +57,7 @@ def test_gradients_of_gradients():
     assert tf.Session().run([slope, curve], {x: 2.0}) == [12, 12]
 
 
-def test_what_does_not_depend_has_no_gradient():
+def test_unconnected_values_have_no_gradient():
     x, y = tf.placeholder("float32", (2,)), tf.placeholder("float32", (2,))
     stopped = ops.stop_gradient(x) * 2.0
     assert tf.gradients(x * 2.0, [y]) == [None]
@@ -174,7 +174,7 @@ def test_optimizers_follow_their_formulas(name):
     assert step.name == name.split(",")[0]
 
 
-def test_the_state_of_optimizers_is_in_variables():
+def test_optimizer_state_is_in_variables():
     with tf.variable_scope("a"):
         v = tf.get_variable("v", (2,))
     optimizer = tf.train.AdamOptimizer()
@@ -472,7 +472,7 @@ def test_checkpoints_are_checked(tmp_path):
         tf.train.latest_checkpoint(tmp_path)
 
 
-def test_a_foreign_file_with_the_name_of_the_note_stays(tmp_path):
+def test_foreign_file_named_like_the_state_file_stays(tmp_path):
     v = tf.get_variable("v", initializer=1.0)
     session = initialized()
     for text in ('model_checkpoint_path: "model-7"', "{}"):
@@ -484,9 +484,7 @@ def test_a_foreign_file_with_the_name_of_the_note_stays(tmp_path):
     tf.train.Saver([v]).save(session, tmp_path / "model", write_state=False)
 
 
-def test_an_interrupted_save_leaves_a_note_of_a_file_that_is_there(
-    tmp_path, monkeypatch
-):
+def test_interrupted_save_leaves_a_valid_state_file(tmp_path, monkeypatch):
     v = tf.get_variable("v", initializer=1.0)
     session = initialized()
     saver = tf.train.Saver([v], max_to_keep=1)
@@ -556,7 +554,7 @@ def test_data_sets_feed_graphs():
     assert tf.Session().run(total) == 2
 
 
-def test_iterators_begin_where_they_are_told_to():
+def test_iterators_start_at_their_initializer():
     arrays = (np.arange(6.0, dtype="float32").reshape(3, 2), np.array([5, 6, 7]))
     dataset = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
     iterator = tf.data.make_initializable_iterator(dataset)

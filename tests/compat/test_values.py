@@ -32,12 +32,12 @@ def typed(x, dtype):
     return tf.function(lambda x: x, input_signature=[spec])(x)
 
 
-def after(variable, change):
+def after_update(variable, change):
     change(variable)
     return variable
 
 
-NAMES |= {"typed": typed, "after": after}
+NAMES |= {"typed": typed, "after": after_update}
 
 VALUES = {
     # Variables.
@@ -185,15 +185,15 @@ def plain(found):
     return found.tolist() if hasattr(found, "tolist") else found
 
 
-def same(found, wanted):
+def is_close(found, wanted):
     if isinstance(wanted, (list, tuple)):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
+        return len(found) == len(wanted) and all(map(is_close, found, wanted))
     if isinstance(wanted, (str, bool, bytes)) or wanted is None:
         return found == wanted and type(found) is type(wanted)
     return np.allclose(found, wanted, 1e-5, 1e-6, equal_nan=True)
 
 
-def test_an_unrolled_loop_counts_in_a_tensor():
+def test_unrolled_loop_has_a_tensor_counter():
     @tf.function
     def count():
         total = 0
@@ -204,7 +204,7 @@ def test_an_unrolled_loop_counts_in_a_tensor():
     assert tf.is_tensor(count()) and int(count()) == 3
 
 
-def test_signatures_fit_nests_and_keywords():
+def test_signatures_match_structures_and_keywords():
     vector, number = tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)
     total = tf.function(lambda x: x["a"][0] + x["a"][1],
                         input_signature=[{"a": [vector, number]}])  # fmt: skip
@@ -213,7 +213,7 @@ def test_signatures_fit_nests_and_keywords():
     assert float(minus(y=3, x=2)) == -1.0
 
 
-def test_a_function_that_runs_eagerly_takes_and_returns_the_same():
+def test_eager_function_has_the_same_interface():
     spec = tf.TensorSpec([None], tf.float32)
 
     @tf.function(input_signature=[spec])
@@ -226,13 +226,13 @@ def test_a_function_that_runs_eagerly_takes_and_returns_the_same():
     assert x.dtype == "float32" and three.dtype == "int32"
 
 
-def test_results_of_assignments_are_the_variable():
+def test_assignments_return_the_variable():
     v = tf.Variable(1)
     first, second = v.assign_add(1), v.assign_add(1)
     assert first is second is v and int(v) == 3
 
 
-def test_a_tape_knows_what_it_watched_after_a_gradient():
+def test_tape_lists_watched_variables_after_a_gradient():
     v = tf.Variable(2.0, trainable=False)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(v)
@@ -242,18 +242,18 @@ def test_a_tape_knows_what_it_watched_after_a_gradient():
 
 
 @pytest.mark.parametrize("call", VALUES)
-def test_it_is_as_there(call):
+def test_results_match_tensorflow(call):
     found = plain(eval(call, dict(NAMES)))
-    assert same(found, VALUES[call]), found
+    assert is_close(found, VALUES[call]), found
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_it_is_refused_as_there(call):
+def test_refusals_match_tensorflow(call):
     with pytest.raises(ToolkitError, match=REFUSED[call]):
         eval(call, dict(NAMES))
 
 
-def test_the_status_of_a_checkpoint_tells_whether_there_was_one(tmp_path):
+def test_restore_status_reports_a_missing_checkpoint(tmp_path):
     checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
     nothing = checkpoint.restore(None)
     assert nothing.expect_partial() is nothing
@@ -271,7 +271,7 @@ def test_tensor_arrays_are_split_and_scattered():
     assert spread.stack().numpy().tolist() == [2.0, 3.0, 1.0]
 
 
-def test_tensor_arrays_say_what_loops_of_unknown_length_need():
+def test_tensor_arrays_need_a_size_in_dynamic_loops():
     @tf.function
     def squares(n):
         found = tf.TensorArray(tf.int32, size=4)
@@ -285,7 +285,7 @@ def test_tensor_arrays_say_what_loops_of_unknown_length_need():
         tf.function(lambda n: tf.TensorArray(tf.int32, size=n).size())(tf.constant(4))
 
 
-def test_shapes_are_merged_and_indices_unravelled():
+def test_shapes_merge_and_indices_unravel():
     assert tf.TensorShape([2, None]).merge_with([None, 3]) == (2, 3)
     found = tf.unravel_index([5, 0], [2, 3])
     assert found.numpy().tolist() == [[1, 0], [2, 0]]

@@ -9,7 +9,7 @@ import toolkit.compat.tensorflow as tf
 from toolkit.errors import ArgumentError, DTypeError, TraceError
 
 
-def test_the_gradient_of_a_python_function_is_that_of_what_it_does():
+def test_python_function_has_the_gradient_of_its_operations():
     x, v = tf.constant(2.0), tf.Variable(3.0)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -25,7 +25,7 @@ def test_a_function_of_arrays_has_no_gradient():
     assert tape.gradient(y, x) is None
 
 
-def test_results_of_python_functions_are_of_the_dtypes_announced():
+def test_python_functions_return_the_declared_dtypes():
     x = tf.constant(2.0)
     assert tf.py_function(lambda v: 3, [x], tf.float32).dtype == "float32"
     assert tf.py_function(lambda v: None, [x], []) == []
@@ -39,7 +39,7 @@ def test_results_of_python_functions_are_of_the_dtypes_announced():
         tf.py_function(lambda v: v, [x], [tf.float32, tf.float32])
 
 
-def test_a_function_that_prints_does_so_in_each_call(capsys):
+def test_traced_print_runs_in_each_call(capsys):
     @tf.function
     def doubled(x):
         for i in tf.range(tf.cast(x, tf.int32)):
@@ -52,7 +52,7 @@ def test_a_function_that_prints_does_so_in_each_call(capsys):
     assert capsys.readouterr().err == "step 0\nstep 1\nstep 0\n"
 
 
-def test_what_is_known_in_a_trace_is_printed_in_each_call(capsys):
+def test_known_values_are_printed_in_each_call(capsys):
     @tf.function
     def rows(x):
         tf.print(tf.shape(x)[0], "rows")
@@ -112,7 +112,7 @@ def test_python_functions_are_called_in_each_call_of_a_function():
     assert float(dy) == 12 and np.allclose(sine, np.sin(2))
 
 
-def test_a_step_of_fit_says_how_to_have_values():
+def test_fit_step_error_names_a_remedy():
     class Checked(tf.keras.Model):
         def call(self, x):
             tf.debugging.assert_positive(x)

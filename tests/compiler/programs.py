@@ -19,7 +19,7 @@ from tests.compiler.steps import (
     Draw,
     Step,
     is_true,
-    like,
+    resemble,
     rule,
     small,
 )
@@ -49,8 +49,8 @@ def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
     def step(choice: Any, *xs: Any) -> Any:
         results = ops.cond(
             ops.reshape(choice, ()) if choice.spec.size == 1 else is_true(choice),
-            lambda: (like(follow(yes, xs)[a], xs[0]), xs[0]),
-            lambda: (xs[0], like(follow(no, xs)[b], xs[0])),
+            lambda: (resemble(run_steps(yes, xs)[a], xs[0]), xs[0]),
+            lambda: (xs[0], resemble(run_steps(no, xs)[b], xs[0])),
         )
         return results[second]
 
@@ -60,7 +60,7 @@ def branches(draw: Draw, values: Sequence[Any]) -> Step | None:
 
 
 @dataclass
-class Turn:
+class Iteration:
     """One iteration of a loop, which computes a new value for each carried one.
 
     makes: the source of each new value. "value": the value of a number; "other": the
@@ -72,22 +72,22 @@ class Turn:
     makes: list[tuple[str, int]]
 
     def __call__(self, carried: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        found, new = follow(self.steps, [*carried, *others]), []
+        found, new = run_steps(self.steps, [*carried, *others]), []
         for (kind, number), x in zip(self.makes, carried, strict=True):
             other = carried[number % len(carried)]
             if kind == "other" and other.spec == x.spec:
                 new.append(other)
             elif kind == "value":
-                new.append(like(found[number], x))
+                new.append(resemble(found[number], x))
             else:
                 new.append(ops.ones_like(x) if kind == "constant" else x)
         return new
 
 
-def turn(draw: Draw, values: Sequence[Any], carried: int) -> Turn:
+def draw_iteration(draw: Draw, values: Sequence[Any], carried: int) -> Iteration:
     steps, found = body(draw, values)
     kinds = ["other", "same", "constant", "value", "value"]
-    return Turn(
+    return Iteration(
         steps,
         [(draw.one_of(kinds), draw.integer(0, len(found) - 1)) for _ in range(carried)],
     )
@@ -100,7 +100,7 @@ def scans(draw: Draw, values: Sequence[Any]) -> Step | None:
     if not carried or rows is None:
         return None
     given = [values[i] for i in (*carried, *others)]
-    made = turn(draw, [*given, values[rows][0]], n := len(carried))
+    made = draw_iteration(draw, [*given, values[rows][0]], n := len(carried))
     result, reverse = draw.integer(0, n), draw.chance(0.3)
 
     def step(rows: Any, *xs: Any) -> Any:
@@ -120,16 +120,16 @@ def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
     if not carried:
         return None
     n, given = len(carried), [values[i] for i in (*carried, *others)]
-    made, turns = turn(draw, given, n), draw.integer(0, 4)
+    made, turns = draw_iteration(draw, given, n), draw.integer(0, 4)
     limit, result = draw.one_of([None, 0, 2, 9]), draw.integer(0, n)
     asks = draw.chance(0.4)
 
     def step(*xs: Any) -> Any:
-        def goes_on(i: Any, *state: Any) -> Any:
+        def has_next(i: Any, *state: Any) -> Any:
             return ops.logical_and(i < turns, is_true(state[0])) if asks else i < turns
 
         return ops.while_loop(
-            goes_on,
+            has_next,
             lambda i, *state: (i + 1, *made(state, xs[n:])),
             (ops.convert_to_tensor(0), *xs[:n]),
             maximum_iterations=limit,
@@ -141,7 +141,7 @@ def while_loops(draw: Draw, values: Sequence[Any]) -> Step | None:
 # --- programs -------------------------------------------------------------------------
 
 
-def follow(steps: Sequence[Step], values: Sequence[Any]) -> list[Any]:
+def run_steps(steps: Sequence[Step], values: Sequence[Any]) -> list[Any]:
     """Return the values after all steps."""
     found = list(values)
     for numbers, function in steps:
@@ -208,7 +208,7 @@ class RandomProgram:
         self.outputs = [last, *(draw.integer(0, last) for _ in range(3))]
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        found = follow(self.steps, [ops.convert_to_tensor(x) for x in inputs])
+        found = run_steps(self.steps, [ops.convert_to_tensor(x) for x in inputs])
         return [found[i] for i in self.outputs]
 
     def others(self) -> list[Any]:

@@ -84,7 +84,7 @@ def is_true(x: Any) -> Any:
     return ops.any(x > 0 if is_number(x) else x)
 
 
-def like(x: Any, wanted: Any) -> Any:
+def resemble(x: Any, wanted: Any) -> Any:
     """Return a value that depends on x, with the shape and dtype of another one."""
     if is_number(x):
         x = ops.clip(ops.where(ops.isnan(x), ops.zeros_like(x), x), 0, 16)
@@ -117,7 +117,7 @@ def rule(weight: int) -> Any:
     return add
 
 
-def of_one(fits: Any, weight: int) -> Any:
+def unary_rule(fits: Any, weight: int) -> Any:
     """Register a rule for a function of the draw and one value."""
 
     def add(function: Any) -> Any:
@@ -132,7 +132,7 @@ def of_one(fits: Any, weight: int) -> Any:
     return add
 
 
-@of_one(is_number, 10)
+@unary_rule(is_number, 10)
 def unary(draw: Draw, x: Any) -> Any:
     c = draw.one_of([0, 1, 2, 3])
     return draw.one_of(
@@ -160,7 +160,7 @@ def where(draw: Draw, values: Sequence[Any]) -> Step | None:
     return numbers, lambda c, a, b: ops.where(ops.cast(c, "bool"), a, b)
 
 
-@of_one(None, 4)
+@unary_rule(None, 4)
 def cast(draw: Draw, x: Any) -> Any:
     dtype = draw.one_of(DTYPES)
     finite = not (dtypes.is_float(x.dtype) and not dtypes.is_float(dtype))
@@ -172,7 +172,7 @@ def cast(draw: Draw, x: Any) -> Any:
     )
 
 
-@of_one(None, 12)
+@unary_rule(None, 12)
 def reduction(draw: Draw, x: Any) -> Any:
     count = draw.integer(0, x.ndim)
     axes = tuple(int(a) for a in draw.rng.permutation(x.ndim)[:count]) or None
@@ -183,7 +183,7 @@ def reduction(draw: Draw, x: Any) -> Any:
     return lambda x: reduce(x, axis=axes, keepdims=keepdims)
 
 
-@of_one(is_filled, 12)
+@unary_rule(is_filled, 12)
 def along_an_axis(draw: Draw, x: Any) -> Any:
     axis, keepdims = draw.integer(-x.ndim, x.ndim - 1), draw.chance(0.5)
     count = draw.integer(-5, 5)
@@ -215,13 +215,13 @@ def search(draw: Draw, values: Sequence[Any]) -> Step | None:
     )
 
 
-@of_one(has_axes, 6)
+@unary_rule(has_axes, 6)
 def transpose(draw: Draw, x: Any) -> Any:
     axes = tuple(int(a) for a in draw.rng.permutation(x.ndim))
     return lambda x: ops.transpose(x, axes)
 
 
-@of_one(has_axes, 10)
+@unary_rule(has_axes, 10)
 def cut(draw: Draw, x: Any) -> Any:
     key: list[Any] = []
     for extent in x.shape:
@@ -234,7 +234,7 @@ def cut(draw: Draw, x: Any) -> Any:
     return lambda x: x[tuple(key)]
 
 
-@of_one(lambda x: x.size > 0, 5)
+@unary_rule(lambda x: x.size > 0, 5)
 def reshape(draw: Draw, x: Any) -> Any:
     shape, rest = [], x.size
     for _ in range(draw.integer(0, 2)):
@@ -243,7 +243,7 @@ def reshape(draw: Draw, x: Any) -> Any:
     return lambda y: ops.reshape(y, (*shape, rest))
 
 
-@of_one(lambda x: x.size < 300, 3)
+@unary_rule(lambda x: x.size < 300, 3)
 def repeated(draw: Draw, x: Any) -> Any:
     shape = [draw.one_of([2, 3]) if extent == 1 else extent for extent in x.shape]
     front = [draw.integer(0, 3)] if draw.chance(0.4) else []
@@ -284,6 +284,6 @@ def taken(draw: Draw, values: Sequence[Any]) -> Step | None:
     )
 
 
-@of_one(lambda x: x.ndim > 1 and x.dtype in ("float32", "float64", "int32"), 3)
+@unary_rule(lambda x: x.ndim > 1 and x.dtype in ("float32", "float64", "int32"), 3)
 def product(draw: Draw, x: Any) -> Any:
     return lambda x: ops.matmul(x, ops.swapaxes(x, -1, -2))

@@ -60,7 +60,7 @@ WHOLE = [
 ]
 
 
-def grow(rng, values, count):
+def append_operations(rng, values, count):
     """Append operations on values, most of them on recent values."""
     for _ in range(count):
         recent = values[-4:] if rng.random() < 0.7 else values
@@ -92,7 +92,9 @@ def random_graph(seed):
     n = SIZES[rng.integers(len(SIZES))]
     with Trace("random") as trace:
         inputs = [trace.placeholder(Spec((n, n), "float32")) for _ in range(2)]
-        values = grow(rng, [ops.tanh(x) for x in inputs], int(rng.integers(4, 16)))
+        values = append_operations(
+            rng, [ops.tanh(x) for x in inputs], int(rng.integers(4, 16))
+        )
         kept = {len(values) - 1, *rng.integers(len(values), size=rng.integers(4))}
         outputs = [values[i] for i in sorted(kept)]
     return trace.finish(outputs)
@@ -103,7 +105,7 @@ def arrays_of(graph, seed):
     return [rng.standard_normal(x.spec.shape).astype("float32") for x in graph.inputs]
 
 
-def by_reference(graph, arrays):
+def run_reference(graph, arrays):
     """Return the outputs, computed node by node, each in separate memory."""
     kernels = get_backend("reference").kernels
     known = dict(zip(graph.inputs, arrays, strict=True))
@@ -120,15 +122,15 @@ def assert_same(found, wanted, what):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3, err_msg=what)
 
 
-def firsts(count):
+def first_seeds(count):
     """Return the first seed of each test of twenty; all but the first two are slow."""
     slow = pytest.mark.slow
     return [pytest.param(n, marks=slow if n >= 40 else ()) for n in range(0, count, 20)]
 
 
-@pytest.mark.parametrize("first", firsts(100))
+@pytest.mark.parametrize("first", first_seeds(100))
 @pytest.mark.parametrize("generate", [True, False], ids=["generated", "kernels"])
-def test_programs_compute_what_the_reference_does(first, generate):
+def test_programs_match_the_reference(first, generate):
     for seed in range(first, first + 20):
         graph = random_graph(seed)
         program = compiled(graph, get_backend("numpy"), generate=generate)
@@ -136,15 +138,15 @@ def test_programs_compute_what_the_reference_does(first, generate):
         for turn in range(2):  # the second run starts with the arena of the first
             arrays = arrays_of(graph, turn)
             copies = [a.copy() for a in arrays]
-            turns.append((program(arrays), by_reference(graph, arrays)))
+            turns.append((program(arrays), run_reference(graph, arrays)))
             for a, b in zip(arrays, copies, strict=True):
                 np.testing.assert_array_equal(a, b)
         for turn, (found, wanted) in enumerate(turns):  # results stay
             assert_same(found, wanted, f"graph {seed}, turn {turn}")
 
 
-@pytest.mark.parametrize("first", firsts(60))
-def test_updates_compute_what_they_do_one_by_one(first):
+@pytest.mark.parametrize("first", first_seeds(60))
+def test_updates_match_sequential_updates(first):
     for seed in range(first, first + 20):
         n = SIZES[seed % len(SIZES)]
         x = np.random.default_rng(seed).standard_normal((n, n)).astype("float32")
@@ -152,7 +154,7 @@ def test_updates_compute_what_they_do_one_by_one(first):
         def step(variables, x, seed=seed):
             rng = np.random.default_rng(seed)
             for variable in (*variables, *variables[:1]):
-                values = grow(rng, [variable * 1.0, ops.tanh(x)], 4)
+                values = append_operations(rng, [variable * 1.0, ops.tanh(x)], 4)
                 variable.assign(ops.tanh(values[-1]))
             return values[-2]
 

@@ -55,7 +55,7 @@ def test_a_loop_stays_in_its_branch():
     assert op_names(select_branches(graph, NEVER_WAITS)) == op_names(graph)
 
 
-def test_the_processor_branches():
+def test_processor_keeps_branches():
     graph = traced(choose, Spec((), "bool"), Spec((3,), "float32"))
     program = compile_program(graph, target())
     assert "cond" in op_names(program.graph)

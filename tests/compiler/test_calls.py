@@ -40,7 +40,7 @@ def chain(x, y):
     return ops.softmax(ops.matmul(h, x))
 
 
-def test_a_call_allocates_what_it_returns_and_no_more():
+def test_call_allocates_only_its_results():
     x, y = map(ops.convert_to_tensor, matrices(2))
     compiled = toolkit.function(chain)
     assert compiled.get_concrete_function(x, y).program.code is not None
@@ -49,13 +49,13 @@ def test_a_call_allocates_what_it_returns_and_no_more():
     assert peak_of(lambda: total(x, y)) < SMALL
 
 
-def test_an_input_that_does_not_lie_row_by_row_is_copied():
+def test_input_that_is_not_row_major_is_copied():
     x, y = matrices(2)
     total = toolkit.function(lambda x, y: ops.sum(chain(x, y)))
     assert peak_of(lambda: total(x.T, y)) > 4 * SIZE * SIZE
 
 
-def test_a_step_of_generated_code_updates_variables_where_they_are():
+def test_generated_step_updates_variables_in_place():
     x = ops.convert_to_tensor(matrices(1)[0])
     variable = Variable(x * 0.5)
 
@@ -72,7 +72,7 @@ def test_a_step_of_generated_code_updates_variables_where_they_are():
     assert variable._spare is None
 
 
-def test_kernels_may_run_before_what_updates_variables_where_they_are():
+def test_kernels_may_run_before_in_place_updates():
     x = ops.convert_to_tensor(matrices(1)[0])
     variable = Variable(x * 0.5)
 
@@ -92,7 +92,7 @@ def test_kernels_may_run_before_what_updates_variables_where_they_are():
     assert variable.exclusive_buffer().ctypes.data == place
 
 
-def test_a_kernel_that_fails_leaves_variables_as_they_are():
+def test_failed_kernel_changes_no_variable():
     variable = Variable(np.eye(3, dtype="float32"))
 
     @toolkit.function
@@ -106,7 +106,7 @@ def test_a_kernel_that_fails_leaves_variables_as_they_are():
     assert np.array_equal(np.asarray(variable), before)
 
 
-def test_any_other_step_has_two_buffers_that_change_places():
+def test_other_steps_swap_two_buffers():
     x = ops.convert_to_tensor(np.eye(SIZE, dtype="float32"))
     variable = Variable(x * 0.5)
 
@@ -123,7 +123,7 @@ def test_any_other_step_has_two_buffers_that_change_places():
     assert all(a != b for a, b in zip(places[2:], places[3:], strict=False))
 
 
-def test_a_step_of_training_allocates_nothing_that_grows():
+def test_training_step_allocates_a_constant_amount():
     model = toolkit.Sequential(
         [toolkit.Input((SIZE,)), layers.Dense(SIZE, "relu"), layers.Dense(10)]
     )

@@ -97,7 +97,7 @@ def test_real_numbers_take_half_the_products():
         ((1 << 12, 3), 0, False),
     ],
 )
-def test_there_is_code_for_lengths_of_small_factors(shape, axis, is_whole):
+def test_lengths_of_small_factors_have_code(shape, axis, is_whole):
     def function(x, y):
         return ops.fft2((x, y)) if axis == 0 else ops.fft((x, y))
 
@@ -106,6 +106,6 @@ def test_there_is_code_for_lengths_of_small_factors(shape, axis, is_whole):
     assert "matmul" not in found
 
 
-def test_kernels_of_arrays_transform_by_themselves():
+def test_array_kernels_keep_the_transform_node():
     function = toolkit.function(lambda *x: ops.fft(x), jit_compile=False)
     assert "dft" in op_names(function.inspect(*numbers(2, 67)).program.graph)

@@ -36,7 +36,7 @@ pytest.importorskip("llvmlite")
 ANCHORS = ("matmul", "conv")
 
 
-def fused(function, *shapes, anchors=()):
+def fuse_graph(function, *shapes, anchors=()):
     graph = optimize(trace_of(function, *shapes), target())
     return join_nodes(graph, backend().can_fuse, anchors)
 
@@ -63,12 +63,12 @@ def test_a_fused_graph_is_in_order_and_computes_the_same(anchors, graph):
             node.attrs["body"].verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(
-        evaluate(graph, arrays), evaluate(inlined(result), arrays), strict=True
+        evaluate(graph, arrays), evaluate(inline_members(result), arrays), strict=True
     ):
         np.testing.assert_array_equal(actual, expected)
 
 
-def inlined(graph):
+def inline_members(graph):
     """Return the graph with its fused nodes expanded to their members."""
     nodes = []
     for node in graph.nodes:
@@ -88,12 +88,12 @@ def test_a_program_of_fused_kernels_computes_the_same(seed, graph):
 
 
 def test_a_chain_becomes_one_node():
-    graph = fused(lambda x, y: ops.maximum(x * y + 1.0, 0.0) / y, (3, 4), (4,))
+    graph = fuse_graph(lambda x, y: ops.maximum(x * y + 1.0, 0.0) / y, (3, 4), (4,))
     assert op_names(graph) == ["fused"]
     assert len(graph.nodes[0].inputs) == 2  # numbers are constants of the kernel
 
 
-def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
+def test_equal_shapes_are_fused_without_a_node_search(monkeypatch):
     looks = []
 
     def fits(nodes):
@@ -101,26 +101,26 @@ def test_what_has_one_shape_joins_without_a_look_at_the_nodes(monkeypatch):
         return True
 
     monkeypatch.setattr(fusion, "can_share_loop", fits)
-    graph = fused(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
+    graph = fuse_graph(lambda x, y: ops.tanh(x * y + 1.0) / y, (3, 4), (3, 4))
     assert op_names(graph) == ["fused"]
     assert not looks
-    fused(lambda x: ops.exp(x) - ops.sum(x, axis=1, keepdims=True), (3, 4))
+    fuse_graph(lambda x: ops.exp(x) - ops.sum(x, axis=1, keepdims=True), (3, 4))
     assert max(looks) > 1
 
 
 @pytest.mark.parametrize(("most", "count"), [(1, 1), (0, 2)])
-def test_groups_join_where_few_others_are_to_be_looked_at(monkeypatch, most, count):
+def test_groups_fuse_if_the_node_search_is_short(monkeypatch, most, count):
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", most)
-    assert len(fused(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
+    assert len(fuse_graph(lambda x: ops.tanh(ops.exp(x)), (3,)).nodes) == count
 
 
-def test_what_reads_inside_a_group_is_not_looked_at(monkeypatch):
+def test_reads_inside_a_group_are_not_searched(monkeypatch):
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", 1)
-    graph = fused(lambda x: ops.sin(ops.tanh(ops.exp(x))), (3,))
+    graph = fuse_graph(lambda x: ops.sin(ops.tanh(ops.exp(x))), (3,))
     assert members(graph) == [["exp", "tanh", "sin"]]
 
 
-def test_groups_above_both_are_not_looked_at(monkeypatch):
+def test_groups_before_both_are_not_searched(monkeypatch):
     def function(x, w):
         above = ops.exp(x)
         for _ in range(6):
@@ -128,10 +128,10 @@ def test_groups_above_both_are_not_looked_at(monkeypatch):
         return above, ops.tanh(x)
 
     monkeypatch.setattr(grouping, "MAX_VISITED_GROUPS", 3)
-    assert members(fused(function, (3, 3), (3, 3)))[0] == ["exp", "tanh"]
+    assert members(fuse_graph(function, (3, 3), (3, 3)))[0] == ["exp", "tanh"]
 
 
-def test_a_group_between_others_is_looked_at_once(monkeypatch):
+def test_intermediate_group_is_searched_once(monkeypatch):
     def function(x, w):
         a, b = ops.exp(x), ops.tanh(x)
         low = a @ w
@@ -156,18 +156,18 @@ def test_a_group_between_others_is_looked_at_once(monkeypatch):
     assert len(visited) == 1 + 3 * 4
 
 
-def test_groups_are_no_larger_than_they_may_be(monkeypatch):
+def test_group_size_is_limited(monkeypatch):
     def function(x):
         for _ in range(7):
             x = ops.tanh(x)
         return x
 
     monkeypatch.setattr(fusion, "MAX_NODES", 3)
-    assert [len(names) for names in members(fused(function, (3,)))] == [3, 3, 1]
+    assert [len(names) for names in members(fuse_graph(function, (3,)))] == [3, 3, 1]
 
 
 @pytest.mark.parametrize(("most", "count"), [(7, 1), (6, 2)])
-def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count):
+def test_fusion_that_moves_many_groups_is_refused(monkeypatch, most, count):
     def function(x, w):
         a, b = ops.exp(x), ops.tanh(x)
         return a @ w, *(b @ w for _ in range(6))
@@ -178,18 +178,18 @@ def test_groups_stay_apart_that_would_move_many_others(monkeypatch, most, count)
     assert len(graph.nodes) == 7 + count
 
 
-def test_values_that_others_read_are_outputs():
+def test_values_with_outside_readers_are_outputs():
     def function(x):
         y = x * 2.0
         return ops.transpose(y) @ y, y + 1.0
 
-    graph = fused(function, (8, 3))
+    graph = fuse_graph(function, (8, 3))
     assert members(graph) == [["multiply", "add"], "transpose", "matmul"]
     assert len(graph.nodes[0].outputs) == 2
 
 
 def test_softmax_is_one_node():
-    graph = fused(lambda x: ops.softmax(x), (4, 8))
+    graph = fuse_graph(lambda x: ops.softmax(x), (4, 8))
     assert members(graph) == [["max", "subtract", "exp", "sum", "divide"]]
 
 
@@ -200,61 +200,61 @@ def test_layer_normalization_and_sums_over_its_rows_are_one_node():
         y = centered * ops.rsqrt(variance + 1e-3)
         return ops.sum(y * scale, axis=0), ops.sum(y), y
 
-    assert op_names(fused(function, (64, 300), (300,))) == ["fused"]
+    assert op_names(fuse_graph(function, (64, 300), (300,))) == ["fused"]
 
 
 def test_sums_over_rows_are_read_by_other_nodes():
-    graph = fused(lambda x: x - ops.sum(x, axis=0), (4, 8))
+    graph = fuse_graph(lambda x: x - ops.sum(x, axis=0), (4, 8))
     assert members(graph) == [["sum"], ["subtract"]]
 
 
 def test_small_sums_of_everything_are_read_by_the_same_node():
-    graph = fused(lambda x: ops.sum(x * x) / 8.0 + 1.0, (8,))
+    graph = fuse_graph(lambda x: ops.sum(x * x) / 8.0 + 1.0, (8,))
     assert op_names(graph) == ["fused"]
 
 
 def test_large_sums_of_everything_are_read_by_other_nodes():
-    graph = fused(lambda x: ops.sum(x * x) / 8.0 + 1.0, (200_000,))
+    graph = fuse_graph(lambda x: ops.sum(x * x) / 8.0 + 1.0, (200_000,))
     assert members(graph) == [["multiply", "sum"], ["divide", "add"]]
 
 
-def test_a_way_through_another_node_forbids_joining():
+def test_path_through_another_node_prevents_fusion():
     def function(x):
         y = ops.exp(x)
         return y * ops.transpose(y @ y)
 
-    graph = fused(function, (8, 8))
+    graph = fuse_graph(function, (8, 8))
     assert members(graph) == [["exp"], "matmul", "transpose", ["multiply"]]
 
 
-def test_other_shapes_stay_apart():
-    graph = fused(lambda x, y: (x + 1.0) * 2.0 + (y + 1.0) * 2.0, (4, 3), (3,))
+def test_different_shapes_are_not_fused():
+    graph = fuse_graph(lambda x, y: (x + 1.0) * 2.0 + (y + 1.0) * 2.0, (4, 3), (3,))
     assert op_names(graph) == ["fused", "fused"]
     assert graph.nodes[0].outputs[0].spec.shape == (3,)
 
 
-def test_reshapes_do_not_part_what_they_lie_between():
+def test_reshapes_do_not_prevent_fusion():
     def function(x):
         y = ops.reshape(ops.sum(ops.exp(x), axis=1), (4, 1)) * x
         return ops.reshape(ops.reshape(y, (2, 2, 6)) + 1.0, (24,))
 
-    graph = fused(function, (4, 6))
+    graph = fuse_graph(function, (4, 6))
     assert op_names(graph) == ["fused", "reshape"]
     assert members(graph)[0][-1] == "add"  # only read elsewhere
 
 
-def test_reshapes_that_are_read_inside_and_outside_are_two():
+def test_reshapes_read_inside_and_outside_are_duplicated():
     def function(x):
         y = ops.reshape(ops.exp(x), (24,))
         return y, y * 2.0
 
-    kernel, view = fused(function, (4, 6)).nodes
+    kernel, view = fuse_graph(function, (4, 6)).nodes
     body = kernel.attrs["body"]
     assert op_names(body) == ["exp", "reshape", "multiply"]
     assert body.nodes[1].outputs[0] is not view.outputs[0]
 
 
-def test_reshapes_of_reshapes_that_others_read_stand_in_order():
+def test_nested_reshapes_with_outside_readers_stay_ordered():
     def function(x):
         y = ops.reshape(ops.exp(x), (24,))
         z = ops.reshape(y, (2, 12))
@@ -265,95 +265,95 @@ def test_reshapes_of_reshapes_that_others_read_stand_in_order():
     assert op_names(graph) == ["fused", "reshape", "reshape", "reshape"]
 
 
-def test_groups_with_reshapes_read_one_array_with_others():
+def test_groups_with_reshapes_share_a_read():
     def function(x):
         y = ops.reshape(ops.tanh(ops.reshape(ops.exp(x), (24,))), (4, 6))
         return y + 1.0, ops.sum(x, axis=1)
 
-    assert [n.op.name for n in fused(function, (4, 6)).nodes] == ["fused"]
+    assert [n.op.name for n in fuse_graph(function, (4, 6)).nodes] == ["fused"]
 
 
-def test_what_is_not_a_row_stays_apart():
+def test_non_row_broadcasts_are_not_fused():
     def function(x):  # square: the sums of the rows, broadcast along the columns
         return ops.exp(x) + ops.sum(x, axis=1)
 
-    assert len(fused(function, (4, 4)).nodes) == 2
+    assert len(fuse_graph(function, (4, 4)).nodes) == 2
 
 
-def test_readers_of_one_array_read_it_together():
+def test_readers_of_one_array_are_fused():
     def function(x):
         return ops.sum(x, axis=0), ops.max(x, axis=1), ops.exp(x)
 
-    assert op_names(fused(function, (4, 6))) == ["fused"]
+    assert op_names(fuse_graph(function, (4, 6))) == ["fused"]
 
 
-def test_readers_that_cannot_be_fused_keep_no_others_apart():
+def test_unfusable_readers_do_not_prevent_fusion():
     def function(x, w):
         return x @ w, ops.exp(x), ops.sum(x, axis=1)
 
-    assert members(fused(function, (3, 3), (3, 3))) == ["matmul", ["exp", "sum"]]
+    assert members(fuse_graph(function, (3, 3), (3, 3))) == ["matmul", ["exp", "sum"]]
 
 
 @pytest.mark.parametrize(("axis", "left"), [(0, [["sum"]]), (1, ["sum"])])
-def test_sums_that_are_no_rows_are_not_fused_by_any_backend(axis, left):
+def test_non_row_sums_are_not_fused(axis, left):
     graph = trace_of(lambda x: ops.sum(x, axis=axis), (3, 4, 5))
     assert members(join_nodes(graph, lambda node: True)) == left
 
 
-def test_arithmetic_on_numbers_is_one_node():
+def test_scalar_arithmetic_is_one_node():
     def function(a, b):
         return a * 2.0, b * 3.0
 
-    assert op_names(fused(function, (), ())) == ["fused"]
+    assert op_names(fuse_graph(function, (), ())) == ["fused"]
 
 
 @pytest.mark.parametrize(("most", "joined"), [(2, "first"), (1, "second")])
-def test_what_others_could_not_join_is_not_tried_again(monkeypatch, most, joined):
+def test_failed_fusion_is_not_retried(monkeypatch, most, joined):
     def function(a, b):
         first = a * 2.0
         second = first @ first + 1.0  # a product separates the groups
         return first, second, b - 3.0
 
     monkeypatch.setattr(fusion, "MAX_FAILURES", most)
-    found = members(fused(function, (1, 1), (1, 1)))
+    found = members(fuse_graph(function, (1, 1), (1, 1)))
     together = {"first": ["multiply", "subtract"], "second": ["add", "subtract"]}
     assert together[joined] in found
 
 
-def test_what_follows_a_product_is_its_epilogue():
+def test_elementwise_readers_become_a_product_epilogue():
     def function(x, w, b):
         y = ops.relu(x @ w + b)
         return y, ops.sum(y, axis=0)
 
-    graph = fused(function, (4, 6), (6, 5), (5,), anchors=ANCHORS)
+    graph = fuse_graph(function, (4, 6), (6, 5), (5,), anchors=ANCHORS)
     assert members(graph) == [["matmul", "add", "maximum"], ["sum"]]
 
 
-def test_an_epilogue_sees_through_reshapes():
+def test_epilogue_crosses_reshapes():
     def function(x, w, b):
         return ops.reshape(x @ w, (2, 3, 2, 4)) + b
 
-    graph = fused(function, (6, 5), (5, 8), (2, 4), anchors=ANCHORS)
+    graph = fuse_graph(function, (6, 5), (5, 8), (2, 4), anchors=ANCHORS)
     assert members(graph) == [["matmul", "reshape", "add"]]
 
 
 @pytest.mark.parametrize("shape", [(4, 1), (4, 4), (2, 4, 5)])
-def test_what_does_not_lie_beside_a_product_stays_apart(shape):
+def test_mismatched_nodes_do_not_join_an_epilogue(shape):
     def function(x, w, b):
         return x @ w + (ops.transpose(b) if shape == (4, 4) else b)
 
-    graph = fused(
+    graph = fuse_graph(
         function, (4, 6), (6, 4 if shape[-1] != 5 else 5), shape, anchors=ANCHORS
     )
     assert members(graph)[-1] == ["add"]
 
 
-def test_an_epilogue_leaves_alone_what_reductions_read_too():
+def test_epilogue_excludes_operands_of_reductions():
     def function(x, w):
         y = x @ w
         return y * 2.0, ops.sum(y, axis=1)
 
-    graph = fused(function, (4, 6), (6, 5), anchors=ANCHORS)
+    graph = fuse_graph(function, (4, 6), (6, 5), anchors=ANCHORS)
     assert members(graph) == ["matmul", ["multiply", "sum"]]
 
 
@@ -367,7 +367,7 @@ class AnyCall:
         return False
 
 
-def test_a_call_makes_no_value_that_others_read_before_its_end():
+def test_epilogue_values_are_not_read_before_the_call_ends():
     def one(x, w):
         return ops.exp(x @ w) * 2.0
 
@@ -390,21 +390,21 @@ def test_a_call_makes_no_value_that_others_read_before_its_end():
     ]
 
 
-def test_what_the_backend_cannot_generate_stays():
+def test_nodes_without_generated_code_are_not_fused():
     graph = trace_of(lambda x: ops.abs(ops.cast(x * 0.5, "complex64")) + 1.0, (8,))
     graph = join_nodes(graph, backend().can_fuse)
     assert members(graph) == [["multiply"], "cast", "abs", ["add"]]
 
 
-def test_nothing_of_no_elements_is_fused():
-    assert op_names(fused(lambda x: ops.sum(x, axis=1) * 2.0, (0, 3))) == [
+def test_empty_values_are_not_fused():
+    assert op_names(fuse_graph(lambda x: ops.sum(x, axis=1) * 2.0, (0, 3))) == [
         "sum",
         "multiply",
     ]
 
 
 def test_a_fused_node_prints_its_members():
-    text = str(fused(lambda x: x * 2.0 + 1.0, (4,)))
+    text = str(fuse_graph(lambda x: x * 2.0 + 1.0, (4,)))
     assert text.splitlines()[1:] == [
         "  one loop:",
         "    %0: float32[4] = multiply(%in0, 2.0)",
@@ -418,23 +418,23 @@ def test_a_fused_node_prints_its_members():
 LARGE = 512
 
 
-def test_what_is_cheap_is_computed_again_where_it_is_read():
+def test_cheap_values_are_recomputed_at_their_readers():
     def function(x, w):
         y = ops.exp(x * 0.5)
         z = x * 2.0  # cheaper than keeping it alive during the product
         return (y @ w) * z, y
 
-    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    graph = fuse_graph(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [["multiply", "exp"], "matmul", ["multiply", "multiply"]]
 
 
-def test_what_the_backend_cannot_generate_is_not_copied():
+def test_nodes_without_generated_code_are_not_recomputed():
     graph = trace_of(lambda x: ops.exp(-x), (LARGE, LARGE))
     graph = join_nodes(graph, lambda node: node.op.name != "negative")
     assert members(graph) == ["negative", ["exp"]]
 
 
-def test_what_has_to_be_kept_for_longer_counts_what_is_given_does_not():
+def test_recomputation_counts_longer_lifetimes_except_of_inputs():
     def of_inputs(a, b, w):
         y = a + b
         return (ops.exp(y) @ w) * y
@@ -444,39 +444,40 @@ def test_what_has_to_be_kept_for_longer_counts_what_is_given_does_not():
 
     shapes = [(LARGE, LARGE)] * 3
     last = [
-        members(fused(function, *shapes))[-1] for function in (of_inputs, of_products)
+        members(fuse_graph(function, *shapes))[-1]
+        for function in (of_inputs, of_products)
     ]
     assert last == [["add", "multiply"], ["multiply"]]
 
 
-def test_what_would_have_to_be_stored_instead_is_not_made_again():
+def test_recomputation_that_stores_operands_is_refused():
     def function(x, w):
         y = (x @ w) * 2.0
         return (ops.exp(y) @ w) * y
 
-    graph = fused(function, *[(LARGE, LARGE)] * 2, anchors=ANCHORS)
+    graph = fuse_graph(function, *[(LARGE, LARGE)] * 2, anchors=ANCHORS)
     assert members(graph) == [["matmul", "multiply", "exp"], ["matmul", "multiply"]]
 
 
-def test_what_is_dear_or_small_is_stored():
-    def dear(x, w):
+def test_expensive_or_small_values_are_stored():
+    def expensive(x, w):
         y = x
         for _ in range(6):
             y = ops.tanh(y)
         return (ops.exp(y) @ w) * y
 
-    graph = fused(dear, (LARGE, LARGE), (LARGE, LARGE))
+    graph = fuse_graph(expensive, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph)[-1] == ["multiply"]
 
     def small(x, w):
         y = x * 2.0
         return (ops.exp(y) @ w) * y
 
-    graph = fused(small, (8, 8), (8, 8))
+    graph = fuse_graph(small, (8, 8), (8, 8))
     assert members(graph)[-1] == ["multiply"]
 
 
-def test_what_leads_to_copies_is_copied_where_it_is_not_stored_either():
+def test_sources_of_recomputed_values_are_recomputed():
     def function(x, w):
         start = x + 1.0
         first = start * 2.0
@@ -484,7 +485,7 @@ def test_what_leads_to_copies_is_copied_where_it_is_not_stored_either():
         y = ops.exp(second) @ w * (start / second)
         return y @ w * first
 
-    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    graph = fuse_graph(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [
         ["add", "multiply", "subtract", "exp"],
         *("matmul", ["add", "multiply", "subtract", "divide", "multiply"]),
@@ -492,7 +493,7 @@ def test_what_leads_to_copies_is_copied_where_it_is_not_stored_either():
     ]
 
 
-def test_every_reader_may_refuse_copies():
+def test_every_reader_may_refuse_recomputation():
     def function(x, w):
         first = second = x
         for _ in range(6):
@@ -500,28 +501,28 @@ def test_every_reader_may_refuse_copies():
         y = (first + second) @ w * first
         return y @ w * second
 
-    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    graph = fuse_graph(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph)[1:] == ["matmul", ["multiply"], "matmul", ["multiply"]]
 
 
-def test_masks_of_bits_are_stored():
+def test_boolean_masks_are_stored():
     # Reading the four-byte operand of a mask costs more than its one byte.
     def function(x, w):
         y = ops.exp(x)
         return ops.where(y < 1.0, y @ w, 0.0), y
 
-    graph = fused(function, (LARGE, LARGE), (LARGE, LARGE))
+    graph = fuse_graph(function, (LARGE, LARGE), (LARGE, LARGE))
     assert members(graph) == [["exp", "less"], "matmul", ["where"]]
 
 
-def test_what_only_readers_need_moves_to_them():
+def test_values_for_one_reader_move_to_it():
     def function(x, w, b):
         y = x @ w + b
         gelu = 0.5 * y * (ops.erf(y * 0.7) + 1.0)
         slope = ops.exp(y * y * -0.5)
         return gelu @ w * slope + y
 
-    graph = fused(function, *[(LARGE, LARGE)] * 2, (LARGE,), anchors=ANCHORS)
+    graph = fuse_graph(function, *[(LARGE, LARGE)] * 2, (LARGE,), anchors=ANCHORS)
     first, second = members(graph)
     assert "exp" not in first and "exp" in second
     assert len(graph.nodes[0].outputs) == 2
@@ -537,12 +538,12 @@ def test_recomputing_graphs_compute_the_same(anchors, graph):
     result.verify()
     arrays = arrays_for(graph)
     for expected, actual in zip(
-        evaluate(graph, arrays), evaluate(inlined(result), arrays), strict=True
+        evaluate(graph, arrays), evaluate(inline_members(result), arrays), strict=True
     ):
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_nodes_that_copies_made_idle_leave_no_body():
+def test_unused_nodes_are_removed_after_recomputation():
     graph = optimize(drawn(435), target(get_backend("reference")))
     graph = join_nodes(graph, is_fusable)
     assert all(members(graph))

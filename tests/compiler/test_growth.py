@@ -122,7 +122,7 @@ def lines_run(work):
     return found
 
 
-def work_of(family, size):
+def count_work(family, size):
     function, *shapes = family(size)
 
     def work():
@@ -138,15 +138,13 @@ def work_of(family, size):
     ("family", "size"), FAMILIES, ids=lambda x: getattr(x, "__name__", "")
 )
 @pytest.mark.one_in(3)
-def test_no_function_of_the_compiler_works_with_the_square_of_the_nodes(
-    monkeypatch, family, size
-):
+def test_compilation_is_not_quadratic_in_nodes(monkeypatch, family, size):
     # A limit by a number of nodes must not hide quadratic work below the limit.
     monkeypatch.setattr(memory, "MAX_COMPARED", 8)
     monkeypatch.setattr(fuse, "MAX_NODES", 8)
     monkeypatch.setattr(fuse, "MAX_FAILURES", 2)
     monkeypatch.setattr(groups, "MAX_VISITED_GROUPS", 4)
-    small, large = work_of(family, size), work_of(family, 2 * size)
+    small, large = count_work(family, size), count_work(family, 2 * size)
     grown = {
         f"{Path(code.co_filename).name}:{code.co_qualname}": (small[code], lines)
         for code, lines in large.items()

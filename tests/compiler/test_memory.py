@@ -30,7 +30,7 @@ from toolkit.errors import ArgumentError, ShapeError
 from toolkit.functions.function import function
 
 
-def plan_one_by_one(graph):
+def plan_sequentially(graph):
     """Return the plan of nodes that need no scratch and run in sequence."""
     count = len(graph.nodes)
     moments = [Moment(i, i, i) for i in range(count)]
@@ -41,7 +41,7 @@ def plan_one_by_one(graph):
 @settings(max_examples=100, deadline=None)
 def test_no_two_live_buffers_overlap(graph):
     graph = schedule(graph, target())
-    plan = plan_one_by_one(graph)
+    plan = plan_sequentially(graph)
     for a, b in itertools.combinations(plan.distinct, 2):
         together = a.first <= b.last and b.first <= a.last
         overlap = a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
@@ -58,7 +58,7 @@ def test_a_schedule_is_a_valid_order_of_the_same_nodes(graph):
 
 @given(graph=graphs())
 @settings(max_examples=100, deadline=None)
-def test_a_program_computes_what_the_graph_says(graph):
+def test_program_matches_its_graph(graph):
     program = compiled(graph)
     for seed in range(2):  # the second run starts with the arena of the first
         arrays = arrays_for(graph, seed)
@@ -70,7 +70,7 @@ def test_a_program_computes_what_the_graph_says(graph):
             np.testing.assert_array_equal(array, copy)
 
 
-def test_what_frees_memory_runs_as_soon_as_it_can():
+def test_nodes_that_free_memory_run_early():
     def function(x, y):
         a, b = ops.exp(x), ops.exp(y)
         return ops.sum(a), ops.sum(b)
@@ -82,10 +82,10 @@ def test_what_frees_memory_runs_as_soon_as_it_can():
 def test_a_chain_of_elementwise_nodes_needs_one_buffer():
     graph = trace_of(lambda x: ops.sum(ops.tanh(ops.exp(x * 2.0)) + 1.0), (1024,))
     scheduled = compiled(graph, generate=False).program.graph
-    assert plan_one_by_one(scheduled).nbytes == 4096
+    assert plan_sequentially(scheduled).nbytes == 4096
 
 
-def test_casts_of_inputs_stand_in_front_but_not_what_grows():
+def test_input_casts_run_first_unless_they_grow():
     def function(x, w):
         y = ops.exp(ops.sum(x, axis=0))
         wide = w[:, None] + ops.zeros((1, 500))
@@ -98,16 +98,16 @@ def test_casts_of_inputs_stand_in_front_but_not_what_grows():
     assert names.index("add") > names.index("exp")
 
 
-def test_what_reads_no_input_stays_where_it_is():
+def test_nodes_without_inputs_are_not_moved():
     graph = trace_of(lambda x: (ops.sum(x), ops.zeros((0,))), (3,))
     assert op_names(hoist_casts(graph, target())) == ["sum", "broadcast_to"]
 
 
 def test_a_graph_without_nodes_needs_no_memory():
-    assert plan_one_by_one(trace_of(lambda x: x, (3,))).nbytes == 0
+    assert plan_sequentially(trace_of(lambda x: x, (3,))).nbytes == 0
 
 
-def test_a_variable_is_overwritten_through_a_reshape_that_repeats_nothing():
+def test_variable_is_overwritten_through_a_reshape():
     pytest.importorskip("llvmlite")
     variable = Variable(np.arange(12, dtype="float32"))
 
@@ -125,7 +125,7 @@ def test_a_variable_is_overwritten_through_a_reshape_that_repeats_nothing():
     assert op_names(program.graph) == ["fused"]
 
 
-def test_a_variable_that_is_read_through_a_view_is_copied_to_in_the_end():
+def test_variable_with_a_late_view_is_copied_at_the_end():
     pytest.importorskip("llvmlite")
     variable = Variable(np.arange(12, dtype="float32"))
 
@@ -142,7 +142,7 @@ def test_a_variable_that_is_read_through_a_view_is_copied_to_in_the_end():
     assert step.get_concrete_function(x).program.in_place
 
 
-def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
+def test_read_in_another_layout_prevents_overwriting():
     def function(x):
         y = x * 2.0
         return ops.sum((y + ops.transpose(y)) * 1.5)
@@ -154,7 +154,7 @@ def test_a_read_of_the_same_memory_in_another_layout_forbids_overwriting():
 
 
 @pytest.mark.parametrize("batch, width", [(1, 1), (3, 3), (3, 5), (4, 4), (5, 3)])
-def test_a_view_that_is_read_later_forbids_overwriting(batch, width):
+def test_view_that_is_read_later_prevents_overwriting(batch, width):
     """Check that relu's gradient does not overwrite values whose view is read later."""
     rng = np.random.default_rng(0)
     shapes = (batch, 4), (batch, width), (4, 5), (5, width)
@@ -199,7 +199,7 @@ def test_any_value_may_be_fetched_and_fed():
         computed(graph, [tanh], {x: np.zeros(3)})
 
 
-def test_outputs_own_their_memory():
+def test_outputs_have_separate_memory():
     program = compiled(trace_of(lambda x: (x + 1.0, x), (3,)))
     x = np.zeros(3, "float32")
     first, passed = program([x])
@@ -208,18 +208,18 @@ def test_outputs_own_their_memory():
     assert not np.shares_memory(passed, x)
 
 
-def test_an_output_lives_from_the_step_that_writes_it():
+def test_output_lifetime_starts_at_its_write():
     """Check that a convolution's gradient packs weights before it has a buffer."""
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x) @ x)), (64, 64))
     graph = schedule(graph, target())
     count = len(graph.nodes)
     late = [Moment(0, i, i) for i in range(count)]
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, late)
-    assert plan.nbytes == plan_one_by_one(graph).nbytes
+    assert plan.nbytes == plan_sequentially(graph).nbytes
     assert [b.first for b in plan.distinct][0] == 0
 
 
-def test_what_is_written_step_by_step_is_written_over_nothing():
+def test_values_written_in_several_steps_overwrite_nothing():
     graph = trace_of(lambda x: ops.sum(ops.exp(ops.tanh(x))), (1024,))
     graph = schedule(graph, target())
     count = len(graph.nodes)
@@ -227,10 +227,10 @@ def test_what_is_written_step_by_step_is_written_over_nothing():
     plan = plan_memory(graph, Layouts(graph).views, [0] * count, slowly)
     assert len(set(plan.buffers.values())) == 2
     assert plan.nbytes == 8192
-    assert plan_one_by_one(graph).nbytes == 4096
+    assert plan_sequentially(graph).nbytes == 4096
 
 
-def test_what_another_node_still_reads_is_not_written_over():
+def test_value_with_a_pending_reader_is_not_overwritten():
     """Check that tanh does not overwrite the input of a sum that still reads it."""
     graph = trace_of(lambda x: (ops.sum(y := ops.exp(x)), ops.sum(ops.tanh(y))), (64,))
     exp, total, tanh, _ = graph.nodes

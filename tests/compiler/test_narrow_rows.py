@@ -58,7 +58,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_shapes_of_what_is_computed(name):
+def test_shapes_of_nodes(name):
     function, shapes, expected = CASES[name]
     graph = join_narrow_rows(trace_of(function, *shapes), target())
     graph.verify()

@@ -15,7 +15,7 @@ def rectangles(draw):
     return Rectangle(first, first + draw(st.integers(0, 6)), extent)
 
 
-def meet(a, b):
+def overlap_in_time(a, b):
     return a.first <= b.last and b.first <= a.last
 
 
@@ -23,7 +23,7 @@ def is_free(given, offsets, number, offset):
     """Return whether a rectangle at an offset overlaps no earlier one."""
     mine = given[number]
     return all(
-        not meet(mine, other)
+        not overlap_in_time(mine, other)
         or offset + mine.extent <= start
         or start + other.extent <= offset
         for other, start in zip(given[:number], offsets, strict=False)
@@ -32,7 +32,7 @@ def is_free(given, offsets, number, offset):
 
 @pytest.mark.parametrize("pack", [pack_lowest, pack_by_time])
 @given(found=st.lists(rectangles(), max_size=24))
-def test_no_rectangle_lies_over_another(pack, found):
+def test_rectangles_do_not_overlap(pack, found):
     size, offsets = pack(found)
     assert all(is_free(found, offsets, i, offsets[i]) for i in range(len(found)))
     ends = [at + r.extent for at, r in zip(offsets, found, strict=True)]
@@ -41,18 +41,18 @@ def test_no_rectangle_lies_over_another(pack, found):
 
 
 @given(found=st.lists(rectangles(), max_size=16))
-def test_each_rectangle_is_put_at_the_lowest_offset_that_is_free(found):
+def test_each_rectangle_has_the_lowest_free_offset(found):
     _, offsets = pack_lowest(found)
     for i, rectangle in enumerate(found):
         lower = range(0, offsets[i], 64)
         assert not any(is_free(found, offsets, i, at) for at in lower), rectangle
 
 
-def test_what_lives_one_after_the_other_takes_one_place():
+def test_disjoint_lifetimes_share_an_offset():
     chain = [Rectangle(i, i, 64) for i in range(1000)]
     assert pack_by_time(chain)[0] == 64
 
 
-def test_what_lies_inside_of_others_takes_no_more_than_all_at_once():
+def test_nested_lifetimes_need_only_the_peak():
     nested = [Rectangle(i, 200 - i, 64 * (1 + i % 3)) for i in range(100)]
     assert pack_by_time(nested)[0] == sum(r.extent for r in nested)

@@ -30,7 +30,7 @@ def padded(x, low, high):
 PART = Spec((2, 3), "float32")
 
 
-def test_parts_that_fill_the_sum_are_concatenated():
+def test_terms_that_fill_the_sum_are_concatenated():
     def function(a, b, c):
         return padded(a, 6, 0) + padded(b, 0, 6) + padded(c, 3, 3)
 
@@ -41,7 +41,7 @@ def test_parts_that_fill_the_sum_are_concatenated():
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
-def test_parts_of_one_place_are_added_before():
+def test_terms_at_one_offset_are_added_first():
     def function(a, b, c, d):
         gap = padded(a, 6, 0) + padded(b, 0, 6)
         return gap + (padded(c, 6, 0) + padded(d, 2, 4))
@@ -55,7 +55,7 @@ def test_parts_of_one_place_are_added_before():
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
-def test_the_gradients_of_columns_that_are_read_often_are_concatenated():
+def test_gradients_of_columns_are_concatenated():
     def function(x, y):
         with toolkit.GradientTape() as tape:
             tape.watch(x)
@@ -69,7 +69,7 @@ def test_the_gradients_of_columns_that_are_read_often_are_concatenated():
     np.testing.assert_allclose(found, 2 * np.cross(y, np.cross(x, y)), 1e-12)
 
 
-def test_what_something_else_reads_stays():
+def test_pads_with_other_readers_stay():
     def function(a, b, c):
         total = padded(a, 6, 0) + padded(b, 3, 3)
         return ops.exp(total) + (total + padded(c, 0, 6))
@@ -81,7 +81,7 @@ def test_what_something_else_reads_stays():
     np.testing.assert_allclose(found.numpy()[:, 3:], np.array(expected)[:, 3:], 1e-6)
 
 
-def test_parts_that_are_repeated_are_added():
+def test_repeated_terms_are_added():
     def function(a, b):
         return padded(a, 3, 0) + ops.pad(b, [(0, 0)] * (b.ndim - 1) + [(0, 3)])
 
@@ -102,7 +102,7 @@ def test_overlaps_and_other_axes_are_added():
         assert "concatenate" not in joined(function, PART, PART)
 
 
-def test_sums_that_are_added_to_themselves_cost_no_more_than_others():
+def test_repeated_doubling_is_not_exponential():
     def function(a):
         total = padded(a, 6, 0)
         for _ in range(100):  # its terms would be 2**100
@@ -112,7 +112,7 @@ def test_sums_that_are_added_to_themselves_cost_no_more_than_others():
     assert joined(function, PART).count("add") == 100
 
 
-def test_parts_beside_empty_ones_are_concatenated():
+def test_terms_with_empty_ones_are_concatenated():
     def function(a, b, c):
         return (padded(a, 3, 0) + padded(c, 0, 6)) + padded(b, 0, 3)
 
@@ -120,7 +120,7 @@ def test_parts_beside_empty_ones_are_concatenated():
     assert joined(function, PART, PART, empty) == ["concatenate"]
 
 
-def test_the_gradients_of_a_split_are_concatenated():
+def test_gradients_of_a_split_are_concatenated():
     def function(x):
         with toolkit.GradientTape() as tape:
             tape.watch(x)
@@ -151,7 +151,7 @@ AROUND = ((0, 0), (1, 2), (0, 1), (0, 0))
     ],
 )
 @pytest.mark.parametrize("padding", ["valid", "same"])
-def test_convolutions_absorb_zeros_around_images(widths, value, absorbed, padding):
+def test_convolutions_absorb_padding(widths, value, absorbed, padding):
     depth = IMAGES.shape[-1] + sum(widths[-1])
     weights = Spec((3, 3, depth, 4), "float32")
     with Trace("test") as trace:
@@ -162,7 +162,7 @@ def test_convolutions_absorb_zeros_around_images(widths, value, absorbed, paddin
     assert ("pad" not in [node.op.name for node in graph.nodes]) == absorbed
 
 
-def test_gradients_of_what_absorbs_zeros():
+def test_gradients_of_convolutions_with_absorbed_padding():
     rng = np.random.default_rng(0)
     x, w = (
         rng.standard_normal(spec.shape).astype("float32") for spec in (IMAGES, WEIGHTS)

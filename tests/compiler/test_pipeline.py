@@ -18,7 +18,7 @@ from toolkit.core.variable import Variable
 from toolkit.ir import Constant, Spec, Value
 
 
-def test_a_value_is_itself_and_no_other():
+def test_values_compare_by_identity():
     spec = Spec((2,), "float32")
     tensors = [Tensor(np.ones(2, "float32")) for _ in range(2)]
     values = [Value(spec), Value(spec), *tensors, Constant(np.ones(2, "float32"))]
@@ -33,13 +33,13 @@ def test_tensors_and_variables_are_keys_of_one_dict():
     assert len(found) == 3 and all(a is b for a, b in zip(found, keys, strict=True))
 
 
-def test_what_is_computed_from_open_constants_is_open():
+def test_functions_of_open_constants_are_open():
     assert Constant(np.ones(()), is_open=True).is_open
     assert not Constant(np.ones(())).is_open
     assert not Value(Spec((), "float32")).is_open
 
 
-class Watched(type(get_backend("reference"))):
+class RecordingBackend(type(get_backend("reference"))):
     """A backend that records when its passes run."""
 
     def __init__(self):
@@ -49,16 +49,16 @@ class Watched(type(get_backend("reference"))):
         self.passes = BackendPasses(**{place: (self.note(place),) for place in places})
 
     def note(self, place):
-        def own_pass(graph, target):
+        def backend_pass(graph, target):
             self.ran.append((place, {node.op.name for node in graph.nodes}))
             return graph
 
-        return own_pass
+        return backend_pass
 
 
 @pytest.mark.parametrize("generate", [True, False])
-def test_a_backend_adds_passes_at_their_places(generate):
-    backend = Watched()
+def test_backend_adds_passes_at_their_positions(generate):
+    backend = RecordingBackend()
     graph = trace_of(lambda x: (ops.log_softmax(x), ops.exp(x) * 1.0)[1], (2, 3))
     compile_program(graph, target(backend, generate=generate))
     first = ["after_trace", "after_expansion"]
@@ -69,7 +69,7 @@ def test_a_backend_adds_passes_at_their_places(generate):
         assert backend.ran[2][1] == {"exp"}  # simplified before
 
 
-def test_programs_are_data_and_bound_to_memory_apart():
+def test_programs_are_immutable_and_bound_separately():
     graph = trace_of(lambda x: ops.sum(ops.exp(x) @ x), (3, 3))
     program = compile_program(graph, target())
     with pytest.raises(FrozenInstanceError):

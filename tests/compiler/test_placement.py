@@ -36,7 +36,7 @@ def traced(function, count=2):
     return trace.finish([outputs])
 
 
-def test_transfers_stand_where_values_pass():
+def test_transfers_are_inserted_between_devices():
     graph = place(traced(two_branches), target())
     graph.verify()
     names = ["transfer", "exp", "tanh", "multiply", "exp", "transfer", "add"]
@@ -56,7 +56,7 @@ def test_one_transfer_serves_all_readers():
     assert names == ["transfer", "exp", "tanh", "add", "transfer"]
 
 
-def test_a_graph_without_scopes_stays_as_it_is():
+def test_graph_without_scopes_is_unchanged():
     graph = traced(lambda a, b: a + b)
     assert place(graph, target()) is graph
 
@@ -87,7 +87,7 @@ def test_the_inspection_shows_transfers():
     assert "device=cpu:1" in text
 
 
-def test_eager_results_know_their_device():
+def test_eager_results_have_a_device():
     with toolkit.device("cpu:1"):
         x = ops.ones(3)
     assert x.device == "cpu:1"
@@ -95,7 +95,7 @@ def test_eager_results_know_their_device():
     assert toolkit.config.list_devices() == ("cpu:0", "cpu:1")
 
 
-def test_devices_that_are_not_there():
+def test_missing_devices_are_refused():
     with pytest.raises(DeviceError, match="one of cpu:0, cpu:1; received 'cpu:2'"):
         with toolkit.device("cpu:2"):
             pass

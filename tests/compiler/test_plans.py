@@ -58,7 +58,7 @@ FUSED = {
 
 
 @pytest.mark.parametrize("case", FUSED)
-def test_of_which_inputs_a_fused_node_is_elementwise(case):
+def test_elementwise_inputs_of_fused_nodes(case):
     function, first, second, expected = FUSED[case]
     body = trace_of(function, first, second)
     node = Node(fused_p, body.inputs, {"body": body}, body.outputs)
@@ -79,7 +79,7 @@ def test_of_which_inputs_a_fused_node_is_elementwise(case):
         (lambda x: ops.concatenate([x, x], axis=0), False),
     ],
 )
-def test_of_which_single_nodes_are_elementwise(function, expected):
+def test_elementwise_inputs_of_single_nodes(function, expected):
     graph = trace_of(function, X)
     assert is_elementwise(graph.nodes[-1], graph.nodes[-1].inputs[0]) == expected
 
@@ -87,19 +87,19 @@ def test_of_which_single_nodes_are_elementwise(function, expected):
 # --- shared buffers -------------------------------------------------------------------
 
 
-def test_outputs_and_inputs_have_no_buffer_here():
+def test_outputs_and_inputs_have_no_buffer():
     plan, (first, last) = planned(lambda x: ops.tanh(ops.exp(x)), (64,))
     assert last is None and (first.nbytes, first.first, first.last) == (256, 0, 1)
     assert plan.nbytes == 256 and not plan.work
     assert (first.label, plan.distinct) == ("exp float32[64]", [first])
 
 
-def test_an_output_that_is_read_again_has_no_buffer_either():
+def test_output_with_a_reader_has_no_buffer():
     _, buffers = planned(lambda x: ((y := ops.exp(x)), ops.tanh(y)), (64,))
     assert buffers == [None, None]
 
 
-def test_a_dying_input_is_written_over():
+def test_dead_input_is_overwritten():
     _, (a, b, c) = planned(lambda x: ops.sum(ops.tanh(ops.exp(x))), (64,))
     assert a is b and c is None
     assert (a.first, a.last) == (0, 2)
@@ -115,12 +115,12 @@ def test_a_dying_input_is_written_over():
         lambda x: ops.sum(ops.tanh(y := ops.exp(x)) + ops.reshape(y, (64,))),
     ],
 )
-def test_what_is_not_written_over(function):
+def test_inputs_that_are_not_overwritten(function):
     plan, _ = planned(function, (64,))
     assert len(plan.distinct) >= 2
 
 
-def test_a_view_shares_and_prolongs():
+def test_view_shares_its_buffer_and_extends_the_lifetime():
     def function(x):
         source = ops.exp(x)
         view = ops.reshape(source, (8, 8))
@@ -157,7 +157,7 @@ def test_a_view_that_is_an_output_keeps_its_source_to_the_end():
 
 
 @pytest.mark.parametrize("other, shares", [(ops.sum, False), (ops.transpose, True)])
-def test_only_who_reads_the_memory_in_the_same_step_forbids_it(other, shares):
+def test_only_reads_in_the_same_step_prevent_overwriting(other, shares):
     def function(x):
         y = ops.exp(x)
         other(y)  # a view alone reads nothing
@@ -170,7 +170,7 @@ def test_only_who_reads_the_memory_in_the_same_step_forbids_it(other, shares):
     assert (buffers[0] is buffers[2]) == shares
 
 
-def test_what_nobody_reads_lives_for_its_own_steps():
+def test_unread_value_lives_for_its_own_steps():
     def function(x):
         ops.exp(x)
         return ops.sum(ops.tanh(x))
@@ -181,7 +181,7 @@ def test_what_nobody_reads_lives_for_its_own_steps():
     assert (read.first, read.last) == (2, 4)  # from the step that writes it
 
 
-def test_scratch_memory_is_beside_what_lives():
+def test_scratch_memory_does_not_overlap_live_buffers():
     plan, buffers = planned(
         lambda x: ops.sum(ops.cumsum(ops.exp(x), 0)), (64,), work=[0, 512, 0]
     )
@@ -204,7 +204,7 @@ LAYOUTS = [
 ]
 
 
-def placed(rows):
+def place_buffers(rows):
     buffers = [Buffer(64 * size, first, last) for size, first, last in rows]
     plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
     memory._assign_offsets(plan)
@@ -217,7 +217,7 @@ def test_no_two_buffers_overlap_and_the_best_order_is_taken(
     rows, size, most, monkeypatch
 ):
     monkeypatch.setattr(memory, "MAX_COMPARED", most)
-    plan, buffers = placed(rows)
+    plan, buffers = place_buffers(rows)
     for i, a in enumerate(buffers):
         for b in buffers[:i]:
             apart = a.last < b.first or b.last < a.first
@@ -231,21 +231,21 @@ def test_no_two_buffers_overlap_and_the_best_order_is_taken(
         assert plan.nbytes > 64 * size  # a quick search is not as good
 
 
-def test_as_many_buffers_as_may_be_are_compared(monkeypatch):
+def test_orders_are_compared_up_to_a_limit(monkeypatch):
     rows, size = LAYOUTS[3]
     monkeypatch.setattr(memory, "MAX_COMPARED", len(rows))
-    assert placed(rows)[0].nbytes == 64 * size
+    assert place_buffers(rows)[0].nbytes == 64 * size
 
 
-def test_the_bytes_that_live_at_once():
-    plan, _ = placed([(1, 0, 1), (2, 1, 2), (4, 3, 3), (1, 2, 2)])
+def test_peak_of_live_bytes():
+    plan, _ = place_buffers([(1, 0, 1), (2, 1, 2), (4, 3, 3), (1, 2, 2)])
     assert plan.live_peak == 64 * 4
-    plan, _ = placed([(1, 0, 1), (2, 2, 2)])
+    plan, _ = place_buffers([(1, 0, 1), (2, 2, 2)])
     assert plan.live_peak == 64 * 2  # the first has ended
-    assert placed([])[0].live_peak == 0
+    assert place_buffers([])[0].live_peak == 0
 
 
-def test_places_are_aligned():
+def test_offsets_are_aligned():
     buffers = [Buffer(5, 0, 1), Buffer(70, 0, 1), Buffer(1, 0, 1)]
     plan = Plan(trace_of(lambda x: x, (1,)), buffers=dict(enumerate(buffers)))
     memory._assign_offsets(plan)

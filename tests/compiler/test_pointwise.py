@@ -58,7 +58,7 @@ def arguments(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_becomes_a_product(name):
+def test_which_gradients_become_products(name):
     function, shapes, is_product = arguments(name)
     graph = pointwise_gradients_as_products(trace_of(function, *shapes), target())
     graph.verify()
@@ -69,7 +69,7 @@ def test_what_becomes_a_product(name):
     )
 
 
-def test_products_may_round_what_the_convolution_may():
+def test_products_round_like_the_convolution():
     function, shapes, _ = arguments("strides")
     graph = trace_of(function, *shapes)
     nodes = []

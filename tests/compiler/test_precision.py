@@ -16,7 +16,7 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 
-def test_only_what_enters_and_leaves_stays_narrow():
+def test_only_inputs_and_outputs_stay_narrow():
     with Trace("test") as trace:
         x = trace.placeholder(Spec((4,), "bfloat16"))
         y = ops.exp(x) * ops.cast(2.5, "bfloat16")
@@ -47,7 +47,7 @@ def test_conversions_have_the_bits_of_ml_dtypes():
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: ops.transpose(x[1:])])
-def test_what_is_cast_there_and_back_is_rounded(dtype, view):
+def test_round_trip_casts_round(dtype, view):
     x = np.linspace(-6e3, 6e3, 390).reshape(-1, 3).astype(dtype)
 
     def split(x):
@@ -121,7 +121,7 @@ def moved(x):
     ],
     ids=lambda function: function.__name__,
 )
-def test_what_is_moved_between_the_casts_is_rounded(function):
+def test_moved_values_between_casts_are_rounded(function):
     x = np.linspace(1, 9, 50, dtype=np.float32)
     found, right = toolkit.function(function)(x), function(ops.convert_to_tensor(x))
     for y, expected in zip(*map(toolkit.tree.flatten, (found, right)), strict=True):

@@ -67,7 +67,7 @@ def test_weights_are_packed_once(made):
     assert len(made) == count
 
 
-def test_only_what_follows_from_a_new_value_is_packed_again(made):
+def test_only_values_of_changed_weights_are_packed_again(made):
     model = build()
     check(model)
     del made[:]
@@ -80,7 +80,7 @@ def test_only_what_follows_from_a_new_value_is_packed_again(made):
     assert len(made) == 1
 
 
-def test_programs_share_what_they_pack_alike(made):
+def test_programs_share_equal_packed_weights(made):
     model = build()
     first = tk.function(lambda x: model(x))
     second = tk.function(lambda x: model(x) + 1)
@@ -103,7 +103,7 @@ class Inner(layers.Layer):
         return tk.ops.conv(x, self.kernel[1:4, 1:4]) + self.bias
 
 
-def test_weights_that_are_copied_before_they_are_packed():
+def test_copied_weights_are_packed():
     model = tk.Sequential([Inner()])
     check(model)
     model.layers[0].kernel.assign(model.layers[0].kernel * 2)
@@ -131,7 +131,7 @@ def test_factors_that_follow_from_weights_are_computed_once(made):
     assert len(made) == count + 1
 
 
-def test_what_is_made_once_is_made_of_what_is_made_once(made):
+def test_cached_values_depend_on_cached_values(made):
     w, s = tk.Variable(np.eye(64, dtype="float32")), tk.Variable(np.ones(64))
     step = tk.function(lambda x: tk.ops.matmul(x, w * tk.ops.sqrt(s + 3)))
     x = np.linspace(-1, 1, 5 * 64).reshape(5, 64).astype("float32")
@@ -142,7 +142,7 @@ def test_what_is_made_once_is_made_of_what_is_made_once(made):
     assert len(made) == 6  # the roots, the scaled weights, and their panels
 
 
-def test_what_is_as_large_as_the_rest_is_computed_with_it(made):
+def test_values_as_large_as_the_program_are_not_cached(made):
     """Check averages of weights that change in each call."""
     weights = [tk.Variable(np.full((8, 8), i, "float32")) for i in range(3)]
     means = [tk.Variable(np.zeros((8, 8), "float32"), trainable=False) for _ in weights]
@@ -159,7 +159,7 @@ def test_what_is_as_large_as_the_rest_is_computed_with_it(made):
     assert made == [] and float(means[2][0, 0]) == 0.5 * (0.5 * 2) + 0.5 * 3
 
 
-def test_other_kernels_read_what_is_made_once(made):
+def test_other_kernels_read_cached_values(made):
     w = tk.Variable(np.array([[2.0, 1.0], [0.0, 4.0]], "float32"))
     step = tk.function(lambda x: tk.ops.matmul(x, tk.ops.linalg.inv(w * 2)))
     x = np.array([[1.0, 2.0]], "float32")
@@ -198,7 +198,7 @@ def test_views_of_weights_are_copied_once(made):
         assert len(made) == count
 
 
-def test_what_nobody_uses_is_let_go_of():
+def test_unused_cached_values_are_freed():
     model = build()
     model.predict_on_batch(IMAGES[:1])
     kept = [weakref.ref(x) for x in list(prepared._cache.values())]
@@ -208,7 +208,7 @@ def test_what_nobody_uses_is_let_go_of():
     assert all(x() is None for x in kept)
 
 
-def test_old_weights_are_not_kept():
+def test_old_weights_are_freed():
     model = build()
     model.predict_on_batch(IMAGES[:1])
     kernel = model.layers[2].kernel
@@ -249,7 +249,7 @@ def test_any_order_of_training_and_inference(seed):
     evaluate()
 
 
-def test_a_state_that_changes_beside_the_weights():
+def test_state_may_change_without_the_weights():
     x = np.linspace(-1, 1, 2 * 5 * 3).reshape(2, 5, 3).astype("float32")
     tk.utils.set_random_seed(0)
     inputs = tk.Input(batch_shape=(2, 5, 3))
@@ -289,7 +289,7 @@ def test_threads_that_run_while_weights_are_assigned():
     assert not problems
 
 
-def turned(body):
+def repeat_in_loop(body):
     """Return a loop of n iterations of a product, as generated code runs it."""
     return lambda n, x, w: tk.ops.while_loop(
         lambda i, x: i < n, lambda i, x: (i + 1, body(x, w)), (0, x)
@@ -300,14 +300,14 @@ def product(x, w):
     return tk.ops.tanh(x @ w)
 
 
-def in_a_choice(x, w):
+def in_a_branch(x, w):
     wide = tk.ops.sum(x) > 0
     return tk.ops.cond(wide, lambda: product(x, w), lambda: product(x - 1.0, w) * 0.5)
 
 
 # Loops and branches, and the number of their operands that are cached.
 LOOPS = {
-    "while": (turned(product), 1),
+    "while": (repeat_in_loop(product), 1),
     "scan": (
         lambda n, x, w: tk.ops.fori_loop(0, 5, lambda i, x: product(x, w) + n, x),
         1,
@@ -318,13 +318,19 @@ LOOPS = {
         ),
         1,  # the condition and the body pack it equally
     ),
-    "two": (turned(lambda x, w: product(product(x, w), w * 2.0)), 1),
-    "loop in a loop": (turned(lambda x, w: turned(product)(3, x, w)), 1),
-    "choice": (lambda n, x, w: in_a_choice(x - n, w), 1),
-    "choice in a loop": (turned(in_a_choice), 1),
-    "of a part": (turned(lambda x, w: product(x, w[:, :96])), 1),
-    "of a part behind": (turned(lambda x, w: product(x, w[:, 96:])), 0),
-    "of what changes": (lambda n, x, w: turned(lambda w, x: product(x, w))(n, w, x), 0),
+    "two": (repeat_in_loop(lambda x, w: product(product(x, w), w * 2.0)), 1),
+    "loop in a loop": (
+        repeat_in_loop(lambda x, w: repeat_in_loop(product)(3, x, w)),
+        1,
+    ),
+    "choice": (lambda n, x, w: in_a_branch(x - n, w), 1),
+    "choice in a loop": (repeat_in_loop(in_a_branch), 1),
+    "of a part": (repeat_in_loop(lambda x, w: product(x, w[:, :96])), 1),
+    "of a part behind": (repeat_in_loop(lambda x, w: product(x, w[:, 96:])), 0),
+    "of what changes": (
+        lambda n, x, w: repeat_in_loop(lambda w, x: product(x, w))(n, w, x),
+        0,
+    ),
 }
 
 
@@ -360,13 +366,13 @@ def test_recurrent_weights_are_packed_once(kind, made):
     assert len(made) == 2
 
 
-def test_a_step_that_trains_packs_for_itself(made):
+def test_training_step_packs_its_weights(made):
     model = build()
     model.fit(IMAGES, LABELS, batch_size=8, epochs=2, verbose=0)
     assert not made
 
 
-def test_arrays_of_a_variable_are_its_own():
+def test_arrays_of_a_variable_are_not_shared():
     variable = tk.Variable(np.ones(3, "float32"))
     variable.numpy()[:] = 5
     np.asarray(variable)[:] = 5
@@ -379,7 +385,7 @@ def test_arrays_of_a_variable_are_its_own():
     assert variable.numpy().tolist() == [2, 2, 2]
 
 
-def test_steps_in_place_do_not_reach_what_evaluation_packed():
+def test_in_place_steps_do_not_change_packed_weights():
     model, fresh = build(), build()
     model.evaluate(IMAGES, LABELS, verbose=0)
     for _ in range(3):
@@ -391,7 +397,7 @@ def test_steps_in_place_do_not_reach_what_evaluation_packed():
         np.testing.assert_allclose(found, fresh.evaluate(IMAGES, LABELS, verbose=0))
 
 
-def test_inspect_says_what_is_kept():
+def test_inspect_lists_cached_values():
     function = tk.function(build().call)
     x = tk.ops.convert_to_tensor(IMAGES[:1])
     text = str(function.inspect(x))

@@ -9,7 +9,7 @@ import pytest
 
 import toolkit
 from tests.compiler.graphs import compiled
-from tests.compiler.programs import RandomProgram, like
+from tests.compiler.programs import RandomProgram, resemble
 from toolkit import ops
 from toolkit.backends.numpy.jit.processor import Processor
 from toolkit.core.tensor import backend
@@ -101,7 +101,7 @@ def test_other_processors(first, name):
         check(run(program.arrays), expected, seed)
 
 
-def updating(program, seed):
+def as_updates(program, seed):
     """Return Variables for all inputs but the last, and their updates."""
     kinds = np.random.default_rng(seed).integers(0, 6, len(program.arrays)).tolist()
     variables = [
@@ -112,7 +112,10 @@ def updating(program, seed):
         before = [ops.convert_to_tensor(v) for v in variables]
         found = program(*before, x)
         for kind, variable, old in zip(kinds, variables, before, strict=False):
-            new, other = like(found[kind % len(found)], old), before[kind % len(before)]
+            new, other = (
+                resemble(found[kind % len(found)], old),
+                before[kind % len(before)],
+            )
             if kind == 0 and old.ndim:
                 new = ops.flip(old, 0)
             elif kind == 1 and other.spec == old.spec:
@@ -141,8 +144,8 @@ def zero():
 def test_updates(first):
     for seed in range(first + 5000, first + 5000 + TOGETHER):
         program = RandomProgram(seed)
-        eager, step = updating(program, seed)
-        written, function = updating(program, seed)
+        eager, step = as_updates(program, seed)
+        written, function = as_updates(program, seed)
         function = toolkit.function(function)
         for turn, x in enumerate((program.arrays[-1], *program.others()[-1:] * 2)):
             expected = arrays_of(step(x))

@@ -68,7 +68,7 @@ def test_all_axes_against_numpy(name, view):
     assert function.inspect(x).program.code is not None
 
 
-def test_a_program_for_kernels_of_arrays_keeps_its_reductions():
+def test_array_kernels_keep_their_reductions():
     def function(x):
         return ops.sum(x, axis=(1, 3))
 

@@ -13,7 +13,7 @@ from toolkit.autodiff.residuals import cheapest_residuals
 
 
 @dataclass(eq=False)
-class Made:
+class SavedValue:
     """A value with its sources (None: it cannot be recomputed) and its cost."""
 
     sources: list | None
@@ -24,37 +24,37 @@ def kept(*needed):
     return cheapest_residuals(needed, lambda v: v.sources, lambda v: v.price)
 
 
-def test_one_value_is_kept_for_what_follows_from_it():
-    x = Made(None)
-    assert kept(Made([x]), Made([x]), Made([x])) == [x]
+def test_common_source_is_saved():
+    x = SavedValue(None)
+    assert kept(SavedValue([x]), SavedValue([x]), SavedValue([x])) == [x]
 
 
-def test_a_small_result_is_kept_instead_of_what_it_is_made_from():
-    a, b = Made(None, 4), Made(None, 4)
-    small = Made([a, b], 3)
-    assert kept(Made([small], 2), Made([small], 2)) == [small]
+def test_small_result_is_saved_instead_of_its_sources():
+    a, b = SavedValue(None, 4), SavedValue(None, 4)
+    small = SavedValue([a, b], 3)
+    assert kept(SavedValue([small], 2), SavedValue([small], 2)) == [small]
 
 
-def test_of_equal_prices_the_one_is_kept_that_saves_work():
-    x = Made(None)
-    y = Made([x])
+def test_equal_costs_save_the_later_value():
+    x = SavedValue(None)
+    y = SavedValue([x])
     assert kept(y) == [y]
 
 
-def test_what_is_there_anyway_is_not_kept():
-    assert kept(Made([Made([]), Made([])])) == []
+def test_available_values_are_not_saved():
+    assert kept(SavedValue([SavedValue([]), SavedValue([])])) == []
 
 
-def test_a_dear_source_is_kept_once_for_many():
-    x, y = Made(None, 5), Made(None, 1)
-    results = [Made([x, y], 2) for _ in range(2)]
+def test_expensive_source_is_saved_once():
+    x, y = SavedValue(None, 5), SavedValue(None, 1)
+    results = [SavedValue([x, y], 2) for _ in range(2)]
     assert set(kept(*results)) == set(results)
-    results.append(Made([x, y], 2))
-    results.append(Made([x, y], 2))
+    results.append(SavedValue([x, y], 2))
+    results.append(SavedValue([x, y], 2))
     assert set(kept(*results)) == {x, y}
 
 
-def test_an_lstm_keeps_gates_and_states_only():
+def test_lstm_saves_only_gates_and_states():
     model = toolkit.Sequential([toolkit.Input((5, 3)), toolkit.layers.LSTM(4)])
     model.compile("sgd", "mse")
     x, y = np.zeros((8, 5, 3), "float32"), np.zeros((8, 4), "float32")
@@ -80,7 +80,7 @@ def test_the_gradient_of_a_weight_is_one_product_over_all_steps():
     assert [x.spec.shape for x in product.inputs] == [(3, 10), (10, 4)]
 
 
-def test_gradients_of_a_scan_do_not_depend_on_what_is_kept():
+def test_scan_gradients_do_not_depend_on_residuals():
     def total(x, w):
         def body(carry, x_t):
             y = ops.tanh(carry * w + x_t)

@@ -67,7 +67,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_rows_are_written_where_they_are(name):
+def test_rows_are_updated_in_place(name):
     rule, in_place = STEPS[name]
     start = np.random.default_rng(0).normal(size=(4, 4)).astype("float32")
     found = []

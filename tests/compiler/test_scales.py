@@ -9,7 +9,7 @@ from toolkit import layers
 EPSILON = 1e-3
 
 
-def drawn(*shape, seed=0):
+def random_array(*shape, seed=0):
     return np.random.default_rng(seed).uniform(0.5, 1.5, shape)
 
 
@@ -17,7 +17,7 @@ def normalized(model):
     """Return the model with non-trivial moments, offsets and scales."""
     for i, variable in enumerate(model.variables):
         if "kernel" not in variable.path:
-            variable.assign(drawn(*variable.shape, seed=i))
+            variable.assign(random_array(*variable.shape, seed=i))
     return model
 
 
@@ -57,7 +57,7 @@ def expected(x, kernel, strides, groups, variables, epsilon=EPSILON):
 @pytest.mark.parametrize("filters", [32, 256])
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("size, strides, groups", [(3, 1, 1), (1, 2, 1), (3, 1, 4)])
-def test_normalization_behind_a_convolution(
+def test_normalization_after_a_convolution(
     dtype, filters, use_bias, size, strides, groups
 ):
     inputs = tk.Input((6, 6, filters), dtype=dtype)
@@ -72,7 +72,7 @@ def test_normalization_behind_a_convolution(
     )(inputs)
     y = layers.BatchNormalization(dtype=dtype)(y)
     model = normalized(tk.Model(inputs, y))
-    x = drawn(2, 6, 6, filters).astype(dtype)
+    x = random_array(2, 6, 6, filters).astype(dtype)
     names, found = operations(model, x)
     kernel = model.layers[1].kernel.numpy()
     # A scaled copy of more weights is not cached.
@@ -84,11 +84,11 @@ def test_normalization_behind_a_convolution(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * scale)
 
 
-def test_normalization_behind_a_transposed_convolution():
+def test_normalization_after_a_transposed_convolution():
     inputs = tk.Input((5, 5, 8))
     conv = layers.Conv2DTranspose(16, 3, strides=2)(inputs)
     model = normalized(tk.Model(inputs, layers.BatchNormalization()(conv)))
-    x = drawn(2, 5, 5, 8).astype("float32")
+    x = random_array(2, 5, 5, 8).astype("float32")
     names, found = operations(model, x)
     assert names == ["conv_input_grad, multiply, add"]
     np.testing.assert_allclose(found, np.asarray(model(x)), 1e-4, 1e-4)
@@ -102,7 +102,7 @@ def block(reader=lambda normalized, conv: normalized, axis=-1):
     return normalized(tk.Model(inputs, reader(y, conv)))
 
 
-X = drawn(2, 6, 6, 8).astype("float32")
+X = random_array(2, 6, 6, 8).astype("float32")
 
 
 def check(model, *names):
@@ -111,12 +111,12 @@ def check(model, *names):
     np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
 
 
-def test_what_follows_joins():
+def test_following_nodes_are_merged():
     check(block(lambda y, conv: layers.ReLU()(y)), "conv, add, maximum")
     check(block(lambda y, conv: tk.ops.tanh(y)), "conv, add, tanh")
 
 
-def test_numbers_that_are_written_stay():
+def test_literal_factors_stay():
     # This rounds.
     model = block(lambda y, conv: (y + 12582912.0) - 12582912.0)
     (name,), found = operations(model, X)
@@ -126,14 +126,14 @@ def test_numbers_that_are_written_stay():
 
 def test_divisors_stay():
     zero = tk.Variable(0.0)
-    x, w = X - 1, tk.Variable(drawn(3, 3, 8, 4).astype("float32") - 1)
+    x, w = X - 1, tk.Variable(random_array(3, 3, 8, 4).astype("float32") - 1)
     step = tk.function(lambda x: (tk.ops.conv(x, w) + 1) / zero)
     assert np.isinf(step(x)).all()
 
 
 def test_scales_of_constants_are_computed_when_compiled():
-    w = tk.ops.convert_to_tensor(drawn(3, 3, 8, 4).astype("float32"))
-    a, b = drawn(2, 4).astype("float32")
+    w = tk.ops.convert_to_tensor(random_array(3, 3, 8, 4).astype("float32"))
+    a, b = random_array(2, 4).astype("float32")
     step = tk.function(lambda x: (tk.ops.conv(x, w) + a) * b + a)
     assert [k.name for k in step.inspect(X).measure()] == ["conv, 2 add, multiply"]
     frozen = tk.Variable(a)
@@ -143,15 +143,15 @@ def test_scales_of_constants_are_computed_when_compiled():
     np.testing.assert_allclose(step(X), wanted, 1e-5)
 
 
-def test_sums_that_others_read_stay():
+def test_sums_with_other_readers_stay():
     check(block(lambda y, conv: y * conv), "conv, 2 add, subtract, 2 multiply")
 
 
-def test_what_is_not_for_channels_stays():
+def test_non_channel_factors_stay():
     check(block(axis=1), "conv, 2 add, subtract, multiply")
 
 
-def test_a_new_value_of_a_variable_counts():
+def test_new_variable_value_is_used():
     model = block()
     for i, variable in enumerate(model.variables):
         before = model.predict(X, verbose=0)
@@ -161,7 +161,7 @@ def test_a_new_value_of_a_variable_counts():
         np.testing.assert_allclose(found, np.asarray(model(X)), 1e-4, 1e-4)
 
 
-def test_gradients_are_those_of_the_separate_steps():
+def test_gradients_match_the_separate_operations():
     model = block()
     variables = model.trainable_variables
 

@@ -23,7 +23,7 @@ def wasteful(x):
     return last, first, again, read
 
 
-def test_what_is_stacked_twice_read_or_unread_is_not_stacked():
+def test_duplicate_and_unread_outputs_are_not_stacked():
     with Trace("test") as trace:
         x = trace.placeholder(Spec((4, 3), "float32"))
         outputs = wasteful(x)
@@ -39,7 +39,7 @@ def test_what_is_stacked_twice_read_or_unread_is_not_stacked():
         np.testing.assert_array_equal(a.numpy(), b)
 
 
-def test_a_recurrent_layer_keeps_no_value_twice():
+def test_recurrent_layer_stacks_no_value_twice():
     model = toolkit.Sequential([toolkit.Input((5, 3)), toolkit.layers.LSTM(4)])
     model.compile("sgd", "mse")
     x, y = np.zeros((8, 5, 3), "float32"), np.zeros((8, 4), "float32")
@@ -62,7 +62,7 @@ def hoisted(function, *specs):
     return before, [node.op.name for node in scan.attrs["body"].nodes]
 
 
-def test_what_is_the_same_in_every_turn_is_computed_once_before():
+def test_loop_invariants_are_hoisted():
     def function(xs, w):
         def body(carry, x):
             scale = ops.exp(w) * 2.0
@@ -81,7 +81,7 @@ def test_what_is_the_same_in_every_turn_is_computed_once_before():
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
 
 
-def test_a_transposed_factor_is_copied_once_other_views_stay_inside():
+def test_transposed_factor_is_hoisted_and_other_views_stay():
     def function(xs, w, v):
         def body(carry, x):
             return ops.matmul(carry, ops.transpose(w)) + x + ops.reshape(v, (3,)), None
@@ -95,7 +95,7 @@ def test_a_transposed_factor_is_copied_once_other_views_stay_inside():
     assert "reshape" in inside
 
 
-def test_a_scan_of_no_turns_keeps_what_might_fail():
+def test_scan_of_length_zero_hoists_no_failing_node():
     def function(xs, w):
         def body(carry, x):
             return carry * ops.exp(w) + x, None
@@ -126,7 +126,7 @@ def test_an_output_that_is_a_state_too_is_carried_once():
     assert [y.numpy().tolist() for y in empty] == [[0, 0, 0], [1, 1, 1]]
 
 
-def test_a_carried_value_may_begin_as_a_view():
+def test_initial_carried_value_may_be_a_view():
     def sums(x, start):
         def step(carry, row):
             following = carry * 2.0 + row
@@ -153,7 +153,7 @@ def scan_of(graph):
     return scan
 
 
-def runs_alike(function, graph, *arrays):
+def check_equal_results(function, graph, *arrays):
     """Check that a changed graph has the results of the function."""
     expected = [y.numpy() for y in function(*map(ops.convert_to_tensor, arrays))]
     found = compiled(graph, generate=False)(list(arrays))
@@ -169,7 +169,7 @@ VECTOR = np.array([0.5, -1.0, 2.0], "float32")
 # --- tidy_scans -----------------------------------------------------------------------
 
 
-def test_readers_of_what_is_stacked_twice_read_one_of_them():
+def test_readers_of_duplicate_stacks_share_one():
     def function(xs):
         def body(carry, x):
             following = carry + x
@@ -181,10 +181,10 @@ def test_readers_of_what_is_stacked_twice_read_one_of_them():
     graph = tidy_scans(traced(function, XS), target())
     graph.verify()
     assert len(scan_of(graph).outputs) == 2  # the last state, and a stacked one
-    runs_alike(function, graph, ARRAY)
+    check_equal_results(function, graph, ARRAY)
 
 
-def test_what_is_carried_stays_though_nothing_reads_it():
+def test_unread_carried_value_stays():
     def function(xs):
         def body(carry, x):
             a, b = carry
@@ -197,10 +197,10 @@ def test_what_is_carried_stays_though_nothing_reads_it():
     tidy = tidy_scans(graph, target())
     tidy.verify()
     assert len(scan_of(tidy).outputs) == 4
-    runs_alike(function, tidy, ARRAY)
+    check_equal_results(function, tidy, ARRAY)
 
 
-def test_a_scan_without_waste_is_left_as_it_is():
+def test_minimal_scan_is_unchanged():
     def function(xs):
         return ops.scan(lambda c, x: (c + x, c * x), ops.zeros(3), xs)
 
@@ -219,7 +219,7 @@ def test_an_output_of_the_graph_counts_as_read():
     assert len(scan_of(tidy_scans(traced(function, XS), target())).outputs) == 2
 
 
-def test_one_scan_may_read_what_another_stacks_twice():
+def test_scan_may_read_a_duplicate_stack():
     def function(xs):
         def first(carry, x):
             following = carry + x
@@ -234,7 +234,7 @@ def test_one_scan_may_read_what_another_stacks_twice():
     first, second = (n for n in graph.nodes if n.op.name == "scan")
     assert len(first.outputs) == 2
     assert second.inputs[1] is second.inputs[2]
-    runs_alike(function, graph, ARRAY)
+    check_equal_results(function, graph, ARRAY)
 
 
 # --- hoist ----------------------------------------------------------------------------
@@ -251,10 +251,10 @@ def test_a_carried_value_that_is_a_view_is_copied_before(is_view):
     graph.verify()
     names = [node.op.name for node in graph.nodes]
     assert ("stop_gradient" in names) == is_view
-    runs_alike(function, graph, ARRAY, VECTOR.reshape(start.shape))
+    check_equal_results(function, graph, ARRAY, VECTOR.reshape(start.shape))
 
 
-def test_nothing_is_moved_out_of_a_scan_whose_turns_differ():
+def test_iteration_dependent_values_are_not_hoisted():
     def function(xs, w):
         return ops.scan(lambda c, x: (ops.tanh(c * x), None), w, xs)[:1]
 
@@ -264,7 +264,7 @@ def test_nothing_is_moved_out_of_a_scan_whose_turns_differ():
     assert [n.op.name for n in found.nodes] == [n.op.name for n in graph.nodes]
 
 
-def test_what_is_moved_out_but_not_needed_inside_is_left_out():
+def test_hoisted_values_without_inner_readers_are_removed():
     def function(xs, w):
         def body(carry, x):
             scale = ops.exp(w)
@@ -280,10 +280,10 @@ def test_what_is_moved_out_but_not_needed_inside_is_left_out():
     assert names[-3:] == ["exp", "multiply", "scan"]
     assert len(scan.attrs["body"].inputs) == len(scan.inputs)
     assert len(scan.inputs) - len(scan_of(traced(function, XS, ROW)).inputs) == 1
-    runs_alike(function, found, ARRAY, VECTOR)
+    check_equal_results(function, found, ARRAY, VECTOR)
 
 
-def test_constants_alone_stay_inside():
+def test_plain_constants_are_not_hoisted():
     def function(xs, start):
         def body(carry, x):
             twos = ops.sqrt(ops.convert_to_tensor([4.0, 4.0, 4.0]))
@@ -295,7 +295,7 @@ def test_constants_alone_stay_inside():
     assert before == ["scan"] and "sqrt" in inside
 
 
-def test_views_of_what_is_the_same_are_made_on_both_sides():
+def test_views_of_invariants_are_duplicated():
     def function(xs, w):
         def body(carry, x):
             view = ops.reshape(w, (3,))
@@ -309,10 +309,10 @@ def test_views_of_what_is_the_same_are_made_on_both_sides():
     assert "reshape" in inside and "exp" not in inside
     names = [n.op.name for n in found.nodes]
     assert names.count("reshape") == 1 and names.count("exp") == 1
-    runs_alike(function, found, ARRAY, VECTOR.reshape(3, 1))
+    check_equal_results(function, found, ARRAY, VECTOR.reshape(3, 1))
 
 
-def test_transposes_that_are_no_factors_are_not_copied():
+def test_transposes_that_are_not_factors_are_not_copied():
     def function(xs, w, start):
         def body(carry, x):
             return carry + ops.transpose(w) * x[0], None
@@ -324,7 +324,7 @@ def test_transposes_that_are_no_factors_are_not_copied():
     assert before == ["scan"] and "transpose" in inside
 
 
-def test_a_branch_inside_a_scan_stays_there():
+def test_branch_inside_a_scan_is_not_hoisted():
     def function(xs, w):
         def body(carry, x):
             scale = ops.cond(ops.sum(w) > 0.0, lambda: w * 2.0, lambda: w * 3.0)
@@ -336,4 +336,4 @@ def test_a_branch_inside_a_scan_stays_there():
     found.verify()
     kinds = [n.op.kind for n in scan_of(found).attrs["body"].nodes]
     assert Kind.CONTROL in kinds
-    runs_alike(function, found, ARRAY, VECTOR)
+    check_equal_results(function, found, ARRAY, VECTOR)

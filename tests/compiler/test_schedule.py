@@ -16,7 +16,7 @@ from toolkit.core.trace import Trace
 from toolkit.ir import Spec
 
 
-def order(function, *shapes):
+def scheduled_names(function, *shapes):
     graph = schedule(trace_of(function, *shapes), target())
     graph.verify()
     return op_names(graph)
@@ -25,37 +25,37 @@ def order(function, *shapes):
 # --- schedule -------------------------------------------------------------------------
 
 
-def test_a_node_that_frees_as_much_as_it_takes_goes_first():
+def test_node_that_frees_its_size_runs_first():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(b), ops.cos(a)  # the last read of b and a
 
-    assert order(function, (8,)) == ["exp", "cos", "sin", "tanh"]
+    assert scheduled_names(function, (8,)) == ["exp", "cos", "sin", "tanh"]
 
 
-def test_a_node_that_frees_nothing_stays():
+def test_node_that_frees_nothing_is_not_moved():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(a), b, a  # a is an output: it stays alive
 
-    assert order(function, (8,)) == ["exp", "sin", "tanh"]
+    assert scheduled_names(function, (8,)) == ["exp", "sin", "tanh"]
 
 
-def test_what_others_still_read_is_not_free():
+def test_value_with_other_readers_is_not_freed():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.cos(a), ops.tanh(b) * a
 
-    assert order(function, (8,)) == ["exp", "sin", "tanh", "multiply", "cos"]
+    assert scheduled_names(function, (8,)) == ["exp", "sin", "tanh", "multiply", "cos"]
 
 
-def test_what_was_ready_before_keeps_its_place():
+def test_nodes_that_were_ready_keep_their_order():
     def function(x):
         a = ops.exp(x)
         c, b = ops.sum(a), ops.sin(x)
         return ops.tanh(b), c, ops.cos(a)
 
-    assert order(function, (8,)) == ["exp", "sum", "sin", "tanh", "cos"]
+    assert scheduled_names(function, (8,)) == ["exp", "sum", "sin", "tanh", "cos"]
 
 
 def test_inputs_of_the_graph_are_not_freed():
@@ -63,15 +63,15 @@ def test_inputs_of_the_graph_are_not_freed():
         a = ops.exp(x)
         return a, ops.sin(a) + ops.cos(y)
 
-    assert order(function, (8,), (8,)) == ["exp", "sin", "cos", "add"]
+    assert scheduled_names(function, (8,), (8,)) == ["exp", "sin", "cos", "add"]
 
 
-def test_what_takes_more_than_it_frees_stays():
+def test_node_that_grows_is_not_moved():
     def function(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(b), ops.concatenate([a, a], axis=0)
 
-    assert order(function, (8,)) == ["exp", "sin", "tanh", "concatenate"]
+    assert scheduled_names(function, (8,)) == ["exp", "sin", "tanh", "concatenate"]
 
 
 def test_one_input_that_is_read_twice_frees_its_bytes_once():
@@ -79,55 +79,55 @@ def test_one_input_that_is_read_twice_frees_its_bytes_once():
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(b), a * a
 
-    assert order(function, (8,)) == ["exp", "multiply", "sin", "tanh"]
+    assert scheduled_names(function, (8,)) == ["exp", "multiply", "sin", "tanh"]
 
 
-def test_views_and_control_flow_stay():
+def test_views_and_control_flow_are_not_moved():
     def views(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(b), ops.reshape(a, (2, 4)) + 1.0
 
-    assert order(views, (8,)) == ["exp", "sin", "tanh", "reshape", "add"]
+    assert scheduled_names(views, (8,)) == ["exp", "sin", "tanh", "reshape", "add"]
 
     def loops(x):
         a, b = ops.exp(x), ops.sin(x)
         return ops.tanh(b), ops.scan(lambda c, _: (c * 2.0, None), a, length=3)[0]
 
-    assert order(loops, (8,)) == ["exp", "sin", "tanh", "scan"]
+    assert scheduled_names(loops, (8,)) == ["exp", "sin", "tanh", "scan"]
 
 
-def test_what_takes_nothing_stays_and_a_byte_is_something():
+def test_empty_nodes_are_not_moved_and_one_byte_counts():
     def nothing(x):
         none = ops.exp(x)[:0]
         return ops.cos(x), ops.tanh(none)
 
-    assert order(nothing, (8,)) == ["exp", "slice", "cos", "tanh"]
+    assert scheduled_names(nothing, (8,)) == ["exp", "slice", "cos", "tanh"]
 
     def flag(x):
         total, rest = ops.max(x), ops.sin(x)
         return rest, ops.isnan(total)
 
-    assert order(flag, (8,)) == ["max", "isnan", "sin"]
+    assert scheduled_names(flag, (8,)) == ["max", "isnan", "sin"]
 
 
-def test_only_what_was_computed_is_freed():
+def test_only_computed_values_are_freed():
     def function(x, y):
         small, rest = ops.max(x), ops.sin(x)
         return rest, small * y
 
-    assert order(function, (8,), (8,)) == ["max", "sin", "multiply"]
+    assert scheduled_names(function, (8,), (8,)) == ["max", "sin", "multiply"]
 
 
-def test_what_was_read_by_others_before_is_freed():
+def test_value_after_its_other_reads_is_freed():
     def function(x):
         a = ops.exp(x)
         total, small = ops.prod(a), ops.max(x)
         return total, ops.sin(x), a * small
 
-    assert order(function, (8,)) == ["exp", "prod", "max", "multiply", "sin"]
+    assert scheduled_names(function, (8,)) == ["exp", "prod", "max", "multiply", "sin"]
 
 
-def test_several_that_free_keep_their_order():
+def test_freeing_nodes_keep_their_order():
     def function(x):
         a = ops.concatenate([x, x, x, x], axis=0)
         rest = ops.sin(x)
@@ -142,43 +142,43 @@ def test_several_that_free_keep_their_order():
         b = ops.cos(a)
         return ops.tanh(b), rest
 
-    assert order(chain, (8,)) == ["exp", "cos", "tanh", "sin"]
+    assert scheduled_names(chain, (8,)) == ["exp", "cos", "tanh", "sin"]
 
 
 # --- updates --------------------------------------------------------------------------
 
 
-def last(graph, *outputs):
+def updates_last(graph, *outputs):
     """Return the graph with some outputs as updates, and the first node that moved."""
     updates = [(output, None) for output in outputs]
     moved = sink_updates(graph, target(updates=updates))
     return moved, first_late_index(moved, updates)
 
 
-def test_updates_and_what_depends_on_them_come_last():
+def test_updates_and_their_dependents_run_last():
     def function(v, x):
         new = v * 2.0
         after = ops.exp(new)
         return after, ops.tanh(x), new
 
     graph = trace_of(function, (3,), (3,))
-    moved, first = last(graph, 2)
+    moved, first = updates_last(graph, 2)
     moved.verify()
     assert (op_names(moved), first) == (["tanh", "multiply", "exp"], 1)
-    moved, first = last(graph)
+    moved, first = updates_last(graph)
     assert (op_names(moved), first) == (op_names(graph), 3)
-    moved, first = last(graph, 0)
+    moved, first = updates_last(graph, 0)
     assert (op_names(moved), first) == (["multiply", "tanh", "exp"], 2)
 
 
-def test_all_that_follows_from_an_update_comes_after_it():
+def test_dependents_of_an_update_follow_it():
     def function(v, x):
         new = v * 2.0
         after = ops.tanh(ops.exp(new))
         return after, ops.sin(x), new
 
     graph = trace_of(function, (3,), (3,))
-    moved, first = last(graph, 2)
+    moved, first = updates_last(graph, 2)
     moved.verify()
     assert (op_names(moved), first) == (["sin", "multiply", "exp", "tanh"], 1)
 
@@ -195,10 +195,10 @@ SETTLED = {
 
 
 @pytest.mark.parametrize("case", SETTLED)
-def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
+def test_new_value_that_cannot_overwrite_is_copied(case):
     function, copied = SETTLED[case]
     graph = trace_of(function, (4,), (4,))
-    graph, _ = last(graph, 1)
+    graph, _ = updates_last(graph, 1)
     found = copy_unsafe_updates(graph, target(updates=[(1, 0)]))
     found.verify()
     assert len(found.nodes) - len(graph.nodes) == copied
@@ -209,12 +209,12 @@ def test_a_new_value_is_copied_where_it_may_not_overwrite_the_old_one(case):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_new_value_of_nothing_that_was_read_is_not_copied():
+def test_independent_new_value_is_not_copied():
     graph = trace_of(lambda v, x: (x, ops.flip(x, 0) * 1.5), (4,), (4,))
     assert copy_unsafe_updates(graph, target(updates=[(1, None)])).nodes == graph.nodes
 
 
-def test_what_is_read_late_beside_its_update_is_kept():
+def test_late_reads_of_updated_variables_are_valid():
     def after(v, x):
         new = v * 2.0
         return ops.exp(new) * v, new
@@ -244,18 +244,18 @@ def test_what_is_read_late_beside_its_update_is_kept():
 # --- casts ----------------------------------------------------------------------------
 
 
-def front(function, *shapes):
+def casts_first(function, *shapes):
     graph = hoist_casts(trace_of(function, *shapes), target())
     graph.verify()
     return op_names(graph)
 
 
-def test_elementwise_nodes_of_inputs_alone_go_to_the_front():
+def test_elementwise_nodes_of_inputs_run_first():
     def function(x, w):
         a = ops.sum(x)
         return a, ops.cast(w, "float16"), w * 2.0
 
-    assert front(function, (8,), (4,)) == ["cast", "multiply", "sum"]
+    assert casts_first(function, (8,), (4,)) == ["cast", "multiply", "sum"]
 
 
 @pytest.mark.parametrize(
@@ -267,12 +267,12 @@ def test_elementwise_nodes_of_inputs_alone_go_to_the_front():
         lambda x, w: ops.max(w),
     ],
 )
-def test_other_nodes_stay_where_they_are(late):
-    names = front(lambda x, w: (ops.sum(x), late(x, w)), (8,), (4,))
+def test_other_nodes_are_not_moved(late):
+    names = casts_first(lambda x, w: (ops.sum(x), late(x, w)), (8,), (4,))
     assert names[0] == "sum"
 
 
-def test_constants_beside_inputs_are_no_hindrance():
+def test_constants_do_not_prevent_the_move():
     with Trace("test") as trace:
         x = trace.placeholder(Spec((8,), "float32"))
         a = ops.sum(x)

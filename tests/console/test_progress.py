@@ -49,7 +49,7 @@ def terminal(monkeypatch):
     return shown
 
 
-def test_stages_are_shown_with_how_far_they_are(terminal):
+def test_bar_shows_stage_and_progress(terminal):
     with working("making it"):
         terminal.wait_for("making it")
         with stage("first"):
@@ -60,7 +60,7 @@ def test_stages_are_shown_with_how_far_they_are(terminal):
     assert "4/8" in terminal.getvalue()
 
 
-def test_the_bar_leaves_nothing_behind(terminal):
+def test_bar_is_erased_at_the_end(terminal):
     with working("making it"):
         terminal.wait_for("making it")
     assert terminal.getvalue().endswith("\r")
@@ -68,7 +68,7 @@ def test_the_bar_leaves_nothing_behind(terminal):
     assert not [t for t in threading.enumerate() if t.name == "making it"]
 
 
-def test_work_inside_of_work_is_part_of_it(terminal):
+def test_nested_work_shares_the_bar(terminal):
     with working("outer"), stage("all of it", 3):
         with working("inner"), stage("a part", 100):
             terminal.wait_for("outer: all of it:   0%")
@@ -78,7 +78,7 @@ def test_work_inside_of_work_is_part_of_it(terminal):
     assert "inner" not in terminal.getvalue() and "a part" not in terminal.getvalue()
 
 
-def test_what_is_quick_shows_nothing(terminal, monkeypatch):
+def test_quick_work_shows_no_bar(terminal, monkeypatch):
     monkeypatch.setattr(progress, "DELAY", 30.0)
     start = time.perf_counter()
     with working("making it"), stage("first"):
@@ -87,7 +87,7 @@ def test_what_is_quick_shows_nothing(terminal, monkeypatch):
     assert terminal.getvalue() == ""
 
 
-def test_an_error_takes_the_bar_away(terminal):
+def test_error_erases_the_bar(terminal):
     with pytest.raises(ZeroDivisionError):
         with working("making it"), stage("first"):
             terminal.wait_for("first")
@@ -96,7 +96,7 @@ def test_an_error_takes_the_bar_away(terminal):
 
 
 @pytest.mark.parametrize("why", ["no terminal", "logging"])
-def test_where_nobody_looks_there_is_no_thread(why, terminal, monkeypatch):
+def test_no_terminal_means_no_thread(why, terminal, monkeypatch):
     if why == "logging":
         monkeypatch.setitem(settings.values, "interactive_logging", False)
     else:
@@ -120,12 +120,12 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
             begun.append(found)
             super().append(found)
 
-    class Watched(progress.Work):
+    class RecordingStages(progress.Work):
         def __init__(self, label):
             super().__init__(label)
             self.stages = Stages()
 
-    monkeypatch.setattr(progress, "Work", Watched)
+    monkeypatch.setattr(progress, "Work", RecordingStages)
     model.fit(np.ones((4, 7)), np.ones((4, 3)), verbose=0)
     assert "compiling train_step" in terminal.getvalue()
     names = [found.name for found in begun if found.total is None or found.done]
@@ -134,14 +134,14 @@ def test_compiling_is_shown_with_the_name_of_the_function(terminal, monkeypatch)
     assert all(found.done == found.total for found in begun if found.total)
 
 
-def slowly(x):
+def slow_identity(x):
     time.sleep(0.01)
     return x
 
 
-def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
+def test_cache_file_progress_is_shown(terminal, tmp_path):
     path = tmp_path / "cache"
-    cached = Dataset.range(20).map(slowly).cache(path)
+    cached = Dataset.range(20).map(slow_identity).cache(path)
     assert len(list(cached)) == 20
     assert f"caching in {path}" in terminal.getvalue()
     assert "/20 [" in terminal.getvalue()
@@ -150,13 +150,13 @@ def test_a_cache_in_a_file_is_shown_while_it_is_made(terminal, tmp_path):
     assert terminal.getvalue() == before  # it is read, not created
 
 
-def test_a_data_set_that_is_saved_is_shown(terminal, tmp_path):
-    Dataset.range(20).map(slowly).save(tmp_path / "saved")
+def test_data_set_save_progress_is_shown(terminal, tmp_path):
+    Dataset.range(20).map(slow_identity).save(tmp_path / "saved")
     assert f"saving in {tmp_path / 'saved'}" in terminal.getvalue()
     assert "/20 [" in terminal.getvalue()
 
 
-def test_a_long_path_leaves_room_for_how_much_is_done(terminal, tmp_path):
+def test_long_path_leaves_room_for_the_progress(terminal, tmp_path):
     termios = pytest.importorskip("termios")
     path = tmp_path / ("long" * 20) / "the name"
     path.parent.mkdir()
@@ -164,7 +164,7 @@ def test_a_long_path_leaves_room_for_how_much_is_done(terminal, tmp_path):
     try:
         termios.tcsetwinsize(ends[1], (24, 80))
         terminal.fileno = lambda: ends[1]
-        Dataset.range(20).map(slowly).save(path)
+        Dataset.range(20).map(slow_identity).save(path)
     finally:
         for end in ends:
             os.close(end)
@@ -174,7 +174,7 @@ def test_a_long_path_leaves_room_for_how_much_is_done(terminal, tmp_path):
     assert any("/20 [" in line for line in drawings)
 
 
-def test_a_cache_that_is_not_finished_takes_its_bar_away(terminal, tmp_path):
+def test_incomplete_cache_erases_its_bar(terminal, tmp_path):
     elements = iter(Dataset.range(20).map(lambda x: x).cache(tmp_path / "cache"))
     next(elements)
     terminal.wait_for("caching in")

@@ -61,7 +61,7 @@ def test_fit(filtering):
     assert frames[-1].name == "multiply"
 
 
-def test_whole_tracebacks(filtering):
+def test_full_tracebacks(filtering):
     toolkit.config.disable_traceback_filtering()
     _, own = frames_of(lambda: Wrong()(ops.ones((2, 3))))
     assert len(own) > 3
@@ -108,7 +108,7 @@ WARNINGS = {
 
 
 @pytest.mark.parametrize("words", WARNINGS)
-def test_warnings_are_of_the_users_line(words):
+def test_warnings_name_the_users_line(words):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         WARNINGS[words]()
@@ -116,7 +116,7 @@ def test_warnings_are_of_the_users_line(words):
     assert where == {__file__}
 
 
-def test_a_warning_is_told_once_for_each_line():
+def test_warning_is_shown_once_per_line():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")
         for _ in range(3):

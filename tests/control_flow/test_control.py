@@ -15,7 +15,7 @@ from toolkit import ops
 from toolkit.errors import ArgumentError, GradientError, ShapeError
 
 
-def both(function, *args):
+def eager_and_traced(function, *args):
     """Return eager and traced results, which must agree, as nested lists."""
     eager, traced = function(*args), toolkit.function(function)(*args)
     pairs = zip(toolkit.tree.flatten(eager), toolkit.tree.flatten(traced), strict=True)
@@ -44,7 +44,7 @@ def test_cond(x):
     function = value_and_gradient(
         lambda x: ops.cond(x > 0, lambda: x * x, lambda: x * 5.0)
     )
-    y, g = both(function, number(x))
+    y, g = eager_and_traced(function, number(x))
     assert (float(y), float(g)) == ((4.0, 4.0) if x > 0 else (-10.0, 5.0))
 
 
@@ -80,7 +80,7 @@ def test_cond_assigns_variables():
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
 def test_switch(index):
     branches = [lambda x: x + 1.0, lambda x: x * 10.0, lambda x: -x]
-    found = both(
+    found = eager_and_traced(
         lambda i, x: ops.switch(i, branches, x),
         ops.convert_to_tensor(index),
         number(2.0),
@@ -99,7 +99,7 @@ def test_while_loop():
             (n, 0),
         )[1]
 
-    assert int(both(collatz, ops.convert_to_tensor(27))) == 111
+    assert int(eager_and_traced(collatz, ops.convert_to_tensor(27))) == 111
 
 
 def test_while_loop_carries_structures_and_stops_at_the_limit():
@@ -111,16 +111,16 @@ def test_while_loop_carries_structures_and_stops_at_the_limit():
             maximum_iterations=3,
         )
 
-    assert both(function, number([1.0, 2.0]))["x"].tolist() == [8.0, 16.0]
+    assert eager_and_traced(function, number([1.0, 2.0]))["x"].tolist() == [8.0, 16.0]
 
 
-def test_while_loop_gradient_needs_a_limit():
+def test_while_loop_gradient_needs_maximum_iterations():
     def grow(x, limit):
         return ops.while_loop(
             lambda i, x: i < 3, lambda i, x: (i + 1, x * x), (0, x), limit
         )[1]
 
-    y, g = both(value_and_gradient(lambda x: grow(x, 10)), number(1.1))
+    y, g = eager_and_traced(value_and_gradient(lambda x: grow(x, 10)), number(1.1))
     np.testing.assert_allclose([float(y), float(g)], [1.1**8, 8 * 1.1**7])
     unbounded = toolkit.function(value_and_gradient(lambda x: grow(x, None)))
     with pytest.raises(GradientError, match="maximum_iterations"):
@@ -147,12 +147,12 @@ def test_while_loop_assigns_variables():
 
 
 def test_fori_loop():
-    total = both(
+    total = eager_and_traced(
         lambda x: ops.fori_loop(2, 5, lambda i, s: s + ops.cast(i, "float64"), x),
         number(0.0),
     )
     assert float(total) == 9.0
-    traced_bound = both(
+    traced_bound = eager_and_traced(
         lambda n: ops.fori_loop(0, n, lambda i, s: s + i, ops.convert_to_tensor(0)),
         ops.convert_to_tensor(5),
     )
@@ -184,12 +184,12 @@ def test_scan_values_and_gradients(reverse):
         return y, tape.gradient(y, list(args))
 
     args = [number(a) for a in (w, b, generator.standard_normal((2, 3)), xs)]
-    both(function, *args)
-    both(gradients, *args)
+    eager_and_traced(function, *args)
+    eager_and_traced(gradients, *args)
 
 
 @pytest.mark.parametrize("change", [lambda x: x, ops.exp, ops.transpose])
-def test_gradients_of_weights_that_multiply_what_is_turned_over(change):
+def test_gradients_of_weights_with_transposed_operands(change):
     generator = np.random.default_rng(0)
     w, xs = (number(generator.standard_normal(n)) for n in ((3, 3), (5, 3, 3)))
 
@@ -205,7 +205,7 @@ def test_gradients_of_weights_that_multiply_what_is_turned_over(change):
             y = loss(w)
         return tape.gradient(y, w)
 
-    found = both(gradient, w)
+    found = eager_and_traced(gradient, w)
     turned = [np.swapaxes(change(x).numpy(), 0, 1) for x in xs]
     expected = sum(a.T @ np.cos(a @ w.numpy()) for a in turned)
     assert_close(found, expected)
@@ -231,7 +231,7 @@ def test_gradients_of_stacks_of_matrices_that_multiply(turned):
             y = loss(w, xs)
         return tape.gradient(y, w)
 
-    found = both(gradient, number(w), number(xs))
+    found = eager_and_traced(gradient, number(w), number(xs))
     back = np.transpose(scale, np.argsort(turned))
     expected = sum(np.cos(w @ x) * back @ x.T for x in xs)
     assert_close(found, expected)
@@ -252,7 +252,7 @@ def test_scan_second_order():
 
     first = value_and_gradient(function)
     second = value_and_gradient(lambda x: first(x)[1])
-    y, g = both(second, number(0.7))
+    y, g = eager_and_traced(second, number(0.7))
     eps = 1e-6
     slopes = [float(first(number(0.7 + d))[1]) for d in (eps, -eps)]
     np.testing.assert_allclose(float(g), (slopes[0] - slopes[1]) / (2 * eps), rtol=1e-6)
@@ -262,7 +262,7 @@ def test_scan_without_xs_and_without_ys():
     def function(x):
         return ops.scan(lambda c, _: (c * 2.0, None), x, length=4)
 
-    final, ys = both(function, number(1.0))
+    final, ys = eager_and_traced(function, number(1.0))
     assert (float(final), ys) == (16.0, None)
     with pytest.raises(ArgumentError, match="scan: expected `length`"):
         function_without = ops.scan(lambda c, _: (c, None), number(1.0))
@@ -284,7 +284,7 @@ def test_scan_of_length_zero():
     def function(xs):
         return ops.scan(lambda c, x: (c + x, c * x), number(1.5), xs)
 
-    final, ys = both(function, ops.zeros((0,), "float64"))
+    final, ys = eager_and_traced(function, ops.zeros((0,), "float64"))
     assert (float(final), ys.shape) == (1.5, (0,))
 
 
@@ -334,13 +334,15 @@ def test_weights_of_a_scan_are_read_by_variables():
             y = ops.sum(y)
         return tape.gradient(y, w)
 
-    both(loss, number([[1.0, 2.0]]))
+    eager_and_traced(loss, number([[1.0, 2.0]]))
 
 
 def test_map_and_vectorized_map():
     xs = number([[1.0, 2.0], [3.0, 4.0]])
-    assert both(lambda x: ops.map(lambda row: ops.sum(row), x), xs).tolist() == [3, 7]
-    found = both(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
+    assert eager_and_traced(
+        lambda x: ops.map(lambda row: ops.sum(row), x), xs
+    ).tolist() == [3, 7]
+    found = eager_and_traced(lambda x: ops.vectorized_map(lambda row: row * 2.0, x), xs)
     assert found.tolist() == [[2, 4], [6, 8]]
 
 
@@ -378,7 +380,7 @@ def test_while_loop_refuses_a_traced_condition_that_assigns(limit):
         loop(ops.ones(()))
 
 
-def test_gradient_of_a_bounded_loop_that_no_tape_saw_traced():
+def test_gradient_of_a_bounded_loop_traced_without_a_tape():
     def power(x):
         step = lambda i, y: (i + 1, y * x)  # noqa: E731
         return ops.while_loop(lambda i, y: i < 3, step, (0, x), maximum_iterations=5)[1]
@@ -408,8 +410,14 @@ def test_gradients_of_tensors_that_bodies_close_over():
             )
         return tape.gradient(y, x)
 
-    assert both(gradient, ops.convert_to_tensor(1.0)).tolist() == [4.0, 32.0]
-    assert both(gradient, ops.convert_to_tensor(-1.0)).tolist() == [1.0, 1.0]
+    assert eager_and_traced(gradient, ops.convert_to_tensor(1.0)).tolist() == [
+        4.0,
+        32.0,
+    ]
+    assert eager_and_traced(gradient, ops.convert_to_tensor(-1.0)).tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_a_branch_that_is_not_taken_may_be_wrong():

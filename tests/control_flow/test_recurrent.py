@@ -45,7 +45,7 @@ def results(layer, **arguments):
 
 @pytest.mark.parametrize("mask", [None, MASK])
 @pytest.mark.parametrize("name", CASES)
-def test_the_bits_are_those_of_the_scan(name, mask, monkeypatch):
+def test_bits_match_the_scan(name, mask, monkeypatch):
     expected, make = CASES[name]
     layer = make()
     arguments = {} if mask is None else {"mask": ops.convert_to_tensor(mask)}
@@ -58,7 +58,7 @@ def test_the_bits_are_those_of_the_scan(name, mask, monkeypatch):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_trained_is_a_scan(name):
+def test_training_uses_a_scan(name):
     layer = CASES[name][1]()
     layer(X)
 
@@ -90,13 +90,13 @@ def test_gradients_through_a_function(name, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_cells_of_users_are_scans():
-    class Own(layers.LSTMCell):
+def test_user_cells_use_scans():
+    class CustomCell(layers.LSTMCell):
         def step(self, x, states, mask=None):
             h, states = super().step(x, states, mask)
             return h * 2, states
 
-    assert nodes_of(layers.RNN(Own(6))) == ["scan"]
+    assert nodes_of(layers.RNN(CustomCell(6))) == ["scan"]
     assert nodes_of(layers.LSTM(6, activation=lambda x: x * 2)) == ["scan"]
 
 

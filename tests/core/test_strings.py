@@ -31,14 +31,14 @@ def test_one_string_has_no_axes():
     assert x.shape == () and x.numpy() == b"text"
 
 
-def test_bytes_keep_the_zeros_at_their_ends():
+def test_bytes_keep_trailing_zeros():
     for given in (b"a\0", [b"a\0", b"abc"], [[b"a\0"], [b""]]):
         found = ops.convert_to_tensor(given).numpy()
         assert np.array(found, object).tolist() == given
 
 
 @pytest.mark.parametrize("given", [["a", 1], [["a"], ["b", "c"]], ["a", None]])
-def test_what_is_only_partly_strings_is_refused(given):
+def test_mixed_strings_and_numbers_are_refused(given):
     with pytest.raises((DTypeError, ValueError)):
         ops.convert_to_tensor(given)
 
@@ -72,7 +72,7 @@ def test_strings_move_as_numbers_do(name, given):
     assert found.tolist() == expected.tolist()
 
 
-def test_parts_and_choices_of_strings():
+def test_slices_and_selections_of_strings():
     parts = ops.split(StringTensor(WORDS), 3)
     assert [part.tolist() for part in parts] == [[row] for row in BYTES.tolist()]
     rows = ops.unstack(StringTensor(WORDS))
@@ -84,12 +84,12 @@ def test_parts_and_choices_of_strings():
 
 
 @pytest.mark.parametrize("operation", [ops.exp, ops.sum, lambda x: ops.add(x, 1)])
-def test_strings_compute_nothing(operation):
+def test_arithmetic_on_strings_is_refused(operation):
     with pytest.raises(DTypeError, match="expected numbers"):
         operation(StringTensor(WORDS))
 
 
-def test_known_places_inside_a_trace():
+def test_known_indices_inside_a_trace():
     @toolkit.function
     def count(x):
         words = ops.take(StringTensor(["a", "b"]), x.shape[0] - 2, axis=0)
@@ -110,7 +110,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_take_every_form_of_strings(name):
+def test_layers_accept_all_forms_of_strings(name):
     layer = LAYERS[name]()
     expected = np.asarray(layer(WORDS)).tolist()
     forms = [BYTES, WORDS.tolist(), StringTensor(WORDS), tf.constant(WORDS.tolist())]

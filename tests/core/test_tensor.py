@@ -74,13 +74,13 @@ def test_dtype_and_shape(value, dtype, shape):
         (np.array([1, 2], ">i4"), "int32"),
     ],
 )
-def test_integers_get_a_dtype_that_holds_them(value, dtype):
+def test_integers_have_a_sufficient_dtype(value, dtype):
     found = tensor(value)
     assert (found.dtype, found.tolist()) == (dtype, np.array(value).tolist())
 
 
 @pytest.mark.parametrize("value, dtype", [(300, "uint8"), ([-1, 2**63], None)])
-def test_integers_that_no_dtype_holds_are_refused(value, dtype):
+def test_too_large_integers_are_refused(value, dtype):
     with pytest.raises(DTypeError, match="convert_to_tensor.*does not fit"):
         tensor(value, dtype)
 
@@ -111,7 +111,7 @@ def test_lists_of_tensors_are_stacked():
         ("float16", 1e6, "float32"),
     ],
 )
-def test_numbers_in_lists_of_tensors_give_way(dtype, number, result):
+def test_numbers_in_lists_adopt_the_tensor_dtype(dtype, number, result):
     ones = tensor(np.ones(np.shape(number)), dtype)
     assert tensor([ones, number]).dtype == result
     assert tensor([number, ones]).dtype == result
@@ -124,7 +124,7 @@ def test_a_tensor_is_not_converted_again():
 
 
 @pytest.mark.parametrize("value", [["a", 1], [[1, 2], [3]], object(), None, {1: 2}])
-def test_what_is_no_number_is_refused(value):
+def test_non_numeric_values_are_refused(value):
     with pytest.raises(DTypeError):
         tensor(value)
 
@@ -134,7 +134,7 @@ def test_sparse_and_ragged_are_refused():
         ops.convert_to_tensor([1.0], sparse=True)
 
 
-def test_later_changes_of_the_array_do_not_matter():
+def test_tensor_is_a_copy_of_the_array():
     array = A.copy()
     x = tensor(array)
     array[:] = 0
@@ -216,7 +216,7 @@ def test_transposed():
     assert_close(tensor(A).T, A.T)
 
 
-def test_comparison_with_what_is_no_tensor():
+def test_comparison_with_other_objects():
     x = tensor(A)
     assert (x == None) is False  # noqa: E711
     assert (x != "text") is True
@@ -262,7 +262,7 @@ def test_index_and_iterate():
 
 
 @pytest.mark.parametrize("step", [None, 1, 2, 7, -1, -2, -7])
-def test_slices_beyond_the_ends(step):
+def test_slices_out_of_range(step):
     bounds = (None, -10, -6, -5, -1, 0, 1, 4, 5, 10)
     for n in (1, 5):
         x = np.arange(n, dtype="float32")
@@ -338,7 +338,7 @@ def test_to_python():
 
 
 @pytest.mark.parametrize("call", [len, iter, operator.index])
-def test_what_a_float_scalar_cannot_do(call):
+def test_float_scalar_refuses_unsupported_conversions(call):
     with pytest.raises(TypeError):
         call(tensor(1.0))
 
@@ -353,7 +353,7 @@ def test_repr():
     assert str(tensor([1, 2])) == "[1 2]"
 
 
-def test_facts():
+def test_attributes():
     x = tensor(A)
     assert (x.ndim, x.size, x.nbytes, x.device) == (2, 6, 24, "cpu:0")
     assert (ops.ndim(x), ops.size(x), ops.shape(x)) == (2, 6, (2, 3))
@@ -407,7 +407,7 @@ def test_device_scope():
             pass
 
 
-def test_a_scope_of_a_device_decorates_what_runs_in_two_threads():
+def test_device_scope_as_a_decorator_in_two_threads():
     begun, both, left = (threading.Event() for _ in range(3))
 
     @toolkit.device("cpu:0")
@@ -453,14 +453,14 @@ def test_numpy_scalars_do_not_widen():
     assert (tensor(A, "float16") + np.float32(1.0)).dtype == "float32"
 
 
-def test_operations_say_nothing_of_overflow_and_leave_numpy_its_warnings():
+def test_operations_ignore_overflow_and_keep_numpy_warnings():
     with np.errstate(all="raise"):
         assert float(ops.exp(1000.0)) == np.inf
         with pytest.raises(FloatingPointError):
             np.exp(np.float32(1000.0))
 
 
-def test_an_operation_in_the_midst_of_another(monkeypatch):
+def test_operation_during_another_operation(monkeypatch):
     """Simulate a signal handler that runs an operation."""
 
     def interrupted(x):
@@ -482,7 +482,7 @@ def test_an_operation_in_the_midst_of_another(monkeypatch):
         (1e39, "float64", 1e39),
     ],
 )
-def test_numbers_that_are_too_large_for_a_dtype_are_infinite(number, dtype, stored):
+def test_overflowing_numbers_are_infinite(number, dtype, stored):
     """Check this without a NumPy warning, as in a compiled function."""
     assert float(ops.convert_to_tensor(number, dtype)) == stored
     zero = ops.zeros((), dtype)

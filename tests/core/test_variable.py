@@ -82,7 +82,7 @@ def test_assignment_of_another_shape_names_the_variable():
     assert_close(v, A)
 
 
-def test_what_was_handed_out_does_not_change():
+def test_returned_values_do_not_change():
     v = Variable(A)
     before, array = v.value, v.numpy()
     v.assign(A * 0)
@@ -184,7 +184,7 @@ def test_copies_are_independent_of_programs_that_write():
     assert other.numpy().tolist() == [1.0, 1.0, 1.0]
 
 
-def test_committing_the_same_buffer_twice_keeps_what_was_handed_out():
+def test_second_commit_keeps_returned_values():
     v = Variable(np.zeros(3, "float32"))
     seen, buffer = v.numpy(), np.ones(3, "float32")
     v.commit(buffer)
@@ -242,7 +242,7 @@ def test_stateless_scopes_check_and_collect():
 
 
 @pytest.mark.parametrize("interrupted", [0, 1, 2])
-def test_an_interrupted_commit_is_whole(monkeypatch, interrupted):
+def test_interrupted_commit_is_atomic(monkeypatch, interrupted):
     """Check that Ctrl-C during a commit changes all Variables or none."""
     variables = [Variable(float(i)) for i in range(3)]
     arrays = [np.full((), 10.0 + i, "float32") for i in range(3)]
@@ -260,7 +260,7 @@ def test_an_interrupted_commit_is_whole(monkeypatch, interrupted):
     assert [float(v) for v in variables] == [10.0, 11.0, 12.0]
 
 
-def test_a_first_value_must_exist_outside_a_trace():
+def test_initial_value_must_exist_outside_a_trace():
     made = []
 
     @toolkit.function
@@ -286,7 +286,7 @@ def test_none_is_one_of_the_choices(name):
     assert getattr(v, name) is None
 
 
-def test_first_values_by_name_of_an_initializer():
+def test_initial_value_by_initializer_name():
     assert Variable("ones", (2,), "int8").numpy().tolist() == [1, 1]
     assert Variable("ones", ()).dtype == "float32"
     asked = []
@@ -335,7 +335,7 @@ def test_arrays_of_numpy():
 
 
 @pytest.mark.parametrize("trainable", [True, False])
-def test_what_a_notebook_shows(trainable):
+def test_notebook_representation(trainable):
     text = Variable(A, name="mine", trainable=trainable)._repr_html_()
     assert "Variable" in text and "mine" in text
     assert ("not trainable" in text) == (not trainable)
@@ -344,7 +344,7 @@ def test_what_a_notebook_shows(trainable):
 # --- buffers --------------------------------------------------------------------------
 
 
-def test_a_buffer_of_ones_own_is_made_once():
+def test_private_buffer_is_created_once():
     v = Variable(A)
     seen = v.numpy()
     own = v.exclusive_buffer()
@@ -357,7 +357,7 @@ def test_a_buffer_of_ones_own_is_made_once():
     assert other is not own and read._array is own
 
 
-def test_the_spare_buffer_is_the_one_before_the_last():
+def test_spare_buffer_is_the_previous_one():
     v = Variable(A)
     first = v.spare_buffer()
     assert first is v.spare_buffer()
@@ -371,14 +371,14 @@ def test_the_spare_buffer_is_the_one_before_the_last():
     assert v.spare_buffer() is not first  # another object may hold it
 
 
-def test_a_buffer_that_is_committed_again_is_no_spare_one():
+def test_recommitted_buffer_is_not_spare():
     v = Variable(A)
     own = v.exclusive_buffer()
     v.commit(own)
     assert v.exclusive_buffer() is own and v.spare_buffer() is not own
 
 
-def test_an_array_is_a_copy_only_where_one_is_asked_for():
+def test_array_is_copied_only_on_request():
     v = Variable(A)
     held = v.value.numpy()
     assert np.shares_memory(v.__array__(copy=False), held)
@@ -389,7 +389,7 @@ def test_an_array_is_a_copy_only_where_one_is_asked_for():
         v.__array__("float64", copy=False)
 
 
-def test_a_value_settles_where_it_is_computed_with(monkeypatch):
+def test_value_moves_to_the_backend_that_uses_it(monkeypatch):
     class Elsewhere:
         def __init__(self):
             self.taken = []
@@ -466,7 +466,7 @@ def test_small_values_are_copied_on_an_accelerator(on_device, count, stays):
     assert v.numpy()[0] == 3.0 and read.numpy()[0] == 1.0
 
 
-def test_reading_on_an_accelerator_as_an_array_takes_no_buffer(on_device):
+def test_array_read_on_an_accelerator_keeps_the_buffer(on_device):
     v = on_device(A)
     buffer = v._tensor._array
     found = v.numpy()
@@ -482,7 +482,7 @@ def test_reading_on_an_accelerator_as_an_array_takes_no_buffer(on_device):
         state.autocast = None
 
 
-def test_a_tape_goes_by_the_tensor_itself(on_device):
+def test_tape_uses_tensor_identity(on_device):
     v = on_device(A)
     with toolkit.GradientTape() as tape:
         assert v.read() is v.read()
@@ -498,7 +498,7 @@ def test_a_buffer_that_is_shared_is_not_overwritten(on_device):
     assert_close(np.asarray(buffer), A)
 
 
-def test_views_on_an_accelerator_are_put_in_order_there(on_device):
+def test_views_on_an_accelerator_are_copied_there(on_device):
     device = np.arange(6, dtype="float32").reshape(2, 3).view(OnDevice)
     tensor = Tensor(device.T, Variable(np.zeros((3, 2), "float32")).spec)
     array = variable._to_contiguous(tensor)._array
@@ -516,7 +516,7 @@ def test_values_of_views_are_not_shared_with_what_they_view():
 # --- locks ----------------------------------------------------------------------------
 
 
-def test_all_locks_are_taken_in_one_order_and_given_back():
+def test_locks_are_acquired_in_order_and_released():
     variables = [Variable(float(i)) for i in range(3)]
     forwards, backwards = Locks(variables), Locks(variables[::-1])
     assert forwards.locks == backwards.locks
@@ -525,7 +525,7 @@ def test_all_locks_are_taken_in_one_order_and_given_back():
     assert all(map(is_free, variables))
 
 
-def test_an_interrupt_while_locks_are_taken_gives_them_back():
+def test_interrupt_releases_acquired_locks():
     def interrupted():
         raise KeyboardInterrupt
 
@@ -537,7 +537,7 @@ def test_an_interrupt_while_locks_are_taken_gives_them_back():
     assert all(map(is_free, variables))
 
 
-def test_copies_have_locks_of_their_own():
+def test_copies_have_separate_locks():
     v = Variable(A)
     v.spare_buffer()
     for other in (copy.copy(v), copy.deepcopy(v)):

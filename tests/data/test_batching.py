@@ -42,7 +42,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("drops", [False, True])
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
-def test_how_many_batches_there_are(kind, drops, count):
+def test_number_of_batches(kind, drops, count):
     batches = KINDS[kind](Dataset.range(count), 3, drop_remainder=drops)
     expected = [[*range(i, min(i + 3, count))] for i in range(0, count, 3)]
     expected = [batch for batch in expected if len(batch) == 3 or not drops]
@@ -66,7 +66,7 @@ def test_a_batch_has_an_element(kind, size):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", FORMS)
-def test_batches_have_the_form_of_their_elements(kind, form):
+def test_batches_have_the_structure_of_their_elements(kind, form):
     dataset = Dataset.range(3).map(lambda x: FORMS[form](int(x)))
     found = lists(KINDS[kind](dataset, 2))
     numbers = [[0, 1], [2]]
@@ -118,12 +118,12 @@ def named():
         ),
     ],
 )
-def test_values_are_filled_up(make, options, expected):
+def test_values_are_padded(make, options, expected):
     dataset = make().take(2).padded_batch(2, **options)
     assert lists(dataset) == [expected]
 
 
-def test_shapes_that_are_filled_up_are_known():
+def test_padded_shapes_are_known():
     assert rows().padded_batch(2, (5,)).element_spec.shape == (None, 5)
     assert rows().padded_batch(2, (5,), drop_remainder=True).element_spec.shape == (
         2,
@@ -150,7 +150,7 @@ def test_rows_may_differ_in_length(splits):
     assert Dataset.range(4).ragged_batch(2).element_spec.shape == (None,)
 
 
-def test_where_rows_begin_is_a_whole_number():
+def test_row_splits_are_integers():
     with pytest.raises(ArgumentError, match="row_splits_dtype.*'float32'"):
         rows().ragged_batch(2, row_splits_dtype="float32")
 
@@ -159,18 +159,18 @@ def test_where_rows_begin_is_a_whole_number():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_rows_come_one_after_the_other(form):
+def test_unbatch_returns_rows_in_order(form):
     dataset = Dataset.range(5).map(lambda x: FORMS[form](int(x)))
     assert lists(dataset.batch(2).unbatch()) == lists(dataset)
     spec = Dataset.from_tensor_slices(np.ones((4, 5))).batch(2).unbatch().element_spec
     assert spec.shape == (5,)
 
 
-def test_ragged_rows_come_apart():
+def test_unbatch_splits_ragged_rows():
     assert lists(rows().ragged_batch(3).unbatch()) == lists(rows())
 
 
-def test_only_rows_come_apart():
+def test_unbatch_needs_rows():
     with pytest.raises(ShapeError, match="received a scalar"):
         lists(Dataset.range(3).unbatch())
     uneven = Dataset.from_items([(np.ones(2), np.ones(3))])
@@ -195,7 +195,7 @@ def test_only_rows_come_apart():
         ((3, 1), True, [[0, 1, 2], [3]]),
     ],
 )
-def test_batches_of_other_sizes(size, drops, expected):
+def test_rebatch_changes_sizes(size, drops, expected):
     dataset = Dataset.range(5).batch(4).rebatch(size, drops)
     assert lists(dataset) == expected
     known = drops and isinstance(size, int)
@@ -209,7 +209,7 @@ def test_batches_of_other_sizes(size, drops, expected):
         assert lists(later) == expected[place:]
 
 
-def test_sizes_that_are_equal_are_known():
+def test_equal_sizes_are_known():
     batches = Dataset.range(8).batch(4)
     assert batches.rebatch([2, 2], True).element_spec.shape == (2,)
     assert batches.rebatch([2, 3], True).element_spec.shape == (None,)
@@ -219,7 +219,7 @@ def test_sizes_that_are_equal_are_known():
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_a_batch_that_was_begun_is_gone_on_with(place):
+def test_started_batch_is_resumed(place):
     dataset = Dataset.range(4).filter(lambda x: True).batch(3).unbatch()
     iterator = iter(dataset)
     for _ in range(place):
@@ -232,7 +232,7 @@ def test_a_batch_that_was_begun_is_gone_on_with(place):
 @pytest.mark.parametrize("workers", [None, 1, 2])
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("drops", [False, True])
-def test_batches_that_are_made_ahead(workers, numbered, drops):
+def test_parallel_batches(workers, numbered, drops):
     dataset = Dataset.range(7)
     if not numbered:
         dataset = dataset.filter(lambda x: True)
@@ -246,12 +246,12 @@ def test_batches_that_are_made_ahead(workers, numbered, drops):
 
 
 @pytest.mark.parametrize("wrong", [0, -2, "many"])
-def test_a_batch_is_made_by_someone(wrong):
+def test_batch_refuses_invalid_worker_counts(wrong):
     with pytest.raises((ArgumentError, TypeError), match="num_parallel_calls"):
         Dataset.range(3).batch(2, num_parallel_calls=wrong)
 
 
-def test_rows_of_a_ragged_are_a_ragged_again():
+def test_rows_of_a_ragged_array_batch_to_a_ragged_array():
     rows = Ragged(np.array([1, 2, 3, 4]), np.array([0, 1, 3, 4]))
     data = Dataset.from_tensor_slices({"rows": rows, "n": np.arange(3)})
     first, last = data.batch(2)
@@ -261,7 +261,7 @@ def test_rows_of_a_ragged_are_a_ragged_again():
     assert mixed["rows"].to_list() == [[1], [4]]
 
 
-def test_a_part_that_is_none_stays_none():
+def test_none_component_stays_none():
     data = Dataset.range(3).map(lambda x: (x, None)).batch(2)
     assert [(x.tolist(), nothing) for x, nothing in data] == [
         ([0, 1], None),
@@ -270,7 +270,7 @@ def test_a_part_that_is_none_stays_none():
     assert isinstance(data.element_spec[1], NoneSpec)
 
 
-def test_none_beside_arrays_has_rows_and_batches_that_are_none():
+def test_none_with_arrays_unbatches_and_batches():
     data = Dataset.from_tensor_slices({"x": np.arange(3), "y": None})
     assert [element["y"] for element in data.shuffle(3)] == [None] * 3
     for batches in (data.batch(2), data.padded_batch(2), data.ragged_batch(2)):
@@ -289,7 +289,7 @@ def test_none_in_an_element_is_kept():
     assert data.element_spec[1] == NoneSpec((), object)
 
 
-def test_strings_are_padded_as_they_are():
+def test_strings_keep_their_type_when_padded():
     for words in ([b"a", b"bb", b"c"], ["a", "bb", "c"]):
         one, other = Dataset.from_tensor_slices(words).padded_batch(2)
         assert [one.tolist(), other.tolist()] == [words[:2], words[2:]]
@@ -308,7 +308,7 @@ def test_unbatched_elements_are_counted(drops):
     assert batches.map(lambda x: x[:1]).unbatch().cardinality() == -2
 
 
-def test_groups_that_are_left_come_by_their_keys():
+def test_remaining_groups_are_ordered_by_key():
     numbers = Dataset.from_tensor_slices(np.array([5, -1, 5, 3, -1]))
     groups = numbers.group_by_window(lambda x: x, lambda key, group: group.batch(9), 9)
     assert lists(groups) == [[-1, -1], [3], [5, 5]]

@@ -44,7 +44,7 @@ def again(dataset, iterator):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_elements_are_made_once(tmp_path, where):
+def test_elements_are_produced_once(tmp_path, where):
     dataset, made = filtered()
     cached = keep(dataset, where, tmp_path)
     for _ in range(3):
@@ -53,7 +53,7 @@ def test_elements_are_made_once(tmp_path, where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_repetitions_in_one_pass_are_made_once(tmp_path, where):
+def test_repetitions_in_one_pass_are_produced_once(tmp_path, where):
     dataset, made = filtered(3)
     cached = keep(dataset, where, tmp_path).repeat(3)
     assert ints(cached) == [0, 1, 2] * 3
@@ -61,7 +61,7 @@ def test_repetitions_in_one_pass_are_made_once(tmp_path, where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_pass_that_is_not_whole_keeps_nothing(tmp_path, where):
+def test_incomplete_pass_fills_no_cache(tmp_path, where):
     dataset, made = filtered()
     cached = keep(dataset, where, tmp_path)
     half = iter(cached)
@@ -74,7 +74,7 @@ def test_a_pass_that_is_not_whole_keeps_nothing(tmp_path, where):
 
 
 @pytest.mark.parametrize("path", ["", "cache"])
-def test_elements_with_numbers_are_made_when_they_are_read(tmp_path, path):
+def test_indexed_elements_are_produced_on_demand(tmp_path, path):
     made = []
     dataset = Dataset.range(5).map(lambda x: made.append(int(x)) or x * x)
     cached = dataset.cache(tmp_path / path if path else "")
@@ -87,7 +87,7 @@ def test_elements_with_numbers_are_made_when_they_are_read(tmp_path, path):
         assert made == [0, 1, 2, 3, 4]
 
 
-def test_what_is_in_memory_already_is_not_kept_again():
+def test_arrays_in_memory_are_not_cached():
     arrays = Dataset.from_tensor_slices(np.arange(4)).cache()
     numbers = Dataset.range(4).cache()
     for cached in (arrays, numbers):
@@ -95,7 +95,7 @@ def test_what_is_in_memory_already_is_not_kept_again():
         assert not cached._values and cached._cached is None
 
 
-def test_the_first_order_is_kept():
+def test_first_order_is_cached():
     shuffled = Dataset.range(20).shuffle(20, seed=3).filter(lambda x: True).cache()
     first = ints(shuffled)
     assert ints(shuffled) == first != list(range(20))
@@ -105,7 +105,7 @@ def test_the_first_order_is_kept():
 
 
 @pytest.mark.parametrize("stage", ["map", "filter"])
-def test_the_order_is_that_of_the_first_pass_though_it_was_not_whole(stage):
+def test_order_of_an_incomplete_first_pass_is_kept(stage):
     shuffled = Dataset.range(20).shuffle(20, seed=3)
     expected = ints(shuffled)
     again = Dataset.range(20).shuffle(20, seed=3)
@@ -132,7 +132,7 @@ def test_a_file_is_opened_once(tmp_path, monkeypatch):
     assert len(opened) == 1
 
 
-def test_a_file_is_for_later_programs_too(tmp_path):
+def test_cache_file_serves_later_programs(tmp_path):
     dataset, made = filtered()
     path = tmp_path / "cache"
     assert ints(dataset.cache(path)) == [0, 1, 2, 3, 4]
@@ -146,7 +146,7 @@ def test_a_file_is_for_later_programs_too(tmp_path):
         ints(Dataset.range(5).filter(lambda x: x > 2).cache(path))
 
 
-def test_many_at_once_are_those_that_were_kept():
+def test_shuffled_reads_use_cached_elements():
     made = []
     cached = Dataset.range(6).map(lambda x: made.append(int(x)) or 2 * x).cache()
     batches = cached.shuffle(6, seed=1).batch(3)
@@ -161,7 +161,7 @@ def test_many_at_once_are_those_that_were_kept():
 
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("count", [0, 1, 3, 5])
-def test_a_pass_goes_on_from_its_position(tmp_path, where, count):
+def test_pass_resumes_at_its_position(tmp_path, where, count):
     dataset, _ = filtered()
     cached = keep(dataset, where, tmp_path)
     iterator = iter(cached)
@@ -174,7 +174,7 @@ def test_a_pass_goes_on_from_its_position(tmp_path, where, count):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_position_before_the_cache_was_full_holds_when_it_is_full(tmp_path, where):
+def test_position_stays_valid_when_the_cache_is_full(tmp_path, where):
     dataset, made = filtered()
     cached = keep(dataset, where, tmp_path)
     iterator = iter(cached)
@@ -191,7 +191,7 @@ def test_a_position_before_the_cache_was_full_holds_when_it_is_full(tmp_path, wh
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_position_in_what_was_kept_needs_no_parent(tmp_path, where):
+def test_position_in_the_cache_needs_no_parent(tmp_path, where):
     dataset, made = filtered(3)
     cached = keep(dataset, where, tmp_path).repeat(3)
     iterator = iter(cached)
@@ -203,7 +203,7 @@ def test_a_position_in_what_was_kept_needs_no_parent(tmp_path, where):
     assert made == [0, 1, 2]
 
 
-def test_nothing_is_made_again_before_a_position():
+def test_resume_produces_no_earlier_element():
     dataset, made = filtered()
     cached = dataset.cache()
     iterator = iter(cached)
@@ -212,7 +212,7 @@ def test_nothing_is_made_again_before_a_position():
     assert ints(again(cached, iterator)) == [3, 4] == made
 
 
-def test_a_pass_that_begins_at_the_first_element_is_kept():
+def test_pass_from_the_first_element_is_cached():
     dataset, made = filtered()
     cached = dataset.cache()
     assert ints(again(cached, iter(cached))) == ints(cached) == [0, 1, 2, 3, 4]
@@ -228,7 +228,7 @@ def test_a_position_in_a_later_repetition_fills_an_empty_cache():
     assert ints(later) == [2, 3, 4]
 
 
-def test_a_position_that_is_restored_leaves_the_stages_what_they_are():
+def test_restored_position_does_not_change_the_stages():
     dataset = Dataset.range(9).shuffle(9).filter(lambda x: True)
     before = dataset.fingerprint()
     iterator = iter(dataset)
@@ -253,7 +253,7 @@ def test_a_position_of_a_full_cache_fills_an_empty_one():
 # --- status and progress --------------------------------------------------------------
 
 
-def test_what_a_cache_says_of_itself(tmp_path):
+def test_cache_describes_itself(tmp_path):
     dataset, _ = filtered()
     path = tmp_path / "here"
     assert dataset.cache()._detail() == "in memory"
@@ -265,7 +265,7 @@ def test_what_a_cache_says_of_itself(tmp_path):
 
 
 @pytest.mark.parametrize("count, total", [(3, 3), (0, None), (None, None)])
-def test_a_bar_shows_how_much_is_in_the_file(tmp_path, monkeypatch, count, total):
+def test_bar_shows_the_cached_amount(tmp_path, monkeypatch, count, total):
     bars = []
 
     class Bar:
@@ -299,7 +299,7 @@ def test_a_bar_shows_how_much_is_in_the_file(tmp_path, monkeypatch, count, total
 
 
 @pytest.mark.parametrize("count, total", [(3, 3), (0, None), (None, None)])
-def test_a_bar_shows_how_much_is_saved(tmp_path, monkeypatch, count, total):
+def test_bar_shows_the_saved_amount(tmp_path, monkeypatch, count, total):
     shown, real = [], caching.stage
 
     def stage(name, total=None):
@@ -316,7 +316,7 @@ def test_a_bar_shows_how_much_is_saved(tmp_path, monkeypatch, count, total):
 # --- save and load --------------------------------------------------------------------
 
 
-def test_load_knows_what_was_saved(tmp_path):
+def test_load_returns_the_saved_elements(tmp_path):
     dataset, _ = filtered()
     dataset.save(tmp_path / "new" / "folder")
     loaded = Dataset.load(tmp_path / "new" / "folder")
@@ -330,7 +330,7 @@ def test_load_knows_what_was_saved(tmp_path):
         Dataset.load(tmp_path / "new" / "folder", compression="SNAPPY")
 
 
-def test_a_save_that_fails_leaves_nothing(tmp_path):
+def test_failed_save_leaves_no_file(tmp_path):
     def odd(x):
         if x == 2:
             raise OSError("no")
@@ -352,7 +352,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_would_need_several_files_is_refused(tmp_path, case):
+def test_unsupported_save_options_are_refused(tmp_path, case):
     stage = case.split(",")[0]
     with pytest.raises(UnsupportedError, match=f"{stage}: .*is not supported: elem"):
         REFUSED[case](Dataset.range(3), tmp_path)
@@ -371,6 +371,6 @@ def test_snapshots_are_packed_and_named_after_their_stages(tmp_path):
     assert sizes["AUTO"] == sizes[None]
 
 
-def test_the_spec_of_stored_batches_holds_for_the_last(tmp_path):
+def test_spec_of_stored_batches_covers_the_last(tmp_path):
     Dataset.range(10).batch(3).save(tmp_path / "saved")
     assert Dataset.load(tmp_path / "saved").element_spec.shape == (None,)

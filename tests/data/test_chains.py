@@ -35,7 +35,7 @@ def shuffled(items, size, seed):
     ]
 
 
-def by_turns(lists, cycle, block):
+def interleaved(lists, cycle, block):
     waiting, active, out = list(lists), [], []
     while waiting or active:
         while waiting and len(active) < cycle:
@@ -70,7 +70,7 @@ def new_path():
     return Path(FOLDER.name) / str(next(FILES))
 
 
-def upto(x):
+def limited(x):
     return Dataset.range(x % 5)
 
 
@@ -109,15 +109,15 @@ STAGES = {  # name: (the stage, its model on a list)
         lambda x: [a + b for a, b in zip(x, range(9), strict=False)],
     ),
     "interleave": (
-        lambda d: d.interleave(upto, cycle_length=3, block_length=2),
-        lambda x: by_turns([list(range(v % 5)) for v in x], 3, 2),
+        lambda d: d.interleave(limited, cycle_length=3, block_length=2),
+        lambda x: interleaved([list(range(v % 5)) for v in x], 3, 2),
     ),
     "parallel interleave": (
-        lambda d: d.interleave(upto, cycle_length=3, num_parallel_calls=2),
-        lambda x: by_turns([list(range(v % 5)) for v in x], 3, 1),
+        lambda d: d.interleave(limited, cycle_length=3, num_parallel_calls=2),
+        lambda x: interleaved([list(range(v % 5)) for v in x], 3, 1),
     ),
     "flat_map": (
-        lambda d: d.flat_map(upto),
+        lambda d: d.flat_map(limited),
         lambda x: [i for v in x for i in range(v % 5)],
     ),
     "window": (
@@ -144,9 +144,9 @@ STAGES = {  # name: (the stage, its model on a list)
     "slow prefetch": (lambda d: d.map(slow).prefetch(AUTOTUNE), lambda x: x),
     "tuned interleave": (
         lambda d: d.interleave(
-            upto, cycle_length=2, block_length=3, num_parallel_calls=AUTOTUNE
+            limited, cycle_length=2, block_length=3, num_parallel_calls=AUTOTUNE
         ),
-        lambda x: by_turns([list(range(v % 5)) for v in x], 2, 3),
+        lambda x: interleaved([list(range(v % 5)) for v in x], 2, 3),
     ),
     "group_by_window": (
         lambda d: d.group_by_window(
@@ -211,7 +211,7 @@ def test_chain_is_resumed_at_any_element(names, count, place):
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_stage_after_a_stream_and_before_one(name):
+def test_stage_between_streams(name):
     names = ["filter", name, "filter", "prefetch"]
     dataset, model = build(names, 60)
     assert values(dataset) == model
@@ -264,7 +264,7 @@ def test_position_of_other_stages_is_refused():
         iter(Dataset.range(3)).set_state(state)
 
 
-def test_position_knows_its_pass():
+def test_position_includes_its_pass():
     dataset = Dataset.range(20).shuffle(20, seed=1)
     list(dataset)
     iterator = iter(dataset)
@@ -321,7 +321,7 @@ def test_cache_keeps_the_order_of_its_first_pass():
         assert sorted(passes[0]) == sorted(values(make(Dataset.range(20))))
 
 
-def test_data_sets_that_are_never_drawn_hold_up_nothing():
+def test_data_sets_of_weight_zero_do_not_block():
     parts = [Dataset.range(3), Dataset.range(10, 12)]
     make = lambda **more: Dataset.sample_from_datasets(parts, [1, 0], 7, **more)  # noqa: E731
     assert values(make()) == values(make(stop_on_empty_dataset=True)) == [0, 1, 2]
@@ -329,7 +329,7 @@ def test_data_sets_that_are_never_drawn_hold_up_nothing():
         Dataset.sample_from_datasets(parts, [0, 0])
 
 
-def test_cached_elements_are_made_once_though_the_first_pass_was_resumed():
+def test_cached_elements_are_produced_once_after_a_resume():
     seen = []
     iterator = iter(cached(seen=seen))
     for _ in range(3):
@@ -352,7 +352,7 @@ def test_cached_elements_are_made_once_though_the_first_pass_was_resumed():
 def test_order_is_the_same_for_any_number_of_threads(names, count, workers, ahead):
     def build_with(calls):
         dataset = build(names, count)[0].map(plus, num_parallel_calls=calls)
-        dataset = dataset.interleave(upto, cycle_length=3, num_parallel_calls=calls)
+        dataset = dataset.interleave(limited, cycle_length=3, num_parallel_calls=calls)
         return dataset.shuffle(7, seed=2).prefetch(3 if ahead else 0)
 
     assert values(build_with(workers)) == values(build_with(None))
@@ -360,7 +360,7 @@ def test_order_is_the_same_for_any_number_of_threads(names, count, workers, ahea
 
 @settings(max_examples=40, deadline=None)
 @given(chains, st.integers(0, 30), st.integers(1, 4))
-def test_shards_together_are_the_whole(names, count, shards):
+def test_shards_cover_the_data_set(names, count, shards):
     dataset, model = build(names, count)
     dataset = dataset.shuffle(9, seed=4)
     parts = [
@@ -402,7 +402,7 @@ def test_processes_keep_order_and_position_in_many_chains(names, count, place):
 
 @pytest.mark.parametrize("slow", [0, 1, 4])
 @pytest.mark.parametrize("kind", ["map", "batch", "interleave"])
-def test_free_order_waits_for_no_single_element(kind, slow):
+def test_free_order_does_not_wait_for_slow_elements(kind, slow):
     others_came = threading.Event()
 
     def wait(x):
@@ -436,7 +436,7 @@ def test_free_order_loses_nothing(names, count, kind):
         model = [plus(v) for v in model]
     if kind != "map":
         dataset = dataset.interleave(
-            upto, cycle_length=3, num_parallel_calls=2, deterministic=False
+            limited, cycle_length=3, num_parallel_calls=2, deterministic=False
         )
         model = [i for v in model for i in range(v % 5)]
     assert sorted(values(dataset)) == sorted(model)

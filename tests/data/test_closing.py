@@ -14,13 +14,13 @@ from toolkit.data.streams import ClosedError, PassContext, Run
 COUNT = 24
 
 
-def slowly(x):
+def slow_identity(x):
     time.sleep(0.0004)
     return x
 
 
 def pair(x):
-    return Dataset.range(2 * x, 2 * x + 2).map(slowly)
+    return Dataset.range(2 * x, 2 * x + 2).map(slow_identity)
 
 
 def numbers(count=COUNT):
@@ -33,46 +33,54 @@ PARALLEL = {  # name: 24 elements, some produced by threads or processes
         pair, 3, num_parallel_calls=2, deterministic=False
     ),
     "flat_map of parallel maps": lambda: numbers(12).flat_map(
-        lambda x: Dataset.range(2 * x, 2 * x + 2).map(slowly, num_parallel_calls=2)
+        lambda x: Dataset.range(2 * x, 2 * x + 2).map(
+            slow_identity, num_parallel_calls=2
+        )
     ),
-    "map": lambda: numbers().map(slowly, num_parallel_calls=2),
+    "map": lambda: numbers().map(slow_identity, num_parallel_calls=2),
     "map as ready": lambda: numbers().map(
-        slowly, num_parallel_calls=2, deterministic=False
+        slow_identity, num_parallel_calls=2, deterministic=False
     ),
-    "prefetch": lambda: numbers().map(slowly).prefetch(2),
+    "prefetch": lambda: numbers().map(slow_identity).prefetch(2),
     "batch": lambda: (
-        numbers(48).map(slowly).batch(2, num_parallel_calls=2).map(lambda x: x[0] // 2)
+        numbers(48)
+        .map(slow_identity)
+        .batch(2, num_parallel_calls=2)
+        .map(lambda x: x[0] // 2)
     ),
     "zip": lambda: Dataset.zip(
-        numbers().map(slowly, num_parallel_calls=2), numbers().map(slowly).prefetch(1)
+        numbers().map(slow_identity, num_parallel_calls=2),
+        numbers().map(slow_identity).prefetch(1),
     ).map(lambda x, _: x),
     "concatenate": lambda: (
         numbers(12)
-        .map(slowly, num_parallel_calls=2)
-        .concatenate(numbers(12).map(slowly).prefetch(1).map(lambda x: x + 12))
+        .map(slow_identity, num_parallel_calls=2)
+        .concatenate(numbers(12).map(slow_identity).prefetch(1).map(lambda x: x + 12))
     ),
     "sample": lambda: Dataset.sample_from_datasets(
         [
-            numbers(12).map(slowly, num_parallel_calls=2),
-            numbers(12).map(lambda x: slowly(x) + 12).prefetch(1),
+            numbers(12).map(slow_identity, num_parallel_calls=2),
+            numbers(12).map(lambda x: slow_identity(x) + 12).prefetch(1),
         ],
         seed=3,
     ),
-    "shuffle": lambda: numbers().map(slowly, num_parallel_calls=2).shuffle(5, seed=1),
+    "shuffle": lambda: (
+        numbers().map(slow_identity, num_parallel_calls=2).shuffle(5, seed=1)
+    ),
     "windows": lambda: (
         numbers()
-        .map(slowly, num_parallel_calls=2)
+        .map(slow_identity, num_parallel_calls=2)
         .window(3)
         .flat_map(lambda window: window)
     ),
     "groups": lambda: (
         numbers()
-        .map(slowly, num_parallel_calls=2)
+        .map(slow_identity, num_parallel_calls=2)
         .group_by_window(lambda x: x % 2, lambda _, group: group, window_size=3)
     ),
     "rebatch": lambda: (
         numbers()
-        .map(slowly, num_parallel_calls=2)
+        .map(slow_identity, num_parallel_calls=2)
         .batch(4)
         .rebatch(5)
         .unbatch()
@@ -81,7 +89,7 @@ PARALLEL = {  # name: 24 elements, some produced by threads or processes
 }
 
 
-def break_off(dataset, taken):
+def stop_early(dataset, taken):
     for count, _ in enumerate(dataset, 1):
         if count == taken:
             break
@@ -103,10 +111,10 @@ def go_back(dataset, taken):
     iterator.close()
 
 
-LEAVING = {"break": break_off, "close": close, "set_state": go_back}
+LEAVING = {"break": stop_early, "close": close, "set_state": go_back}
 
 
-def keepers(path):
+def caching_stages(path):
     return {
         "in memory": lambda dataset: dataset.cache(),
         "in a file": lambda dataset: dataset.cache(path / "cache"),
@@ -118,29 +126,27 @@ def keepers(path):
 @pytest.mark.parametrize("leaving", LEAVING)
 @pytest.mark.parametrize("name", PARALLEL)
 @pytest.mark.one_in(3)
-def test_what_is_kept_of_a_pass_that_was_left_is_no_whole(
-    name, leaving, keeping, tmp_path
-):
+def test_closed_pass_leaves_no_complete_cache(name, leaving, keeping, tmp_path):
     if leaving == "set_state" and "as ready" in name:
         pytest.skip("has no positions")
     for taken in (1, 2, 5):
         path = tmp_path / str(taken)
-        dataset = keepers(path)[keeping](PARALLEL[name]())
+        dataset = caching_stages(path)[keeping](PARALLEL[name]())
         LEAVING[leaving](dataset, taken)
         time.sleep(0.01)  # wait for running work
         for _ in range(2):
             assert sorted(int(x) for x in dataset) == list(range(COUNT))
 
 
-def test_processes_of_a_pass_that_was_left():
+def test_closed_pass_ends_its_processes():
     codes = numbers().map(np.negative, num_parallel_calls=2, workers="process")
     dataset = codes.map(operator.neg).cache()
-    break_off(dataset, 2)
+    stop_early(dataset, 2)
     assert [int(x) for x in dataset] == list(range(COUNT))
 
 
 @pytest.mark.parametrize("name", PARALLEL)
-def test_position_after_closing_is_the_one_before(name):
+def test_position_after_closing_is_unchanged(name):
     if "as ready" in name:
         pytest.skip("has no positions")
     dataset = PARALLEL[name]()

@@ -44,7 +44,7 @@ def test_a_pass_over_rows_that_end_with_cr_is_resumed(tmp_path):
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
-def test_texts_that_are_no_numbers(tmp_path, text, dtype):
+def test_texts_that_are_not_numbers(tmp_path, text, dtype):
     with pytest.raises(toolkit.errors.ToolkitError, match="x.csv"):
         rows(tmp_path / "x.csv", f"1\n{text}\n".encode(), [dtype])
     with pytest.raises(ValueError):

@@ -5,14 +5,14 @@ import pytest
 from toolkit.data import AUTOTUNE, Dataset, Options, TensorSpec, TextLineDataset
 
 
-class Odd(Exception):
+class UnusualError(Exception):
     pass
 
 
 def failing_at(number):
     def check(x):
         if x == number:
-            raise Odd("boom")
+            raise UnusualError("boom")
         return x
 
     return check
@@ -24,7 +24,7 @@ def failing_at(number):
 def test_map_names_stage_element_and_function(arguments):
     dataset = Dataset.range(20_000).map(failing_at(12_345), **arguments)
     seen = 0
-    with pytest.raises(Odd, match="boom") as error:
+    with pytest.raises(UnusualError, match="boom") as error:
         for _ in dataset:
             seen += 1
     assert seen == 12_345
@@ -46,7 +46,7 @@ def test_map_after_a_cache_names_the_file_of_the_element(tmp_path):
     path = tmp_path / "numbers"
     Dataset.range(5).save(path)
     dataset = Dataset.load(path).cache().map(failing_at(3))
-    with pytest.raises(Odd) as error:
+    with pytest.raises(UnusualError) as error:
         list(dataset)
     assert "element 3, from " in error.value.__notes__[0]
     assert "numbers" in error.value.__notes__[0]
@@ -54,16 +54,16 @@ def test_map_after_a_cache_names_the_file_of_the_element(tmp_path):
 
 def test_function_in_a_batch_names_its_element():
     dataset = Dataset.range(100).map(failing_at(57)).batch(10)
-    with pytest.raises(Odd) as error:
+    with pytest.raises(UnusualError) as error:
         list(dataset)
     assert "element 57" in error.value.__notes__[0]
 
 
-def test_cause_of_an_error_stays():
+def test_error_keeps_its_cause():
     def fail(x):
-        raise Odd("outer") from KeyError("inner")
+        raise UnusualError("outer") from KeyError("inner")
 
-    with pytest.raises(Odd) as error:
+    with pytest.raises(UnusualError) as error:
         list(Dataset.range(3).map(fail))
     assert isinstance(error.value.__cause__, KeyError)
 
@@ -111,7 +111,7 @@ def test_bad_arguments_are_refused(make, words):
     assert isinstance(error.value, (ValueError, TypeError, RuntimeError))
 
 
-def test_elements_that_do_not_fit_a_signature():
+def test_elements_must_match_the_signature():
     signature = TensorSpec((2,), "float32")
     for element, words in (([1.0], r"\(1,\)"), (["x", "y"], "float32")):
         dataset = Dataset.from_generator(
@@ -121,7 +121,7 @@ def test_elements_that_do_not_fit_a_signature():
             list(dataset)
 
 
-def test_shapes_that_cannot_be_stacked():
+def test_unstackable_shapes_are_refused():
     rows = Dataset.range(1, 4).map(lambda n: [0.0] * int(n))
     with pytest.raises(ValueError, match="padded_batch"):
         list(rows.batch(3))

@@ -62,7 +62,7 @@ def children():
     return {int(pid) for pid in own if is_running(pid)}
 
 
-def held():
+def resources():
     """Return the threads, files, processes and shared memory of this process."""
     shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     ours = {name for name in shared if "toolkit" in name}  # not only ours
@@ -74,11 +74,11 @@ def held():
     )
 
 
-def held_at_rest():
+def resources_at_rest():
     """Return the resources after the threads of earlier tests have ended."""
     gc.collect()
-    eventually(lambda: not held()[0])
-    return held()
+    eventually(lambda: not resources()[0])
+    return resources()
 
 
 # --- killed workers -------------------------------------------------------------------
@@ -116,7 +116,7 @@ def kill_at_random(kills, seed):
 
 
 def test_order_stays_when_workers_are_killed():
-    before = held_at_rest()[2]
+    before = resources_at_rest()[2]
     assert kill_at_random(3, seed=0) >= 1
     assert children() == before
 
@@ -124,7 +124,7 @@ def test_order_stays_when_workers_are_killed():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_order_stays_when_many_workers_are_killed(seed):
-    before = held_at_rest()[2]
+    before = resources_at_rest()[2]
     assert kill_at_random(20, seed) == 20
     assert children() == before
 
@@ -137,7 +137,7 @@ def test_element_that_always_kills_is_named_soon(tmp_path):
         list(codes)
 
 
-def test_idle_worker_that_was_killed_is_replaced():
+def test_killed_idle_worker_is_replaced():
     dataset = Dataset.range(9).map(np.square, num_parallel_calls=2, workers="process")
     iterator = iter(dataset)
     given = [int(next(iterator))]
@@ -186,8 +186,8 @@ def end_of(iterator, how):
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.one_in(3)
-def test_nothing_is_left_of_a_pass(name):
-    before = held_at_rest()
+def test_pass_leaks_nothing(name):
+    before = resources_at_rest()
     for taken in (0, 1, 2, 7):
         for how in ("dropped", "closed", "in a cycle", "by an exception", "exhausted"):
             iterator = iter(CHAINS[name](Dataset.range(60)))
@@ -196,13 +196,13 @@ def test_nothing_is_left_of_a_pass(name):
             end_of(iterator, how)
             del iterator
     gc.collect()
-    assert eventually(lambda: held() == before), (held(), before)
+    assert eventually(lambda: resources() == before), (resources(), before)
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
 @pytest.mark.one_in(3)
-def test_nothing_is_left_of_processes(taken):
-    before = held_at_rest()
+def test_processes_leak_nothing(taken):
+    before = resources_at_rest()
     for how in ("dropped", "closed", "in a cycle"):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
         for _ in range(taken):
@@ -210,16 +210,16 @@ def test_nothing_is_left_of_processes(taken):
         end_of(iterator, how)
         del iterator
         gc.collect()
-    assert eventually(lambda: held() == before), (held(), before)
+    assert eventually(lambda: resources() == before), (resources(), before)
 
 
 def test_error_ends_threads_at_once():
-    before = held_at_rest()
+    before = resources_at_rest()
     dataset = Dataset.range(100).map(lambda x: slow(1) // int(5 - x), **THREADS)
     iterator = iter(dataset.prefetch(2))
     with pytest.raises(ZeroDivisionError) as error:
         list(iterator)
-    assert eventually(lambda: held()[0] == before[0])  # the iterator exists
+    assert eventually(lambda: resources()[0] == before[0])  # the iterator exists
     assert "map, element 5" in error.value.__notes__[0]
     assert list(iterator) == []
 
@@ -235,7 +235,7 @@ def test_threads_may_share_an_iterator():
     assert sorted(int(x) for mine in taken for x in mine) == list(range(600))
 
 
-def test_passes_within_one_pass_are_forgotten():
+def test_inner_passes_are_released():
     dataset = Dataset.range(2).map(slow, num_parallel_calls=2).repeat(50)
     iterator = iter(dataset)
     for _ in range(99):
@@ -244,15 +244,15 @@ def test_passes_within_one_pass_are_forgotten():
 
 
 @pytest.mark.slow
-def test_many_iterators_with_processes_leave_nothing():
-    before = held_at_rest()
+def test_many_iterators_with_processes_leak_nothing():
+    before = resources_at_rest()
     for taken in range(40):
         iterator = iter(Dataset.range(60).map(np.square, **PROCESSES))
         for _ in range(taken):
             next(iterator)
     del iterator
     gc.collect()
-    assert eventually(lambda: held() == before), (held(), before)
+    assert eventually(lambda: resources() == before), (resources(), before)
 
 
 def close_chains_at_random_moments(count, seed):
@@ -293,18 +293,18 @@ def close_chains_at_random_moments(count, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_chains_closed_at_random_moments_leave_nothing(seed):
-    before = held_at_rest()
+def test_chains_closed_at_random_moments_leak_nothing(seed):
+    before = resources_at_rest()
     close_chains_at_random_moments(150, seed)
     gc.collect()
-    assert eventually(lambda: held() == before), (held(), before)
+    assert eventually(lambda: resources() == before), (resources(), before)
 
 
-def test_chains_closed_at_some_moments_leave_nothing():
-    before = held_at_rest()
+def test_chains_closed_at_some_moments_leak_nothing():
+    before = resources_at_rest()
     close_chains_at_random_moments(15, seed=9)
     gc.collect()
-    assert eventually(lambda: held() == before), (held(), before)
+    assert eventually(lambda: resources() == before), (resources(), before)
 
 
 # --- the end of a program -------------------------------------------------------------
@@ -369,13 +369,13 @@ def run_program(kind, ending):
             if ending == "interrupt":
                 time.sleep(0.05)
                 os.killpg(program.pid, signal.SIGINT)  # like a terminal
-            errors = ended(program)
+            errors = wait_for_end(program)
         finally:
             program.kill()
     return program.returncode, pids, errors
 
 
-def ended(program):
+def wait_for_end(program):
     """Return the final standard error of a program, with a traceback if it hangs."""
     try:
         return program.communicate(timeout=50)[1]
@@ -385,12 +385,12 @@ def ended(program):
 
 
 def check_program(kind, ending):
-    shared = held()[3]
+    shared = resources()[3]
     code, pids, errors = run_program(kind, ending)
     assert code == ENDINGS[ending], errors
     assert len(pids) == (0 if kind == "threads" else 2)
     assert eventually(lambda: not any(map(is_running, pids)))
-    assert eventually(lambda: held()[3] <= shared), held()[3] - shared
+    assert eventually(lambda: resources()[3] <= shared), resources()[3] - shared
     words = {"exception": "ZeroDivisionError", "interrupt": "KeyboardInterrupt"}
     assert errors.count("Traceback") == (ending in words), errors
     assert words.get(ending, "") in errors, errors
@@ -425,7 +425,7 @@ def test_program_ends_in_any_way(kind, ending):
 
 
 @pytest.mark.parametrize("arguments", [THREADS, PROCESSES])
-def test_error_in_a_parallel_map_names_its_place(tmp_path, arguments):
+def test_error_in_a_parallel_map_names_its_element(tmp_path, arguments):
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"{i if i != 12_345 else 'x'}\n" for i in range(12_400)))
     dataset = TextLineDataset(path).map(int, **arguments)
@@ -441,7 +441,7 @@ def test_error_in_a_parallel_map_names_its_place(tmp_path, arguments):
         assert words in places[0]
 
 
-class Picky(Exception):
+class UnpicklableError(Exception):
     """An error that pickle cannot load: it needs two arguments and stores one."""
 
     def __init__(self, message, code):
@@ -449,13 +449,13 @@ class Picky(Exception):
         self.code = code
 
 
-def picky(x):
-    raise Picky("no", 7)
+def raise_unpicklable(x):
+    raise UnpicklableError("no", 7)
 
 
-def test_error_of_any_class_comes_back_from_a_process():
-    with pytest.raises(Picky, match="no") as error:
-        list(Dataset.range(3).map(picky, **PROCESSES))
+def test_error_of_any_class_returns_from_a_process():
+    with pytest.raises(UnpicklableError, match="no") as error:
+        list(Dataset.range(3).map(raise_unpicklable, **PROCESSES))
     assert error.value.code == 7
     assert "element 0" in "".join(error.value.__notes__)
 
@@ -467,7 +467,7 @@ def test_ignored_errors_in_processes():
     assert len(log) == 1 and "ValueError" in log[0]
 
 
-def test_element_that_cannot_travel_is_named():
+def test_unpicklable_element_is_named():
     locks = Dataset.from_items([1, threading.Lock()])
     with pytest.raises((TypeError, NotImplementedError), match="pickle") as error:
         list(locks.map(id, **PROCESSES))

@@ -102,7 +102,7 @@ def test_records(tmp_path, compression):
     assert list(TFRecordDataset(path, compression)) == records
 
 
-def test_damaged_records_are_named(tmp_path):
+def test_corrupt_records_are_named(tmp_path):
     path = tmp_path / "file.tfrecord"
     with TFRecordWriter(path) as writer:
         writer.write(b"first")
@@ -198,7 +198,7 @@ def test_arrays_in_files(tmp_path):
         assert dataset.element_spec[0].shape == (2,)
 
 
-def test_damaged_arrays_are_named(tmp_path):
+def test_corrupt_arrays_are_named(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = np.arange(1000)
@@ -321,7 +321,7 @@ CUT = {  # name: (write, read, the error if the last byte is missing)
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_file_that_is_cut_off_is_named_with_the_place(tmp_path, name):
+def test_truncated_file_is_named_with_the_offset(tmp_path, name):
     write, read, words = CUT[name]
     path = tmp_path / name
     write(path)
@@ -340,7 +340,7 @@ def test_file_that_is_cut_off_is_named_with_the_place(tmp_path, name):
             assert found < whole
 
 
-def test_damaged_chunk_of_an_array_is_named(tmp_path):
+def test_corrupt_chunk_of_an_array_is_named(tmp_path):
     path = tmp_path / "a.h5"
     hdf5(path, chunks=(50, 10), compression="gzip")
     with h5py.File(path) as file:
@@ -367,7 +367,7 @@ def test_damaged_chunk_of_an_array_is_named(tmp_path):
         ("1,2\nx,4\n", "byte 4, record 1: .*'x'"),
     ],
 )
-def test_rows_that_do_not_fit_are_named(tmp_path, text, words):
+def test_mismatched_rows_are_named(tmp_path, text, words):
     path = tmp_path / "table.csv"
     path.write_text(text)
     with pytest.raises(RuntimeError, match=f"table.csv: {words}"):
@@ -394,7 +394,7 @@ DIFFERENT = {
 }
 
 
-def test_fingerprints_tell_pipelines_apart():
+def test_fingerprints_distinguish_pipelines():
     numbers = {name: dataset.fingerprint() for name, dataset in DIFFERENT.items()}
     assert len(set(numbers.values())) == len(numbers)
     again = Dataset.range(5).map(scaled(2)).filter(bool)
@@ -503,7 +503,7 @@ data.save(sys.argv[1]) if sys.argv[2] == "save" else list(data.cache(sys.argv[1]
 
 
 @pytest.mark.parametrize("how", ["save", "cache"])
-def test_a_killed_save_leaves_the_old_one_and_then_nothing(tmp_path, how):
+def test_killed_save_keeps_the_old_file(tmp_path, how):
     path = tmp_path / "made"
     if how == "save":
         Dataset.range(5).save(path)
@@ -520,7 +520,7 @@ def test_a_killed_save_leaves_the_old_one_and_then_nothing(tmp_path, how):
         assert os.listdir(tmp_path) == ["made"]
 
 
-def test_files_that_are_hidden_are_listed(tmp_path):
+def test_hidden_files_are_listed(tmp_path):
     for name in (".b", "a"):
         (tmp_path / name).touch()
     found = Dataset.list_files(f"{tmp_path}/*", shuffle=False)

@@ -84,7 +84,7 @@ def assert_same(actual, expected):
 
 
 @pytest.mark.parametrize("name", FITTING)
-def test_batches_are_those_of_elements_one_by_one(name):
+def test_batches_match_single_elements(name):
     make, signature = FITTING[name]
     dataset = Dataset.from_generator(
         lambda: map(make, range(8)), output_signature=signature
@@ -183,7 +183,7 @@ def test_errors_name_the_element_in_batches_too(name):
         assert len(batches) == number // 3
 
 
-def test_elements_that_fit_but_not_each_other():
+def test_valid_elements_that_do_not_stack():
     rows = TensorSpec((None,), "float32")
     dataset = Dataset.from_generator(
         lambda: ([0.0] * i for i in range(4)), output_signature=rows
@@ -204,14 +204,14 @@ def test_elements_of_several_structures(elements):
         list(dataset.batch(2))
 
 
-def test_what_is_no_iterable():
+def test_non_iterables_are_refused():
     for stage in (lambda d: d, lambda d: d.batch(2)):
         with pytest.raises(TypeError, match="iterable") as error:
             list(stage(Dataset.from_generator(lambda: 3, output_signature=INT)))
         assert error.value.__notes__ == ["data set: stage from_generator, element 0"]
 
 
-def test_a_batch_takes_its_own_elements_only():
+def test_batch_reads_only_its_elements():
     taken = []
 
     def elements():
@@ -256,7 +256,7 @@ FILLED_AGAIN = {
 
 
 @pytest.mark.parametrize("name", FILLED_AGAIN)
-def test_what_is_converted_is_read_before_the_next_is_made(name):
+def test_element_is_converted_before_the_next(name):
     value, fill, signature = FILLED_AGAIN[name]
 
     def elements():
@@ -271,7 +271,7 @@ def test_what_is_converted_is_read_before_the_next_is_made(name):
 
 
 @pytest.mark.parametrize("signature", [IMAGE, None])
-def test_stages_see_an_element_before_the_next_is_made(signature):
+def test_stages_process_an_element_before_the_next(signature):
     array = np.zeros((2, 3), np.uint8)
     dataset = Dataset.from_generator(
         lambda: (array.fill(i) or array for i in range(8)), output_signature=signature
@@ -317,7 +317,7 @@ def test_statistics_count_elements():
     assert counts == {"from_generator": 8, "batch": 3}
 
 
-def test_numbers_are_those_of_numpy():
+def test_numbers_match_numpy():
     for dtype in ("int8", "uint16", "float16", "float32", "bfloat16", "bool", "int64"):
         spec = TensorSpec((), dtype)
         values = [0, 1, True, 2.5, 100]

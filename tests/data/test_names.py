@@ -69,7 +69,7 @@ ARGUMENTS = {  # as in TensorFlow 2.21, without `self` and `name`
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_method_takes_the_arguments_of_tensorflow(name):
+def test_method_has_the_arguments_of_tensorflow(name):
     parameters = list(inspect.signature(getattr(Dataset, name)).parameters)
     if not isinstance(inspect.getattr_static(Dataset, name), staticmethod):
         parameters = parameters[1:]
@@ -77,7 +77,7 @@ def test_method_takes_the_arguments_of_tensorflow(name):
     assert parameters[: len(expected)] == expected
 
 
-def test_names_of_stages_are_seen():
+def test_names_of_stages_are_shown():
     def fail(x):
         raise ValueError("no")
 
@@ -97,7 +97,7 @@ def test_names_of_stages_are_seen():
 
 @pytest.mark.parametrize("calls", [1, 3, AUTOTUNE])
 @pytest.mark.parametrize("drops", [False, True])
-def test_parallel_batches_are_the_same(calls, drops):
+def test_parallel_batches_match(calls, drops):
     for make in (
         lambda: Dataset.range(23).map(lambda x: (x, {"y": x + 1})),
         lambda: Dataset.range(23).filter(lambda x: x != 5),
@@ -186,12 +186,12 @@ def test_options_are_set_as_in_tensorflow():
         (lambda o: setattr(o, "threading", 2), ValueError, "ThreadingOptions"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(change, kind, words):
+def test_unknown_options_are_refused(change, kind, words):
     with pytest.raises(kind, match=words):
         change(Options())
 
 
-def test_options_bound_the_threads():
+def test_options_limit_the_threads():
     options = Options(threads=3)
     assert Knob.of(8, options).value == 3
     assert Knob.of(8, options, is_unbounded=True).value == 8
@@ -227,7 +227,7 @@ def test_single_element():
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_resampled_shares(known):
+def test_resampled_distribution(known):
     def make():
         kinds = Dataset.range(20_000).map(lambda x: x % 10)
         initial = [0.1, 0.9] if known else None
@@ -258,7 +258,7 @@ def test_dtype_of_row_splits():
         rows.ragged_batch(3, row_splits_dtype="int8")
 
 
-def test_samples_are_the_same_in_each_pass_unless_asked():
+def test_samples_repeat_in_each_pass_by_default():
     parts = [Dataset.range(50), Dataset.range(100, 150)]
     for given, is_same in ((None, True), (False, True), (True, False)):
         dataset = Dataset.sample_from_datasets(
@@ -302,14 +302,14 @@ def test_padded_batches_of_scalars_and_nests():
         {"padding_values": (7, {"c": 7})},
     ],
 )
-def test_padding_that_is_not_nested_as_elements(arguments):
+def test_padding_must_have_the_structure_of_elements(arguments):
     rows = Dataset.range(1, 4).map(lambda n: (np.full(n, n), {"label": n}))
     with pytest.raises(ArgumentError, match="padded_batch: padd.* as elements have"):
         list(rows.padded_batch(2, **arguments))
 
 
 @pytest.mark.parametrize("value", [1.5, "x", [1, 2], -1])
-def test_padding_that_is_no_value(value):
+def test_invalid_padding_is_refused(value):
     rows = Dataset.range(1, 4).map(lambda n: np.full(n, n, "uint8"))
     with pytest.raises(ArgumentError, match="padding_values of dtype uint8"):
         list(rows.padded_batch(2, padding_values=value))
@@ -321,7 +321,7 @@ def test_padding_with_long_text():
     assert padded.tolist() == [["a", "<none>"], ["a", "a"]]
 
 
-def test_zip_keeps_nests():
+def test_zip_keeps_structures():
     a, b = Dataset.range(2), Dataset.range(5, 7)
     assert list(Dataset.zip((a, {"b": b}))) == [(0, {"b": 5}), (1, {"b": 6})]
     assert list(Dataset.zip(((a,), b))) == [((0,), 5), ((1,), 6)]
@@ -338,7 +338,7 @@ def test_named_tuples_are_one_argument():
 
 
 @pytest.mark.parametrize("stage", ["filter", "take_while"])
-def test_predicates_without_an_answer(stage):
+def test_predicates_must_return_a_boolean(stage):
     chosen = getattr(Dataset.range(3), stage)(lambda x: None)
     with pytest.raises(TypeError, match="expected a boolean; received None"):
         list(chosen)
@@ -389,7 +389,7 @@ def test_counted_elements():
         ),
     ],
 )
-def test_elements_that_do_not_fit_a_stage(make, words):
+def test_mismatched_elements_of_a_stage_are_refused(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         list(make(Dataset.range(3)))
 

@@ -15,7 +15,7 @@ def test_results_of_rows_are_plain_arrays():
     assert type(next(iter(rows)) * 2) is np.ndarray
 
 
-def test_values_that_are_none_stay_so_in_rows_of_batches():
+def test_none_stays_none_in_rows_of_batches():
     pairs = Dataset.range(4).map(lambda x: (x, None))
     expected = [(0, None), (1, None), (2, None), (3, None)]
     assert list(pairs.batch(2).unbatch()) == expected

@@ -20,7 +20,7 @@ def address(array):
 
 @pytest.mark.parametrize("signature", [ROWS, None])
 @pytest.mark.parametrize("stage", [lambda d: d, lambda d: d.map(np.negative)])
-def test_batches_that_are_kept_stay_as_they_are(signature, stage):
+def test_stored_batches_do_not_change(signature, stage):
     dataset = stage(Dataset.from_generator(rows, output_signature=signature))
     expected = [np.stack(list(dataset.skip(at).take(128))) for at in (0, 128, 256)]
     batches = list(dataset.batch(SHAPE[0]))
@@ -29,7 +29,7 @@ def test_batches_that_are_kept_stay_as_they_are(signature, stage):
     assert len({*map(address, batches)}) == 8
 
 
-def test_a_pass_takes_memory_for_two_batches():
+def test_pass_allocates_two_batches():
     dataset = Dataset.from_generator(rows, output_signature=ROWS)
     found = {address(batch) for batch in dataset.batch(SHAPE[0])}
     assert len(found) == 2

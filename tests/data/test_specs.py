@@ -162,24 +162,24 @@ RAISES = (
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_spec_says_what_varies(name):
+def test_spec_shows_variable_extents(name):
     dataset, spec = CASES[name]
     assert dataset.element_spec == spec
     for element in [] if name in RAISES else dataset:
-        assert fits(element, spec)
+        assert matches_spec(element, spec)
 
 
-def fits(element, spec):
+def matches_spec(element, spec):
     if isinstance(spec, TensorSpec):
         is_ragged = isinstance(element, Ragged)
         shape = element.spec.shape if is_ragged else np.shape(element)
         return spec.accepts([0 if n is None else n for n in shape])
     if isinstance(spec, dict):
-        return all(fits(element[key], spec[key]) for key in spec)
-    return all(map(fits, element, spec))
+        return all(matches_spec(element[key], spec[key]) for key in spec)
+    return all(map(matches_spec, element, spec))
 
 
-def test_looking_is_no_pass():
+def test_element_spec_does_not_count_as_a_pass():
     def make():
         return Dataset.range(12).shuffle(12, seed=4).filter(lambda x: x > 2).batch(4)
 
@@ -193,7 +193,7 @@ def test_looking_is_no_pass():
     assert [taken, *(x.tolist() for x in half)] == [x.tolist() for x in one]
 
 
-def test_look_is_at_the_first_pass():
+def test_element_spec_reads_the_first_pass():
     def make(seed):
         chosen = Dataset.range(8).shuffle(8, seed=seed).take(1)
         return chosen.filter(lambda x: x > 3).map(lambda x: np.zeros(3))
@@ -209,7 +209,7 @@ def test_look_is_at_the_first_pass():
     assert late.element_spec == of(3, dtype="float64")
 
 
-def test_look_leaves_what_was_measured():
+def test_element_spec_keeps_statistics():
     dataset = Dataset.range(5).map(lambda x: x + 1)
     list(dataset)
     before = dataset.stats().rows[-1]["elements"]
@@ -217,7 +217,7 @@ def test_look_leaves_what_was_measured():
     assert dataset.stats().rows[-1]["elements"] == before == 5
 
 
-def test_errors_of_functions_say_where():
+def test_errors_of_functions_name_the_element():
     def fails(x):
         raise KeyError("none")
 
@@ -226,7 +226,7 @@ def test_errors_of_functions_say_where():
     assert "element 0" in "".join(error.value.__notes__)
 
 
-def test_nothing_has_no_spec():
+def test_empty_data_set_has_no_spec():
     with pytest.raises(ValueError, match="empty data set"):
         _ = rows().map(lambda x: x).element_spec
 

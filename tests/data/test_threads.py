@@ -40,7 +40,7 @@ def test_calls_run_at_the_same_time_and_in_order():
     assert 1 < most <= 8
 
 
-def test_unordered_elements_are_all_there():
+def test_unordered_elements_are_complete():
     def uneven(x):
         time.sleep(0.02 if x % 10 == 0 else 0)
         return x
@@ -98,7 +98,7 @@ def settle(count):
     return threading.active_count()
 
 
-def test_dropped_iterators_leave_no_threads():
+def test_deleted_iterators_leave_no_threads():
     before = threading.active_count()
     dataset = Dataset.range(100).map(slow, num_parallel_calls=3).batch(4).prefetch(2)
     for _ in range(100):
@@ -108,7 +108,7 @@ def test_dropped_iterators_leave_no_threads():
 
 
 @pytest.mark.slow
-def test_ten_thousand_iterators_leave_nothing():
+def test_ten_thousand_iterators_leak_nothing():
     dataset = Dataset.range(100).map(abs, num_parallel_calls=2).batch(4)
     for _ in range(200):
         next(iter(dataset))
@@ -131,7 +131,7 @@ def test_closing_ends_a_pass():
     assert list(iterator) == []
 
 
-def test_slow_consumer_holds_back_the_threads():
+def test_slow_consumer_limits_the_threads():
     made = []
     dataset = Dataset.range(1000).map(lambda x: made.append(x), num_parallel_calls=2)
     iterator = iter(dataset.prefetch(2))
@@ -148,7 +148,7 @@ def test_processes_keep_order():
     assert [int(x) for x in dataset] == [x * x for x in range(40)]
 
 
-def test_large_arrays_travel_through_shared_memory():
+def test_large_arrays_use_shared_memory():
     wide = functools.partial(np.full, (300, 400))
     dataset = Dataset.range(6).map(wide, num_parallel_calls=2, workers="process")
     for i, array in enumerate(dataset):
@@ -214,7 +214,7 @@ def test_position_among_processes_is_near_the_source(tmp_path, monkeypatch):
     assert "numbers.txt, record 2,900" in error.value.__notes__[-1]
 
 
-def test_functions_that_cannot_travel_are_named(monkeypatch):
+def test_unpicklable_functions_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)  # simulate its absence
     dataset = Dataset.range(3).map(lambda x: x, workers="process")
     with pytest.raises(NotImplementedError, match=r"map: .*lambda.* cloudpickle"):
@@ -225,7 +225,7 @@ def test_functions_that_cannot_travel_are_named(monkeypatch):
         list(dataset)
 
 
-def test_functions_and_what_they_make_travel_by_cloudpickle():
+def test_functions_and_results_use_cloudpickle():
     pytest.importorskip("cloudpickle")
 
     class Point(typing.NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.backends.cuda.assembler import ARCHITECTURES, check, needs_nvrtc
 from tests.backends.cuda.host import GXX, Host
-from tests.comm.test_ordered import leaf, one_addition
+from tests.comm.test_ordered import add_rounded, leaf
 from toolkit import dtypes
 from toolkit.backends.cupy.cuda.prelude import STORED
 from toolkit.backends.cupy.cuda.tree import generate_combine
@@ -65,7 +65,7 @@ def test_kernels_combine_as_the_host_does(tmp_path):
         pieces, inputs = arrays_of(step)
         assert len(pieces) > len(step.own) > 0
         (found,), _ = host.run([launch], inputs, [Spec((SIZE,), step.dtype)])
-        combine = one_addition if step.op == "sum" else ordered.OPERATIONS[step.op]
+        combine = add_rounded if step.op == "sum" else ordered.OPERATIONS[step.op]
         with np.errstate(all="ignore"):
             expected = value(step.tree, pieces, combine)
         name = step.dtype, step.op
