@@ -1,4 +1,4 @@
-"""What is refused leaves models and optimizers as they were."""
+"""Test that a refused change leaves models and optimizers unchanged."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def numbered(values):
 
 
 def changed(values, last):
-    """Other values of the same shapes, with `last` for the last one."""
+    """Return other values of the same shapes, with `last` for the last one."""
     return [*(np.asarray(value) + 1 for value in values[:-1]), last]
 
 
@@ -79,7 +79,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("last", [np.ones(9), np.array(["a", "b"])], ids=["9", "str"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_one_value_that_does_not_fit_leaves_all_as_they_were(change, last):
+def test_single_invalid_value_changes_nothing(change, last):
     model = trained()
     before = state_of(model)
     with pytest.raises((ValueError, TypeError)):
@@ -90,7 +90,7 @@ def test_one_value_that_does_not_fit_leaves_all_as_they_were(change, last):
         np.testing.assert_array_equal(after[path], value, err_msg=path)
 
 
-def test_a_layer_adapted_by_lora_is_loaded_whole_or_not_at_all():
+def test_lora_layer_is_loaded_completely_or_not_at_all():
     layer = layers.Dense(2)
     layer.build((None, 3))
     layer.enable_lora(2)
@@ -101,7 +101,7 @@ def test_a_layer_adapted_by_lora_is_loaded_whole_or_not_at_all():
         np.testing.assert_array_equal(a, b)
 
 
-def test_gradients_are_told_which_variable_they_do_not_fit():
+def test_gradient_error_names_the_variable():
     model = trained()
     variables = model.trainable_variables
     gradients = [np.zeros(v.shape, "float32") for v in variables]
@@ -110,7 +110,7 @@ def test_gradients_are_told_which_variable_they_do_not_fit():
         model.optimizer.apply(gradients, variables)
 
 
-def test_gradients_may_be_repeated_along_axes():
+def test_gradients_may_be_broadcast():
     model = trained(optimizers.SGD(1.0))
     variables = model.trainable_variables
     before = model.layers[-1].get_weights()
@@ -122,13 +122,13 @@ def test_gradients_may_be_repeated_along_axes():
         np.testing.assert_allclose(value, old - step, rtol=1e-6)
 
 
-def test_gradients_that_are_repeated_are_clipped_as_a_whole():
+def test_broadcast_gradients_are_clipped_at_full_size():
     optimizer, variable = optimizers.SGD(1.0, clipnorm=1.0), Variable(np.zeros((2, 2)))
     optimizer.apply([3.0], [variable])
     np.testing.assert_allclose(variable, np.full((2, 2), -0.5), rtol=1e-6)
 
 
-def test_an_optimizer_is_not_built_by_what_it_refuses():
+def test_refused_gradients_do_not_build_the_optimizer():
     optimizer, variable = optimizers.SGD(1.0), Variable(np.zeros(2))
     with pytest.raises(ValueError, match="expected a gradient of shape"):
         optimizer.apply([np.ones(3)], [Variable(np.zeros(2))])
@@ -137,7 +137,7 @@ def test_an_optimizer_is_not_built_by_what_it_refuses():
     np.testing.assert_array_equal(variable, [-1.0, -1.0])
 
 
-def test_no_variable_takes_its_gradient_if_the_others_have_none():
+def test_partial_gradients_change_no_variable():
     taken, other = Variable(np.zeros(2)), Variable(np.zeros(2))
     taken.overwrite_with_gradient = True
     with pytest.raises(ValueError, match="No gradients provided"):
@@ -148,7 +148,7 @@ def test_no_variable_takes_its_gradient_if_the_others_have_none():
 @pytest.mark.parametrize(
     "arguments", [{"loss": "nothing"}, {"loss": "mse", "metrics": ["nothing"]}]
 )
-def test_a_model_that_cannot_be_compiled_anew_stays_compiled(arguments):
+def test_failed_compile_keeps_the_model_compiled(arguments):
     model = trained()
     optimizer, step = model.optimizer, model.train_function
     with pytest.raises(ValueError, match="nothing"):
@@ -159,7 +159,7 @@ def test_a_model_that_cannot_be_compiled_anew_stays_compiled(arguments):
     model.fit(X, Y, verbose=0)
 
 
-def test_a_layer_that_does_not_fit_is_not_added():
+def test_incompatible_layer_is_not_added():
     model = trained()
     before = model.predict(X, verbose=0)
     with pytest.raises(ValueError, match="expected 4 axes"):
@@ -170,7 +170,7 @@ def test_a_layer_that_does_not_fit_is_not_added():
     assert model.output_shape == (None, 5)
 
 
-def test_a_model_that_cannot_be_built_for_a_shape_can_be_for_another():
+def test_model_can_be_built_after_a_failed_build():
     model = Sequential([layers.Dense(3), layers.Conv2D(2, 3)])
     with pytest.raises(ValueError, match="expected 4 axes"):
         model(np.ones((1, 4), "float32"))
@@ -179,7 +179,7 @@ def test_a_model_that_cannot_be_built_for_a_shape_can_be_for_another():
 
 
 @pytest.mark.filterwarnings("ignore:.*Do not pass an `input_shape`")
-def test_an_input_that_comes_with_a_layer_goes_with_it():
+def test_input_of_a_refused_layer_is_removed():
     model = Sequential()
     with pytest.raises(ValueError, match="expected 4 axes"):
         model.add(layers.Conv2D(2, 3, input_shape=(4,)))
@@ -187,7 +187,7 @@ def test_an_input_that_comes_with_a_layer_goes_with_it():
     assert model.input_shape == (None, 5)
 
 
-def test_layers_are_added_where_the_others_are():
+def test_layers_are_added_to_the_list_of_layers():
     class Larger(Sequential):
         def __init__(self):
             super().__init__()
@@ -199,7 +199,7 @@ def test_layers_are_added_where_the_others_are():
     assert [v.path.split("/")[-2] for v in Larger().weights][0] == "own"
 
 
-def test_a_loss_that_is_refused_leaves_the_optimizer_as_it_was():
+def test_refused_loss_keeps_the_optimizer_unchanged():
     model = Sequential([layers.Input((3,)), layers.Dense(2, dtype="mixed_float16")])
     model.dtype_policy = "mixed_float16"
     optimizer = optimizers.SGD(1.0, loss_scale_factor=8.0)

@@ -1,4 +1,4 @@
-"""Whole-model files: hostile and damaged ones, folders, shards, older configs."""
+"""Test whole-model files: hostile and corrupt files, folders, shards, old configs."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def saved(tmp_path):
 
 
 def rewrite(path, change, compression=zipfile.ZIP_STORED):
-    """Replace the members of an archive by what `change` makes of them."""
+    """Replace the members of an archive by the result of `change`."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     members = change(members) or members
@@ -55,7 +55,7 @@ def test_members(saved):
         assert json.loads(archive.read("metadata.json"))["keras_version"] == "3.15.1"
 
 
-def test_training_goes_on_after_loading(tmp_path):
+def test_training_continues_after_loading(tmp_path):
     model = Sequential([Input((4,)), layers.Dense(3), layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"])
     model.fit(X, X[:, :1], epochs=2, verbose=0)
@@ -99,7 +99,7 @@ def test_assets(tmp_path):
         assert saving.load_model(path).layers[0].words == ("b", "c")
 
 
-def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
+def test_failed_write_keeps_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def fail(*args):
@@ -151,13 +151,13 @@ def test_truncated(saved, size):
 @pytest.mark.parametrize(
     "name", ["../evil", "/etc/evil", "assets/../../evil", "C:/evil", "a\\b"]
 )
-def test_names_that_leave_the_archive(saved, name):
+def test_names_outside_of_the_archive_are_refused(saved, name):
     rewrite(saved, lambda members: {**members, name: b"x"})
     with pytest.raises(ModelFileError, match="refused"):
         saving.load_model(saved)
 
 
-def test_members_twice(saved):
+def test_duplicate_members_are_refused(saved):
     with zipfile.ZipFile(saved, "a") as archive:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -166,14 +166,14 @@ def test_members_twice(saved):
         saving.load_model(saved)
 
 
-def test_bombs(saved):
+def test_zip_bombs_are_refused(saved):
     bomb = b"0" * (1 << 24)
     rewrite(saved, lambda m: {**m, "assets/x": bomb}, zipfile.ZIP_DEFLATED)
     with pytest.raises(ModelFileError, match="declares"):
         saving.load_model(saved)
 
 
-def test_shapes_that_the_file_has_no_values_for(saved):
+def test_shapes_without_values_are_refused(saved):
     def change(config):
         config["config"]["layers"][1]["config"]["units"] = 10**9
 
@@ -182,7 +182,7 @@ def test_shapes_that_the_file_has_no_values_for(saved):
         saving.load_model(saved)
 
 
-def test_huge_datasets(saved):
+def test_huge_datasets_are_refused(saved):
     def change(members):
         file = io.BytesIO(members["model.weights.h5"])
         with h5py.File(file, "r+") as weights:
@@ -207,7 +207,7 @@ def test_huge_datasets(saved):
         ({"class_name": "__lambda__", "config": {"value": ["4wEA"]}}, "arbitrary code"),
     ],
 )
-def test_what_a_config_may_not_name(saved, layer, words):
+def test_forbidden_names_in_configs(saved, layer, words):
     def change(config):
         config["config"]["layers"][1] = {"config": {}, **layer}
 
@@ -217,7 +217,7 @@ def test_what_a_config_may_not_name(saved, layer, words):
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"[" * 10**5, b'{"a": 1}', b"1"])
-def test_configs_that_are_none(saved, text):
+def test_invalid_configs_are_refused(saved, text):
     rewrite(saved, lambda members: {**members, "config.json": text})
     with pytest.raises(ModelFileError):
         saving.load_model(saved)
@@ -303,7 +303,7 @@ def test_configs_of_keras_2(tmp_path):
 
 
 @pytest.mark.parametrize("is_list", [False, True])
-def test_old_layers_tell_the_shape_of_their_input(tmp_path, is_list):
+def test_old_layers_define_the_input_shape(tmp_path, is_list):
     path = tmp_path / "old.h5"
     model = Sequential([Input((4,)), layers.Dense(3, name="a"), layers.Dense(2)])
     model.save(path)
@@ -367,7 +367,7 @@ def test_json():
         toolkit.models.model_from_json({})
 
 
-def test_calls_as_before_keras_3():
+def test_calls_before_keras_3():
     def layer(name, class_name, calls, **config):
         config = {"name": name, **config}
         return {
@@ -399,7 +399,7 @@ def test_calls_as_before_keras_3():
 # --- editing --------------------------------------------------------------------------
 
 
-def test_an_edited_file_fits_another_model(saved, tmp_path, capsys):
+def test_edited_file_fits_another_model(saved, tmp_path, capsys):
     other = Sequential([Input((4,)), layers.Dense(3), layers.Dense(2)])
     editor = saving.KerasFileEditor(saved)
     assert editor.config["class_name"] == "Sequential"
@@ -436,7 +436,7 @@ def test_an_edited_file_fits_another_model(saved, tmp_path, capsys):
         (lambda e: e.save("x.h5"), "weights.h5"),
     ],
 )
-def test_what_an_editor_refuses(saved, change, message):
+def test_editor_refuses_invalid_changes(saved, change, message):
     editor = saving.KerasFileEditor(saved)
     editor.add_object("layers/twin", {"0": np.ones(1)})
     with pytest.raises(ArgumentError, match=message):
@@ -450,7 +450,7 @@ def test_what_an_editor_refuses(saved, change, message):
         (h5py.ExternalLink("/etc/other.h5", "/layers"), "ExternalLink"),
     ],
 )
-def test_an_editor_follows_no_links(tmp_path, link, kind):
+def test_editor_follows_no_links(tmp_path, link, kind):
     with h5py.File(tmp_path / "x.weights.h5", "w") as file:
         file.create_group("real").create_dataset("0", data=np.zeros(1))
         file["layers"] = link

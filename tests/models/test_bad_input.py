@@ -1,4 +1,4 @@
-"""Mistakes of users: each has an error of its own that says what was expected."""
+"""Test errors of users: each has a separate message with the expected value."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_wrong_shape_of_x(shape, run_eagerly):
         model.predict(np.zeros(shape), verbose=0)
 
 
-def test_a_layer_inside_a_subclassed_model_is_named():
+def test_layer_inside_a_subclassed_model_is_named():
     class Net(Model):
         def __init__(self):
             super().__init__(name="outer")
@@ -134,7 +134,7 @@ def test_labels_out_of_range_change_nothing(jit_compile, wrong):
     assert int(model.optimizer.iterations) == 0
 
 
-def test_a_model_without_call():
+def test_model_without_call():
     class Net(Model):
         pass
 

@@ -1,4 +1,4 @@
-"""Another batch size is planned anew, and compiles nothing."""
+"""Test that another batch size is planned again, and compiles no kernel."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from toolkit.backends.numpy.jit import engine
 pytest.importorskip("llvmlite")
 
 layers = tk.layers
-# Kernels know whether there is one sample, a tile's height, one vector of them or two,
-# and whether some are left beside whole ones; no more. Vectors have 4, 8 or 16 numbers.
+# Kernels are specialized for one sample, the height of a tile, one or two vectors, and
+# for a remainder after full tiles. Vectors have 4, 8 or 16 numbers.
 FIRST = (1, 2, 4, 6, 9, 12, 17, 25, 32, 33, 49, 64)
 
 
 def perceptron():
-    """Numbers in, a number out."""
+    """Return a model from numbers to a number."""
     return tk.Sequential([tk.Input((6,)), layers.Dense(9, "relu"), layers.Dense(1)])
 
 
 def convolutional():
-    """Images in, classes out, with what depends on all samples of a batch."""
+    """Return a model from images to classes that depends on all samples of a batch."""
     return tk.Sequential(
         [
             tk.Input((8, 8, 3)),
@@ -38,7 +38,7 @@ def convolutional():
 
 
 def recurrent():
-    """Words in, a probability out."""
+    """Return a model from words to a probability."""
     return tk.Sequential(
         [
             tk.Input((5,), dtype="int32"),
@@ -50,7 +50,7 @@ def recurrent():
 
 
 def transformer():
-    """Words in, logits of words out."""
+    """Return a model from words to logits of words."""
     tokens = tk.Input((8,), dtype="int32")
     x = layers.Embedding(20, 16)(tokens)
     y = layers.LayerNormalization()(x)
@@ -68,7 +68,7 @@ def integers(most, *shape):
 
 
 CLASSES = tk.losses.SparseCategoricalCrossentropy
-# The network, its loss and metrics, and what makes its inputs and targets.
+# The network, its loss and metrics, and functions for its inputs and targets.
 MODELS = {
     "mlp": (perceptron, "mse", ["mae"], floats(6), floats(1)),
     "cnn": (convolutional, CLASSES(), ["accuracy"], floats(8, 8, 3), integers(3)),
@@ -78,7 +78,7 @@ MODELS = {
 
 
 def fitting(name):
-    """What trains a model on a batch of a size."""
+    """Return a function that trains a model on a batch of a size."""
     build, loss, metrics, inputs, targets = MODELS[name]
     model = build()
     model.compile("adam", loss, metrics=metrics)
@@ -86,7 +86,7 @@ def fitting(name):
 
 
 def evaluating(name):
-    """What evaluates a model."""
+    """Return a function that evaluates a model."""
     build, loss, metrics, inputs, targets = MODELS[name]
     model = build()
     model.compile("adam", loss, metrics=metrics)
@@ -94,14 +94,14 @@ def evaluating(name):
 
 
 def predicting(name):
-    """What predicts."""
+    """Return a function that predicts."""
     build, _, _, inputs, _ = MODELS[name]
     model = build()
     return lambda n: model.predict_on_batch(inputs(n))
 
 
 def calling(name):
-    """What calls the gradient of a mean as a function."""
+    """Return a function that computes the gradient of a mean."""
     build, _, _, inputs, _ = MODELS[name]
     model = build()
 
@@ -117,7 +117,7 @@ def calling(name):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The names of the kernels that were compiled, or read from the disk."""
+    """Record the names of the kernels that are compiled or read from the disk."""
     names = []
     original = engine.machine_codes
 
@@ -132,7 +132,7 @@ def compiled(monkeypatch):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("way", [fitting, evaluating, predicting, calling])
 @pytest.mark.one_in(4)
-def test_another_batch_size_compiles_nothing(compiled, way, name):
+def test_another_batch_size_compiles_no_kernel(compiled, way, name):
     run = way(name)
     for size in FIRST:
         run(size)
@@ -143,7 +143,7 @@ def test_another_batch_size_compiles_nothing(compiled, way, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_row_has_the_same_bits_in_batches_of_all_sizes(name):
+def test_row_has_the_same_bits_in_all_batch_sizes(name):
     build, _, _, inputs, _ = MODELS[name]
     model, x = build(), inputs(64)
     whole = model.predict_on_batch(x)

@@ -1,4 +1,4 @@
-"""Callbacks: when hooks run, and what each callback does."""
+"""Test callbacks: when hooks run, and the effect of each callback."""
 
 import csv
 import sys
@@ -25,7 +25,7 @@ def make_model(rate=0.01, **arguments):
 
 
 class Script(Callback):
-    """Feeds the callbacks after it with values of its own."""
+    """A callback that passes its own values to later callbacks."""
 
     def __init__(self, **values):
         super().__init__()
@@ -105,7 +105,7 @@ def test_logs_params_and_model():
     assert seen["outputs"] == (4, 2)
 
 
-def test_hooks_that_nobody_overrides_cost_nothing():
+def test_hooks_without_overrides_cost_no_time():
     modes = ("", "train_", "test_", "predict_")
     hooks = [f"on_{mode}batch_{edge}" for mode in modes for edge in ("begin", "end")]
     quiet = CallbackList([Callback(), History()])
@@ -143,7 +143,7 @@ def test_lambda_callback():
         callbacks.LambdaCallback(on_epoch=print)
 
 
-def test_a_callback_can_stop_runs():
+def test_callback_can_stop_runs():
     class Stop(Callback):
         def on_train_batch_end(self, batch, logs=None):
             self.model.stop_training = True
@@ -203,7 +203,7 @@ def test_early_stopping_restores_the_best_weights(capsys):
     assert "Epoch 4: early stopping" in capsys.readouterr().out
 
 
-def test_direction_of_a_metric_is_known():
+def test_direction_of_a_metric_is_inferred():
     stop = callbacks.EarlyStopping("val_accuracy", patience=1)
     model = Sequential([Input((4,)), layers.Dense(2)])
     model.compile("sgd", "mse", metrics=["accuracy"])
@@ -215,12 +215,12 @@ def test_direction_of_a_metric_is_known():
         assert callbacks.EarlyStopping(mode="least").mode == "auto"
 
 
-def test_a_quantity_that_is_not_there_warns():
+def test_missing_quantity_warns():
     with pytest.warns(UserWarning, match="'val_loss' is not in the logs; .* loss"):
         run(callbacks.EarlyStopping(), 1)
 
 
-# --- the others -----------------------------------------------------------------------
+# --- other callbacks ------------------------------------------------------------------
 
 
 def test_terminate_on_nan(capsys):
@@ -269,15 +269,15 @@ def test_model_checkpoint(tmp_path, capsys):
         lambda name: callbacks.ModelCheckpoint("x.keras", name, save_best_only=True),
     ],
 )
-def test_a_name_that_nothing_is_known_of(make):
-    """It is no reason to train on until the last epoch."""
+def test_name_with_unknown_direction(make):
+    """Test that the run does not train until the last epoch first."""
     callback = make("val_acc")
     with pytest.raises(ArgumentError, match="which way 'val_acc' is better"):
         make_model().fit(X, Y, epochs=2, callbacks=[callback], verbose=0)
 
 
 def test_metrics_of_several_numbers(tmp_path):
-    """Each epoch is saved, as none is the best; lines show the mean."""
+    """Each epoch is saved because no epoch is the best; lines show the mean."""
     model = Sequential([Input((3,)), layers.Dense(2)])
     model.compile(loss="mse", metrics=[toolkit.metrics.F1Score(name="each")])
     callback = callbacks.ModelCheckpoint(
@@ -309,7 +309,7 @@ def test_model_checkpoint_every_few_batches(tmp_path):
         ("x.weights.h5", {"save_weights_only": True, "save_freq": "b"}, "save_freq"),
     ],
 )
-def test_model_checkpoint_refuses(path, arguments, message):
+def test_model_checkpoint_refuses_invalid_arguments(path, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         callbacks.ModelCheckpoint(path, **arguments)
 
@@ -359,7 +359,7 @@ def test_csv_logger(tmp_path):
     assert float(rows[2]["loss"]) == history.history["loss"][0]
 
 
-def test_csv_logger_leaves_room_for_later_validation(tmp_path):
+def test_csv_logger_reserves_columns_for_later_validation(tmp_path):
     path = tmp_path / "log.csv"
     make_model().fit(
         *(X, Y),
@@ -418,7 +418,7 @@ def test_state_of_early_stopping_survives_a_restart():
     assert [0, 1, 2, *history.epoch] == expected
 
 
-def test_an_older_name_of_min_delta():
+def test_older_name_of_min_delta():
     with pytest.warns(UserWarning, match="`epsilon` is deprecated; use `min_delta`"):
         callback = callbacks.ReduceLROnPlateau(epsilon=0.5)
     assert callback.min_delta == callbacks.ReduceLROnPlateau(min_delta=0.5).min_delta
@@ -453,7 +453,7 @@ def test_every_callback_has_a_state(make):
 # --- progress -------------------------------------------------------------------------
 
 
-def test_lines_for_each_epoch_off_a_terminal(capsys):
+def test_epoch_lines_without_a_terminal(capsys):
     make_model(metrics=["mae"]).fit(X, Y, batch_size=4, epochs=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[::2] == ["Epoch 1/2", "Epoch 2/2"]
@@ -476,13 +476,13 @@ def test_verbose(capsys):
         model.fit(X, Y, verbose="loud")
 
 
-def test_a_bar_on_a_terminal(monkeypatch, capsys):
+def test_bar_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     make_model().fit(X, Y, batch_size=4)
     assert "Epoch 1/1: 100%" in capsys.readouterr().out
 
 
-def test_the_bar_is_closed_after_an_interrupt(capsys):
+def test_bar_is_closed_after_an_interrupt(capsys):
     class Interrupt(Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise KeyboardInterrupt
@@ -501,7 +501,7 @@ def test_tqdm_is_imported_late(monkeypatch):
         make_model().fit(X, Y, verbose=1)
 
 
-def test_the_pace_leaves_out_the_first_step(monkeypatch, capsys):
+def test_pace_excludes_the_first_step(monkeypatch, capsys):
     clock = [0.0]
     monkeypatch.setattr(progress, "perf_counter", lambda: clock[0])
     logger = callbacks.ProgbarLogger()
@@ -514,8 +514,8 @@ def test_the_pace_leaves_out_the_first_step(monkeypatch, capsys):
     assert capsys.readouterr().out == "3/3 - 10s - 100ms/step - loss: 0.5000\n"
 
 
-def test_states_of_callbacks_that_save_keep_their_names(tmp_path):
-    """Backups that were written before have them."""
+def test_states_of_saving_callbacks_keep_their_names(tmp_path):
+    """Older backups contain these names."""
     checkpoint = callbacks.ModelCheckpoint(tmp_path / "x.keras", save_freq=5)
     checkpoint.load_state_dict({"best": 0.5, "_batches_since_save": 3})
     assert checkpoint.state_dict() == {"best": 0.5, "_batches_since_save": 3}

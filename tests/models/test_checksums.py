@@ -1,4 +1,4 @@
-"""Files of models carry checksums: what is damaged or mixed is refused, not loaded."""
+"""Test the checksums of model files: corrupt or mixed files are refused."""
 
 import json
 import os
@@ -26,7 +26,7 @@ ENDINGS = {
 
 @saving.register_keras_serializable("test_checksums")
 class Words(layers.Layer):
-    """A layer that keeps its words in a file."""
+    """A layer that stores its words in a file."""
 
     words = "a b"
 
@@ -77,7 +77,7 @@ def file_with_weights(kind, path):
 
 @pytest.mark.parametrize("kind", ENDINGS)
 @pytest.mark.parametrize("mask", [1, 128])
-def test_a_bit_of_a_weight_is_missed(kind, mask, tmp_path):
+def test_flipped_bit_of_a_weight_is_detected(kind, mask, tmp_path):
     model = make_model()
     path = save(model, kind, tmp_path)
     np.testing.assert_array_equal(load(kind, path).predict(X), model.predict(X))
@@ -92,8 +92,8 @@ def test_a_bit_of_a_weight_is_missed(kind, mask, tmp_path):
         load(kind, path)
 
 
-def test_other_values_under_the_same_names_are_missed(tmp_path):
-    """In a ZIP, too, whose own checksums are those of the new bytes."""
+def test_other_values_under_the_same_names_are_detected(tmp_path):
+    """Also in a ZIP whose own checksums match the new bytes."""
     path = save(make_model(), "keras", tmp_path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -109,7 +109,7 @@ def test_other_values_under_the_same_names_are_missed(tmp_path):
         saving.load_model(path)
 
 
-def test_weights_that_changed_places_are_missed(tmp_path):
+def test_swapped_weights_are_detected(tmp_path):
     path = save(make_model(), "weights", tmp_path)
     with h5py.File(path, "a") as file:
         for source, target in (("dense", "other"), ("dense_1", "dense")):
@@ -120,7 +120,7 @@ def test_weights_that_changed_places_are_missed(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_without_a_checksum_a_file_loads_as_before(tmp_path, changes):
+def test_file_without_a_checksum_loads(tmp_path, changes):
     model = make_model()
     path = save(model, "weights", tmp_path)
     with h5py.File(path, "a") as file:
@@ -154,16 +154,16 @@ def test_arrays_of_all_dtypes_and_shapes(tmp_path, dtype, shape):
     assert model.weights[0].dtype == dtype
 
 
-def test_the_same_weights_make_the_same_bytes(tmp_path):
+def test_equal_weights_write_equal_bytes(tmp_path):
     model = make_model()
     first = save(model, "weights", tmp_path).read_bytes()
     assert save(model, "weights", tmp_path).read_bytes() == first
 
 
-# --- files that belong together -------------------------------------------------------
+# --- related files --------------------------------------------------------------------
 
 
-def test_a_listed_file_that_is_gone_is_missed(tmp_path):
+def test_missing_listed_file_is_detected(tmp_path):
     path = save(make_model(), "keras", tmp_path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -201,14 +201,14 @@ def test_shards_of_two_saves_are_refused(tmp_path):
         load("shards", path)
 
 
-# --- what is there already ------------------------------------------------------------
+# --- existing files -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "names",
     [["thesis.tex"], ["config.json"], ["inner/thesis.tex"], ["assets/a.txt"]],
 )
-def test_a_folder_of_foreign_files_is_left_as_it_is(tmp_path, names):
+def test_folder_of_foreign_files_is_unchanged(tmp_path, names):
     path = tmp_path / "x"
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +221,7 @@ def test_a_folder_of_foreign_files_is_left_as_it_is(tmp_path, names):
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "assets/words/mine.txt", ".hidden"])
-def test_foreign_files_beside_those_of_a_model_are_kept(tmp_path, name):
+def test_foreign_files_next_to_a_model_are_kept(tmp_path, name):
     path = save(make_model(), "folder", tmp_path)
     (path / name).parent.mkdir(parents=True, exist_ok=True)
     (path / name).write_text("years of work")
@@ -242,12 +242,12 @@ def test_links_in_the_folder_of_a_model_are_not_followed(tmp_path):
     assert all(p.read_bytes() == data for p, data in before.items())
 
 
-def test_a_folder_as_keras_writes_it_is_replaced(tmp_path):
+def test_folder_of_keras_is_replaced(tmp_path):
     path = save(make_model(), "folder", tmp_path)
     metadata = json.loads((path / "metadata.json").read_text())
     del metadata["files"]
     (path / "metadata.json").write_text(json.dumps(metadata))
-    load("folder", path)  # without a list, too
+    load("folder", path)  # without a manifest, too
     model = make_model(3, "b c")
     save(model, "folder", tmp_path)
     again = load("folder", path)
@@ -258,14 +258,14 @@ def test_a_folder_as_keras_writes_it_is_replaced(tmp_path):
     ]
 
 
-def test_assets_that_a_newer_save_lacks_go(tmp_path):
+def test_obsolete_assets_are_removed(tmp_path):
     path = save(make_model(), "folder", tmp_path)
     plain = tk.Sequential([tk.Input((4,)), layers.Dense(2)])
     save(plain, "folder", tmp_path)
     assert not [p for p in path.rglob("*") if p.is_file() and "assets" in p.parts]
 
 
-def test_shards_that_a_newer_save_lacks_go(tmp_path):
+def test_obsolete_shards_are_removed(tmp_path):
     path = save(make_model(), "shards", tmp_path)
     shards = len(list(tmp_path.glob("x_*")))
     make_model(3).save_weights(path, max_shard_size=1)
@@ -275,7 +275,7 @@ def test_shards_that_a_newer_save_lacks_go(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x_00000.weights.h5", "x_00001.weights.h5"])
-def test_a_foreign_file_with_the_name_of_a_shard_stays(tmp_path, name):
+def test_foreign_file_with_the_name_of_a_shard_is_kept(tmp_path, name):
     (tmp_path / name).write_text("years of work")
     with pytest.raises(UnwritableFileError, match="move it away"):
         save(make_model(), "shards", tmp_path)
@@ -283,7 +283,7 @@ def test_a_foreign_file_with_the_name_of_a_shard_stays(tmp_path, name):
     assert (tmp_path / name).read_text() == "years of work"
 
 
-def test_files_that_keras_has_listed_are_replaced_and_others_stay(tmp_path):
+def test_listed_files_of_keras_are_replaced_and_other_files_kept(tmp_path):
     path = save(make_model(), "shards", tmp_path)
     listing = json.loads(path.read_text())
     del listing["metadata"]["files"]
@@ -295,7 +295,7 @@ def test_files_that_keras_has_listed_are_replaced_and_others_stay(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "shards"])
-def test_a_full_disk_leaves_the_older_save(tmp_path, kind, monkeypatch):
+def test_full_disk_keeps_the_older_save(tmp_path, kind, monkeypatch):
     model = make_model()
     path = save(model, kind, tmp_path)
     before = sorted(p.relative_to(tmp_path) for p in tmp_path.rglob("*"))

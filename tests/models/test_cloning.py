@@ -1,4 +1,4 @@
-"""Models made anew from others."""
+"""Test clones of models."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def late():
 
 @pytest.mark.parametrize("make", [sequential, functional, late])
 @pytest.mark.parametrize("recursive", [False, True])
-def test_twins_compute_the_same_with_the_same_weights(make, recursive):
+def test_clones_with_equal_weights_are_equal(make, recursive):
     model = make()
     twin = clone_model(model, recursive=recursive)
     expected = model.predict(X, verbose=0)
@@ -36,7 +36,7 @@ def test_twins_compute_the_same_with_the_same_weights(make, recursive):
     assert not {id(v) for v in model.weights} & {id(v) for v in twin.weights}
 
 
-def test_calls_and_layers_may_be_others():
+def test_calls_and_layers_may_be_replaced():
     def call(layer, *args, **kwargs):
         outputs = layer(*args, **kwargs)
         return layers.Dropout(0.5)(outputs) if type(layer) is layers.Dense else outputs
@@ -60,7 +60,7 @@ def test_other_inputs():
         clone_model(functional(), input_tensors=[X])
 
 
-def test_a_compiled_model_gives_a_compiled_one():
+def test_clone_of_a_compiled_model_is_compiled():
     model = sequential()
     model.compile("adam", "mse")
     assert clone_model(model).compiled
@@ -116,7 +116,7 @@ class NoNames(layers.Dense):
         (Same(3, 2), {"filters": 3, "kernel_size": 2}),
     ],
 )
-def test_layers_that_hand_their_arguments_to_the_base(layer, expected):
+def test_layers_that_forward_their_arguments_to_the_base(layer, expected):
     config = layer.get_config()
     assert {name: config.get(name) for name in expected} == expected
     inputs = Input((4, 5))
@@ -139,8 +139,8 @@ class Own(layers.Dense):
         self.own = own
 
 
-def test_own_arguments_of_a_subclass_are_cloned_or_refused():
-    """Whichever base it has: those of Dense were left out without a word."""
+def test_custom_arguments_of_a_subclass_are_cloned_or_refused():
+    """Test any base; the arguments of subclasses of Dense were once omitted."""
     assert Own.from_config(Own(3, own=7).get_config()).own == 7
     with pytest.raises(ArgumentError, match="'own' cannot be serialized"):
         Own(3, own=object()).get_config()

@@ -1,6 +1,6 @@
-"""`compile`: which loss and metric belongs to which output, and names in the logs.
+"""Test `compile`: losses and metrics per output, and names in the logs.
 
-The expected names were printed by Keras 3.15.1 for the same models.
+Keras 3.15.1 printed the expected names for the same models.
 """
 
 import numpy as np
@@ -206,7 +206,7 @@ def test_metrics_names_and_the_order_of_values():
     assert values == [logs[name] for name in order]
 
 
-def test_loss_weights_scale_the_total_not_the_parts():
+def test_loss_weights_scale_only_the_total():
     model = multi("list")
     model.compile("sgd", ["mse", "mae"], loss_weights=[2.0, 0.5])
     logs = model.test_on_batch(X, LISTS, return_dict=True)
@@ -221,8 +221,8 @@ def test_loss_weights_scale_the_total_not_the_parts():
     assert model.test_on_batch(X, Y2) == pytest.approx(expected, rel=1e-5)
 
 
-def test_named_targets_and_weights_find_the_outputs_of_a_list():
-    x = Input((4,))  # the names are not in the order of the alphabet
+def test_named_targets_and_weights_are_matched_to_a_list_of_outputs():
+    x = Input((4,))  # the names are not in alphabetical order
     model = Model(x, [layers.Dense(3, name="z")(x), layers.Dense(3, name="a")(x)])
     model.compile("sgd", "mse", metrics={"z": ["mae"]}, weighted_metrics={"a": ["mae"]})
     targets = {"a": Y1 + 5, "z": Y1}
@@ -246,7 +246,7 @@ def test_named_targets_and_weights_find_the_outputs_of_a_list():
         (3, np.eye(3)[np.zeros(8, int)], "CategoricalAccuracy"),
     ],
 )
-def test_accuracy_goes_by_the_shapes(units, labels, expected):
+def test_accuracy_depends_on_the_shapes(units, labels, expected):
     model = Sequential([Input((4,)), layers.Dense(units, activation="sigmoid")])
     model.compile("sgd", "crossentropy", metrics=["accuracy"])
     model.fit(X, labels, verbose=0)
@@ -255,7 +255,7 @@ def test_accuracy_goes_by_the_shapes(units, labels, expected):
     assert metric.name == "accuracy"
 
 
-def test_sample_weights_reach_only_weighted_metrics():
+def test_sample_weights_apply_only_to_weighted_metrics():
     model = single()
     model.compile("sgd", "mse", metrics=["mae"], weighted_metrics=["mae"])
     weights = np.arange(8, dtype="float32")
@@ -298,7 +298,7 @@ def test_compile_without_a_loss_keeps_an_attribute_of_the_subclass():
     assert model.loss is None
 
 
-def test_compile_again_starts_anew():
+def test_second_compile_resets_the_state():
     model = single()
     model.compile("sgd", "mse", metrics=["mae"])
     model.fit(X, Y2, verbose=0)
@@ -322,7 +322,7 @@ def test_compile_again_starts_anew():
         ({}, "no loss to compute"),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     model = single()
     with pytest.raises(ArgumentError, match=message):
         model.compile(**arguments)
@@ -348,7 +348,7 @@ def test_wrong_arguments(arguments, message):
         ({"loss": "mse"}, None, "expected targets"),
     ],
 )
-def test_what_does_not_fit_the_outputs(arguments, y, message):
+def test_arguments_that_do_not_match_the_outputs(arguments, y, message):
     model = multi("list")
     model.compile("sgd", **arguments)
     with pytest.raises(ArgumentError, match=message):
@@ -364,7 +364,7 @@ def test_named_targets_of_one_output():
         model.fit(X, {"other": Y2}, verbose=0)
 
 
-def test_named_targets_of_outputs_with_a_loss_are_found_by_name():
+def test_named_targets_of_outputs_with_a_loss_are_matched_by_name():
     inputs = toolkit.Input((4,))
     outputs = [layers.Dense(1, name=name)(inputs) for name in ("z", "m", "a")]
     model = toolkit.Model(inputs, outputs)
@@ -376,7 +376,7 @@ def test_named_targets_of_outputs_with_a_loss_are_found_by_name():
     assert found["a_loss"] == pytest.approx(np.mean((a - targets["a"]) ** 2), rel=1e-5)
 
 
-def test_metrics_do_not_guess_whose_targets_are_missing():
+def test_missing_targets_of_metrics_are_refused():
     model = multi("list")
     model.compile("sgd", ["mse", None], metrics=[["mae"], ["mae"]])
     with pytest.raises(ArgumentError, match="metrics need targets for all 2 outputs"):

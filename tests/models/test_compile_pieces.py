@@ -1,4 +1,4 @@
-"""CompileLoss and CompileMetrics by themselves: which target meets which output."""
+"""Test CompileLoss and CompileMetrics directly: how targets match outputs."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from toolkit.models.training.compile_metrics import CompileMetrics
 RNG = np.random.default_rng(0)
 A, B, C, D = (RNG.normal(size=(4, 3)).astype("float32") for _ in range(4))
 WEIGHTS = np.arange(4, dtype="float32")
-NAMES = ["z", "a"]  # not in the order of the alphabet
+NAMES = ["z", "a"]  # not in alphabetical order
 
 
 def tensor(leaf):
@@ -38,9 +38,9 @@ def loss_of(loss, y_true, y_pred, weights=None, sample_weight=None, names=None):
     return compiled, float(found)
 
 
-# --- the total ------------------------------------------------------------------------
+# --- total ----------------------------------------------------------------------------
 
-# loss, targets, outputs, names of the outputs, what each loss compares
+# loss, targets, outputs, names of the outputs, operands of each loss
 MATCHED = {
     "one of each": ("mse", A, B, None, mse(A, B)),
     "named": ("mse", A, B, ["z"], mse(A, B)),
@@ -110,7 +110,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", MATCHED)
-def test_the_total_of_matched_targets_and_outputs(case):
+def test_total_of_matched_targets_and_outputs(case):
     loss, y_true, y_pred, names, expected = MATCHED[case]
     _, found = loss_of(loss, y_true, y_pred, names=names)
     expected = OTHERS[case] if expected is None else expected
@@ -167,7 +167,7 @@ def test_weights_of_several_losses_of_one_output():
         ("mse", {"z": "mae"}, "loss_weights to be a number"),
     ],
 )
-def test_weights_that_do_not_fit_the_losses(loss, weights, message):
+def test_weights_that_do_not_match_the_losses(loss, weights, message):
     with pytest.raises(ArgumentError, match=message):
         loss_of(loss, [A, B], [C, D], weights, names=NAMES)
 
@@ -191,7 +191,7 @@ def test_weights_that_do_not_fit_the_losses(loss, weights, message):
         ("mse", None, A, None, "expected targets `y`; received None"),
     ],
 )
-def test_losses_and_targets_that_do_not_fit(loss, y_true, y_pred, names, message):
+def test_losses_and_targets_that_do_not_match(loss, y_true, y_pred, names, message):
     with pytest.raises(ArgumentError, match=message):
         loss_of(loss, y_true, y_pred, names=names)
 
@@ -217,7 +217,7 @@ def test_each_of_several_losses_has_a_name_in_the_logs(loss, y_pred, names, expe
 
 
 @pytest.mark.parametrize("names", [None, ["z", "a", "p"]])
-def test_a_loss_of_several_outputs_goes_by_its_own_name(names):
+def test_loss_of_several_outputs_has_its_name_in_the_logs(names):
     def both(y_true, y_pred):
         errors = toolkit.tree.map_structure(ops.subtract, y_true, y_pred)
         return sum(ops.mean(ops.square(error)) for error in errors)
@@ -227,7 +227,7 @@ def test_a_loss_of_several_outputs_goes_by_its_own_name(names):
     assert [m.name for m in compiled.metrics] == ["both_loss", last]
 
 
-def test_parts_in_the_logs_are_means_over_all_samples():
+def test_logged_parts_are_means_over_all_samples():
     compiled, _ = loss_of("mse", [A, B], [C, D])
     compiled(*map(tensors, ([A[:1], B[:1]], [C[:1], D[:1]])))
     errors = ((A - C) ** 2).mean(axis=1)
@@ -267,7 +267,7 @@ def test_sample_weights_only_for_outputs_with_a_loss():
 @pytest.mark.parametrize(
     "y_pred, place", [([C, D], "'a'"), ({"p": C, "q": D}, "'q'")], ids=["list", "dict"]
 )
-def test_targets_of_a_wrong_shape_are_told_with_their_output(y_pred, place):
+def test_wrong_target_shape_error_names_the_output(y_pred, place):
     wrong = np.zeros((4, 7), "float32")
     y_true = [A, wrong] if isinstance(y_pred, list) else {"p": A, "q": wrong}
     with pytest.raises(ShapeError, match=rf"{place}.*\(4, 7\)"):
@@ -422,12 +422,12 @@ def test_only_weighted_metrics_take_weights(sample_weight, expected):
     assert list(found) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
 
 
-def test_weighted_metrics_alone_need_no_other_name():
+def test_only_weighted_metrics_keep_their_names():
     found = results_of([A, B], [C, D], WEIGHTS, NAMES, weighted_metrics={"a": ["mse"]})
     assert found == {"a_mse": pytest.approx(weighted(B, D, WEIGHTS), rel=1e-5)}
 
 
-def test_names_in_the_logs_are_never_taken_twice():
+def test_names_in_the_logs_are_unique():
     mine = [metrics.MeanSquaredError(name="m") for _ in range(6)]
     found = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
     names = ["m", "m_1", "m_2", "weighted_m", "weighted_m_1", "weighted_m_2"]
@@ -440,7 +440,7 @@ def test_unknown_names_are_refused_before_the_first_step(cls):
         cls(["mse", "mes"], None)
 
 
-def test_metrics_come_once_they_are_matched():
+def test_metrics_exist_after_they_are_matched():
     compiled = CompileMetrics({"a": ["mse", "mae"]}, ["mse", "mse"], NAMES)
     assert compiled.metrics == compiled.variables == [] and not compiled.built
     compiled.build(*map(tensors, ([A, B], [C, D])))
@@ -453,7 +453,7 @@ def test_metrics_come_once_they_are_matched():
 
 @pytest.mark.parametrize("argument", ["metrics", "weighted_metrics"])
 @pytest.mark.parametrize("wrong", ["mse", metrics.MeanSquaredError()])
-def test_metrics_come_in_containers(argument, wrong):
+def test_metrics_may_be_in_containers(argument, wrong):
     with pytest.raises(ArgumentError, match=f"`{argument}` to be a list, tuple or"):
         results_of(A, C, **{argument: wrong})
 
@@ -472,13 +472,13 @@ def test_metrics_come_in_containers(argument, wrong):
         ([None], A, C, None, "expected a metric; received None"),
     ],
 )
-def test_metrics_that_do_not_fit(given, y_true, y_pred, names, message):
+def test_metrics_that_do_not_match(given, y_true, y_pred, names, message):
     with pytest.raises(ArgumentError, match=message):
         results_of(y_true, y_pred, names=names, metrics=given)
 
 
 @pytest.mark.parametrize("names, warned", [(["z"], True), (["what"], False)])
-def test_metrics_of_another_name_than_the_only_output_are_warned_of(names, warned):
+def test_metrics_with_an_unknown_output_name_warn(names, warned):
     given = {"metrics": {"what": ["mse"]}}
     if warned:
         with pytest.warns(UserWarning, match=r"metrics are for \['what'\]; the only"):
@@ -488,6 +488,6 @@ def test_metrics_of_another_name_than_the_only_output_are_warned_of(names, warne
     assert found["mse"] == pytest.approx(float(mse(A, C)), rel=1e-5)
 
 
-def test_targets_of_a_wrong_shape_are_told_with_metric_and_output():
+def test_wrong_target_shape_error_names_metric_and_output():
     with pytest.raises(ShapeError, match=r"mse.*'a'.*\(4, 7\)"):
         results_of([A, np.zeros((4, 7))], [C, D], names=NAMES, metrics=["mse", "mse"])

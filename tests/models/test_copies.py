@@ -1,4 +1,4 @@
-"""Copies and pickles of trained models go on as the original would, on their own."""
+"""Test that copies and pickles of trained models continue independently."""
 
 import copy
 import pickle
@@ -53,7 +53,7 @@ def by_pickle(x):
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle])
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("make", [functional, sequential, Subclass, half])
-def test_a_trained_model(make, duplicate, eager):
+def test_trained_model_continues(make, duplicate, eager):
     model = make()
     optimizer = optimizers.AdamW(0.1, use_ema=True)
     if make is half:
@@ -69,7 +69,7 @@ def test_a_trained_model(make, duplicate, eager):
     assert model.fit(X, Y, shuffle=False, verbose=0).history == losses
 
 
-def test_what_an_optimizer_leaves_out_of_weight_decay():
+def test_exclusions_from_weight_decay_are_copied():
     layer = layers.Dense(2, kernel_initializer="ones", bias_initializer="ones")
     layer.build((None, 2))
     optimizer = optimizers.AdamW(1.0, weight_decay=0.5)

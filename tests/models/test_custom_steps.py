@@ -1,4 +1,4 @@
-"""Steps of users: what they are given, and weights that are made in them."""
+"""Test steps of users: their arguments, and weights that they create."""
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ Y = np.arange(8, dtype="float32").reshape(8, 1)
 
 
 def form_of(data):
-    """The structure of a batch, with shapes for its tensors."""
+    """Return the structure of a batch, with shapes for its tensors."""
     return tk.tree.map_structure(lambda x: None if x is None else str(x.shape), data)
 
 
 class Recording(tk.Model):
-    """A model whose steps note the form of their batches."""
+    """A model whose steps record the structure of their batches."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +73,7 @@ FORMS = {
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize("name", FORMS)
-def test_a_step_gets_the_data_as_they_were_given(name, run_eagerly):
+def test_step_receives_the_data_unchanged(name, run_eagerly):
     arguments, form = FORMS[name]
     arguments = arguments() if callable(arguments) else arguments
     is_arrays = isinstance(arguments["x"], (np.ndarray, list, tuple, dict))
@@ -85,7 +85,7 @@ def test_a_step_gets_the_data_as_they_were_given(name, run_eagerly):
 
 
 @pytest.mark.parametrize("name", ["an array", "a dict", "elements", "three inputs"])
-def test_evaluate_and_predict_give_the_same_data(name):
+def test_evaluate_and_predict_receive_the_same_data(name):
     arguments, form = FORMS[name]
     batch = {} if isinstance(arguments["x"], Dataset) else {"batch_size": 4}
     model = Recording()
@@ -95,16 +95,16 @@ def test_evaluate_and_predict_give_the_same_data(name):
     assert set(map(str, model.seen)) == {str(form)}
 
 
-def test_parts_that_only_a_step_understands_need_one():
+def test_unknown_batch_parts_need_a_custom_step():
     model = tk.Sequential([layers.Dense(1)])
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="received 5 parts"):
         model.fit(Dataset.from_tensor_slices((X,) * 5).batch(4), verbose=0)
 
 
-def test_weights_made_in_a_step_are_trained():
+def test_weights_created_in_a_step_are_trained():
     class Encoding(tk.Model):
-        """Its `call` knows but a part of the weights."""
+        """A model whose `call` uses only some of the weights."""
 
         def __init__(self):
             super().__init__()
@@ -140,9 +140,9 @@ def test_batch_sizes_of_batches_are_not_used():
         model.evaluate(Batches(), batch_size=2, verbose=0)
 
 
-def test_losses_and_metrics_of_a_step_follow_what_it_compares():
+def test_losses_and_metrics_match_the_operands_of_the_step():
     class Explained(tk.Model):
-        """Two outputs, of which the loss takes one."""
+        """A model of two outputs whose loss uses one output."""
 
         def __init__(self):
             super().__init__()
@@ -175,7 +175,7 @@ def test_losses_and_metrics_of_a_step_follow_what_it_compares():
     np.testing.assert_allclose(logs["mae"], found, rtol=1e-5)
 
 
-def test_a_step_may_call_the_model_with_more_than_x():
+def test_step_may_call_the_model_with_more_than_x():
     class Triplets(tk.Model):
         def __init__(self):
             super().__init__()
@@ -199,7 +199,7 @@ def test_a_step_may_call_the_model_with_more_than_x():
     assert distances[-1] < distances[0]
 
 
-def test_mistakes_in_a_call_are_told_by_the_step():
+def test_errors_in_a_call_are_raised_by_the_step():
     class Wrong(tk.Model):
         def __init__(self):
             super().__init__()
@@ -218,7 +218,7 @@ def test_mistakes_in_a_call_are_told_by_the_step():
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_a_loss_that_a_step_returns_is_in_the_history(own):
+def test_returned_loss_of_a_step_is_in_the_history(own):
     class Model(tk.Model):
         def __init__(self):
             super().__init__()

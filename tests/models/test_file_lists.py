@@ -1,4 +1,4 @@
-"""Weights in several files: what lists of HDF5 files and of safetensors share."""
+"""Test manifests of weights in several HDF5 or safetensors files."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def listing(request, tmp_path):
 
 
 def model_of(*units):
-    """Layers of so many weights, of 4 bytes each."""
+    """Return a model with layers of these numbers of weights, of 4 bytes each."""
     inputs = tk.Input((1,))
     outputs = [
         layers.Dense(n, use_bias=False, name=f"d{i}")(inputs)
@@ -48,8 +48,8 @@ def same(model, other):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_load_may_take_what_its_files_allow_together(listing):
-    """The first of them is small, the last is far larger."""
+def test_load_budget_depends_on_all_files(listing):
+    """The first file is small, the last is far larger."""
     model = model_of(1, 1_000_000)
     save(listing, model, 4_000_001)
     first, last = shards(listing)
@@ -64,7 +64,7 @@ def test_a_load_may_take_what_its_files_allow_together(listing):
     same(other, model)
 
 
-def test_the_list_counts_too(listing):
+def test_manifest_counts_against_the_budget(listing):
     save(listing, model_of(1, 2), 9)
     listing.write_text(
         json.dumps({"weight_map": {str(n): "a" for n in range(300_000)}})
@@ -77,7 +77,7 @@ def test_the_list_counts_too(listing):
         tk.saving.set_load_budget()
 
 
-def test_an_array_that_does_not_fit_is_in_the_next_file(listing):
+def test_array_that_does_not_fit_is_in_the_next_file(listing):
     model = model_of(5, 2, 3, 5)
     save(listing, model, 20)
     assert len(shards(listing)) == 3
@@ -86,7 +86,7 @@ def test_an_array_that_does_not_fit_is_in_the_next_file(listing):
     same(other, model)
 
 
-def test_more_files_than_are_read_are_not_written(listing):
+def test_number_of_written_files_is_limited(listing):
     with pytest.raises(ArgumentError, match="501 files, of at most 500; increase"):
         save(listing, model_of(*[1] * 501), 4)
     assert not os.listdir(listing.parent)
@@ -115,14 +115,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_lists(listing, name):
+def test_invalid_manifests(listing, name):
     text, message = BAD[name]
     listing.write_text(text.replace("%s", ending(listing)))
     with pytest.raises(ModelFileError, match=message):
         model_of(1).load_weights(listing)
 
 
-def test_links_may_not_lead_elsewhere(listing, tmp_path):
+def test_links_to_other_folders_are_refused(listing, tmp_path):
     inside = tmp_path / "inside"
     inside.mkdir()
     save(inside / listing.name, model_of(1), 9)
@@ -133,8 +133,8 @@ def test_links_may_not_lead_elsewhere(listing, tmp_path):
         model_of(1).load_weights(inside / listing.name)
 
 
-def test_the_name_of_a_single_file_becomes_that_of_a_list(listing):
-    """It is the list that may not be replaced."""
+def test_name_of_a_single_file_becomes_the_name_of_a_manifest(listing):
+    """Overwriting is refused for the manifest."""
     single = listing.with_name(
         {".h5": "m.weights.h5"}.get(ending(listing), "m.safetensors")
     )

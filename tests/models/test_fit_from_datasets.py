@@ -1,4 +1,4 @@
-"""`fit` on data sets and iterables, which are read ahead of the steps."""
+"""Test `fit` on data sets and iterables, which are prefetched."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ def pairs(count=12):
     return rng.normal(size=(count, 3)).astype("float32"), np.arange(count) / count
 
 
-def test_each_epoch_has_its_order(model):
+def test_each_epoch_has_a_different_order(model):
     seen = []
     dataset = Dataset.from_tensor_slices(pairs()).shuffle(12, seed=1)
     noted = dataset.map(lambda x, y: seen.append(float(y)) or (x, y))
@@ -48,14 +48,14 @@ def test_same_seeds_same_bits_with_any_parallelism():
         assert np.array_equal(one, two)
 
 
-def test_stats_tell_of_the_last_epoch(model):
+def test_stats_describe_the_last_epoch(model):
     dataset = Dataset.from_tensor_slices(pairs()).batch(4)
     model.fit(dataset, verbose=0)
     assert dataset.stats().rows[0]["elements"] == 3
     assert "prefetch" in str(dataset.stats())
 
 
-def test_slow_batches_are_made_in_a_thread_and_in_order(model):
+def test_slow_batches_are_prefetched_in_order(model):
     threads = set()
 
     def slow(x, y):
@@ -68,7 +68,7 @@ def test_slow_batches_are_made_in_a_thread_and_in_order(model):
     assert len(threads) > 1
 
 
-def test_iterator_gives_what_was_asked_for_and_no_more(model):
+def test_iterator_is_read_only_as_needed(model):
     taken = []
 
     def endless():
@@ -85,7 +85,7 @@ def test_iterator_gives_what_was_asked_for_and_no_more(model):
     assert len(taken) == 13
 
 
-def test_endless_data_set_needs_steps(model):
+def test_infinite_data_set_needs_steps(model):
     dataset = Dataset.from_tensor_slices(pairs()).repeat().batch(4)
     history = model.fit(dataset, steps_per_epoch=2, epochs=3, verbose=0)
     assert len(history.history["loss"]) == 3
@@ -102,7 +102,7 @@ def test_endless_data_set_needs_steps(model):
     ],
 )
 @pytest.mark.filterwarnings("ignore:the data ran out")
-def test_batches_of_unknown_number_come_again(model, count, steps, expected):
+def test_data_of_unknown_length_is_repeated(model, count, steps, expected):
     class Steps(callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
             found.append(0)

@@ -1,4 +1,4 @@
-"""Function: part of a graph of symbols, called like a function."""
+"""Test Function: a subgraph of symbols that is called like a function."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_shapes():
     np.testing.assert_array_equal(part(np.ones((1, 3))), np.full((1, 3), 2.0))
 
 
-def test_what_does_not_fit():
+def test_inputs_that_do_not_match():
     x = KerasTensor((2, 3))
     f = Function([x], x + 1.0)
     with pytest.raises(ArgumentError, match="invalid input structure"):
@@ -63,7 +63,7 @@ class Extended(Scaled):
         return {**super().get_config(), "factor": self.factor}
 
 
-def test_the_config_of_an_operation():
+def test_config_of_an_operation():
     operation = Scaled(2.0, name="scaled")
     config = operation.get_config()
     assert config == {"name": "scaled", "factor": 2.0, "shift": 0.0}

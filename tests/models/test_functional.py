@@ -1,4 +1,4 @@
-"""Models made from symbols: topologies, inputs, masks, configs, errors."""
+"""Test functional models: topologies, inputs, masks, configs, errors."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def dense(x, layer):
     return x @ kernel + bias
 
 
-def test_a_chain_of_layers():
+def test_chain_of_layers():
     inputs = Input((4,))
     first, second = layers.Dense(3), layers.Dense(2)
     model = Model(inputs, second(first(inputs)))
@@ -70,7 +70,7 @@ def test_dict_structures():
     np.testing.assert_allclose(found["sum"], x + y, rtol=1e-6)
     np.testing.assert_allclose(found["first"], 2 * x, rtol=1e-6)
     with pytest.raises(ArgumentError, match="structure"):
-        model([x, y])  # whether a or b comes first is anybody's guess
+        model([x, y])  # the order of a and b is undefined
 
 
 def test_nested_structures():
@@ -104,7 +104,7 @@ def test_models_inside_models():
     assert model.get_layer(index=1) is inner
 
 
-def test_part_of_a_model_from_intermediate_symbols():
+def test_model_of_intermediate_symbols():
     inputs = Input((4,))
     first, second, third = layers.Dense(3), layers.Dense(5), layers.Dense(2)
     hidden = first(inputs)
@@ -123,7 +123,7 @@ def test_part_of_a_model_from_intermediate_symbols():
     np.testing.assert_allclose(whole(x), head(first(x)), rtol=1e-5)
 
 
-def test_a_layer_that_was_called_again_keeps_its_first_output():
+def test_layer_keeps_its_first_output_after_other_calls():
     model = toolkit.Sequential()
     model.add(Input((4,)))
     for _ in range(3):  # each time, all layers are called on symbols again
@@ -155,7 +155,7 @@ def test_order_of_layers_is_by_depth():
     assert [layer.name for layer in model.layers] == ["in", "l1", "s1", "l2", "end"]
 
 
-def test_a_deep_model_needs_no_recursion():
+def test_deep_model_needs_no_recursion():
     inputs = x = Input((2,))
     for _ in range(1500):
         x = ops.negative(x)
@@ -163,7 +163,7 @@ def test_a_deep_model_needs_no_recursion():
     np.testing.assert_array_equal(model(np.ones((1, 2), "float32")), np.ones((1, 2)))
 
 
-def test_training_reaches_the_layers_inside():
+def test_training_is_forwarded_to_inner_layers():
     inputs = Input((1000,))
     model = Model(inputs, layers.Dropout(0.5, seed=1)(inputs))
     x = np.ones((1, 1000), "float32")
@@ -172,7 +172,7 @@ def test_training_reaches_the_layers_inside():
     np.testing.assert_array_equal(model(x), x)
 
 
-def test_masks_travel_through_the_graph():
+def test_masks_propagate_through_the_graph():
     inputs = Input((4,), dtype="int32")
     x = layers.Embedding(5, 3, mask_zero=True)(inputs)
     model = Model(inputs, x)
@@ -206,7 +206,7 @@ def test_optional_inputs():
         model([None, x])
 
 
-def test_subclass_with_a_step_of_its_own_becomes_functional():
+def test_subclass_with_a_custom_step_becomes_functional():
     class Custom(Model):
         def train_step(self, data):
             return {"seen": ops.convert_to_tensor(1.0)}
@@ -272,7 +272,7 @@ def test_config_format():
 def test_config_of_a_model_in_a_model_with_a_shared_layer():
     shared = layers.Dense(3, name="shared")
     first = Input((3,), name="first")
-    Model(first, shared(first))  # a call that is no part of the model below
+    Model(first, shared(first))  # a call that is not in the inner model
     inner_in = Input((3,), name="inner_in")
     inner = Model(inner_in, shared(inner_in), name="inner")
     outer = Input((3,), name="outer")
@@ -283,7 +283,7 @@ def test_config_of_a_model_in_a_model_with_a_shared_layer():
     np.testing.assert_array_equal(again(x), model(x))
 
 
-def test_from_config_keeps_what_is_frozen():
+def test_from_config_keeps_frozen_layers():
     inputs = Input((3,))
     frozen, free = layers.Dense(3, name="frozen"), layers.Dense(1, name="free")
     model = Model(inputs, free(frozen(inputs)))
@@ -329,7 +329,7 @@ def test_disconnected_outputs_are_named():
         Model(a, {"copy": a * 1.0, "sum": both})
 
 
-def test_only_symbols_make_a_model():
+def test_model_needs_symbols():
     a = Input((2,))
     with pytest.raises(ArgumentError, match="All `inputs` values must be KerasTensors"):
         Model(np.zeros(2), a)
@@ -375,7 +375,7 @@ def test_unknown_layer():
         model.layers = []
 
 
-def test_a_key_that_is_not_the_name_of_its_input_warns():
+def test_key_that_is_not_the_name_of_its_input_warns():
     a = Input((2,), name="a")
     with pytest.warns(UserWarning, match="'key'.*'a'"):
         Model({"key": a}, a * 1.0)
@@ -396,7 +396,7 @@ def test_inputs_in_another_structure_warn():
         Model([a, b], a + b)({"a": x, "b": x})
 
 
-def test_a_required_input_of_none():
+def test_required_input_of_none():
     x = Input((3,), name="x")
     model = Model(x, layers.Dense(1)(x))
     model.compile("sgd", "mse")
@@ -404,7 +404,7 @@ def test_a_required_input_of_none():
         model.fit([None], np.ones((4, 1)), verbose=0)
 
 
-def test_json_tells_shared_objects_by_numbers():
+def test_json_identifies_shared_objects_by_numbers():
     def text():
         policy = toolkit.DTypePolicy("mixed_bfloat16")
         x = Input((3,), name="x")
@@ -415,14 +415,14 @@ def test_json_tells_shared_objects_by_numbers():
     assert re.findall(r'"shared_object_id": (\d+)', text()) == ["1", "1"]
 
 
-def test_json_comes_back_the_same():
+def test_json_round_trip():
     x = Input((3,), batch_size=2)
     model = Model([[x]], layers.Dense(4)(layers.Dense(5)(x)))
     text = model.to_json()
     assert toolkit.models.model_from_json(text).to_json() == text
 
 
-def test_layers_share_a_policy_after_loading_as_before():
+def test_layers_share_a_policy_after_loading():
     policy = toolkit.DTypePolicy("float32")
     x = Input((3,), batch_size=2)
     model = Model(x, layers.Dense(4, dtype=policy)(layers.Dense(5, dtype=policy)(x)))
@@ -432,7 +432,7 @@ def test_layers_share_a_policy_after_loading_as_before():
     assert loaded.to_json() == text
 
 
-def test_input_specs_tell_the_inputs():
+def test_input_specs_describe_the_inputs():
     a, b = Input((2,), name="a"), Input((3,), name="b", optional=True)
     model = Model({"b": b, "a": a}, layers.Concatenate()([a, b]))
     assert [spec.name for spec in model.input_spec] == ["a", "b"]
@@ -450,13 +450,13 @@ def test_input_specs_tell_the_inputs():
         (lambda model: model.quantize("int7"), ValueError),
     ],
 )
-def test_what_is_not_offered(call, error):
+def test_unsupported_attributes(call, error):
     a = Input((2,))
     with pytest.raises(error):
         call(Model(a, a * 2.0))
 
 
-def test_lists_that_grow_after_a_call():
+def test_appends_after_a_call_have_no_effect():
     x = Input((4,))
     found = [x, layers.Dense(4)(x)]
     for _ in range(3):
@@ -465,7 +465,7 @@ def test_lists_that_grow_after_a_call():
     assert [len(layer.input) for layer in model.layers[2:]] == [2, 3, 4]
 
 
-def test_an_ordered_dict_of_inputs_and_outputs():
+def test_ordered_dict_of_inputs_and_outputs():
     x = OrderedDict(b=Input((2,), name="b"), a=Input((3,), name="a"))
     dense = {"b": layers.Dense(2), "a": layers.Dense(3)}
     model = Model(x, OrderedDict((key, dense[key](x[key])) for key in x))
@@ -485,7 +485,7 @@ def test_an_ordered_dict_of_inputs_and_outputs():
 
 
 def changing(change):
-    """A model with two outputs after `change` was applied to every list it gave."""
+    """Return a model of two outputs, and apply `change` to its returned lists."""
     x = toolkit.Input((3,), name="x")
 
     class Pair(layers.Layer):
@@ -516,7 +516,7 @@ def changing(change):
     ],
     ids=["clear", "pop", "append", "replace"],
 )
-def test_lists_that_a_model_gave_belong_to_the_caller(change):
+def test_returned_lists_of_a_model_are_copies(change):
     inner, model = changing(change)
     X = np.ones((2, 3), "float32")
     assert [y.tolist() for y in model(X)] == [(X + 1).tolist(), (X * 2).tolist()]
@@ -526,7 +526,7 @@ def test_lists_that_a_model_gave_belong_to_the_caller(change):
     assert [y.shape for y in copy(X)] == [(2, 2), (2, 3), (2, 3)]
 
 
-def test_symbols_of_less_known_shape_than_the_inputs():
+def test_symbols_with_less_known_shapes_than_the_inputs():
     x = toolkit.Input((5, 4))
     model = toolkit.Model(x, toolkit.layers.Dense(2)(x))
     open_, narrow = toolkit.Input((None, None)), toolkit.Input((None, 3))

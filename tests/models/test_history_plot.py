@@ -1,4 +1,4 @@
-"""`history.plot()`: what it shows of a run."""
+"""Test the chart of `history.plot()`."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def fitted(**options):
     return model.fit(X, X[:, 0] ** 2, verbose=0, validation_split=0.25, **options)
 
 
-def test_a_panel_for_each_quantity(tmp_path):
+def test_each_quantity_has_a_panel(tmp_path):
     picture = fitted(epochs=4).plot(tmp_path / "curves.svg")
     check(picture)
     assert (tmp_path / "curves.svg").read_text("utf-8") == picture.svg()
@@ -29,7 +29,7 @@ def test_a_panel_for_each_quantity(tmp_path):
     assert [line.dashed for line in lines] == [False, True, False, True]
 
 
-def test_values_stand_at_their_epochs():
+def test_values_are_at_their_epochs():
     history = fitted(epochs=7, validation_freq=[2, 6])
     hints = [
         s.hint
@@ -43,7 +43,7 @@ def test_values_stand_at_their_epochs():
     assert float(best.split(":")[1]) == pytest.approx(lowest, rel=1e-5)
 
 
-def test_several_runs_are_counted_on():
+def test_epochs_of_several_runs_are_consecutive():
     history = fitted(epochs=2)
     history.model.fit(X, X[:, 0], epochs=3, verbose=0, callbacks=[history])
     hints = [s.hint for s in history.plot().shapes if isinstance(s, Rectangle)]
@@ -57,6 +57,6 @@ def test_refusals():
         fitted(epochs=1).plot(metrics=["accuracy"])
 
 
-def test_notebooks_show_it():
+def test_notebooks_show_the_chart():
     assert fitted(epochs=2)._repr_html_().startswith("<svg")
     assert "History" in toolkit.callbacks.History()._repr_html_()

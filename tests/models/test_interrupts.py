@@ -1,4 +1,4 @@
-"""An interrupt at any call of a function leaves nothing half done."""
+"""Test that an interrupt at any function call leaves complete steps."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ Y = RANDOM.standard_normal((8, 3)).astype("float32")
 
 
 class Calls:
-    """A tracer that counts calls of the package's functions, and interrupts at one."""
+    """A tracer that counts calls of the package's functions, and interrupts one."""
 
     def __init__(self, interrupt_at=None):
         self.interrupt_at = interrupt_at
@@ -55,7 +55,7 @@ def state_of(model):
 
 
 class References:
-    """What a model holds after some steps, and after one more `fit`."""
+    """The states of a model after some steps, and after one more `fit`."""
 
     def __init__(self, run_eagerly):
         self.run_eagerly = run_eagerly
@@ -77,8 +77,8 @@ class References:
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.one_in(4)
-def test_an_interrupt_at_any_call_leaves_whole_steps(run_eagerly, seed):
-    traced_fit(made(run_eagerly))  # what is done once is not among the calls
+def test_interrupt_at_any_call_leaves_complete_steps(run_eagerly, seed):
+    traced_fit(made(run_eagerly))  # the calls exclude one-time work
     names = traced_fit(made(run_eagerly))
     ends = [i for i, name in enumerate(names) if name in ("__enter__", "__exit__")]
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Files that Keras 2 has written give the numbers of Keras 2."""
+"""Test that files of Keras 2 have the results of Keras 2."""
 
 import io
 import json
@@ -55,7 +55,7 @@ def load(tmp_path):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_files_predict_the_same(name, load):
+def test_predictions_equal_keras_2(name, load):
     model = load(name)
     assert_predicts(model, name)
 
@@ -80,13 +80,13 @@ def test_training_continues(name, load):
 
 
 @pytest.mark.parametrize("name", ["dense.h5", "gru.keras", "functions.h5"])
-def test_a_saved_copy_has_the_same_numbers(name, load, tmp_path):
+def test_saved_copy_has_the_same_numbers(name, load, tmp_path):
     for ending in ("keras", "h5"):
         load(name).save(tmp_path / f"again.{ending}")
         assert_predicts(saving.load_model(tmp_path / f"again.{ending}"), name)
 
 
-def test_the_hard_sigmoid_of_keras_2():
+def test_hard_sigmoid_of_keras_2():
     x = np.linspace(-4, 4, 33).astype("float32")
     expected = np.clip(0.2 * x + 0.5, 0, 1)
     np.testing.assert_allclose(activations.legacy_hard_sigmoid(x), expected, 1e-6)
@@ -96,7 +96,7 @@ def test_the_hard_sigmoid_of_keras_2():
     assert layers.Dense(2, "hard_sigmoid").activation is activations.hard_sigmoid
 
 
-def test_the_version_decides_the_meaning(load):
+def test_version_determines_the_meaning(load):
     def claim_keras_3(attributes):
         attributes["keras_version"] = "3.0.0"
         text = attributes["model_config"]
@@ -124,7 +124,7 @@ def shape(*extents):
     return {"class_name": "__tuple__", "items": [None, *extents]}
 
 
-# What earlier versions of Keras 2 wrote, as its first layer, and what it means.
+# The first layers of earlier versions of Keras 2, and their meanings.
 EARLIER = [
     (layer("Dense", name="d", units=3, batch_input_shape=shape(4)), {"units": 3}),
     (
@@ -178,7 +178,7 @@ def test_configs_of_earlier_versions(first, attributes):
         assert attrgetter(name)(model.layers[0]) == value
 
 
-def test_a_sequential_that_is_a_list_of_layers():
+def test_sequential_config_may_be_a_list_of_layers():
     stack = [layer("Dense", units=3, batch_input_shape=[None, 4])]
     text = json.dumps({"class_name": "Sequential", "config": stack})
     assert models.model_from_json(text).output_shape == (None, 3)
@@ -210,7 +210,7 @@ def triple(x):
     return 3 * x
 
 
-def test_functions_of_lambda_layers_come_from_the_reader():
+def test_functions_of_lambda_layers_are_passed_by_the_reader():
     own = layer(
         "Lambda",
         name="own",
@@ -239,7 +239,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("first", "message"), REFUSED)
-def test_refused_with_a_reason(first, message):
+def test_refused_files_have_a_reason(first, message):
     with pytest.raises(ModelFileError, match=message):
         models.model_from_json(architecture(first))
 

@@ -1,4 +1,4 @@
-"""Weights written by Keras 3.15.1 load here, and compute what they compute there."""
+"""Test that weights of Keras 3.15.1 load, and give the outputs of Keras."""
 
 import importlib.util
 from pathlib import Path
@@ -25,7 +25,7 @@ OUTPUTS = np.load(FOLDER / "keras_outputs.npz")
 
 
 def contents(path):
-    """Dataset path -> array, and the `name` attributes of the groups of variables."""
+    """Return dataset path -> array, and the `name` attributes of the groups."""
     arrays, groups = {}, set()
     with h5py.File(path) as file:
 
@@ -50,7 +50,7 @@ def test_outputs_with_weights_from_keras(name):
 
 
 @pytest.mark.parametrize("name", architectures.BUILDERS)
-def test_the_same_layout_is_written(name, tmp_path):
+def test_written_layout_equals_keras(name, tmp_path):
     model = architectures.make(toolkit, name)
     model.load_weights(FOLDER / f"{name}.weights.h5")
     model.save_weights(tmp_path / "x.weights.h5")
@@ -63,7 +63,7 @@ def test_the_same_layout_is_written(name, tmp_path):
         np.testing.assert_array_equal(found[path], array)
 
 
-def test_training_goes_on_with_the_state_of_the_optimizer():
+def test_training_continues_with_the_state_of_the_optimizer():
     model = architectures.make(toolkit, "compiled")
     model.load_weights(FOLDER / "compiled.weights.h5")
     assert int(model.optimizer.iterations) == 3
@@ -72,7 +72,7 @@ def test_training_goes_on_with_the_state_of_the_optimizer():
     np.testing.assert_allclose(losses, OUTPUTS["compiled_losses"], rtol=1e-5)
 
 
-def test_the_state_of_a_built_optimizer_is_loaded():
+def test_state_of_a_built_optimizer_is_loaded():
     model = toolkit.Sequential(
         [toolkit.Input((6,)), toolkit.layers.Dense(4), toolkit.layers.Dense(2)]
     )

@@ -1,7 +1,7 @@
-"""The order of layers, and with it of weights, where masks are passed: Keras's.
+"""Test the order of layers and weights with masks, as in Keras.
 
-Weights are exchanged with Keras by their position, so each order here was taken from
-Keras 3, where the operations that compute a mask are nodes of the graph.
+Weights are exchanged with Keras by their position. Each order here comes from Keras 3,
+where the operations that compute a mask are nodes of the graph.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from toolkit import Function, Input, Model, Sequential, layers, models, ops
 
 
 def two_inputs():
-    """Indices that carry a mask after an Embedding, and a sequence that has none."""
+    """Return indices with a mask after an Embedding, and a sequence without a mask."""
     indices, other = Input((4,), dtype="int32", name="indices"), Input((4, 3), name="b")
     x = layers.Embedding(5, 3, mask_zero=True, name="embedding")(indices)
     return indices, other, x
@@ -32,7 +32,7 @@ def lstm(name="lstm", **arguments):
 
 
 class Marked(layers.Layer):
-    """A layer whose mask takes longer to compute than what it returns."""
+    """A layer whose mask takes longer to compute than its output."""
 
     def call(self, inputs):
         return inputs * 1.0
@@ -208,12 +208,12 @@ ORDERS = {
 def test_order_where_masks_are_passed(make):
     model = make()
     found = [x.name for x in model.operations if isinstance(x, layers.Layer)]
-    # The name of an input in the middle of a graph has a number: keras_tensor_7CLONE.
+    # The name of an input inside a graph has a number: keras_tensor_7CLONE.
     found = ["keras_tensor" if "CLONE" in name else name for name in found]
     assert found == ORDERS[make].split()
 
 
-def test_what_computes_masks_is_left_out():
+def test_mask_computations_are_omitted():
     model = masks_concatenated()
     assert model.operations == model.layers
     written = model.get_config()["layers"]
@@ -226,10 +226,10 @@ def test_weights_follow_the_order_of_layers():
     model = masks_concatenated()
     shapes = [w.shape for layer in model.layers for w in layer.get_weights()]
     assert [w.shape for w in model.get_weights()] == shapes
-    assert shapes[0] == (5, 3)  # the Embedding is the first that has weights
+    assert shapes[0] == (5, 3)  # the Embedding is the first layer with weights
 
 
-def test_a_part_of_a_graph_takes_masks_of_its_own():
+def test_subgraph_takes_its_own_masks():
     model = part_of_a_graph()
     x = np.ones((1, 4, 3), "float32")
     x[:, 2:] = 0.0

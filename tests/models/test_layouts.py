@@ -1,4 +1,4 @@
-"""Layouts of weights in files: what NumPy's own functions say, in both directions."""
+"""Test layouts of weights in files against functions of NumPy, in both directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolkit.errors import ArgumentError
 from toolkit.models.saving.layouts import Layout
 from toolkit.models.saving.name_maps import Source, source_of
 
-# layout, part, shape in the file, what the weight is of the file's array
+# layout, part, shape in the file, the weight as a function of the file's array
 GOOD = [
     ("i o -> i o", None, (2, 3), lambda x: x),
     ("o i -> i o", None, (2, 3), lambda x: x.T),
@@ -46,7 +46,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("text", "part", "shape", "expected"), GOOD)
-def test_a_layout(text, part, shape, expected):
+def test_layout_round_trip(text, part, shape, expected):
     array = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     weight = expected(array)
     layout = Layout(text, part)
@@ -84,7 +84,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "part", "message"), BAD)
-def test_what_is_no_layout(text, part, message):
+def test_invalid_layouts(text, part, message):
     with pytest.raises(ArgumentError, match=message):
         Layout(text, part)
 
@@ -99,7 +99,7 @@ def test_what_is_no_layout(text, part, message):
         ("n -> n 1", (2, 2), r"the weight has the shape \(2, 2\)"),
     ],
 )
-def test_a_weight_that_has_other_axes(text, shape, message):
+def test_weight_with_other_axes(text, shape, message):
     with pytest.raises(ArgumentError, match=message):
         Layout(text).file_shape(shape)
 
@@ -136,7 +136,7 @@ def test_names(mapping, name, expected):
     assert isinstance(source, Source) and source.names == expected
 
 
-def test_a_weight_that_is_not_in_the_file():
+def test_missing_weight_is_refused():
     assert source_of("a", {"a": None}) is None and source_of("a", named(None)) is None
 
 
@@ -148,6 +148,6 @@ def test_a_weight_that_is_not_in_the_file():
         {"*": "*.*"},
     ],
 )
-def test_what_is_no_mapping(mapping):
+def test_invalid_mappings(mapping):
     with pytest.raises(ArgumentError, match="mapping: .*received"):
         source_of("a", mapping)

@@ -1,4 +1,4 @@
-"""Files of models with low-rank adaptations: merged weights by default."""
+"""Test files of models with low-rank adaptations: merged weights by default."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def arrays(path):
 @pytest.mark.parametrize(
     "rows", [None, TABLE, {**TABLE, "*/lora_*": None}, {"*": None, **TABLE}]
 )
-def test_files_hold_the_merged_weights(tmp_path, rows):
+def test_files_contain_the_merged_weights(tmp_path, rows):
     model, path = network(2), tmp_path / "model.safetensors"
     if rows:
         rows = {**rows, **{f"inner/{k}": v for k, v in rows.items()}}
@@ -54,7 +54,7 @@ def test_files_hold_the_merged_weights(tmp_path, rows):
     np.testing.assert_allclose(model(X), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_mapping_may_name_both_factors(tmp_path):
+def test_mapping_may_name_both_factors(tmp_path):
     model, path = network(2), tmp_path / "model.safetensors"
     model.save_weights(path, mapping=lambda name: name)
     assert {"first/lora_kernel_a", "first/lora_kernel_b"} <= arrays(path).keys()
@@ -69,7 +69,7 @@ def test_a_mapping_may_name_both_factors(tmp_path):
         model.save_weights(path, mapping=one)
 
 
-def test_a_wrong_file_changes_no_adaptation(tmp_path):
+def test_invalid_file_changes_no_adaptation(tmp_path):
     model, path = network(2), tmp_path / "model.safetensors"
     toolkit.Sequential(
         [toolkit.Input((5,)), layers.Dense(4, name="first")]
@@ -81,7 +81,7 @@ def test_a_wrong_file_changes_no_adaptation(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["weights.h5", "safetensors"])
-def test_an_adaptation_still_learns_after_loading(tmp_path, ending):
+def test_loaded_adaptation_is_trainable(tmp_path, ending):
     model, path = network(2), tmp_path / f"model.{ending}"
     model.save_weights(path)
     model.load_weights(path)

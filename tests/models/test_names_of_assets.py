@@ -1,4 +1,4 @@
-"""Files that layers keep in a model's file, where two names are those of one file."""
+"""Test assets of layers whose names refer to one file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolkit.reading.zips import open_members
 
 
 class Keeper(layers.Layer):
-    """Keeps a file."""
+    """A layer that stores a file."""
 
     def call(self, x):
         return x
@@ -26,7 +26,7 @@ class Keeper(layers.Layer):
 
 
 class Pair(toolkit.Model):
-    """Has parts whose names differ in case."""
+    """A layer with sublayers whose names differ in case."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class Pair(toolkit.Model):
         return self.TEXT(self.Text(x))
 
 
-def test_folders_that_are_one_are_refused(tmp_path, monkeypatch):
+def test_folders_that_are_equal_are_refused(tmp_path, monkeypatch):
     model = Pair()
     model(toolkit.ops.ones((1, 2)))
     model.save(tmp_path / "here.keras")

@@ -1,4 +1,4 @@
-"""Nodes by depth, as libraries for Keras read and replay them."""
+"""Test the nodes by depth, which libraries for Keras read and replay."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from toolkit import layers, ops
 
 
 def branches():
-    """Two inputs, a shared layer, an operation, and keyword arguments."""
+    """Return a model with two inputs, a shared layer, an operation and keywords."""
     a, b = toolkit.Input((3,), name="a"), toolkit.Input((3,), name="b")
     shared = layers.Dense(2, name="shared")
     x, y = shared(a), shared(b)
@@ -17,7 +17,7 @@ def branches():
 
 
 def replay(model, inputs):
-    """Run a graph as Keras does in `Function._run_through_graph`."""
+    """Run a graph like Keras does in `Function._run_through_graph`."""
     values = {id(s): x for s, x in zip(model.inputs, inputs, strict=True)}
     for depth in sorted(model._nodes_by_depth, reverse=True):
         for node in model._nodes_by_depth[depth]:
@@ -31,7 +31,7 @@ def replay(model, inputs):
     return [values[id(symbol)] for symbol in model.outputs]
 
 
-def test_a_graph_is_replayed_from_its_nodes():
+def test_graph_is_replayed_from_its_nodes():
     model, x = branches(), np.ones((2, 3), "float32")
     for result, expected in zip(replay(model, [x, -x]), model([x, -x]), strict=True):
         np.testing.assert_array_equal(result, expected)
@@ -41,7 +41,7 @@ def test_a_graph_is_replayed_from_its_nodes():
     assert len(names) == 2 and names[1].startswith("exp")
 
 
-def test_nodes_know_their_parents():
+def test_nodes_have_parents():
     x = toolkit.Input((3,), name="x")
     first = layers.Dense(2, name="first")(x)
     model = toolkit.Model(x, first + layers.Dense(2, name="second")(first))
@@ -58,7 +58,7 @@ def test_nodes_know_their_parents():
 
 
 @pytest.mark.parametrize("copy", [toolkit.models.clone_model])
-def test_copies_have_nodes_of_their_own(copy):
+def test_copies_have_separate_nodes(copy):
     model = branches()
     other = copy(model)
     assert not {*model._nodes_by_depth[0]} & {*other._nodes_by_depth[0]}

@@ -1,4 +1,4 @@
-"""Calls of ops in the configs of functional models."""
+"""Test calls of ops in the configs of functional models."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from toolkit import layers, models, ops
         (lambda x: ops.rearrange(x, "b h w c -> b w h c"), "einops"),
     ],
 )
-def test_an_op_is_in_the_module_that_keras_has_it_in(op, module):
+def test_op_has_the_module_of_keras(op, module):
     x = layers.Input((4, 4, 4))
     (config,) = (
         layer

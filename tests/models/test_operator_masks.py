@@ -1,4 +1,4 @@
-"""Masks of operations between the layers of a functional model."""
+"""Test masks of operations between the layers of a functional model."""
 
 import warnings
 
@@ -91,7 +91,7 @@ def test_operations_that_keep_the_steps_keep_the_mask(way):
 
 
 @pytest.mark.parametrize("way", CHANGED)
-def test_operations_on_the_steps_are_done_to_the_mask(way):
+def test_operations_on_the_steps_are_applied_to_the_mask(way):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         (mask,) = found(CHANGED[way][0])
@@ -106,7 +106,7 @@ def test_other_operations_warn_that_the_mask_ends(way):
         assert found(ENDED[way]) == [None]
 
 
-def test_a_warning_comes_once():
+def test_warning_is_shown_once():
     inputs = Input((3, 4))
     model = Model(inputs, ops.sum(layers.Masking()(inputs), axis=1))
     with pytest.warns(UserWarning, match="sum.*will not see"):
@@ -124,7 +124,7 @@ def test_padding_has_no_effect_after_an_operator():
     np.testing.assert_allclose(model.predict(X[:1], verbose=0), short, rtol=1e-5)
 
 
-def test_an_operator_keeps_the_mask_of_a_model_inside():
+def test_operator_keeps_the_mask_of_an_inner_model():
     inner_inputs = Input((3, 4))
     inner = Model(inner_inputs, layers.Masking()(inner_inputs) + 1.0)
     inputs = Input((3, 4))
@@ -132,7 +132,7 @@ def test_an_operator_keeps_the_mask_of_a_model_inside():
     np.testing.assert_array_equal(y._keras_mask, MASK)
 
 
-def test_an_operand_without_a_mask_ends_the_mask_as_in_add():
+def test_operand_without_a_mask_drops_the_mask_like_add():
     first, second = Input((3, 4)), Input((3, 4))
     for result in (layers.Masking()(first) + second, second * layers.Masking()(first)):
         with pytest.warns(UserWarning, match="another operand has no mask"):

@@ -1,4 +1,4 @@
-"""Paths that no loader reads: each error says what to do instead."""
+"""Test paths that no loader reads: each error recommends another way."""
 
 import json
 
@@ -29,7 +29,7 @@ BERT = {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 8}
         ("m.npz", "numpy.load"),
     ],
 )
-def test_formats_of_others(tmp_path, load, name, message):
+def test_formats_of_other_libraries(tmp_path, load, name, message):
     path = tmp_path / name
     for create in (path.mkdir, lambda: path.rmdir() or path.touch()):
         create()
@@ -82,8 +82,8 @@ def test_repositories_of_the_hub():
             model().save("hf://a/b", **options)
 
 
-def test_a_downloaded_repository_of_keras_loads(tmp_path):
-    """The Hub adds files of its own to a folder of a model."""
+def test_downloaded_repository_of_keras_loads(tmp_path):
+    """The Hub adds its own files to a folder of a model."""
     model().save(tmp_path / "model", zipped=False)
     for name in ("README.md", ".gitattributes"):
         (tmp_path / "model" / name).touch()

@@ -1,4 +1,4 @@
-"""Low-rank adaptations in files of PEFT."""
+"""Test low-rank adaptations in files of PEFT."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_names_shapes_and_config(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [None, lambda name: f"x.{name.replace('/', '.')}"])
-def test_adapters_are_read_again(tmp_path, rows):
+def test_adapters_round_trip(tmp_path, rows):
     model, other, ids = network(), network(), np.array([[1, 2, 3, 4, 5, 6]])
     for layer, to in zip(model.layers, other.layers, strict=True):
         name = f"_{layer._adapted}"
@@ -66,7 +66,7 @@ def test_adapters_are_read_again(tmp_path, rows):
     np.testing.assert_array_equal(model(ids), other(ids))
 
 
-def test_differences_are_errors_and_change_nothing(tmp_path):
+def test_mismatches_are_errors_and_change_nothing(tmp_path):
     path = tmp_path / NAME
     network().save_weights(path, adapters=True)
     for model in (network(alpha=4.0), without_one()):
@@ -98,7 +98,7 @@ def edit(folder, **members):
     path.write_text(json.dumps({**config, **members}), "utf-8")
 
 
-def test_refused_adapters(tmp_path):
+def test_invalid_adapters_are_refused(tmp_path):
     model, plain = network(), toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2)])
     with pytest.raises(ArgumentError, match="adapter_model.safetensors"):
         model.save_weights(tmp_path / "a.safetensors", adapters=True)

@@ -1,4 +1,4 @@
-"""Pictures of models: what they tell, and that nothing in them overlaps."""
+"""Test pictures of models: their content, and that no elements overlap."""
 
 import random
 import re
@@ -39,7 +39,7 @@ def chain():
 
 
 def siamese():
-    """A model inside that is called twice, with a model inside of it."""
+    """Return a model with a shared inner model that has an inner model."""
     inner = toolkit.Input((2,), name="inner_input")
     skip = layers.Add(name="skip")([inner, layers.Dense(2, name="dense")(inner)])
     outputs = layers.Dense(1, name="deep")(skip)
@@ -53,7 +53,7 @@ def siamese():
 
 
 def random_cluster(rng, depth=0):
-    """Clusters within clusters, with edges between any boxes, rings among them."""
+    """Return nested clusters with edges between any boxes, also cycles."""
     cluster = Cluster(f"cluster{depth}")
     for i in range(rng.randint(1, 7)):
         if depth < 2 and rng.random() < 0.3:
@@ -71,7 +71,7 @@ def boxes_in(cluster):
 
 
 def polyline(line):
-    """The line's points; those of curves by evaluating them."""
+    """Return the points of a line; evaluate its curves."""
     (_, [at]), *rest = line.commands
     yield at
     for _, points in rest:
@@ -100,7 +100,7 @@ def contains(box, point):
 
 @pytest.mark.parametrize("splines", SPLINES)
 @pytest.mark.parametrize("rankdir", DIRECTIONS)
-def test_nothing_overlaps(splines, rankdir):
+def test_no_elements_overlap(splines, rankdir):
     for seed in range(6):
         rng = random.Random(seed)
         cluster = random_cluster(rng)
@@ -116,7 +116,7 @@ def test_nothing_overlaps(splines, rankdir):
         for box in rectangles:
             assert 0 <= box.x and box.x + box.width <= picture.width
             assert 0 <= box.y and box.y + box.height <= picture.height
-        for a, b in combinations(frames, 2):  # apart, or one inside of the other
+        for a, b in combinations(frames, 2):  # disjoint, or nested
             assert not overlap(a, b) or inside(a, b) or inside(b, a)
         lines = [s for s in picture.shapes if isinstance(s, Line)]
         assert sum(line.arrow for line in lines) >= len({b for _, b in cluster.edges})
@@ -140,7 +140,7 @@ def texts(path):
     return [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_what_a_box_tells(tmp_path):
+def test_content_of_a_box(tmp_path):
     model = chain()
     plot_model(model, tmp_path / "plain.svg")
     assert texts(tmp_path / "plain.svg") == ["Dense", "Dense"]
@@ -159,7 +159,7 @@ def test_many_inputs_make_no_huge_box(tmp_path):
     assert len(longest) == 101 and longest.endswith("\N{HORIZONTAL ELLIPSIS}")
 
 
-def test_models_inside(tmp_path):
+def test_nested_models(tmp_path):
     model = siamese()
     plot_model(model, tmp_path / "closed.svg", show_layer_names=True)
     closed = texts(tmp_path / "closed.svg")
@@ -171,7 +171,7 @@ def test_models_inside(tmp_path):
     assert "(Sequential)" not in opened and "(Multiply)" in opened
 
 
-def test_a_range_of_layers(tmp_path):
+def test_range_of_layers(tmp_path):
     plot_model(
         siamese(),
         tmp_path / "part.svg",
@@ -184,7 +184,7 @@ def test_a_range_of_layers(tmp_path):
     ]
 
 
-def test_names_cannot_break_out(tmp_path):
+def test_names_are_escaped(tmp_path):
     name = '"<script>alert(1)</script>&]]>\x00'
     model = toolkit.Sequential([layers.Dense(1, name="x")], name="net")
     model.build((None, 2))
@@ -200,7 +200,7 @@ def test_names_cannot_break_out(tmp_path):
     assert "<b>&quot;&lt;script&gt;alert" in dot and "<b>&quot;<script" not in dot
 
 
-def test_the_size_follows_dpi():
+def test_size_depends_on_dpi():
     picture = draw(Cluster("net", [Box("a", "Dense", "plain", [])]), "TB", "ortho")
     width, double = (
         float(re.search(r'width="([\d.]+)"', picture.svg(dpi))[1]) for dpi in (200, 400)
@@ -226,7 +226,7 @@ class Own(toolkit.Model):
         return x
 
 
-def test_a_model_that_is_only_code_is_one_box(tmp_path):
+def test_subclassed_model_is_one_box(tmp_path):
     model = Own(name="own")
     with pytest.raises(ArgumentError, match="has not yet been built"):
         plot_model(model, tmp_path / "own.svg")

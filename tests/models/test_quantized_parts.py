@@ -1,4 +1,4 @@
-"""Quantized layers inside of layers of users, and parts that `build` builds, reload."""
+"""Test that quantized sublayers of custom layers are restored."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ IDS = np.arange(12).reshape(4, 3)
 
 @saving.register_keras_serializable("parts")
 class Block(layers.Layer):
-    """Parts of the constructor, in lists and dicts, that `build` builds."""
+    """A layer with constructor sublayers, in lists and dicts, built by `build`."""
 
     def __init__(self, units=6, **kwargs):
         super().__init__(**kwargs)
@@ -30,7 +30,7 @@ class Block(layers.Layer):
 
 @saving.register_keras_serializable("parts")
 class Late(layers.Layer):
-    """Parts that `build` makes."""
+    """A layer with sublayers that `build` creates."""
 
     def build(self, input_shape):
         self.inner = layers.Dense(4)
@@ -44,7 +44,7 @@ class Late(layers.Layer):
 
 @saving.register_keras_serializable("parts")
 class Lazy(layers.Layer):
-    """Parts that the first call builds."""
+    """A layer with sublayers that the first call builds."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -56,7 +56,7 @@ class Lazy(layers.Layer):
 
 @saving.register_keras_serializable("parts")
 class Around(layers.Layer):
-    """A wrapper that describes its layer, and builds it."""
+    """A wrapper that serializes its layer, and builds it."""
 
     def __init__(self, layer, **kwargs):
         super().__init__(**kwargs)
@@ -133,7 +133,7 @@ def data_of(name):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_parts_that_build_builds(name, tmp_path):
+def test_sublayers_built_by_build(name, tmp_path):
     model, x = MAKERS[name](), data_of(name)
     expected = model.predict(x, verbose=0)
     model.save(tmp_path / "m.keras")
@@ -143,7 +143,7 @@ def test_parts_that_build_builds(name, tmp_path):
 
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_quantized_parts(name, mode, tmp_path):
+def test_quantized_sublayers(name, mode, tmp_path):
     model, x = MAKERS[name](), data_of(name)
     if name == "words" and mode == "float8":
         pytest.skip("an Embedding has no such mode")
@@ -160,7 +160,7 @@ def test_quantized_parts(name, mode, tmp_path):
     again.load_weights(tmp_path / "m.weights.h5")
 
 
-def test_block_sizes_of_parts_are_described(tmp_path):
+def test_block_sizes_of_sublayers_are_in_the_config(tmp_path):
     config = toolkit.quantizers.Int4QuantizationConfig(block_size=2)
     model = stack(Block())
     model.quantize("int4", config=config)
@@ -170,7 +170,7 @@ def test_block_sizes_of_parts_are_described(tmp_path):
     assert again.layers[0].parts[0].quantization_config.block_size == 2
 
 
-def test_a_built_layer_ignores_a_second_build():
+def test_built_layer_ignores_a_second_build():
     layer = layers.Dense(3)
     layer.build((None, 4))
     kernel = layer.kernel
@@ -180,7 +180,7 @@ def test_a_built_layer_ignores_a_second_build():
         layer.build((None, 5))
 
 
-def test_a_layer_without_quantized_parts_describes_none():
+def test_layer_without_quantized_sublayers_has_no_entry():
     assert Block().get_quantized_parts() is None
     assert "quantized_parts" not in saving.serialize_keras_object(Block())
     with pytest.raises(UnsupportedError):

@@ -1,4 +1,4 @@
-"""`model.report()`: a page that is whole, true, and readable in a browser."""
+"""Test that `model.report()` is a complete, correct and readable page."""
 
 import re
 from html.parser import HTMLParser
@@ -35,7 +35,7 @@ def classifier(name="tells_classes"):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(a trained classifier, the text of its report)."""
+    """Return a trained classifier and the text of its report."""
     model = classifier()
     model.fit(X, Y, epochs=8, validation_split=0.2, verbose=0)
     path = tmp_path_factory.mktemp("report") / "report.html"
@@ -44,7 +44,7 @@ def made(tmp_path_factory):
 
 
 class Outline(HTMLParser):
-    """The elements of a page; raises where they are not nested."""
+    """The elements of a page; raises if they are not nested."""
 
     def __init__(self, text):
         super().__init__()
@@ -68,7 +68,7 @@ class Outline(HTMLParser):
             self.texts.setdefault(self.open[-1], []).append(data)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(made):
+def test_page_is_complete_and_self_contained(made):
     _, text = made
     page = Outline(text)
     names = [name for name, _ in page.found]
@@ -94,7 +94,7 @@ def test_the_page_is_whole_and_needs_nothing_else(made):
             assert attributes["role"] == "img"
 
 
-def test_it_tells_the_truth(made):
+def test_numbers_equal_the_model(made):
     model, text = made
     facts = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", text))
     accuracy = (model.predict(X, verbose=0).argmax(1) == Y).mean()
@@ -112,7 +112,7 @@ def test_it_tells_the_truth(made):
 
 
 @needs_chromium
-def test_a_browser_shows_it_at_every_width(made):
+def test_page_is_readable_at_every_width(made):
     found, console = look_at(made[1], (360, 768, 1280))
     assert console == []
     for width, page in found.items():
@@ -125,7 +125,7 @@ def test_a_browser_shows_it_at_every_width(made):
 
 
 @needs_chromium
-def test_a_browser_shows_it_in_the_dark(made):
+def test_page_is_readable_in_dark_mode(made):
     found, console = look_at(made[1], (390,), dark=True)
     assert console == []
     paper, ink = (
@@ -139,7 +139,7 @@ def test_a_browser_shows_it_in_the_dark(made):
 
 
 class Twice(toolkit.Model):
-    """A model that is code, with a layer that is called twice."""
+    """A subclassed model with a layer that is called twice."""
 
     def __init__(self):
         super().__init__(name="twice")
@@ -163,7 +163,7 @@ def test_costs_of_each_layer():
     assert "call" not in vars(model.first)
 
 
-def test_measuring_changes_nothing():
+def test_measurement_changes_no_state():
     model = classifier()
     before = [w.numpy() for w in model.weights]
     layer_costs(model, ops.convert_to_tensor(X[:8]))
@@ -198,14 +198,14 @@ def test_inputs_and_outputs_with_names(tmp_path):
     assert 'id="costs"' in report(model, tmp_path)
 
 
-def test_without_data(tmp_path):
+def test_report_without_data(tmp_path):
     text = report(classifier(), tmp_path)
     assert 'id="costs"' in text and 'id="classes"' not in text
     assert 'id="training"' not in text
     assert 'id="costs"' not in report(classifier(), tmp_path, measure=False)
 
 
-def test_a_data_set_is_seen_once(tmp_path):
+def test_data_set_is_read_once(tmp_path):
     taken = []
 
     def batches():
@@ -221,7 +221,7 @@ def test_a_data_set_is_seen_once(tmp_path):
         report(classifier(), tmp_path, pairs.repeat())
 
 
-def test_a_subclassed_regression(tmp_path):
+def test_subclassed_regression(tmp_path):
     model = Twice()
     model.compile("adam", "mse")
     model.fit(X, X[:, :1], epochs=2, verbose=0)
@@ -235,7 +235,7 @@ def test_a_subclassed_regression(tmp_path):
 
 @pytest.mark.slow
 @needs_chromium
-def test_a_browser_shows_a_large_model(tmp_path):
+def test_large_model_is_readable(tmp_path):
     hidden = [layers.Dense(4, name=f"layer_{i}") for i in range(45)]
     model = toolkit.Sequential([toolkit.Input((6,)), *hidden, layers.Dense(50)])
     model.compile("sgd", toolkit.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -248,7 +248,7 @@ def test_a_browser_shows_a_large_model(tmp_path):
     assert all(page["width"] <= int(width) for width, page in found.items())
 
 
-def test_a_model_that_runs_eagerly(tmp_path):
+def test_model_that_runs_eagerly(tmp_path):
     model = classifier()
     model.compile("adam", "sparse_categorical_crossentropy", run_eagerly=True)
     text = report(model, tmp_path, (X, Y))
@@ -270,7 +270,7 @@ def test_refusals(arguments, message, tmp_path):
     assert not path.exists()
 
 
-def test_a_model_without_weights_is_refused(tmp_path):
+def test_model_without_weights_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="has no weights yet"):
         toolkit.Sequential([layers.Dense(1)]).report(tmp_path / "report.html")
 

@@ -1,4 +1,4 @@
-"""A run of `fit` that is interrupted at any step goes on to the same bits."""
+"""Test that an interrupted run of `fit` continues to the same bits from any step."""
 
 import itertools
 import os
@@ -30,7 +30,7 @@ class Squares(tk.utils.PyDataset):
 
 
 class Batches:
-    """An iterable, each pass of which is the same."""
+    """An iterable whose passes are equal."""
 
     def __iter__(self):
         return (Squares()[i] for i in range(6))
@@ -45,7 +45,7 @@ def mapped():
     return shuffled.batch(4)
 
 
-# How data is given -> a function that makes the arguments of `fit` anew.
+# The kind of data -> a function that returns new arguments of `fit`.
 DATA = {
     "arrays": lambda: {"x": X, "y": Y, "batch_size": 4},
     "arrays in order": lambda: {"x": X, "y": Y, "batch_size": 4, "shuffle": False},
@@ -79,7 +79,7 @@ def make(seed, **arguments):
 
 
 class Stop(callbacks.Callback):
-    """Fails after so many steps of a run."""
+    """A callback that fails after a number of steps of a run."""
 
     def __init__(self, steps):
         super().__init__()
@@ -97,14 +97,14 @@ def run(model, data, *extra):
 
 
 def interrupted(tmp_path, kind, steps, save_freq=1, **arguments):
-    """The history and weights of a run that stops once and goes on."""
+    """Return the history and weights of a run that stops once and continues."""
 
     def backup():
         return callbacks.BackupAndRestore(tmp_path / "backup", save_freq=save_freq)
 
     with pytest.raises(KeyboardInterrupt):
         run(make(1, **arguments), DATA[kind](), backup(), Stop(steps))
-    model = make(99, **arguments)  # another process, in which nothing is as it was
+    model = make(99, **arguments)  # another process without the old state
     history = run(model, DATA[kind](), backup())
     return history, model.get_weights()
 
@@ -119,21 +119,21 @@ def check(whole, found):
 @pytest.mark.parametrize("steps", [2, 5, 6, 7])
 @pytest.mark.parametrize("kind", DATA)
 @pytest.mark.one_in(12)
-def test_it_goes_on_in_the_middle_of_an_epoch(tmp_path, kind, steps):
+def test_run_continues_within_an_epoch(tmp_path, kind, steps):
     model = make(1)
     history = run(model, DATA[kind]())
     check((history, model.get_weights()), interrupted(tmp_path, kind, steps))
 
 
 @pytest.mark.parametrize("kind", ["arrays", "dataset", "PyDataset"])
-def test_it_goes_on_after_the_last_backup(tmp_path, kind):
+def test_run_continues_after_the_last_backup(tmp_path, kind):
     model = make(1, steps_per_execution=2)
     history = run(model, DATA[kind]())
     found = interrupted(tmp_path, kind, 4, save_freq=4, steps_per_execution=2)
     check((history, model.get_weights()), found)
 
 
-def test_epochs_of_a_dataset_have_their_order_again(tmp_path):
+def test_epochs_of_a_dataset_have_the_same_order(tmp_path):
     model = make(1)
     history = run(model, DATA["dataset"]())
     found = interrupted(tmp_path, "dataset", 8, save_freq="epoch")
@@ -141,7 +141,7 @@ def test_epochs_of_a_dataset_have_their_order_again(tmp_path):
     check((history, model.get_weights()), found)
 
 
-def test_a_callback_that_cannot_be_saved_is_named(tmp_path):
+def test_callback_that_cannot_be_saved_is_named(tmp_path):
     class Odd(callbacks.Callback):
         def state_dict(self):
             return {"what": object()}
@@ -183,13 +183,13 @@ SCRIPT = textwrap.dedent(
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_no_step_that_was_saved(tmp_path):
+def test_killed_process_loses_no_saved_step(tmp_path):
     def start(folder, kill_at):
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / folder), str(kill_at)]
         return subprocess.run(command, capture_output=True, text=True, env=os.environ)
 
     whole = start("whole", 0)
     assert whole.returncode == 0, whole.stderr
-    for kill_at in (3, 5, 6):  # each time later: the run goes on three times
+    for kill_at in (3, 5, 6):  # each kill is later: the run continues three times
         assert start("killed", kill_at).returncode == -signal.SIGKILL
     assert start("killed", 0).stdout == whole.stdout

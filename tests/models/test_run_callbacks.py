@@ -1,4 +1,4 @@
-"""Callbacks that keep, average, send and show what a run does."""
+"""Test callbacks that back up, average, send and show runs."""
 
 import copy
 import http.server
@@ -33,7 +33,7 @@ def make_model(**arguments):
 
 
 class Stop(callbacks.Callback):
-    """Fails at the end of an epoch, or by another error."""
+    """A callback that fails at the end of an epoch, with any error."""
 
     def __init__(self, epoch, error=RuntimeError):
         super().__init__()
@@ -55,7 +55,7 @@ def fresh():
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_run_goes_on_to_the_same_bits(tmp_path, error):
+def test_run_continues_to_the_same_bits(tmp_path, error):
     whole = fresh()
     fit(whole)
     first = fresh()
@@ -70,7 +70,7 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, error):
     assert not (tmp_path / "b").exists()
 
 
-def test_every_so_many_batches(tmp_path):
+def test_backup_every_few_batches(tmp_path):
     model = fresh()
     keep = callbacks.BackupAndRestore(tmp_path, save_freq=2, delete_checkpoint=False)
     fit(model, keep, epochs=1)
@@ -78,7 +78,7 @@ def test_every_so_many_batches(tmp_path):
     assert (record["epoch"], record["batch"]) == (0, 2)
 
 
-def test_a_damaged_backup_falls_back_on_the_one_before(tmp_path):
+def test_corrupt_backup_falls_back_to_the_previous_one(tmp_path):
     def backup():
         return callbacks.BackupAndRestore(
             tmp_path, double_checkpoint=True, delete_checkpoint=False
@@ -100,7 +100,7 @@ def test_a_damaged_backup_falls_back_on_the_one_before(tmp_path):
         lambda path: path.unlink(),
     ],
 )
-def test_whatever_is_damaged_the_one_before_is_used(tmp_path, name, damage):
+def test_any_corrupt_file_falls_back_to_the_previous_backup(tmp_path, name, damage):
     def backup():
         return callbacks.BackupAndRestore(
             tmp_path, double_checkpoint=True, delete_checkpoint=False
@@ -116,7 +116,7 @@ def test_whatever_is_damaged_the_one_before_is_used(tmp_path, name, damage):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_damage_without_another_backup_is_an_error(tmp_path):
+def test_corruption_without_another_backup_is_an_error(tmp_path):
     keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     fit(fresh(), keep, epochs=1)
     metadata = tmp_path / "training_metadata.json"
@@ -126,7 +126,7 @@ def test_damage_without_another_backup_is_an_error(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:load_weights")
-def test_a_backup_of_another_model_is_left_as_it_is(tmp_path):
+def test_backup_of_another_model_is_unchanged(tmp_path):
     keep = callbacks.BackupAndRestore(
         tmp_path, double_checkpoint=True, delete_checkpoint=False
     )
@@ -139,7 +139,7 @@ def test_a_backup_of_another_model_is_left_as_it_is(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_crash_between_the_files_leaves_a_whole_backup(tmp_path):
+def test_crash_between_the_files_leaves_a_complete_backup(tmp_path):
     keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     fit(fresh(), keep, epochs=2)
     weights = (tmp_path / "latest.weights.h5").read_bytes()
@@ -149,7 +149,7 @@ def test_a_crash_between_the_files_leaves_a_whole_backup(tmp_path):
     assert fit(model, keep, epochs=4).epoch == [2, 3]
 
 
-def test_files_that_do_not_belong_together_are_refused(tmp_path):
+def test_mixed_files_are_refused(tmp_path):
     keep = callbacks.BackupAndRestore(tmp_path, delete_checkpoint=False)
     fit(fresh(), keep, epochs=1)
     make_model().save_weights(tmp_path / "latest.weights.h5")
@@ -166,7 +166,7 @@ def test_backup_arguments(arguments):
 # --- SwapEMAWeights -------------------------------------------------------------------
 
 
-def test_evaluation_sees_the_averages():
+def test_evaluation_uses_the_averages():
     model = make_model(use_ema=True, ema_momentum=0.5)
     seen = []
 
@@ -186,7 +186,7 @@ def test_evaluation_sees_the_averages():
         np.testing.assert_array_equal(value, weight)
 
 
-def test_swapping_on_epochs_changes_nothing_in_training():
+def test_swapping_on_epochs_does_not_change_training():
     toolkit.random.set_random_seed(3)
     plain = make_model(use_ema=True)
     fit(plain)
@@ -197,7 +197,7 @@ def test_swapping_on_epochs_changes_nothing_in_training():
         np.testing.assert_array_equal(a, b)
 
 
-def test_without_averages_swapping_is_refused():
+def test_swapping_without_averages_is_refused():
     with pytest.raises(ArgumentError, match="use_ema=True"):
         make_model().evaluate(X, Y, callbacks=[callbacks.SwapEMAWeights()], verbose=0)
 
@@ -233,7 +233,7 @@ def test_epochs_are_posted(as_json):
         assert body.startswith("data=%7B")
 
 
-def test_an_unreachable_server_is_a_warning():
+def test_unreachable_server_is_a_warning():
     with pytest.warns(UserWarning, match="could not reach"):
         callbacks.RemoteMonitor("http://127.0.0.1:9").on_epoch_end(0, {})
     with pytest.raises(ArgumentError, match="http"):
@@ -244,7 +244,7 @@ def test_an_unreachable_server_is_a_warning():
 
 
 def records(folder):
-    """The data of all records of the only file in a folder, checksums checked."""
+    """Return the records of the only file in a folder; check the checksums."""
     (file,) = folder.glob("events.out.tfevents.*")
     data, found = file.read_bytes(), []
     while data:
@@ -259,7 +259,7 @@ def records(folder):
 
 
 def fields(message):
-    """(number, value) of each field of a message."""
+    """Return (number, value) of each field of a message."""
 
     def varint():
         nonlocal message
@@ -284,7 +284,7 @@ def fields(message):
 
 
 def values(folder):
-    """(tag, step, the fields of the value) of all events."""
+    """Return (tag, step, the fields of the value) of all events."""
     found = []
     for record in records(folder):
         event = dict(fields(record))
@@ -294,7 +294,7 @@ def values(folder):
     return found
 
 
-def test_what_a_run_writes(tmp_path):
+def test_events_of_a_run(tmp_path):
     model = make_model()
     board = callbacks.TensorBoard(
         tmp_path, histogram_freq=1, write_images=True, update_freq=2,
@@ -344,18 +344,18 @@ def test_embeddings_for_the_projector(tmp_path):
 
 
 @pytest.mark.parametrize("batches", [2, "10,20", (10, 20), [1, 1]])
-def test_a_profile_has_no_effect_and_a_warning_says_so(batches):
+def test_profile_has_no_effect_and_warns(batches):
     with pytest.warns(UserWarning, match="profile_batch.*no effect"):
         callbacks.TensorBoard(profile_batch=batches)
 
 
 @pytest.mark.parametrize("batches", [-1, "a", (2, 1), (1, 2, 3), None, []])
-def test_wrong_batches_of_a_profile(batches):
+def test_invalid_profile_batches(batches):
     with pytest.raises(ArgumentError, match="profile_batch"):
         callbacks.TensorBoard(profile_batch=batches)
 
 
-def test_lazy_logs_are_a_dict_whose_values_are_read_when_asked_for(monkeypatch):
+def test_lazy_logs_are_read_on_access(monkeypatch):
     read = []
     real = lazy.fetch
     monkeypatch.setattr(lazy, "fetch", lambda values: read.append(1) or real(values))

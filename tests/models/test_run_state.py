@@ -1,4 +1,4 @@
-"""Progress: what is saved of a run beside the weights, and what of it comes back."""
+"""Test Progress: the saved state of a run other than the weights."""
 
 import json
 
@@ -14,7 +14,7 @@ from toolkit.random import global_seed_generator
 
 
 class Batches:
-    """Stands for the batches of a run."""
+    """A stand-in for the batches of a run."""
 
     def __init__(self, done=0):
         self.num_yielded, self.restored = done, None
@@ -27,7 +27,7 @@ class Batches:
 
 
 class Counted(metrics.Metric):
-    """Counts in a shape and a type of its own."""
+    """A counter with a custom shape and dtype."""
 
     def __init__(self, shape, dtype, name):
         super().__init__(name=name)
@@ -41,7 +41,7 @@ class Counted(metrics.Metric):
 
 
 class Remembers(callbacks.Callback):
-    """Has state, and keeps what it is given."""
+    """A callback with state that records its restored state."""
 
     def __init__(self, value=0):
         super().__init__()
@@ -59,7 +59,7 @@ class Remembers(callbacks.Callback):
 
 
 class Other(Remembers):
-    """Another one with state."""
+    """Another callback with state."""
 
 
 def make(seed=1):
@@ -77,7 +77,7 @@ def progress_of(model, *given, done=0):
 
 
 def saved(*given, done=0):
-    """The state of a run, through JSON, and its model."""
+    """Return the state of a run, through JSON, and its model."""
     model = make()
     state = progress_of(model, *given, done=done).state()
     return json.loads(json.dumps(state)), model
@@ -92,12 +92,12 @@ def measured(model):
     return [v.numpy().tolist() for metric in model.metrics for v in metric.variables]
 
 
-def test_seeds_are_those_of_the_layers_and_the_one_of_all():
+def test_seeds_are_from_the_layers_and_the_global_seed():
     state, model = saved()
     assert state["seeds"] == seeds(model) and len(state["seeds"]) == 2
 
 
-def test_a_run_goes_on_in_the_middle_of_an_epoch():
+def test_run_continues_within_an_epoch():
     state, model = saved(Remembers(7), done=3)
     expected, totals = seeds(model), measured(model)
     other, callback = make(2), Remembers()
@@ -106,7 +106,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch():
     progress = progress_of(other, callback)
     assert progress.epoch is None
     progress.restore(state, 4)
-    assert progress.epoch == 4 and callback.value == 0  # not before it begins
+    assert progress.epoch == 4 and callback.value == 0  # not before it starts
     progress.begin()
     assert seeds(other) == expected
     assert progress._batches.restored == {"done": 3}
@@ -117,7 +117,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch():
     assert not np.any([np.sum(x) for x in measured(other)])
 
 
-def test_metrics_begin_anew_where_an_epoch_begins():
+def test_metrics_are_reset_at_the_start_of_an_epoch():
     state, model = saved(done=0)
     progress = progress_of(model)
     progress.restore(state, 1)
@@ -127,7 +127,7 @@ def test_metrics_begin_anew_where_an_epoch_begins():
 
 
 @pytest.mark.parametrize("state", [None, {}])
-def test_nothing_comes_back_of_a_run_that_was_not_saved(state):
+def test_unsaved_run_restores_nothing(state):
     model, callback = make(), Remembers(3)
     before = seeds(model)
     progress = progress_of(model, callback, done=2)
@@ -150,7 +150,7 @@ def test_nothing_comes_back_of_a_run_that_was_not_saved(state):
         ([Remembers(1), Other(2), Remembers(3)], [1, 2, 3]),
     ],
 )
-def test_callbacks_come_back_if_all_are_those_of_before(now, values):
+def test_callbacks_are_restored_only_if_all_match(now, values):
     state, _ = saved(Remembers(7), Other(8), done=1)
     progress = progress_of(make(), *now)
     progress.restore(state, 1)
@@ -162,7 +162,7 @@ def test_callbacks_come_back_if_all_are_those_of_before(now, values):
     assert progress._batches.restored == {"done": 1}
 
 
-def test_only_callbacks_with_state_are_saved_and_history_is_not():
+def test_only_callbacks_with_state_are_saved_except_history():
     history = callbacks.History()
     history.history = {"loss": [1.0]}
     assert history.state_dict()
@@ -170,7 +170,7 @@ def test_only_callbacks_with_state_are_saved_and_history_is_not():
     assert [name for name, _ in state["callbacks"]] == ["Remembers"]
 
 
-def test_state_that_cannot_be_saved_is_told():
+def test_unserializable_state_is_reported():
     with pytest.raises(
         ArgumentError, match=r"Remembers.state_dict: .*expected numbers"
     ):
@@ -178,7 +178,7 @@ def test_state_that_cannot_be_saved_is_told():
 
 
 class Positives(metrics.Metric):
-    """Returns what it counts with, alone or in a dict."""
+    """A metric that returns its counters, alone or in a dict."""
 
     def __init__(self, nested):
         super().__init__(name="positives")
@@ -194,7 +194,7 @@ class Positives(metrics.Metric):
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_a_metric_may_return_its_state(nested, run_eagerly, tmp_path):
+def test_metric_may_return_its_state(nested, run_eagerly, tmp_path):
     model = toolkit.Sequential([toolkit.Input((2,)), layers.Dense(1)])
     model.compile("sgd", "mse", metrics=[Positives(nested)], run_eagerly=run_eagerly)
     sizes = iter([1.0, 2.0, 3.0, 4.0])

@@ -1,4 +1,4 @@
-"""Weights in safetensors files, under a model's names and those of others."""
+"""Test weights in safetensors files with the names of the model or other names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from toolkit.reading.safetensors import read_safetensors, write_safetensors
 
 
 def model_of(units=4, name=None):
-    """Weights of several shapes, some of them not trainable."""
+    """Return a model with weights of several shapes, some of them not trainable."""
     return tk.Sequential(
         [
             tk.Input((3,)),
@@ -46,7 +46,7 @@ def values(model):
 
 
 def change(model):
-    """Give all weights other values."""
+    """Assign other values to all weights."""
     rng = np.random.default_rng(3)
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape))
@@ -63,10 +63,10 @@ def path(tmp_path):
     return tmp_path / "x.safetensors"
 
 
-# --- the model's own names ------------------------------------------------------------
+# --- names of the model ---------------------------------------------------------------
 
 
-def test_weights_come_back(path):
+def test_weights_round_trip(path):
     model = change(model_of())
     model.save_weights(path)
     assert sorted(read_safetensors(path)) == [
@@ -80,7 +80,7 @@ def test_weights_come_back(path):
 
 @pytest.mark.parametrize("make", [unnamed, lambda: tk.applications.MobileNetV2(
     weights=None, input_shape=(32, 32, 3), alpha=0.35, classes=3)])  # fmt: skip
-def test_layers_without_names_of_their_own_are_counted_anew(path, make):
+def test_layers_with_default_names_are_numbered_again(path, make):
     model = change(make())
     model.save_weights(path)
     other = make()
@@ -88,7 +88,7 @@ def test_layers_without_names_of_their_own_are_counted_anew(path, make):
     same(other, values(model))
 
 
-def test_other_names_are_not_taken_for_numbers(path):
+def test_custom_names_are_not_renumbered(path):
     change(model_of()).save_weights(path)
     arrays = read_safetensors(path)
     arrays["norm_1/gamma"] = arrays.pop("norm/gamma")
@@ -97,7 +97,7 @@ def test_other_names_are_not_taken_for_numbers(path):
         model_of().load_weights(path)
 
 
-def test_the_optimizer_and_seeds_are_not_in_them(path):
+def test_optimizer_and_seeds_are_not_stored(path):
     model = model_of()
     model.compile("adam", "mse")
     model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
@@ -158,7 +158,7 @@ def test_every_mismatch_is_listed_and_nothing_changes(path):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
 
-def test_layouts_of_other_ranks_are_listed_too(path):
+def test_layouts_of_other_ranks_are_listed(path):
     arrays = named(change(model_of()))
     mapping = {name: (name, "a b -> b a") for name in arrays}
     write_safetensors(path, arrays)
@@ -179,7 +179,7 @@ def named(model):
     return {w.path.partition("/")[2]: np.asarray(w) for w in model.weights}
 
 
-def test_layers_to_skip(path):
+def test_skipped_layers(path):
     change(model_of()).save_weights(path)
     model = model_of()
     kernel = np.asarray(model.get_layer("first").kernel).copy()
@@ -195,7 +195,7 @@ def test_layers_to_skip(path):
         model.load_weights(path)
 
 
-def test_arrays_to_ignore(path):
+def test_ignored_arrays(path):
     change(model_of()).save_weights(path)
     arrays = read_safetensors(path)
     write_safetensors(path, arrays | {"a.counter": np.int64(3), "b.counter": [1.0]})
@@ -207,7 +207,7 @@ def test_arrays_to_ignore(path):
         model_of().load_weights(path, ignore=[3])
 
 
-def test_a_very_long_list_of_mismatches_is_cut(path):
+def test_long_list_of_mismatches_is_truncated(path):
     write_safetensors(path, dict.fromkeys(map(str, range(5000)), np.zeros(1)))
     with pytest.raises(ModelFileError, match="and 4,008 more"):
         model_of().load_weights(path)
@@ -215,7 +215,7 @@ def test_a_very_long_list_of_mismatches_is_cut(path):
 
 # --- dtypes ---------------------------------------------------------------------------
 
-# dtype in the file, of the weight, values, what the weight is or a message
+# dtype in the file, of the weight, values, the weight's value or a message
 DTYPES = [
     ("bfloat16", "float32", [1.5, -2], [1.5, -2]),
     ("float16", "float32", [1.5, np.inf], [1.5, np.inf]),
@@ -241,7 +241,7 @@ DTYPES = [
 
 
 class Kept(layers.Layer):
-    """A weight of any dtype."""
+    """A layer with a weight of any dtype."""
 
     def __init__(self, weight_dtype, **kwargs):
         super().__init__(**kwargs)
@@ -273,7 +273,7 @@ def test_dtypes(path, stored, dtype, given, expected):
         assert found.tolist() == np.array(expected).tolist()
 
 
-# --- names of others ------------------------------------------------------------------
+# --- other names ----------------------------------------------------------------------
 
 AS_IN_TORCH = {
     "*/kernel": ("*.weight", "o i -> i o"),
@@ -285,7 +285,7 @@ AS_IN_TORCH = {
 }
 
 
-def test_a_table_in_both_directions(path):
+def test_name_table_in_both_directions(path):
     model = change(model_of())
     model.save_weights(path, mapping=AS_IN_TORCH)
     arrays = read_safetensors(path)
@@ -296,7 +296,7 @@ def test_a_table_in_both_directions(path):
     same(other, values(model))
 
 
-def test_a_function(path):
+def test_name_function(path):
     write_safetensors(path, {"w": np.ones((4, 3), "float32"), "b": np.arange(4.0)})
     model = tk.Sequential([tk.Input((3,)), layers.Dense(4, name="d")])
 
@@ -310,7 +310,7 @@ def test_a_function(path):
         model.save_weights(path, mapping=mapping)
 
 
-def test_what_a_function_returns_has_to_fit(path):
+def test_invalid_results_of_a_name_function(path):
     write_safetensors(path, {"w": np.ones((4, 3), "float32"), "b": np.ones(4)})
     model = tk.Sequential([tk.Input((3,)), layers.Dense(4, name="d")])
     for function, message in (
@@ -326,7 +326,7 @@ def test_what_a_function_returns_has_to_fit(path):
             )
 
 
-def test_a_sum_of_several_arrays(path):
+def test_sum_of_several_arrays(path):
     write_safetensors(path, {"w": np.ones((3, 4)), "b1": np.ones(4), "b2": np.ones(4)})
     model = tk.Sequential([tk.Input((3,)), layers.Dense(4, name="d")])
     table = {"d/kernel": "w", "d/bias": (("b1", "b2"), np.add)}
@@ -334,7 +334,7 @@ def test_a_sum_of_several_arrays(path):
     assert np.asarray(model.weights[1]).tolist() == [2] * 4
 
 
-def test_weights_that_are_not_in_the_file_or_have_no_row(path):
+def test_weights_without_an_array_or_a_row(path):
     write_safetensors(path, {"w": np.ones((3, 4))})
     model = tk.Sequential([tk.Input((3,)), layers.Dense(4, name="d")])
     with pytest.raises(ModelFileError, match="d/bias: the mapping has no row for it"):
@@ -381,7 +381,7 @@ def test_two_weights_of_one_array(path):
 
 
 def save_list(path, model=None, size=3e-8):
-    """Files of at most 32 bytes."""
+    """Save files of at most 32 bytes."""
     (model or change(model_of())).save_weights(path, max_shard_size=size)
     return json.loads(path.read_text())
 
@@ -405,7 +405,7 @@ def test_several_files(listing):
         assert name in read_safetensors(listing.with_name(file))
 
 
-def test_the_next_save_removes_the_files_of_the_last(listing):
+def test_next_save_removes_the_files_of_the_last(listing):
     save_list(listing, size=48 / 2**30)
     listing.with_name("other.safetensors").write_bytes(b"")
     model = change(model_of())
@@ -418,10 +418,10 @@ def test_the_next_save_removes_the_files_of_the_last(listing):
     same(other, values(model))
 
 
-def test_files_of_others_are_neither_replaced_nor_removed(listing):
+def test_foreign_files_are_neither_replaced_nor_removed(listing):
     save_list(listing, size=48 / 2**30)
     found = json.loads(listing.read_text())
-    del found["metadata"]["files"]  # as others write it
+    del found["metadata"]["files"]  # as other libraries write it
     listing.write_text(json.dumps(found))
     save_list(listing, size=1)
     assert len(os.listdir(listing.parent)) == 6
@@ -432,13 +432,13 @@ def test_files_of_others_are_neither_replaced_nor_removed(listing):
     assert foreign.read_bytes() == b"not ours"
 
 
-def test_the_name_of_a_single_file_becomes_that_of_a_list(path):
+def test_name_of_a_single_file_becomes_the_name_of_a_manifest(path):
     with pytest.warns(UserWarning, match=r"becomes .*x\.safetensors\.index\.json"):
         model_of().save_weights(path, max_shard_size=1)
     model_of().load_weights(path.with_name("x.safetensors.index.json"))
 
 
-def test_a_weight_that_is_larger_than_a_file_may_be(listing):
+def test_weight_larger_than_the_file_size(listing):
     with pytest.raises(ArgumentError, match="exceeds the maximum shard size of 32"):
         save_list(listing, size=32 / 2**30)
     assert not os.listdir(listing.parent)
@@ -509,7 +509,7 @@ BAD_LISTS = {
 
 
 @pytest.mark.parametrize("name", BAD_LISTS)
-def test_bad_lists(listing, name):
+def test_invalid_manifests(listing, name):
     change, text, message = BAD_LISTS[name]
     save_list(listing, size=128 / 2**30)
     edit(listing, change)
@@ -523,7 +523,7 @@ def test_bad_lists(listing, name):
 
 
 def test_links(listing, tmp_path):
-    """Those that lead elsewhere are refused; Hugging Face's cache consists of links."""
+    """Links to other folders are refused; Hugging Face's cache consists of links."""
     save_list(listing, size=128 / 2**30)
     inside, blobs = tmp_path / "snapshots" / "a", tmp_path / "blobs"
     inside.mkdir(parents=True)
@@ -541,7 +541,7 @@ def test_links(listing, tmp_path):
         model_of().load_weights(inside / listing.name)
 
 
-def test_all_files_of_a_list_share_a_budget_of_their_sizes(listing):
+def test_all_files_of_a_manifest_share_one_budget(listing):
     model = tk.Sequential(
         [tk.Input((1000,))] + [layers.Dense(1000, name=f"d{i}") for i in range(12)]
     )
@@ -580,7 +580,7 @@ def test_bad_arguments(path, tmp_path):
             model.load_weights(h5, **{name: {}})
 
 
-def test_a_folder_is_refused(tmp_path):
+def test_folder_is_refused(tmp_path):
     for name in ("a.safetensors", "a.safetensors.index.json"):
         (tmp_path / name).mkdir()
         with pytest.raises(ModelFileError):

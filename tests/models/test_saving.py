@@ -1,4 +1,4 @@
-"""Weights in files: round trips, all or nothing, damaged and hostile files."""
+"""Test weights in files: round trips, rollback, corrupt and hostile files."""
 
 import os
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_round_trip_of_the_optimizer(tmp_path):
     losses = [m.train_on_batch(X, X[:, :2]) for m in (model, again)]
     assert losses[0] == losses[1]
     plain = make_model()
-    plain.load_weights(path)  # a model without an optimizer leaves its state aside
+    plain.load_weights(path)  # a model without an optimizer ignores its state
     other = make_model()
     other.compile("sgd", "mse")
     other.optimizer.build(other.trainable_variables)
@@ -78,7 +78,7 @@ def test_round_trip_of_the_optimizer(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Adam", "SGD"])
-def test_a_new_optimizer_keeps_its_learning_rate(name, tmp_path):
+def test_new_optimizer_keeps_its_learning_rate(name, tmp_path):
     make = getattr(toolkit.optimizers, name)
     model, path = make_model(), tmp_path / "x.weights.h5"
     model.compile(make(0.1), "mse")
@@ -94,7 +94,7 @@ def test_a_new_optimizer_keeps_its_learning_rate(name, tmp_path):
     fresh = make_model()
     fresh.compile(make(0.1), "mse")
     fresh.save_weights(path)
-    again.load_weights(path)  # of an optimizer that has made no step: no warning
+    again.load_weights(path)  # of an optimizer without steps: no warning
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
@@ -132,7 +132,7 @@ def test_shared_layers_are_saved_once(tmp_path):
         assert list(file["layers"]) == ["dense", "input_layer"]
 
 
-def test_a_layer_that_saves_in_its_own_way(tmp_path):
+def test_layer_with_custom_saving(tmp_path):
     class Table(layers.Layer):
         def __init__(self):
             super().__init__()
@@ -165,7 +165,7 @@ def test_a_layer_that_saves_in_its_own_way(tmp_path):
         again.load_weights(tmp_path / "x.weights.h5")
 
 
-# --- what does not fit ----------------------------------------------------------------
+# --- mismatches -----------------------------------------------------------------------
 
 
 def test_every_mismatch_is_listed_and_nothing_changes(saved):
@@ -195,7 +195,7 @@ def test_every_mismatch_is_listed_and_nothing_changes(saved):
     assert_same(before, model.get_weights())
 
 
-def test_what_the_model_does_not_have_is_left_out(saved):
+def test_unknown_values_are_skipped(saved):
     model = Sequential([Input((4,)), layers.Dense(3), layers.BatchNormalization()])
     with pytest.warns(UserWarning, match="layers/dense_1/vars/0: unexpected"):
         model.load_weights(saved)
@@ -221,7 +221,7 @@ def test_objects_to_skip(saved):
     assert_same(start[6:], model.get_weights()[6:])
 
 
-# --- files that are no good -----------------------------------------------------------
+# --- invalid files --------------------------------------------------------------------
 
 
 def refuse(path, message):
@@ -251,7 +251,7 @@ def test_foreign(tmp_path, saved):
     refuse(path, "missing in the file")
 
 
-def test_there_is_no_file(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="no file"):
         make_model().load_weights(tmp_path / "none.weights.h5")
 
@@ -261,7 +261,7 @@ def replace(file, item):
     file["layers/dense/vars/0"] = item
 
 
-def test_links_and_foreign_storage_are_refused(saved, tmp_path):
+def test_links_and_external_storage_are_refused(saved, tmp_path):
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file["data"] = np.ones((4, 3), "float32")
@@ -310,7 +310,7 @@ def test_huge_declared_shapes_are_never_read(saved):
             found.read()
 
 
-def test_strings_are_no_weights(saved):
+def test_strings_are_refused(saved):
     edit(saved, lambda f: replace(f, np.full((4, 3), b"text")))
     refuse(saved, "expected numbers")
 
@@ -318,7 +318,7 @@ def test_strings_are_no_weights(saved):
 # --- writing --------------------------------------------------------------------------
 
 
-def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
+def test_failed_write_keeps_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def fail(*args, **kwargs):
@@ -336,7 +336,7 @@ def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
         assert os.listdir(saved.parent) == [saved.name]
 
 
-def test_an_interrupt_while_writing_leaves_the_old_file(saved, monkeypatch):
+def test_interrupted_write_keeps_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def interrupt(path, groups):
@@ -360,7 +360,7 @@ def test_unwritable_path(tmp_path):
         make_model().save_weights(tmp_path / "folder.weights.h5")
 
 
-def test_a_link_is_followed(tmp_path):
+def test_link_is_followed(tmp_path):
     real, link = tmp_path / "real.weights.h5", tmp_path / "link.weights.h5"
     make_model().save_weights(real)
     link.symlink_to(real)
@@ -393,12 +393,12 @@ def test_arguments_of_save_weights(saved):
         unbuilt.load_weights(saved)
 
 
-def test_only_numpy_is_needed_until_a_file_is_touched():
+def test_only_numpy_is_imported_before_a_file_is_accessed():
     assert "h5py" not in vars(toolkit.models.saving.weights)
 
 
 def test_many_nested_models_are_all_saved(tmp_path):
-    """The list of a model's layers is made anew each time: its id may come again."""
+    """The list of a model's layers is created on each access: its id may be reused."""
 
     def build():
         x = inputs = toolkit.Input((3,))

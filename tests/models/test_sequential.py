@@ -1,4 +1,4 @@
-"""Sequential: building, adding, popping, configs, errors."""
+"""Test Sequential: building, adding, popping, configs, errors."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from toolkit.errors import ArgumentError, NotBuiltError, ShapeError
 from toolkit.models import clone_model
 
 
-def test_with_an_input_it_is_built_as_layers_are_added():
+def test_model_with_an_input_is_built_incrementally():
     model = Sequential()
     model.add(Input((4,)))
     model.add(layers.Dense(3))
@@ -23,7 +23,7 @@ def test_with_an_input_it_is_built_as_layers_are_added():
     assert model(np.zeros((5, 4), "float32")).shape == (5, 2)
 
 
-def test_without_an_input_it_is_built_on_the_first_call():
+def test_model_without_an_input_is_built_on_the_first_call():
     model = Sequential([layers.Dense(3), layers.Dense(2)])
     assert not model.built
     assert model.weights == []
@@ -36,7 +36,7 @@ def test_without_an_input_it_is_built_on_the_first_call():
     assert model(np.zeros((7, 4), "float32")).shape == (7, 2)
 
 
-def test_build_by_hand():
+def test_explicit_build():
     model = Sequential([layers.Dense(3)])
     model.build((None, 4))
     assert model.input_shape == (None, 4)
@@ -48,7 +48,7 @@ def test_paths_and_order_of_weights():
     assert [v.path for v in model.weights] == ["net/a/kernel", "net/a/bias"]
 
 
-def test_layers_leave_the_input_out():
+def test_layers_exclude_the_input():
     first = layers.Dense(3)
     model = Sequential([Input((4,)), first])
     assert model.layers == [first]
@@ -77,7 +77,7 @@ def test_inside_another_model():
     np.testing.assert_array_equal(outer(x), model(x))
 
 
-def test_begins_with_a_model():
+def test_first_layer_may_be_a_model():
     inputs = Input((4,))
     base = Model(inputs, layers.Dense(3)(inputs))
     model = Sequential([base, layers.Dense(2)])
@@ -85,14 +85,14 @@ def test_begins_with_a_model():
     assert model.input_shape == (None, 4)
 
 
-def test_several_inputs_through_the_first_layer():
+def test_first_layer_may_have_several_inputs():
     model = Sequential([layers.Add(), layers.Dense(2)])
     x = np.ones((3, 4), "float32")
     assert model([x, x]).shape == (3, 2)
     assert len(model.weights) == 2
 
 
-def test_training_and_masks_reach_the_layers():
+def test_training_and_masks_are_forwarded_to_layers():
     model = Sequential([Input((1000,)), layers.Dropout(0.5, seed=1)])
     x = np.ones((1, 1000), "float32")
     assert (model(x, training=True).numpy() == 0).any()
@@ -123,7 +123,7 @@ def test_config_round_trip():
     np.testing.assert_array_equal(again(x), model(x))
 
 
-def test_config_of_a_model_that_is_not_built():
+def test_config_of_an_unbuilt_model():
     again = Sequential.from_config(Sequential([layers.Dense(3)]).get_config())
     assert not again.built
     assert again(np.zeros((2, 4), "float32")).shape == (2, 3)
@@ -151,7 +151,7 @@ def test_messages_call_it_sequential():
         model(np.zeros((1, 4), "float32"))
 
 
-# --- as in Keras ----------------------------------------------------------------------
+# --- details of Keras -----------------------------------------------------------------
 
 
 def test_images_of_another_size():
@@ -165,7 +165,7 @@ def test_images_of_another_size():
         model(np.ones((1, 6, 6, 4), "float32"))
 
 
-def test_a_dict_of_inputs():
+def test_dict_of_inputs():
     class Sum(layers.Layer):
         def call(self, inputs):
             return inputs["a"] + inputs["b"]
@@ -194,7 +194,7 @@ def nothing_told(monkeypatch):
 
 
 @pytest.mark.parametrize("given", [{"input_shape": (4,)}, {"input_dim": 4}])
-def test_a_layer_with_an_input_shape_warns_once_for_its_class(nothing_told, given):
+def test_layer_with_an_input_shape_warns_once_per_class(nothing_told, given):
     with pytest.warns(UserWarning, match="Dense: Do not pass an `input_shape`/`inpu"):
         first = layers.Dense(3, **given)
     with warnings.catch_warnings():
@@ -212,7 +212,7 @@ def test_a_layer_with_an_input_shape_warns_once_for_its_class(nothing_told, give
 
 
 def rows_of(count):
-    """An Embedding each row of which is its number."""
+    """Return an Embedding whose rows contain their index."""
     numbers = np.arange(count, dtype="float32")[:, None]
     return layers.Embedding(count, 1, weights=[numbers], dtype="float32")
 
@@ -238,8 +238,8 @@ NUMBERED = {
 )
 @pytest.mark.parametrize("given", ["int64", "int32", "float32"])
 @pytest.mark.parametrize("name", NUMBERED)
-def test_numbers_of_rows_are_exact(name, given, policy):
-    """In whatever dtype the first layer computes, eagerly and compiled."""
+def test_row_numbers_are_exact(name, given, policy):
+    """In any dtype of the first layer, eagerly and compiled."""
     x = np.array([[257], [999], [1001]])
     layer = NUMBERED[name]()
     expected = np.asarray(layer(x.astype(given)), "float64")
@@ -251,7 +251,7 @@ def test_numbers_of_rows_are_exact(name, given, policy):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"], indirect=True)
-def test_large_numbers_of_rows_are_exact(policy):
+def test_large_row_numbers_are_exact(policy):
     x = np.array([[2**24 + 1], [2**24 + 3]])
     seen = []
 
@@ -268,8 +268,8 @@ def test_large_numbers_of_rows_are_exact(policy):
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16"], indirect=True)
-def test_what_is_not_cast_keeps_its_digits(policy):
-    """Normalization subtracts a mean: what 16 bits leave of the rest is too little."""
+def test_uncast_inputs_keep_their_precision(policy):
+    """Normalization subtracts a mean; 16 bits leave few digits of the difference."""
     x = np.float32([[1000.1, 1000.2, 1000.4]])
     layer = layers.LayerNormalization()
     expected = np.asarray(layer(x), "float32")
@@ -284,7 +284,7 @@ def test_what_is_not_cast_keeps_its_digits(policy):
 
 
 @pytest.mark.parametrize("deferred", [False, True])
-def test_a_layer_may_be_added_twice(deferred, tmp_path):
+def test_layer_may_be_added_twice(deferred, tmp_path):
     dense, activation = layers.Dense(3), layers.ReLU()
     model = Sequential([dense, activation, dense, activation])
     if not deferred:
@@ -314,7 +314,7 @@ def test_two_layers_of_one_name_are_refused():
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "train_on_batch"])
-def test_batches_leave_the_batch_size_open(method):
+def test_built_batch_size_stays_open(method):
     model = Sequential([layers.Dense(2), layers.Dense(1)])
     model.compile("sgd", "mse")
     x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
@@ -327,7 +327,7 @@ def test_batches_leave_the_batch_size_open(method):
     assert model.layers[0].output.shape == (None, 2)
 
 
-def test_a_layer_that_needs_the_batch_size_gets_it():
+def test_layer_that_needs_the_batch_size_receives_it():
     model = Sequential([layers.LSTM(2, stateful=True), layers.Dense(1)])
     model.compile("sgd", "mse")
     x, y = np.ones((8, 5, 3), "float32"), np.ones((8, 1), "float32")

@@ -1,4 +1,4 @@
-"""Parts that layers share are one object again in a saved, cloned or copied model."""
+"""Test that shared objects stay shared in a saved, cloned or copied model."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ STEPS = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
 
 
 class Around(layers.Layer):
-    """A wrapper of users, which describes its layer itself."""
+    """A wrapper of users that serializes its layer."""
 
     def __init__(self, layer, **kwargs):
         super().__init__(**kwargs)
@@ -205,7 +205,7 @@ def penalties(model):
 
 
 def counts(model):
-    """How many objects of each kind the layers of a model hold."""
+    """Return the number of objects of each kind in the layers of a model."""
     parts = {"layers": model._flatten_layers()}
     for layer in parts["layers"]:
         for name, value in vars(layer).items():
@@ -232,7 +232,7 @@ def test_shared_parts_stay_shared(make, way, tmp_path):
         assert a.dtype_policy.name == b.dtype_policy.name
 
 
-def test_marks_of_other_classes_and_scopes_do_not_count():
+def test_identifiers_of_other_classes_and_scopes_are_ignored():
     reg = regularizers.L2(0.5)
     with serialization.ObjectSharingScope():
         first, second = (serialization.serialize_keras_object(reg) for _ in range(2))

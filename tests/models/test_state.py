@@ -1,4 +1,4 @@
-"""What of a file fits the parts of a model: all of it is loaded, or nothing is."""
+"""Test that a file's state is loaded completely or not at all."""
 
 import warnings
 
@@ -12,7 +12,7 @@ from toolkit.models.saving.state import groups_of, load_state
 
 
 class Stored:
-    """Stands for an array in a file: its shape is known before it is read."""
+    """A stand-in for an array in a file: its shape is known before it is read."""
 
     def __init__(self, array):
         self.array, self.shape = np.asarray(array), np.shape(array)
@@ -31,7 +31,7 @@ def make(units=2, optimizer=None):
 
 
 class Own(layers.Layer):
-    """Decides by itself what it takes from a file."""
+    """A layer with custom loading."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -48,7 +48,7 @@ class Own(layers.Layer):
 
 
 def stored(model):
-    """What a file of a model holds."""
+    """Return the content of a model's file."""
     return {
         f"{group}/{key}": Stored(array)
         for group, (_, arrays) in groups_of(model).items()
@@ -78,7 +78,7 @@ def test_groups_of_parts():
     assert DENSE not in groups_of(model, [model.layers[0]])
 
 
-def test_the_state_of_the_model_itself():
+def test_state_of_the_model():
     class Mine(toolkit.Model):
         def __init__(self):
             super().__init__()
@@ -96,7 +96,7 @@ def test_the_state_of_the_model_itself():
         load_state(model, {"vars/0": Stored([1.0])}, "file")
 
 
-def test_all_that_fits_is_loaded():
+def test_all_matching_state_is_loaded():
     model, other = make(), filled(make())
     datasets = stored(other)
     load_state(model, datasets, "file")
@@ -109,7 +109,7 @@ def changed(datasets, remove=(), **arrays):
     return kept | {path: Stored(array) for path, array in arrays.items()}
 
 
-# what is wrong with a file -> (its datasets from right ones, what is told of it)
+# the error of a file -> (a function of its datasets, the message)
 WRONG = {
     "missing": (
         lambda d: changed(d, [f"{DENSE}/1"]),
@@ -139,7 +139,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_told_and_nothing_is_changed(case):
+def test_mismatch_is_reported_and_changes_nothing(case):
     change, message = WRONG[case]
     model = make()
     before = values(model)
@@ -149,20 +149,20 @@ def test_what_does_not_fit_is_told_and_nothing_is_changed(case):
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_left_as_it_was_where_that_is_wanted(case):
+def test_mismatch_may_be_skipped(case):
     change, message = WRONG[case]
     model = make()
     before = values(model)
     with pytest.warns(UserWarning, match=f"left as it was:\n.*{message}") as caught:
         load_state(model, change(stored(filled(make()))), "file", skip_mismatch=True)
-    assert str(caught[0].message).count("\n") == 1  # told once
+    assert str(caught[0].message).count("\n") == 1  # reported once
     left = {"dense": values(model)[:2] == before[:2], "own": values(model)[2] == 0.0}
     assert [part for part in left if left[part]] == [
         part for part in left if f"{part}/vars" in message
     ]
 
 
-def test_every_problem_is_told_in_order():
+def test_every_problem_is_reported_in_order():
     model = make()
     datasets = changed(
         stored(model),
@@ -177,7 +177,7 @@ def test_every_problem_is_told_in_order():
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_file_may_hold_more_parts_where_that_is_wanted(case):
+def test_file_may_contain_more_parts_on_request(case):
     change, message = WRONG[case]
     model = make()
     datasets = change(stored(filled(make())))
@@ -192,7 +192,7 @@ def test_a_file_may_hold_more_parts_where_that_is_wanted(case):
     assert values(model) == before
 
 
-def test_parts_that_are_skipped_are_neither_changed_nor_missed():
+def test_skipped_parts_are_neither_changed_nor_required():
     model = make()
     before = values(model)
     load_state(model, stored(filled(make())), "file", skip=[model.layers[0]])
@@ -203,7 +203,7 @@ def test_parts_that_are_skipped_are_neither_changed_nor_missed():
         load_state(model, other, "file", skip=[model.layers[1]])
 
 
-def test_files_of_earlier_days_have_other_names():
+def test_files_of_earlier_versions_have_other_names():
     model, datasets = make(), stored(filled(make()))
     old = "_layer_checkpoint_dependencies"
     renamed = {p.replace("layers", old): d for p, d in datasets.items()}
@@ -237,7 +237,7 @@ def trained(optimizer):
     return model
 
 
-def test_an_optimizer_that_is_built_takes_its_state():
+def test_built_optimizer_loads_its_state():
     model, other = make(optimizer="adam"), trained("adam")
     with pytest.warns(UserWarning, match="not built yet"):
         load_state(model, stored(other), "file")
@@ -248,20 +248,20 @@ def test_an_optimizer_that_is_built_takes_its_state():
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def test_a_file_without_an_optimizer_leaves_that_as_it_is():
+def test_file_without_an_optimizer_keeps_the_optimizer():
     model = make(optimizer="adam")
     datasets = {p: d for p, d in stored(trained("adam")).items() if "optim" not in p}
     load_state(model, datasets, "file")
     assert not model.optimizer.built and values(model)[2] != 0.0
 
 
-def test_a_model_without_an_optimizer_takes_the_rest():
+def test_model_without_an_optimizer_loads_the_remaining_state():
     model, other = make(), trained("adam")
     load_state(model, stored(other), "file")
     assert values(model) == values(other)[:3]
 
 
-def test_the_state_of_another_optimizer_is_not_taken():
+def test_state_of_another_optimizer_is_refused():
     model = trained("sgd")
     before = [v.numpy().tolist() for v in model.optimizer.variables]
     other = trained("adam")
@@ -271,7 +271,7 @@ def test_the_state_of_another_optimizer_is_not_taken():
     assert values(model)[:3] == values(other)[:3]
 
 
-def test_each_optimizer_takes_its_state_if_it_is_built():
+def test_each_built_optimizer_loads_its_state():
     class Two(toolkit.Model):
         def __init__(self):
             super().__init__()
@@ -299,7 +299,7 @@ def test_each_optimizer_takes_its_state_if_it_is_built():
 
 
 @pytest.mark.parametrize("adapted", [False, True])
-def test_an_adapted_layer_is_compared_only_where_it_is_not_adapted(adapted):
+def test_adapted_layer_is_compared_only_if_it_is_not_adapted(adapted):
     model = toolkit.Sequential([toolkit.Input((3,)), layers.Dense(2)])
     if adapted:
         model.layers[0].enable_lora(1)

@@ -1,4 +1,4 @@
-"""Steps of a model one by one: how they are compiled, and what they hand on."""
+"""Test single steps of a model: their compilation and their results."""
 
 import copy
 
@@ -24,7 +24,7 @@ T = ops.convert_to_tensor(X)
 
 
 class Told(toolkit.Model):
-    """Notes how it is called, and what its losses are told."""
+    """A model that records its calls and the arguments of its losses."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -41,7 +41,7 @@ class Told(toolkit.Model):
 
 
 class Plain(toolkit.Model):
-    """Takes no `training`, nor does its loss."""
+    """A model without the argument `training`, also in its loss."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ STEPS = {"train": True, "test": False, "predict": False}
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_each_step_tells_the_model_whether_it_trains(name):
+def test_each_step_passes_training_to_the_model(name):
     model = compiled(Told())
     model.calls.clear()
     data = (T, ops.convert_to_tensor(Y))
@@ -80,7 +80,7 @@ def test_each_step_tells_the_model_whether_it_trains(name):
     assert model.losses_told == ([] if name == "predict" else [STEPS[name]])
 
 
-def test_what_takes_no_training_is_not_told():
+def test_training_is_not_passed_if_unsupported():
     model = compiled(Plain())
     for step in (model.train_step, model.test_step):
         assert float(step((T, ops.convert_to_tensor(Y)))["loss"]) == 5.0
@@ -89,7 +89,7 @@ def test_what_takes_no_training_is_not_told():
 
 
 @pytest.mark.parametrize("name", ["train_step", "test_step"])
-def test_the_loss_of_all_batches_goes_by_their_samples(name):
+def test_loss_of_all_batches_is_weighted_by_samples(name):
     model = single(optimizer=toolkit.optimizers.SGD(0.0), weighted_metrics=["mae"])
     errors = np.abs(model.predict_on_batch(X) - Y)[:, 0]
     for rows in (slice(0, 2), slice(0, 1)):
@@ -102,7 +102,7 @@ def test_the_loss_of_all_batches_goes_by_their_samples(name):
     assert float(logs["mae"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_step_of_training_scales_its_loss():
+def test_train_step_scales_its_loss():
     model = single(optimizer=toolkit.optimizers.SGD(0.5, loss_scale_factor=8.0))
     twin = single(optimizer=toolkit.optimizers.SGD(0.5))
     twin.set_weights(model.get_weights())
@@ -112,7 +112,7 @@ def test_a_step_of_training_scales_its_loss():
         assert_close(a, b)
 
 
-def test_a_model_without_weights_is_warned_of():
+def test_model_without_weights_warns():
     model = toolkit.Sequential([toolkit.Input((3,)), layers.Activation("relu")])
     model.compile("sgd", "mse")
     with pytest.warns(UserWarning, match="no trainable weights"):
@@ -134,13 +134,13 @@ def test_all_losses_are_added():
     assert float(model.compute_loss(T, T + 2.0, T)) == 4.0 + 1.0 + 10.0
 
 
-def test_outputs_without_a_loss_add_nothing():
+def test_outputs_without_a_loss_add_zero():
     model = single(loss=[None])
     model.add_loss(ops.ones(()))
     assert float(model.compute_loss(T, [T], [T])) == 1.0
 
 
-def test_a_loss_without_state_changes_nothing():
+def test_loss_without_state_changes_no_variable():
     model = single()
     trainable = [ops.full(v.shape, 2.0) for v in model.trainable_variables]
     before = model.get_weights()
@@ -178,7 +178,7 @@ class Two(metrics.Mean):
         return {"one": super().result(), "two": super().result() + 1.0}
 
 
-def test_metrics_are_those_of_the_model_not_of_models_inside():
+def test_metrics_exclude_metrics_of_inner_models():
     inner = toolkit.Sequential([layers.Dense(3), WithMetric()])
     inner.compile("sgd", "mse", metrics=["mae"])
     inner.own = metrics.Mean(name="inner_own")
@@ -224,14 +224,14 @@ def test_parts_of_several_losses_are_metrics():
     assert model.metrics_names == ["loss", "a_loss", "b_loss"]
 
 
-def test_a_model_without_a_loss_has_metrics():
+def test_model_without_a_loss_has_metrics():
     assert single(loss=None, metrics=["mae"]).metrics_names == [
         "loss",
         "compile_metrics",
     ]
 
 
-def test_a_metric_may_have_several_results():
+def test_metric_may_have_several_results():
     model = single()
     model.two = Two(name="two_of_them")
     model.two.update_state(3.0)
@@ -260,11 +260,11 @@ def test_old_names_warn_and_work():
         assert single().compiled_metrics.update_state(y, y) is None
 
 
-# --- how steps run --------------------------------------------------------------------
+# --- modes of steps -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_functions_are_made_once_unless_forced(name):
+def test_functions_are_created_once_unless_forced(name):
     model = single()
     make = getattr(model, f"make_{name}_function")
     setattr(model, f"{name}_function", None)
@@ -293,7 +293,7 @@ class Eager(layers.Layer):
         (Eager, True, EagerStep),
     ],
 )
-def test_what_cannot_be_compiled_runs_as_python_code(layer, run_eagerly, kind):
+def test_uncompilable_step_runs_as_python_code(layer, run_eagerly, kind):
     model = toolkit.Sequential([layer()])
     model.compile("sgd", "mse", run_eagerly=run_eagerly, jit_compile=False)
     made = model.make_predict_function(force=True)
@@ -302,7 +302,7 @@ def test_what_cannot_be_compiled_runs_as_python_code(layer, run_eagerly, kind):
     assert_close(made(T), X)
 
 
-def test_own_steps_are_known():
+def test_custom_steps_are_detected():
     class Own(toolkit.Model):
         def train_step(self, data):
             return {}
@@ -332,7 +332,7 @@ BATCHES = {
 }
 
 
-def test_a_step_is_traced_once_for_each_structure():
+def test_step_is_traced_once_per_structure():
     step = CompiledStep(total, False)
     assert step.trace_count == 0
     for count, (name, batch) in enumerate(BATCHES.items(), 1):
@@ -344,7 +344,7 @@ def test_a_step_is_traced_once_for_each_structure():
         assert step.trace_count == count
 
 
-def test_common_batches_are_not_walked_through(monkeypatch):
+def test_common_batches_are_not_traversed(monkeypatch):
     step = CompiledStep(total, False)
     step(T), step((T, T)), step([T, T])
     walked, real = [], steps.tree.signature
@@ -360,7 +360,7 @@ def test_common_batches_are_not_walked_through(monkeypatch):
     assert walked
 
 
-def test_the_first_batch_can_be_inspected_again():
+def test_first_batch_can_be_inspected_again():
     step = CompiledStep(total, False)
     assert step.inspect() is None
     step((T, None))
@@ -371,7 +371,7 @@ def test_the_first_batch_can_be_inspected_again():
     assert EagerStep(total).inspect((T,)) is None
 
 
-def test_a_copy_of_a_step_is_traced_by_itself():
+def test_copy_of_a_step_has_separate_traces():
     step = CompiledStep(total, False)
     step(T)
     other = copy.copy(step)
@@ -380,7 +380,7 @@ def test_a_copy_of_a_step_is_traced_by_itself():
     assert (step.trace_count, other.trace_count) == (1, 1)
 
 
-def test_the_name_of_a_step_is_that_of_its_function():
+def test_step_has_the_name_of_its_function():
     step = CompiledStep(total, False)
     step(T)
     assert [f.name for f in step._functions.values()] == ["total"]
@@ -406,7 +406,7 @@ def test_the_name_of_a_step_is_that_of_its_function():
         ((np.array([1.5]), np.array([2.5]), np.array([1])), "no array holds whole"),
     ],
 )
-def test_what_may_be_an_index_is_told(batch, words):
+def test_possible_indices_are_reported(batch, words):
     assert words in steps._describe_indices(batch)
     if words.startswith("in this batch"):
         assert steps._describe_indices(batch) == words
@@ -433,7 +433,7 @@ def test_variables_change_together_at_the_end():
     assert (float(a), float(b)) == (12.0, 22.0)
 
 
-def test_an_interrupt_at_the_end_finishes_the_step(monkeypatch):
+def test_interrupt_at_the_end_finishes_the_step(monkeypatch):
     a, b, calls = Variable(1.0), Variable(2.0), []
     assign = Variable.assign
 
@@ -466,7 +466,7 @@ def test_an_interrupt_at_the_end_finishes_the_step(monkeypatch):
         ([1.0, 2.0], None),
     ],
 )
-def test_the_samples_of_a_batch(x, size):
+def test_number_of_samples_in_a_batch(x, size):
     if size is None:
         with pytest.raises(IndexError):
             batch_size(x)

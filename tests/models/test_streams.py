@@ -1,4 +1,4 @@
-"""Whole models in binary file objects."""
+"""Test models in binary file objects."""
 
 import io
 import zipfile
@@ -20,7 +20,7 @@ def compiled_model():
 
 
 class Pipe(io.RawIOBase):
-    """A stream that can neither seek nor tell."""
+    """A stream without seek and tell."""
 
     def __init__(self, data=b""):
         self.data = data
@@ -70,7 +70,7 @@ def test_models_in_open_files(tmp_path):
         assert np.array_equal(other.get_weights()[0], model.get_weights()[0])
 
 
-def test_models_in_the_middle_of_a_stream():
+def test_models_inside_a_stream():
     file = io.BytesIO()
     file.write(b"header")
     compiled_model().save(file)
@@ -93,7 +93,7 @@ def test_file_objects_of_other_contents(tmp_path):
             toolkit.saving.load_model(file)
 
 
-def test_a_failed_save_writes_nothing_to_a_file_object():
+def test_failed_save_writes_nothing_to_a_file_object():
     class Broken(toolkit.layers.Layer):
         def get_config(self):
             raise ArgumentError("no config")

@@ -1,4 +1,4 @@
-"""Compiled steps of models whose layers, weights or settings change."""
+"""Test compiled steps of models whose layers, weights or settings change."""
 
 import copy
 
@@ -43,7 +43,7 @@ def trace_counts(it):
     return [0 if function is None else function.trace_count for function in functions]
 
 
-def test_layers_that_are_added_and_taken_away():
+def test_layers_can_be_added_and_removed():
     it = model()
     outer = wrapped(it)
     assert predicts_what_it_computes(it) == predicts_what_it_computes(outer) == (8, 2)
@@ -53,7 +53,7 @@ def test_layers_that_are_added_and_taken_away():
     assert predicts_what_it_computes(it) == predicts_what_it_computes(outer) == (8, 7)
 
 
-def test_weights_that_adapt_a_layer():
+def test_adapted_layer_is_traced_again():
     it = model()
     it.evaluate(X, Y, verbose=0)
     it.predict(X, verbose=0)
@@ -64,7 +64,7 @@ def test_weights_that_adapt_a_layer():
     assert it.evaluate(X, Y, verbose=0) == pytest.approx(loss, 1e-4)
 
 
-def test_what_a_constructor_was_given():
+def test_constructor_arguments_of_functions():
     it = model()
     it.predict(X, verbose=0)
     for activation in (activations.sigmoid, activations.get(None)):
@@ -72,7 +72,7 @@ def test_what_a_constructor_was_given():
         predicts_what_it_computes(it)
 
 
-def test_a_setting_that_a_callback_changes():
+def test_setting_changed_by_a_callback():
     class Scaled(toolkit.Model):
         def __init__(self, factor):
             super().__init__()
@@ -94,7 +94,7 @@ def test_a_setting_that_a_callback_changes():
     assert history["loss"] == [0.0, 10.0, 20.0]
 
 
-def test_another_optimizer():
+def test_optimizer_can_be_replaced():
     it = model()
     it.fit(X, Y, verbose=0)
     it.optimizer = optimizers.SGD(0.0)
@@ -103,7 +103,7 @@ def test_another_optimizer():
     assert all(map(np.array_equal, before, it.get_weights()))
 
 
-def test_run_eagerly_may_be_switched():
+def test_run_eagerly_can_be_changed():
     seen = []
 
     class Seen(layers.Layer):
@@ -127,7 +127,7 @@ def test_run_eagerly_may_be_switched():
 
 
 class Late(toolkit.Model):
-    """Built in its first call, which stores under the names of its arguments."""
+    """A layer that its first call builds, with attributes named like its arguments."""
 
     def __init__(self, batch=None, mode=None, scale=1.0):
         super().__init__()
@@ -142,7 +142,7 @@ class Late(toolkit.Model):
         return x * self.scale
 
 
-def test_nothing_is_traced_again_without_need():
+def test_unrelated_changes_do_not_retrace():
     it = Late()
     it.compile("adam", "mse", metrics=["mae", "mape"])
     x, y = ops.ones((4, 3, 2)), ops.ones((4, 2))
@@ -151,7 +151,7 @@ def test_nothing_is_traced_again_without_need():
         it.fit(x, y, epochs=2, verbose=0, validation_data=(x, y))
         it.evaluate(x, y, verbose=0)
         it.predict(x, verbose=0)
-        model().fit(X, Y, verbose=0)  # changes, but not of this model
+        model().fit(X, Y, verbose=0)  # changes of other objects
         it.trainable, it.scale = True, float("1")
         it.parts[0].built = True
         it(x)
@@ -163,7 +163,7 @@ def test_nothing_is_traced_again_without_need():
     assert trace_counts(it) == [1, 1, 2]
 
 
-def test_copies_have_steps_of_their_own():
+def test_copies_have_separate_steps():
     it = model()
     it.predict(X, verbose=0)
     twin = copy.deepcopy(it)
@@ -173,7 +173,7 @@ def test_copies_have_steps_of_their_own():
     assert trace_counts(it)[2] == 1
 
 
-def test_a_shallow_copy_has_weights_of_its_own_too():
+def test_shallow_copy_has_separate_weights():
     it = model()
     for original in (it, it.layers[0]):
         twin = copy.copy(original)
@@ -182,7 +182,7 @@ def test_a_shallow_copy_has_weights_of_its_own_too():
         assert all(map(np.array_equal, before, original.get_weights()))
 
 
-def test_paths_of_what_has_no_weights():
+def test_paths_of_objects_without_weights():
     x = layers.Input((4,))
     flat, both = layers.Flatten(), layers.Add()
     inner = toolkit.Model(x, both([flat(x), x]), name="inner")

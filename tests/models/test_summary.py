@@ -1,4 +1,4 @@
-"""The table of layers."""
+"""Test the table of layers."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def sequential():
     )
 
 
-def test_of_a_sequential_model():
+def test_sequential_model():
     text = summary(sequential(), line_length=60)
     assert text == (
         'Model: "net"\n'
@@ -38,7 +38,7 @@ def test_of_a_sequential_model():
     )
 
 
-def test_prints_by_default(capsys):
+def test_summary_prints_by_default(capsys):
     sequential().summary()
     assert "Total params: 27" in capsys.readouterr().out
 
@@ -107,7 +107,7 @@ def test_long_names_are_wrapped():
     assert name not in summary(model, line_length=60)
 
 
-def test_of_models_that_are_not_built_or_have_no_graph():
+def test_unbuilt_models_and_models_without_a_graph():
     assert "0 (unbuilt)" in summary(Sequential([layers.Dense(2)]))
 
     class Net(Model):
@@ -137,7 +137,7 @@ class Parts(Model):
         return self.attention(x, x)
 
 
-def test_shapes_of_layers_that_no_symbol_went_through():
+def test_shapes_of_layers_without_symbols():
     model = Parts()
     model(np.ones((2, 3, 2), "float32"))
     rows = {
@@ -147,7 +147,7 @@ def test_shapes_of_layers_that_no_symbol_went_through():
     assert "?" in rows["unused"]
 
 
-def test_ops_have_rows_too():
+def test_ops_have_rows():
     x = Input((4,), name="in")
     text = summary(Model(x, ops.expand_dims(layers.Dense(3)(x), 1)))
     assert "(ExpandDims)" in text and "(None, 1, 3)" in text

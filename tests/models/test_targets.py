@@ -1,4 +1,4 @@
-"""Targets, labels and weights that do not fit what a model was compiled with."""
+"""Test targets, labels and weights that do not match the compiled model."""
 
 import warnings
 
@@ -50,7 +50,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_targets_that_do_not_fit_are_refused(case):
+def test_invalid_targets_are_refused(case):
     y, loss, units, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
         model_of(units, loss).fit(X, y, verbose=0)
@@ -68,7 +68,7 @@ WARNED_OF = {
 
 
 @pytest.mark.parametrize("case", WARNED_OF)
-def test_targets_that_can_hardly_be_meant_are_warned_of_once(case):
+def test_suspicious_targets_warn_once(case):
     y, loss, units, message = WARNED_OF[case]
     model = model_of(units, loss)
     with pytest.warns(UserWarning, match=message):
@@ -78,7 +78,7 @@ def test_targets_that_can_hardly_be_meant_are_warned_of_once(case):
         model.fit(X, y, verbose=0)
 
 
-# What is right, and must not be warned of.
+# Valid targets, without a warning.
 RIGHT = {
     "a row for each sample": (np.zeros((8, 3)), "mse", 3),
     "no last axis": (Y[:, 0], "mse", 1),
@@ -89,12 +89,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_targets_that_fit(case):
+def test_valid_targets(case):
     y, loss, units = RIGHT[case]
     model_of(units, loss).fit(X, y, verbose=0)
 
 
-def test_a_step_of_the_user_may_use_targets_in_its_own_way():
+def test_custom_step_may_use_targets_differently():
     class Own(Model):
         def train_step(self, data):
             return {"total": toolkit.ops.sum(data[1])}
@@ -105,7 +105,7 @@ def test_a_step_of_the_user_may_use_targets_in_its_own_way():
     assert model.fit(X, np.ones((8, 2)), verbose=0).history["total"] == [16.0]
 
 
-def test_a_metric_says_which_shapes_do_not_fit():
+def test_metric_names_incompatible_shapes():
     model = model_of(3, sparse(), metrics=[metrics.MeanSquaredError(name="error")])
     with pytest.raises(ShapeError, match=r"metric 'error': the targets of shape \(8,"):
         model.fit(X, LABELS, verbose=0)
@@ -130,12 +130,12 @@ def two_outputs(**arguments):
         ),
     ],
 )
-def test_outputs_that_do_not_exist(arguments, message):
+def test_unknown_outputs_are_refused(arguments, message):
     with pytest.raises(ArgumentError, match=message):
         two_outputs(**arguments).fit(X, {"a": Y, "b": Y}, verbose=0)
 
 
-def test_the_only_output_has_a_name_too():
+def test_only_output_has_a_name():
     with pytest.raises(ArgumentError, match=r"\['score'\].*received.*'other'"):
         model_of(1, {"other": "mse"}).fit(X, Y, verbose=0)
     with pytest.warns(UserWarning, match="metrics.*'other'.*'score'"):
@@ -151,25 +151,25 @@ def test_the_only_output_has_a_name_too():
         ({0: float("nan")}, "finite weight of class 0"),
     ],
 )
-def test_weights_of_what_is_no_class(weights, message):
+def test_weights_of_unknown_classes(weights, message):
     with pytest.raises(ArgumentError, match=message):
         model_of(3, sparse()).fit(X, LABELS, class_weight=weights, verbose=0)
     with pytest.raises(ArgumentError, match=message):
         model_of(3, sparse()).train_on_batch(X, LABELS, class_weight=weights)
 
 
-def test_weights_of_classes_that_no_sample_is_of():
+def test_weights_of_classes_without_samples():
     with pytest.warns(UserWarning, match=r"no sample is of the classes \[5\]"):
         model_of(3, sparse()).fit(X, LABELS, class_weight={0: 2.0, 5: 1.0}, verbose=0)
 
 
-def test_an_initial_epoch_beyond_the_last():
+def test_initial_epoch_beyond_the_last():
     with pytest.warns(UserWarning, match="initial_epoch, 5, is beyond epochs, 2"):
         history = model_of(1).fit(X, Y, initial_epoch=5, epochs=2, verbose=0)
     assert history.history == {}
-    model_of(1).fit(X, Y, initial_epoch=2, epochs=2, verbose=0)  # nothing is left
+    model_of(1).fit(X, Y, initial_epoch=2, epochs=2, verbose=0)  # no epoch remains
 
 
-def test_a_callback_is_an_object():
+def test_callback_must_be_an_object():
     with pytest.raises(ArgumentError, match="objects of Callback"):
         Sequential([layers.Dense(1)]).predict(X, callbacks=[callbacks.EarlyStopping])

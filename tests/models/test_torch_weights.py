@@ -1,4 +1,4 @@
-"""The recipes of the guide to weights, on models of torch with random weights."""
+"""Test the recipes of the guide to weights on models of torch with random weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="in checkouts only")
 
 @pytest.fixture(scope="module")
 def guide(tmp_path_factory):
-    """The names that the page defines."""
+    """Return the names that the page defines."""
     names = {"__name__": "__main__"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("guide"))
@@ -36,7 +36,7 @@ def torch():
 
 
 def randomize(torch, model):
-    """Random values for all, statistics too: a fresh model has many 0 and 1."""
+    """Set random values, also of statistics: a new model has many 0 and 1."""
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if value.is_floating_point():
@@ -68,7 +68,7 @@ def test_resnet_of_torchvision(torch, guide, tmp_path):
     )
     x = torch.randn(2, 3, 64, 64)
     close(ours.predict(x.permute(0, 2, 3, 1).numpy(), verbose=0), theirs(x))
-    # And back again.
+    # The opposite direction.
     ours.save_weights(tmp_path / "b.safetensors", mapping=guide["RESNET"])
     counters = {k for k in theirs.state_dict() if k.endswith("num_batches_tracked")}
     load = pytest.importorskip("safetensors.torch").load_file
@@ -97,7 +97,7 @@ def test_gpt2(torch, guide, tmp_path):
     tokens = torch.randint(0, 50, (3, 12))
     expected = theirs(tokens).logits
     close(ours.predict(tokens.int().numpy(), verbose=0), expected)
-    # What is trained here goes on there.
+    # Training here continues there.
     before = read_safetensors(tmp_path / "model.safetensors")
     ours.save_weights(tmp_path / "model.safetensors", mapping=guide["GPT2"])
     after = read_safetensors(tmp_path / "model.safetensors")
@@ -124,7 +124,7 @@ def test_bert_in_several_files(torch, guide, tmp_path, dtype):
     expected = theirs.float()(tokens, token_type_ids=kinds)
     close(found[0], expected.last_hidden_state)
     close(found[1], expected.pooler_output)
-    # And back again, in other files.
+    # The opposite direction, in other files.
     other = tmp_path / "other"
     other.mkdir()
     (other / "config.json").write_bytes((tmp_path / "config.json").read_bytes())

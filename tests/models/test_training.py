@@ -1,4 +1,4 @@
-"""`fit` and its kin: the numbers, the order of samples, what is traced, interrupts."""
+"""Test `fit` and related methods: numbers, sample order, traces, interrupts."""
 
 import signal
 import warnings
@@ -43,7 +43,7 @@ def forward(w, x):
 
 
 def gradients(w, x, y, weights):
-    """Of the mean of the weighted squared errors of a two-layer MLP."""
+    """Return gradients of the mean weighted squared error of a two-layer MLP."""
     z, h, out = forward(w, x)
     g = 2 * (out - y) / out.size * weights[:, None]
     gh = (g @ w[2].T) * (z > 0)
@@ -119,7 +119,7 @@ def test_eager_and_compiled_steps_agree(jit_compile):
         np.testing.assert_allclose(values, results[1][1][name], rtol=1e-5)
 
 
-def test_ragged_last_batches_are_weighed_by_their_size():
+def test_ragged_last_batches_are_weighted_by_their_size():
     model = linear(metrics=["mae"])
     expected = np.abs(model.predict(X, verbose=0) - Y).mean()
     loss, mae = model.evaluate(X, Y, batch_size=7, verbose=0)
@@ -142,10 +142,10 @@ def test_predict_shapes():
 
 
 class Watcher(toolkit.callbacks.Callback):
-    """Makes a run one that is watched."""
+    """A callback that makes a run watched."""
 
 
-# Data that are one batch, or are to be refused.
+# Data of one batch, or data to be refused.
 ONE_BATCH = {
     "a few": X[:3],
     "all": X,
@@ -161,7 +161,7 @@ ONE_BATCH = {
 
 
 @pytest.mark.parametrize("name", ONE_BATCH)
-def test_one_batch_is_predicted_as_in_a_run_that_is_watched(name):
+def test_single_batch_prediction_equals_a_watched_run(name):
     model, x = linear(), ONE_BATCH[name]
     found = []
     for callbacks in (None, [Watcher()]):
@@ -177,7 +177,7 @@ def test_one_batch_is_predicted_as_in_a_run_that_is_watched(name):
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_predictions_belong_to_the_caller(run_eagerly):
+def test_predictions_are_copies(run_eagerly):
     inputs = Input((5,))
     model = Model(inputs, inputs)
     model.compile(run_eagerly=run_eagerly)
@@ -227,7 +227,7 @@ def test_class_weights():
     assert single == pytest.approx(results[0][0][0], rel=1e-5)
 
 
-def test_masks_weigh_the_loss():
+def test_masks_weight_the_loss():
     inputs = Input((3,), dtype="int32")
     x = layers.Embedding(5, 2, mask_zero=True)(inputs)
     model = Model(inputs, x)
@@ -241,7 +241,7 @@ def test_masks_weigh_the_loss():
 # --- one graph ------------------------------------------------------------------------
 
 
-def test_a_step_is_traced_once_per_signature():
+def test_step_is_traced_once_per_signature():
     traces = []
 
     class Counting(layers.Layer):
@@ -259,7 +259,7 @@ def test_a_step_is_traced_once_per_signature():
     assert model.train_function.trace_count == 2  # the ragged last batch
 
 
-def test_the_whole_step_is_one_program():
+def test_complete_step_is_one_program():
     model = linear(metrics=["mae"])
     model.fit(X, Y, batch_size=20, verbose=0)
     inspection = model.inspect()
@@ -336,11 +336,11 @@ def test_same_seed_same_bits():
         np.testing.assert_array_equal(a, b)
 
 
-# --- data of other kinds --------------------------------------------------------------
+# --- other kinds of data --------------------------------------------------------------
 
 
 class Batches:
-    """A sequence of batches, told when epochs begin and end."""
+    """A sequence of batches with a hook at the end of epochs."""
 
     def __init__(self):
         self.calls = []
@@ -365,7 +365,7 @@ class Batches:
         (3, 1, ["B", 0, "E", "B", 1, "E", "B", 2, "E"]),
     ],
 )
-def test_each_epoch_begins_and_ends(epochs, steps, expected):
+def test_hooks_run_at_the_start_and_end_of_epochs(epochs, steps, expected):
     calls = []
 
     class Told(toolkit.utils.PyDataset):
@@ -398,7 +398,7 @@ def test_each_epoch_begins_and_ends(epochs, steps, expected):
     assert calls == expected
 
 
-def test_all_kinds_of_data_train_alike():
+def test_all_kinds_of_data_train_equally():
     losses = []
     for x, y in (
         (X, Y),
@@ -416,7 +416,7 @@ def test_all_kinds_of_data_train_alike():
     assert all(loss == losses[0] for loss in losses)
 
 
-def test_sequences_of_batches_are_shuffled_and_told_of_epochs():
+def test_sequences_of_batches_are_shuffled_and_notified_of_epochs():
     toolkit.random.set_random_seed(1)
     model, batches = linear(), Batches()
     model.fit(batches, epochs=2, verbose=0)
@@ -425,7 +425,7 @@ def test_sequences_of_batches_are_shuffled_and_told_of_epochs():
     assert model.predict(batches, verbose=0).shape == (20, 3)
 
 
-def test_iterables_are_iterated_anew_each_epoch():
+def test_iterables_are_restarted_each_epoch():
     class Data:
         passes = 0
 
@@ -438,7 +438,7 @@ def test_iterables_are_iterated_anew_each_epoch():
     assert data.passes == 3
 
 
-def test_steps_per_epoch_goes_on_where_it_stopped():
+def test_steps_per_epoch_continues_after_the_last_batch():
     seen = []
 
     def generator():
@@ -456,7 +456,7 @@ def test_steps_per_epoch_goes_on_where_it_stopped():
     assert model.predict(generator(), steps=2, verbose=0).shape == (10, 3)
 
 
-def test_data_that_runs_out_stops_training_with_a_warning():
+def test_exhausted_data_stops_training_with_a_warning():
     model = linear()
     with pytest.warns(UserWarning, match="ran out after 1 of 3 steps"):
         history = model.fit(
@@ -484,7 +484,7 @@ def test_dicts_and_lists_of_arrays():
     assert logs["loss"] == pytest.approx(((found[0] - Y) ** 2).mean(), rel=1e-4)
 
 
-def test_class_weights_of_ready_made_batches():
+def test_class_weights_of_existing_batches():
     loss = toolkit.losses.SparseCategoricalCrossentropy(from_logits=True)
     labels = np.array([0, 1, 2, 1, 0] * 4)
     batches = [(X[i : i + 5], labels[i : i + 5]) for i in range(0, 20, 5)]
@@ -512,7 +512,7 @@ class EndlessWithLength(Endless):
 
 
 @pytest.mark.parametrize("kind", [Endless, EndlessWithLength])
-def test_sequences_without_end_need_steps(kind):
+def test_infinite_sequences_need_steps(kind):
     model = linear()
     history = model.fit(kind(), steps_per_epoch=5, epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
@@ -531,7 +531,7 @@ def test_packing_and_unpacking_batches():
     assert pack("x", "y", "w") == ("x", "y", "w")
 
 
-def test_a_subclassed_model_is_built_by_hand_or_by_fit():
+def test_subclassed_model_is_built_explicitly_or_by_fit():
     class Net(Model):
         def __init__(self):
             super().__init__()
@@ -657,7 +657,7 @@ def test_overriding_compute_loss_and_compute_metrics():
     assert history.history["two"] == [2.0]
 
 
-def test_stateless_compute_loss_changes_nothing():
+def test_stateless_compute_loss_changes_no_variable():
     model = linear()
     model.fit(X, Y, verbose=0)
     before = [v.numpy() for v in model.metrics_variables]
@@ -675,7 +675,7 @@ def test_stateless_compute_loss_changes_nothing():
         np.testing.assert_array_equal(v.numpy(), value)
 
 
-def test_frozen_layers_stay():
+def test_frozen_layers_do_not_change():
     frozen = layers.Dense(4, trainable=False)
     model = Sequential([Input((5,)), frozen, layers.Dense(3)])
     model.compile("sgd", "mse")
@@ -713,13 +713,13 @@ def test_steps_per_execution_calls_callbacks_less_often():
 
 
 @pytest.mark.parametrize("steps", [2, 3])
-def test_steps_are_rounded_up_to_whole_executions(steps):
+def test_steps_are_rounded_up_to_full_executions(steps):
     model = linear(steps_per_execution=2)
     model.fit(X, Y, batch_size=2, steps_per_epoch=steps, verbose=0)
     assert int(model.optimizer.iterations) == 2 * -(-steps // 2)
 
 
-def test_the_last_execution_may_have_fewer_steps():
+def test_last_execution_may_have_fewer_steps():
     model = linear(steps_per_execution=2)
     model.fit(X[:15], Y[:15], batch_size=5, steps_per_epoch=3, verbose=0)
     assert int(model.optimizer.iterations) == 3
@@ -740,7 +740,7 @@ def test_mixed_precision_scales_the_loss():
     assert model.layers[0].kernel.dtype == "float32"
 
 
-# --- interrupts and broken numbers ----------------------------------------------------
+# --- interrupts and invalid numbers ---------------------------------------------------
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
@@ -766,7 +766,7 @@ def test_interrupt_keeps_model_and_history(run_eagerly):
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
 @pytest.mark.parametrize("delay", [0.03, 0.1, 0.17])
-def test_a_signal_in_the_middle_of_a_step_leaves_whole_steps(run_eagerly, delay):
+def test_signal_during_a_step_leaves_complete_steps(run_eagerly, delay):
     def make():
         toolkit.random.set_random_seed(9)
         model = Sequential([Input((5,)), layers.Dense(16), layers.Dense(3)])
@@ -774,10 +774,10 @@ def test_a_signal_in_the_middle_of_a_step_leaves_whole_steps(run_eagerly, delay)
         return model
 
     model = make()
-    model.fit(X[:4], Y[:4], verbose=0)  # so that the signal comes after the trace
+    model.fit(X[:4], Y[:4], verbose=0)  # so that the signal arrives after the trace
     signal.signal(signal.SIGALRM, signal.default_int_handler)
 
-    def set_alarm(epoch, logs):  # on a busy machine the first epoch may come late
+    def set_alarm(epoch, logs):  # on a busy machine the first epoch may start late
         if epoch == 0:
             signal.setitimer(signal.ITIMER_REAL, delay)
 
@@ -797,7 +797,7 @@ def test_a_signal_in_the_middle_of_a_step_leaves_whole_steps(run_eagerly, delay)
 
 
 @pytest.mark.parametrize("run_eagerly", [False, True])
-def test_an_error_in_a_step_changes_no_variable(run_eagerly):
+def test_error_in_a_step_changes_no_variable(run_eagerly):
     class Fails(Model):
         fail = True
 
@@ -821,7 +821,7 @@ def test_an_error_in_a_step_changes_no_variable(run_eagerly):
     assert int(model.optimizer.iterations) == 1
 
 
-def test_a_loss_that_is_nan_warns_once_with_the_step():
+def test_nan_loss_warns_once_with_the_step():
     y = Y.copy()
     y[12] = np.nan
     model = linear()
@@ -861,7 +861,7 @@ def test_state_trees():
         model.get_state_tree("list")
 
 
-def test_callbacks_of_predict_see_all_outputs_of_a_group():
+def test_callbacks_of_predict_receive_all_outputs_of_a_group():
     model = Sequential([Input((1,)), layers.Dense(1)])
     model.compile(steps_per_execution=2)
     seen = []
@@ -874,7 +874,7 @@ def test_callbacks_of_predict_see_all_outputs_of_a_group():
     assert seen == [4, 1]
 
 
-def test_losses_of_no_metrics_keep_their_values():
+def test_losses_without_metrics_keep_their_values():
     model = Sequential([Input((1,)), layers.Dense(1)])
     model.compile("sgd", "mse")
     weights = [v.value for v in model.trainable_variables]

@@ -1,4 +1,4 @@
-"""`training` in a call on symbols: it holds in fit, evaluate and predict."""
+"""Test `training` in a call on symbols: it applies in fit, evaluate and predict."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_training_none_follows_the_model():
     assert (norm.moving_mean.numpy() != 0).all()
 
 
-def test_calls_of_a_shared_layer_keep_their_own_argument():
+def test_calls_of_a_shared_layer_keep_their_argument():
     drop = layers.Dropout(0.5)
     inputs = Input((3,))
     model = Model(inputs, [drop(inputs, training=True), drop(inputs)])
@@ -88,7 +88,7 @@ def test_calls_of_a_shared_layer_keep_their_own_argument():
     np.testing.assert_array_equal(same, X)
 
 
-def test_it_is_kept_by_files_and_clones(tmp_path):
+def test_training_is_kept_by_files_and_clones(tmp_path):
     inputs = Input((3,))
     x = layers.BatchNormalization(name="norm")(inputs, training=False)
     model = Model(inputs, layers.Dropout(0.5)(x, training=True))

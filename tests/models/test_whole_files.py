@@ -1,4 +1,4 @@
-"""Whole models from Keras 3.15.1 load here and compute what they compute there."""
+"""Test that models of Keras 3.15.1 load and give the same results."""
 
 import json
 import zipfile
@@ -81,7 +81,7 @@ def test_round_trip(name, ending, tmp_path):
 
 
 def members(config):
-    """The places where a config names a class: module, class, keys of the config."""
+    """Return the class members of a config: module, class, keys of the config."""
     if isinstance(config, list):
         return [place for each in config for place in members(each)]
     if not isinstance(config, dict):
@@ -107,8 +107,8 @@ def test_configs_name_the_same_classes(name, tmp_path):
     assert sorted(ours) == sorted(theirs)
 
 
-def test_keras_loads_what_is_written_here():
-    """What `make_keras_files.py` found in the files of `write_whole_files.py`."""
+def test_keras_loads_the_files_of_toolkit():
+    """Check the result of `make_keras_files.py` for files of `write_whole_files.py`."""
     found = json.loads((FOLDER / "keras_reads.json").read_text("utf-8"))["files"]
     assert len(found) == len(FILES)
     assert {name: what for name, what in found.items() if what != "same"} == {}

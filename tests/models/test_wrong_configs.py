@@ -1,4 +1,4 @@
-"""Mistakes in a model's config are told with the object and the key they are in."""
+"""Test that errors in a model's config name the object and the key."""
 
 import json
 import zipfile
@@ -35,7 +35,7 @@ def optimizer(config):
     return config["compile_config"]["optimizer"]["config"]
 
 
-# What is changed in the config -> what the message says.
+# The change of the config -> the message.
 MISTAKES = {
     "a string for a switch": (
         lambda c: layer(c, 1).update(use_bias="string"),
@@ -84,7 +84,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_in_a_config_is_not_told_as_damage(saved, tmp_path, case):
+def test_config_error_is_not_reported_as_corruption(saved, tmp_path, case):
     change, message = MISTAKES[case]
     path = tmp_path / "changed.keras"
     with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
@@ -103,7 +103,7 @@ def test_a_mistake_in_a_config_is_not_told_as_damage(saved, tmp_path, case):
 
 @toolkit.saving.register_keras_serializable("tests")
 class Fragile(layers.Layer):
-    """A layer of a user whose constructor fails in its own way."""
+    """A user's layer whose constructor raises an unusual error."""
 
     def __init__(self, factor=1, **kwargs):
         super().__init__(**kwargs)
@@ -117,7 +117,7 @@ class Fragile(layers.Layer):
         return inputs * self.factor
 
 
-def test_an_error_of_a_users_class_is_not_told_as_damage(tmp_path):
+def test_error_of_a_custom_class_is_not_reported_as_corruption(tmp_path):
     model = Sequential([Input((3,)), Fragile(2, name="mine")])
     model.layers[0].given = 0
     model.save(tmp_path / "model.keras")

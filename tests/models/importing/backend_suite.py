@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Run ONNX's own backend tests, those of its package that need no download.
+"""Run the backend tests of ONNX that need no download.
 
     python -m tests.models.importing.backend_suite [PATTERN] [--list]
 
-Prints the number of cases that pass, are close, give wrong results, are refused and
-crash, and the causes of the refusals by count. Close are results that are beyond the
-tolerance of the case, but within two rounding steps of the largest element: expected
-ones are rounded, too. With --list, prints each case that does not pass.
+Prints the number of cases that pass, are close, are wrong, are refused and crash, and
+the causes of the refusals by count. Close results are beyond the tolerance of the case,
+but within two rounding steps of the largest element: the expected results are rounded,
+too. With --list, prints each case that does not pass.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """ "pass", "wrong", "refused" or "crash", and the reason."""
+    """The outcome "pass", "wrong", "refused" or "crash", and the reason."""
 
     kind: str
     reason: str = ""
@@ -86,13 +86,13 @@ def run_case(case, folder):
         problem = _find_difference(case, folder)
     except ToolkitError as error:
         return Outcome("refused", str(error).splitlines()[0])
-    except Exception as error:  # anything else is a fault of the importer
+    except Exception as error:  # any other error is a fault of the importer
         return Outcome("crash", f"{type(error).__name__}: {error}")
     return problem or Outcome("pass")
 
 
 def _find_difference(case, folder):
-    """Return the first difference between the results and the expected ones."""
+    """Return the first difference between the actual and the expected results."""
     path = Path(folder) / "model.onnx"
     path.write_bytes(case.model)
     graph = onnx.load_from_string(case.model).graph

@@ -1,4 +1,4 @@
-"""What `export` writes, `load_onnx` reads: the same values, and as quick."""
+"""Test that `load_onnx` reads the files of `export`: equal values, equal speed."""
 
 import numpy as np
 import onnx
@@ -68,7 +68,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_come_back(name, tmp_path):
+def test_models_are_restored(name, tmp_path):
     make, shape = MODELS[name]
     tk.utils.set_random_seed(1)
     model = make()
@@ -97,7 +97,7 @@ def transposes_and_code(model, shape):
 
 
 def test_channels_stay_last(tmp_path):
-    """The file says channels first; neither inputs nor weights are transposed here."""
+    """The file is channels first; neither inputs nor weights are transposed here."""
     pytest.importorskip("llvmlite")
     again = exported(convolutional(), tmp_path)
     assert transposes_and_code(again, (12, 12, 3)) == (0, True)
@@ -127,7 +127,7 @@ SHORT = {"MobileNetV3Small"}
         for n in APPLICATIONS
     ],
 )
-def test_applications_come_back(name, tmp_path):
+def test_applications_are_restored(name, tmp_path):
     pytest.importorskip("llvmlite")
     tk.utils.set_random_seed(1)
     shape = (APPLICATIONS[name], APPLICATIONS[name], 3)
@@ -135,12 +135,12 @@ def test_applications_come_back(name, tmp_path):
     model = getattr(tk.applications, name)(**options)
     again = exported(model, tmp_path)
     assert_near(model, again, 50 * rows(*shape))
-    # `Flatten` puts a small image in the file's order, channels first.
+    # `Flatten` transposes a small image to the file's order, channels first.
     flattened = int(name == "VGG16")
     assert transposes_and_code(again, shape) == (flattened, True)
 
 
-# Of ONNX's Reshape: the input's shape, what is asked for, and allowzero.
+# Reshape of ONNX: the input's shape, the shape operand, and allowzero.
 RESHAPED = [
     (("n", 4, 6), [0, -1], 0),
     (("n", 4, 6), [0, 0, -1], 0),
@@ -160,7 +160,7 @@ RESHAPED = [
 @pytest.mark.parametrize(
     "given, shape, allowzero", RESHAPED, ids=[f"{g}-{s}" for g, s, _ in RESHAPED]
 )
-def test_a_reshape_goes_in_and_out(given, shape, allowzero, tmp_path):
+def test_reshape_is_exported_and_restored(given, shape, allowzero, tmp_path):
     node = helper.make_node("Reshape", ["x", "s"], ["y"], allowzero=allowzero)
     infos = [
         helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, extents)

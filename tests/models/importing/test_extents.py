@@ -1,4 +1,4 @@
-"""Unknown extents of inputs: those of one name are equal."""
+"""Test unknown extents of inputs: extents with one name are equal."""
 
 import numpy as np
 import onnx
@@ -24,7 +24,7 @@ def save_model(path, nodes, inputs, outputs=("y",)):
     return tk.saving.load_onnx(path)
 
 
-def test_a_name_in_two_inputs_is_one_extent(tmp_path):
+def test_name_in_two_inputs_is_one_extent(tmp_path):
     # A recurrent model has its batch in axis 0 of the input and axis 1 of the state.
     nodes = [
         helper.make_node("Unsqueeze", ["x", "axes"], ["rows"]),
@@ -40,7 +40,7 @@ def test_a_name_in_two_inputs_is_one_extent(tmp_path):
     assert outer.shape == (2, 3, 4)
 
 
-def test_a_name_that_is_a_sum(tmp_path):
+def test_name_that_is_a_sum(tmp_path):
     # Decoders have a mask that is as long as the cache and the new tokens.
     nodes = [
         helper.make_node("Concat", ["past", "x"], ["all"], axis=1),
@@ -70,7 +70,7 @@ def test_filled_shapes(shapes, filled):
     assert filled_shapes(shapes, (2, 9)) == filled
 
 
-def test_an_extent_of_minus_one_is_unknown(tmp_path):
+def test_extent_of_minus_one_is_unknown(tmp_path):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     model = save_model(tmp_path / "model.onnx", nodes, {"x": [-1, 3, -1]})
     assert model.input_shape == model.output_shape == (None, 3, None)

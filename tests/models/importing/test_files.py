@@ -1,4 +1,4 @@
-"""Files that torch's exporters have written: see tests/fixtures/make_onnx.py."""
+"""Test the files of torch's exporters: see tests/fixtures/make_onnx.py."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ SHAPES = {
 
 
 def loaded(name):
-    """A model, its inputs, and what torch computes."""
+    """Return a model, its inputs, and the results of torch."""
     model = tk.saving.load_onnx(FOLDER / f"{name}.onnx")
     with np.load(FOLDER / f"{name.rpartition('_')[0]}.npz") as arrays:
         inputs = [arrays[key] for key in sorted(arrays) if key.startswith("input")]
@@ -43,7 +43,7 @@ def assert_near(found, wanted, tolerance=1e-5):
         assert np.abs(y - right).max() <= tolerance * np.abs(right).max()
 
 
-def test_all_are_there():
+def test_all_files_exist():
     networks = ("bert", "lstm", "mobilenetv3", "resnet18")
     assert FILES == sorted(
         f"{n}_{e}" for n in networks for e in ("dynamo", "torchscript")
@@ -51,7 +51,7 @@ def test_all_are_there():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_predicts_what_torch_computes(name):
+def test_predictions_equal_torch(name):
     model, inputs, outputs = loaded(name)
     assert_near(model.predict(alone(inputs), verbose=0), outputs)
     first = [x[:1] for x in inputs]
@@ -65,7 +65,7 @@ def test_predicts_what_torch_computes(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_trains(name):
+def test_model_trains(name):
     model, inputs, outputs = loaded(name)
     before = [np.array(v) for v in model.trainable_variables]
     targets = [0.5 * y for y in outputs]
@@ -78,7 +78,7 @@ def test_trains(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_is_saved_and_read_again(name, tmp_path):
+def test_model_is_saved_and_restored(name, tmp_path):
     model, inputs, _ = loaded(name)
     model.layers[0].trainable = False
     model.save(tmp_path / "model.keras")
@@ -100,7 +100,7 @@ CONVOLUTIONAL = [name for name in FILES if name.startswith(("mobile", "resnet"))
 
 
 def traced(model, inputs):
-    """The concrete function of a model, for one row."""
+    """Return the concrete function of a model, for one row."""
     function = tk.function(lambda x: model(x))
     row = tk.ops.convert_to_tensor(inputs[0][:1])
     return function.get_concrete_function(row)
@@ -116,7 +116,7 @@ def test_convolutions_are_transposed_once(name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_is_generated_code_alone(name):
+def test_program_is_only_generated_code(name):
     pytest.importorskip("llvmlite")
     model, inputs, _ = loaded(name)
     rows = [tk.ops.convert_to_tensor(x[:1]) for x in inputs]
@@ -131,14 +131,14 @@ def test_names_of_the_file():
         ["conv1", "layers.0.conv1", "layers.0.conv2"]
     )
     assert model.get_layer("fc").weights[0].path == "fc/weight"
-    assert model.get_layer("fc").weights[0].shape == (16, 5)  # as Dense has it
+    assert model.get_layer("fc").weights[0].shape == (16, 5)  # the shape of Dense
     assert model.get_layer("conv1").weights[0].shape == (7, 7, 3, 2)
     assert model.get_layer("conv1").output_shape == (None, 2, 32, 32)
     model, *_ = loaded("resnet18_torchscript")
     assert model.layers[0].name == "conv1"
 
 
-def test_what_is_computed_has_the_layers_names():
+def test_computations_have_the_names_of_layers():
     model, inputs, _ = loaded("resnet18_dynamo")
     origins = {y.origin for n in traced(model, inputs).graph.nodes for y in n.outputs}
     assert any("layers.0.conv1" in origin for origin in origins)
@@ -161,7 +161,7 @@ def test_summary_and_other_models():
     whole.fit(inputs[0], np.zeros((2, 3)), verbose=0)
 
 
-def test_a_copy_has_weights_of_its_own():
+def test_copy_has_separate_weights():
     model, inputs, _ = loaded("lstm_dynamo")
     copy = tk.models.clone_model(model)
     copy.set_weights(model.get_weights())
@@ -172,7 +172,7 @@ def test_a_copy_has_weights_of_its_own():
     assert not np.array_equal(copy.predict(rows, verbose=0), right)
 
 
-def test_an_array_of_a_function_that_is_called_twice_is_one_weight(tmp_path):
+def test_array_of_a_function_with_two_calls_is_one_weight(tmp_path):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     kernel = np.random.default_rng(0).normal(size=(40, 40)).astype("float32")
     nodes = [

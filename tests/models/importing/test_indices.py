@@ -1,4 +1,4 @@
-"""Operators that read and write at indices: the range of an axis is [-n, n - 1]."""
+"""Test operators that read and write at indices: the valid range is [-n, n - 1]."""
 
 import numpy as np
 import onnx

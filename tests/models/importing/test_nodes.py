@@ -1,4 +1,4 @@
-"""ONNX's own backend tests: as they are, and compiled with constants for shapes."""
+"""Run the backend tests of ONNX, also compiled with constants for shapes."""
 
 import re
 import warnings
@@ -35,7 +35,7 @@ REFUSED = {
     r"^test_(identity|loop\d*|if)_(opt|seq)": "is sequence|is optional|type_proto",
     r"^test_resize_downsample_scales_.*_align_corners$": "products are not whole",
 }
-# Cases whose expected results are rounded in between.
+# Cases whose expected results have rounded intermediate values.
 CLOSE = r"^test_(attention_.*(causal|padded_kv)_bf16|dft)"
 
 
@@ -150,7 +150,7 @@ def _problem_of_compiled(case, path):
     found = tk.function(loaded)(inputs if len(inputs) != 1 else inputs[0])
     found = found if isinstance(found, list) else [found]
     pairs = zip(found, map(_array, case.data_sets[0][1]), strict=True)
-    # A compiled sum adds in another order.
+    # A compiled sum has another order of additions.
     each = (compare(y, right, case.rtol, max(case.atol, 1e-6)) for y, right in pairs)
     return next(filter(None, each), None)
 

@@ -1,4 +1,4 @@
-"""What ONNX's own tests of single nodes leave out, against its reference."""
+"""Test nodes that the tests of ONNX omit against its reference."""
 
 import math
 
@@ -39,7 +39,7 @@ def load(found, tmp_path):
 
 
 def check(found, tmp_path, *shape):
-    """A model computes what the reference does, for two sizes of a batch."""
+    """Check that a model equals the reference for two batch sizes."""
     loaded = load(found, tmp_path)
     for n in (1, 4):
         x = np.random.default_rng(n).normal(size=(n, *shape)).astype("float32")
@@ -51,7 +51,7 @@ def check(found, tmp_path, *shape):
     return loaded
 
 
-def test_there_are_about_200():
+def test_number_of_operators_is_about_200():
     assert len(OPERATORS) >= 204
 
 
@@ -64,7 +64,7 @@ def test_global_lp_pool(tmp_path):
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
-def test_softmax_before_opset_13_joins_axes(op, axis, tmp_path):
+def test_softmax_before_opset_13_flattens_axes(op, axis, tmp_path):
     found = model([node(op, ["x"], axis=axis)], x=("n", 3, 2, 4), opset=11)
     x = np.random.default_rng(0).normal(size=(2, 3, 2, 4)).astype("float32")
     rows = x.reshape((math.prod(x.shape[:axis]), -1))
@@ -121,8 +121,8 @@ def test_batch_normalization_of_opset_9(tmp_path):
     assert np.allclose(y, (x - p) / np.sqrt(p + 0.5) * p + p, 1e-5, 1e-5)
 
 
-def test_shapes_are_computed_when_they_are_known(tmp_path):
-    """What exporters write to flatten all but the batch."""
+def test_known_shapes_are_computed(tmp_path):
+    """Exporters write these nodes to flatten all axes except the batch."""
     nodes = [
         node("Shape", ["x"], ["s"]),
         node("Gather", ["s", "zero"], ["n"]),
@@ -201,7 +201,7 @@ def test_loops_of_known_length(steps, tmp_path):
     assert np.allclose(rows, 1.9 * x * factors, 1e-4)
 
 
-def test_a_loop_whose_end_depends_on_data(tmp_path):
+def test_loop_with_an_end_that_depends_on_data(tmp_path):
     steps = [
         node("Mul", ["v_in", "factor"], ["v_out"]),
         node("ReduceMax", ["v_out"], ["top"], keepdims=0),
@@ -219,7 +219,7 @@ def test_a_loop_whose_end_depends_on_data(tmp_path):
     check(model(nodes, arrays), tmp_path, 3)
 
 
-def test_scan_backwards_along_other_axes(tmp_path):
+def test_reverse_scan_along_other_axes(tmp_path):
     given = [info("s", None), info("row", None)]
     results = [info("t", None), info("out", None)]
     steps = [node("Add", ["s", "row"], ["t"]), node("Mul", ["t", "half"], ["out"])]
@@ -261,11 +261,11 @@ def test_recurrent(op, gates, direction, tmp_path):
     recurrent(op, gates, tmp_path, direction=direction)
 
 
-def test_gru_that_resets_after_the_product(tmp_path):
+def test_gru_with_the_reset_after_the_product(tmp_path):
     recurrent("GRU", 3, tmp_path, linear_before_reset=1)
 
 
-def test_a_tied_embedding_is_one_weight(tmp_path):
+def test_tied_embedding_is_one_weight(tmp_path):
     nodes = [
         node("Cast", ["x"], ["ids"], to=INT),
         node("Gather", ["words.weight", "ids"], ["e"]),
@@ -293,7 +293,7 @@ def test_statistics_and_masks_are_not_trained(tmp_path):
     assert [v.path for v in loaded.non_trainable_variables][:2] == ["bn/c", "bn/d"]
 
 
-# What is asked for -> the error, and words of its message.
+# Nodes -> the error, and words of its message.
 REFUSED = {
     "an operator": (node("Oh", ["x"]), UnsupportedError, "no operator 'Oh'"),
     "random": (node("RandomNormalLike", ["x"]), UnsupportedError, "random numbers"),
@@ -315,7 +315,7 @@ def test_refusals_name_the_node(what, tmp_path):
         load(model([one]), tmp_path)
 
 
-def test_the_budget_can_be_set(tmp_path):
+def test_budget_can_be_set(tmp_path):
     found = model([node("Expand", ["x", "shape"])], {"shape": [1 << 24, 1, 3]})
     with pytest.raises(LoadBudgetError, match="set_load_budget"):
         load(found, tmp_path)
@@ -327,7 +327,7 @@ def test_the_budget_can_be_set(tmp_path):
 
 
 def adding(arrays):
-    """300 sums with arrays of 260 kB each, which little text describes."""
+    """Return 300 sums with arrays of 260 kB each, which little text describes."""
     nodes, last = [], "x"
     for i in range(300):
         if i < arrays:
@@ -339,10 +339,10 @@ def adding(arrays):
     return model(nodes, {"shape": [1, 65_000, 1]})
 
 
-def test_arrays_that_the_graph_holds_are_counted(tmp_path):
+def test_arrays_of_the_graph_count_against_the_budget(tmp_path):
     with pytest.raises(LoadBudgetError, match="bytes, beside 66,"):
         load(adding(300), tmp_path)
-    load(adding(2), tmp_path)  # each is held once, however often it is read
+    load(adding(2), tmp_path)  # each is counted once, however often it is read
 
 
 def test_inputs_are_checked(tmp_path):
@@ -352,7 +352,7 @@ def test_inputs_are_checked(tmp_path):
 
 
 def aligned(x, axis, n):
-    """An axis stretched to n elements, so that the first and last keep their places."""
+    """Resize an axis to n elements, with fixed first and last elements."""
     old = x.shape[axis]
     places = np.arange(n) * (old - 1) / max(n - 1, 1)
     low = np.minimum(np.floor(places).astype(int), old - 1)
@@ -363,7 +363,7 @@ def aligned(x, axis, n):
 
 
 @pytest.mark.parametrize("scale", [1.3, 1.5, 2.0, 0.7, 0.2])
-def test_aligned_corners_of_scales_that_are_not_whole(scale, tmp_path):
+def test_aligned_corners_of_fractional_scales(scale, tmp_path):
     attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
     scales = np.float32([1, 1, scale, scale])
     nodes = [node("Resize", ["x", "", "scales"], **attributes)]
@@ -373,7 +373,7 @@ def test_aligned_corners_of_scales_that_are_not_whole(scale, tmp_path):
     assert np.allclose(np.asarray(loaded(x)), wanted, atol=1e-6)
 
 
-def test_exclusive_sums_beside_infinity(tmp_path):
+def test_exclusive_sums_next_to_infinity(tmp_path):
     for reverse in (0, 1):
         nodes = [node("CumSum", ["x", "axis"], exclusive=1, reverse=reverse)]
         loaded = load(model(nodes, {"axis": np.int64(1)}), tmp_path)

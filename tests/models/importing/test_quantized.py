@@ -1,4 +1,4 @@
-"""Quantized models: operators as runtimes write them, against ONNX's reference."""
+"""Test quantized models with the operators of runtimes against ONNX's reference."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Random graphs of images: whatever the orders of axes, the values are ONNX's."""
+"""Test random graphs of images with any orders of axes against ONNX."""
 
 import random
 
@@ -12,7 +12,7 @@ import toolkit as tk
 
 
 class Graph:
-    """A graph that grows by random nodes; what is known of each value is its shape."""
+    """A graph that grows by random nodes and tracks the shape of each value."""
 
     def __init__(self, seed):
         self.chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's quantizer compute what their definitions say."""
+"""Test operators of ONNX Runtime's quantizer against their definitions."""
 
 import numpy as np
 import onnx
@@ -142,12 +142,12 @@ def test_operator(name, tmp_path):
         np.testing.assert_allclose(y, wanted, 1e-5, 1e-4)
 
 
-def test_all_have_a_case():
+def test_every_operator_has_a_case():
     own = {name for name in OPERATORS if name.startswith(f"{DOMAIN}.")}
     assert own == {f"{DOMAIN}.{name}" for name in CASES}
 
 
-def test_a_zero_point_may_be_left_out(tmp_path):
+def test_zero_point_is_optional(tmp_path):
     model = load("QLinearSigmoid", tmp_path / "model.onnx", "x xs  ys")
     x = np.arange(96, dtype="uint8").reshape(W.shape)
     wanted = np.rint(

@@ -1,4 +1,4 @@
-"""Sequences of tensors inside of a graph."""
+"""Test sequences of tensors inside of a graph."""
 
 import numpy as np
 import onnx
@@ -88,7 +88,7 @@ def test_sequence(name, tmp_path):
         assert np.array_equal(np.asarray(call(X)), wanted)
 
 
-def test_a_map(tmp_path):
+def test_sequence_map(tmp_path):
     body = helper.make_graph(
         [node("ReduceSum", "item", "total", keepdims=1)],
         "body",
@@ -104,7 +104,7 @@ def test_a_map(tmp_path):
     assert np.asarray(tk.function(model)(X)).tolist() == [[27.0, 39.0]]
 
 
-def test_a_loop_that_collects(tmp_path):
+def test_loop_that_collects(tmp_path):
     body = helper.make_graph(
         [
             node("Identity", "c", "d"),

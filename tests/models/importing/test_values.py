@@ -1,4 +1,4 @@
-"""Graphs in which a shape depends on values: they run node by node."""
+"""Test graphs in which a shape depends on values: they run node by node."""
 
 import warnings
 
@@ -16,7 +16,7 @@ W = np.arange(6, dtype="float32").reshape(3, 2) - 2
 
 @pytest.fixture
 def path(tmp_path):
-    """A file: the rows of x @ w whose sum is positive, and the product."""
+    """Write a file: the rows of x @ w whose sum is positive, and the product."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"]),
         helper.make_node("ReduceSum", ["product", "axis"], ["sums"], keepdims=0),
@@ -51,7 +51,7 @@ def check(results, x):
         np.testing.assert_allclose(np.asarray(y), right, 1e-5, 1e-6)
 
 
-def test_it_runs_and_warns_once(path):
+def test_model_runs_and_warns_once(path):
     model = tk.saving.load_onnx(path)
     assert model.output_shape == [(None, 2), (None, 2)]
     with pytest.warns(UserWarning, match="node by node.*the condition is computed"):
@@ -62,13 +62,13 @@ def test_it_runs_and_warns_once(path):
         check(model.predict(X, batch_size=len(X), verbose=0), X)
 
 
-def test_a_compiled_function_refuses_it(path):
+def test_compiled_function_is_refused(path):
     model = tk.saving.load_onnx(path)
     with pytest.raises(UnsupportedError, match=r"Compress.*outside of `toolkit.func"):
         tk.function(model)(X)
 
 
-def test_it_is_part_of_other_models_and_saved(path, tmp_path):
+def test_model_is_part_of_other_models_and_saved(path, tmp_path):
     outer = tk.Input((3,))
     model = tk.Model(outer, tk.saving.load_onnx(path)(outer * 1.0))
     model.save(tmp_path / "outer.keras")
@@ -78,7 +78,7 @@ def test_it_is_part_of_other_models_and_saved(path, tmp_path):
             check(each.predict(X, batch_size=len(X), verbose=0), X)
 
 
-def test_it_is_trained(path):
+def test_model_trains(path):
     model = tk.saving.load_onnx(path)
     model.compile("sgd", loss=[None, "mse"])
     before = model.get_weights()[0]
@@ -87,7 +87,7 @@ def test_it_is_trained(path):
     assert not np.array_equal(model.get_weights()[0], before)
 
 
-def test_a_shape_that_is_an_input(tmp_path):
+def test_shape_input(tmp_path):
     node = helper.make_node("Reshape", ["x", "shape"], ["y"])
     graph = helper.make_graph(
         [node],
