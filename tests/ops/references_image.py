@@ -1,4 +1,4 @@
-"""Images the slow and plain way, in NumPy: (height, width, channels) unless said."""
+"""Plain NumPy references of image operations: (height, width, channels) by default."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ _rows = np.array([0.2989, 0.587, 0.114])
 
 
 def kernel(method, x):
-    """The weight of a pixel at distance x."""
+    """Return the weight of a pixel at distance x."""
     x = abs(x)
     if method == "bilinear":
         return max(1 - x, 0)
@@ -21,7 +21,7 @@ def kernel(method, x):
 
 
 def weights(n, count, method, antialias, scale=None, shift=0.0):
-    """(count, n): what each new pixel takes of each old one."""
+    """Return (count, n): the weight of each old pixel in each new pixel."""
     scale = count / n if scale is None else scale
     wide = max(1 / scale, 1) if antialias else 1
     rows = np.zeros((count, n))
@@ -34,7 +34,7 @@ def weights(n, count, method, antialias, scale=None, shift=0.0):
 
 
 def resize(x, size, method="bilinear", antialias=False):
-    """Batches (batch, height, width, channels)."""
+    """Resize batches (batch, height, width, channels)."""
     for axis, count in zip((1, 2), size, strict=True):
         n = x.shape[axis]
         if method == "nearest":
@@ -47,7 +47,7 @@ def resize(x, size, method="bilinear", antialias=False):
 
 
 def index(i, n, mode):
-    """Which pixel stands at an index, None where that is the fill value."""
+    """Return the pixel for an index, or None for the fill value."""
     if 0 <= i < n:
         return i
     if mode == "constant":
@@ -59,7 +59,7 @@ def index(i, n, mode):
 
 
 def pixel(x, place, order, mode="constant", value=0.0):
-    """x at a place of as many coordinates as it has leading axes that matter."""
+    """Return x at coordinates, one per leading axis that is sampled."""
     ndim = len(place)
     if order == 0:
         place = [np.sign(p) * np.floor(abs(p) + 0.5) for p in place]
@@ -85,7 +85,7 @@ def map_coordinates(x, places, order, mode="constant", value=0.0):
 
 
 def projected(x, t, order=1, mode="constant", value=0.0):
-    """One image under one transform of 8 numbers."""
+    """Transform one image by a transform of 8 numbers."""
     y = np.empty_like(x)
     for row, column in np.ndindex(x.shape[:2]):
         k = t[6] * column + t[7] * row + 1
@@ -96,7 +96,7 @@ def projected(x, t, order=1, mode="constant", value=0.0):
 
 
 def homography(start, end):
-    """The transform that takes each point of `end` to that of `start`."""
+    """Return the transform that maps each point of `end` to the point of `start`."""
     rows, wanted = [], []
     for (to_x, to_y), (x, y) in zip(start, end, strict=True):
         rows.append([x, y, 1, 0, 0, 0, -to_x * x, -to_x * y])
@@ -116,7 +116,7 @@ def bell(size, sigma):
 
 
 def correlate(x, k, same=True):
-    """Each channel of a batch with one kernel."""
+    """Correlate each channel of a batch with one kernel."""
     height, width = k.shape
     if same:
         low, left = (height - 1) // 2, (width - 1) // 2
@@ -144,7 +144,7 @@ def ssim(a, b, size=11, sigma=1.5, peak=1.0):
 
 
 def patches(x, size, strides, dilation=1):
-    """Windows of a batch without padding, along all axes but the first and last."""
+    """Return windows of a batch without padding, along all inner axes."""
     counts = [
         (n - (k - 1) * dilation - 1) // s + 1
         for n, k, s in zip(x.shape[1:-1], size, strides, strict=True)

@@ -1,4 +1,4 @@
-"""Plain NumPy definitions of neural-network ops: loops and textbook formulas."""
+"""Plain NumPy references of neural-network operations: loops and textbook formulas."""
 
 import itertools
 import math
@@ -11,13 +11,13 @@ def per_axis(value, ndim):
 
 
 def same_pads(n, k, stride):
-    """TensorFlow's padding "same" for windows that reach over k elements."""
+    """Return the padding "same" of TensorFlow for windows over k elements."""
     total = max((math.ceil(n / stride) - 1) * stride + k - n, 0)
     return total // 2, total - total // 2
 
 
 def windows(x, size, strides, padding, dilation=1, fill=0.0):
-    """(output position, what the window there sees as (batch, *size, channels))."""
+    """Yield (output position, its window as (batch, *size, channels))."""
     ndim = x.ndim - 2
     strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
     reach = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
@@ -40,7 +40,7 @@ def windows(x, size, strides, padding, dilation=1, fill=0.0):
 
 
 def assembled(found):
-    """An array (batch, *counts, channels) from (position, value, counts)."""
+    """Return an array (batch, *counts, channels) from (position, value, counts)."""
     found = list(found)
     (_, value, counts) = found[0]
     y = np.empty((value.shape[0], *counts, value.shape[1]))
@@ -50,7 +50,7 @@ def assembled(found):
 
 
 def conv(x, w, strides=1, padding="valid", dilation=1):
-    """x (batch, *spatial, channels), w (*size, channels / groups, filters)."""
+    """Convolve x (batch, *spatial, channels); w (*size, channels / groups, filters)."""
     *size, taken, filters = w.shape
     groups = x.shape[-1] // taken
     share = filters // groups
@@ -69,13 +69,13 @@ def conv(x, w, strides=1, padding="valid", dilation=1):
 
 
 def depthwise_conv(x, w, strides=1, padding="valid", dilation=1):
-    """w (*size, channels, multiplier)."""
+    """Convolve each channel with w (*size, channels, multiplier)."""
     w = w.reshape(*w.shape[:-2], 1, -1)
     return conv(x, w, strides, padding, dilation)
 
 
 def conv_transpose(x, w, strides=1, padding="valid", dilation=1, output_padding=None):
-    """Each element of x adds w, scaled, to the output; w (*size, filters, channels)."""
+    """Add w times each element of x to the output; w (*size, filters, channels)."""
     ndim = x.ndim - 2
     strides, dilation = per_axis(strides, ndim), per_axis(dilation, ndim)
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[:-2], dilation, strict=True)]
@@ -102,7 +102,7 @@ def conv_transpose(x, w, strides=1, padding="valid", dilation=1, output_padding=
 
 
 def pool(function, x, size, strides=None, padding="valid"):
-    """`function` of the windows of x, which are NaN outside."""
+    """Apply `function` to the windows of x, which are NaN outside."""
     size = per_axis(size, x.ndim - 2)
     strides = size if strides is None else strides
     axes = tuple(range(1, x.ndim - 1))
@@ -123,7 +123,7 @@ def adaptive(function, x, sizes):
 
 
 def channels_first(function):
-    """A function of images, applied to images with their channels first."""
+    """Return a function of images for images with their channels first."""
     return lambda x, *others: np.moveaxis(
         function(np.moveaxis(x, 1, -1), *others), -1, 1
     )
@@ -135,7 +135,7 @@ def softmax(x, axis=-1):
 
 
 def sparsemax(x):
-    """The threshold of each row by bisection: the sum falls as the threshold rises."""
+    """Find each row's threshold by bisection: the sum decreases in the threshold."""
     low, high = x.min(-1, keepdims=True) - 1, x.max(-1, keepdims=True)
     for _ in range(100):
         middle = (low + high) / 2
@@ -165,7 +165,7 @@ def layer_norm(x, gamma=1, beta=0, axis=-1, epsilon=1e-7):
 
 
 def attention(q, k, v, bias=0.0, mask=None, scale=None, cap=None):
-    """Over lists of heads; q (batch, targets, heads, features)."""
+    """Loop over the heads; q (batch, targets, heads, features)."""
     share = q.shape[2] // k.shape[2]
     k, v = np.repeat(k, share, axis=2), np.repeat(v, share, axis=2)
     scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale

@@ -1,4 +1,4 @@
-"""The table: a row per call that every public op and every primitive is tested by."""
+"""The table: one row per tested call of every public op and every primitive."""
 
 from tests.ops import (
     samples_contract,

@@ -16,7 +16,9 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 _erfinv = np.vectorize(
     lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2), otypes=[np.float64]
 )
-_fraction = np.array([0.3, -1.7, 2.4, -0.6, 1.2, 3.8])  # away from integers and halves
+_fraction = np.array(
+    [0.3, -1.7, 2.4, -0.6, 1.2, 3.8]
+)  # not close to integers and half-integers
 
 
 def _sigmoid(x):

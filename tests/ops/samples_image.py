@@ -1,4 +1,4 @@
-"""Samples of functions of images, and of others that cut tensors into blocks."""
+"""Samples of image functions, and of functions that cut tensors into blocks."""
 
 import colorsys
 import functools
@@ -10,12 +10,12 @@ from tests.ops.table import integers, sample, uniform
 
 
 def row(name, *inputs, **options):
-    """A row with the tolerance of a weighted sum of pixels."""
+    """Return a row with the tolerance of a weighted sum of pixels."""
     return sample(f"image.{name}", *inputs, tolerance=20, **options)
 
 
 def first(reference):
-    """A reference on channels-first batches."""
+    """Return a reference for channels-first batches."""
 
     def call(x, *arguments, **attrs):
         y = reference(np.moveaxis(x, 1, -1), *arguments, **attrs)
@@ -25,7 +25,7 @@ def first(reference):
 
 
 def each(function):
-    """A reference on one image, applied to every image of a batch."""
+    """Return a reference for one image, applied to each image of a batch."""
     return lambda x, *others: np.stack(
         [function(image, *(o[i] for o in others)) for i, image in enumerate(x)]
     )
@@ -81,10 +81,10 @@ RESIZING = [
     resized((2, 4), "bicubic", antialias=True),
     resized((9, 4), "lanczos3"),
     resized((3, 9), "lanczos5", antialias=True),
-    # So many pixels instead of each.
+    # The number of pixels instead of each pixel.
     *(resized((10, 21), method) for method in ("bilinear", "bicubic", "lanczos5")),
     resized((15, 7), "bilinear", antialias=True),
-    # Images that are so long that few pixels are summed.
+    # Images so long that few pixels are summed.
     resized((67, 1), "bilinear", images=_long),
     resized((300, 1), "bilinear", True, images=_long),
     resized((190, 1), "bicubic", images=_long),
@@ -248,7 +248,7 @@ FILTERS = [
 
 
 def patched(name, x, size, strides=None, dilation=1, pads=None):
-    """A row of patches; pads: what padding "same" adds to each spatial axis."""
+    """Return a row of patches; pads: the padding "same" of each spatial axis."""
 
     def reference(x):
         x = np.pad(x, ((0, 0), *pads, (0, 0))) if pads else x
@@ -301,7 +301,7 @@ PIECES = [
 
 
 def unfolded(x, size=(2, 2), strides=(1, 1), dilation=1, pad=0):
-    """Windows of channels-first images as columns."""
+    """Return windows of channels-first images as columns."""
     x = np.moveaxis(np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad))), 1, -1)
     y = ref.patches(x, size, strides, dilation)
     windows = y.shape[1] * y.shape[2]
@@ -310,7 +310,7 @@ def unfolded(x, size=(2, 2), strides=(1, 1), dilation=1, pad=0):
 
 
 def folded(x, size, *arguments):
-    """The adjoint of `unfolded`, by applying it to every image of one pixel."""
+    """Apply the adjoint of `unfolded`, by unit images of each pixel."""
     shape = (1, x.shape[1] // 4, *size)
     basis = np.eye(int(np.prod(shape))).reshape(-1, *shape[1:])
     columns = unfolded(basis, *arguments)
@@ -318,7 +318,7 @@ def folded(x, size, *arguments):
 
 
 def shuffled(x, r):
-    """Pixel (i, j) of each block comes from channels (i * r + j) * less + ..."""
+    """Take pixel (i, j) of each block from channels (i * r + j) * less + ..."""
     batch, h, w, channels = x.shape
     y = np.empty((batch, h * r, w * r, channels // r**2))
     less = channels // r**2
@@ -334,7 +334,7 @@ _first = uniform(-1, 1, (1, 8, 2, 3))
 
 
 def planes_first(x, r):
-    """Channels first the channels vary slowest: channel * r ** 2 + i * r + j."""
+    """Vary the channels slowest for channels first: channel * r ** 2 + i * r + j."""
     batch, channels, h, w = x.shape
     y = np.empty((batch, channels // r**2, h * r, w * r))
     for i, j in np.ndindex(r, r):

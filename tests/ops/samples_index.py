@@ -9,7 +9,7 @@ _mask = booleans((3, 4))
 
 
 def item(*key, x=_x, **options):
-    """A row of indexing: x[key]."""
+    """Return a row of indexing: x[key]."""
     return sample("get_item", x, key, numpy=lambda x, k: x[_plain(k)], **options)
 
 
@@ -53,7 +53,7 @@ def take_along(x, indices, axis=None):
 
 
 def scattered(x, indices, updates, mode=None):
-    """NumPy's way to update a copy of x at indices (n, k)."""
+    """Update a copy of x at indices (n, k) with NumPy."""
     x = np.array(x)
     where = tuple(np.moveaxis(np.asarray(indices), -1, 0))
     ufunc = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
@@ -205,7 +205,7 @@ _sorted = np.array([-1.0, 0.0, 0.5, 0.5, 2.0])
 
 
 def nan_first(x):
-    """The descending order of rows; NaN is the largest."""
+    """Return the descending order of rows; NaN is the largest."""
     return np.argsort(np.where(np.isnan(x), -np.inf, -x), axis=-1, kind="stable")
 
 
@@ -235,7 +235,7 @@ SORTING = [
         dtype=("int32", "int32"),
         numpy=lambda x, k: (np.array([3, 3, 2]), np.array([1, 2, 3])),
     ),
-    sample(  # so many that they are found in groups; equal ones, and NaN
+    sample(  # large enough for the selection by groups; equal ones, and NaN
         "top_k",
         np.where(np.arange(700) % 97 == 5, np.nan, np.arange(700) * 37 % 83).reshape(
             2, 350

@@ -6,18 +6,18 @@ from tests.ops.table import sample, uniform
 
 
 def matrices(*shape, shift=0.0):
-    """Well-conditioned matrices: random ones with `shift` added on the diagonal."""
+    """Return well-conditioned matrices: random ones with a `shift` of the diagonal."""
     return uniform(-1, 1, shape) + shift * np.eye(*shape[-2:])
 
 
 def positive(*shape):
-    """Positive definite matrices."""
+    """Return positive definite matrices."""
     x = matrices(*shape)
     return x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
 
 
 def row(name, *inputs, **options):
-    """A row with the tolerance of a chain of sums; half precision is too coarse."""
+    """Return a row with the tolerance of a chain of sums, without half precision."""
     return sample(name, *inputs, half=False, tolerance=50, **options)
 
 
@@ -26,7 +26,7 @@ def by_inverse(a, b):
 
 
 def lu(x):
-    """LAPACK's algorithm, row by row."""
+    """Apply the algorithm of LAPACK, row by row."""
     x, pivots = np.array(x, np.float64), []
     for i in range(min(x.shape)):
         j = i + int(np.argmax(np.abs(x[i:, i])))
@@ -38,7 +38,7 @@ def lu(x):
 
 
 def stacked(function):
-    """A function of one matrix, applied to each of a stack."""
+    """Apply a function of one matrix to each matrix of a stack."""
     return lambda x: tuple(map(np.stack, zip(*map(function, x), strict=True)))
 
 
@@ -187,14 +187,14 @@ def parts(z):
 
 
 def transform(name, *shape):
-    """A row of a transform of a complex tensor."""
+    """Return a row of a transform of a complex tensor."""
     x = (uniform(-1, 1, shape), uniform(-1, 1, shape))
     reference = getattr(np.fft, name)
     return row(name, x, numpy=lambda x: parts(reference(x[0] + 1j * x[1])))
 
 
 def pieces(x, window, stride, fft_length, center):
-    """The spectra of pieces of x, one after the other."""
+    """Return the spectra of consecutive frames of x."""
     if center:
         x = np.pad(x, fft_length // 2, mode="reflect")
     low = (fft_length - len(window)) // 2

@@ -9,11 +9,11 @@ from tests.ops import references_nn as ref
 from tests.ops.table import Sample, booleans, distinct, integers, sample, unary, uniform
 from toolkit import ops
 
-# --- convolutions -------------------------------------------------------------------
+# --- convolutions ---------------------------------------------------------------------
 
 
 def conv_sample(name, x, w, first=False, **attrs):
-    """A row for one of the convolutions; with `first`, of channels-first images."""
+    """Return a row of a convolution; with `first`, of channels-first images."""
     words = {"dilation_rate": "dilation"}
     reference = functools.partial(
         getattr(ref, name), **{words.get(k, k): v for k, v in attrs.items()}
@@ -67,7 +67,7 @@ CONVOLUTIONS = [
     ),
 ]
 
-# --- pooling ------------------------------------------------------------------------
+# --- pooling --------------------------------------------------------------------------
 
 
 def pool_samples(x, size, strides=None, padding="valid", first=False):
@@ -130,7 +130,7 @@ POOLS = [
     *adaptive_samples((1, 5, 4, 2), (2, 6)),
 ]
 
-# --- activations --------------------------------------------------------------------
+# --- activations ----------------------------------------------------------------------
 
 erf = np.vectorize(math.erf, otypes=[float])
 
@@ -254,11 +254,11 @@ SOFTMAXES = [
     ),
 ]
 
-# --- normalizations -----------------------------------------------------------------
+# --- normalizations -------------------------------------------------------------------
 
 
 def batch_norm(x, mean, variance, offset=0.0, scale=1.0, epsilon=1e-3):
-    """Along the last axis."""
+    """Normalize along the last axis."""
     return (x - mean) / np.sqrt(variance + epsilon) * scale + offset
 
 
@@ -341,7 +341,7 @@ NORMALIZATIONS = [
     ),
 ]
 
-# --- losses -------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------
 
 
 def sigmoid(x):
@@ -397,7 +397,7 @@ LOSSES = [
     ),
 ]
 
-# --- attention ----------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------
 
 
 def attention_sample(numpy, heads=2, key_heads=2, sources=4, **attrs):

@@ -11,7 +11,7 @@ _with_nan = np.array(
 
 
 def reduction(name, values=distinct, **options):
-    """Rows over an axis, a tuple, all axes; with keepdims; of 0-d tensors."""
+    """Return rows over an axis, a tuple, all axes; with keepdims; of 0-d tensors."""
     return [
         sample(name, values((3, 4)), **options),
         sample(name, values((3, 4)), axis=1, **options),
@@ -120,7 +120,7 @@ RUNNING = [
 
 
 def _nans(x):
-    """What is left of no elements over the first axis."""
+    """Return the reduction of no elements over the first axis."""
     return np.full(x.shape[1:], NAN)
 
 

@@ -6,7 +6,7 @@ from tests.ops.table import distinct, integers, sample, uniform
 
 
 def creation(name, *args, **attrs):
-    """A row of a function that makes a floatx tensor from numbers."""
+    """Return a row of a function that creates a floatx tensor from numbers."""
     return sample(name, *args, **{"dtype": "float32", "order": 0, **attrs})
 
 

@@ -1,4 +1,4 @@
-"""What a row of the table of samples is."""
+"""The rows of the table of samples."""
 
 import functools
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ _rng = np.random.default_rng(20260)
 
 
 def uniform(low, high, shape=(3, 4)):
-    """Random numbers, the same in every run."""
+    """Return random numbers, equal in every run."""
     return _rng.uniform(low, high, shape)
 
 
 def distinct(shape=(3, 4)):
-    """Numbers in random order no two of which are nearer than 0.1: no ties."""
+    """Return numbers in random order with distances of at least 0.1: no ties."""
     n = int(np.prod(shape))
     return (_rng.permutation(n) * 0.25 - n * 0.11).reshape(shape)
 
 
 def integers(low, high, shape=(3, 4)):
-    """Random int32 numbers in [low, high)."""
+    """Return random int32 numbers in [low, high)."""
     return _rng.integers(low, high, shape, dtype=np.int32)
 
 
 def booleans(shape=(3, 4)):
-    """Random truth values."""
+    """Return random booleans."""
     return _rng.uniform(size=shape) < 0.5
 
 
 def shown(x):
-    """As text that is the same in every process: functions by their names."""
+    """Return text that is equal in every process: functions by their names."""
     return getattr(x, "__name__", None) or str(x)
 
 
@@ -70,7 +70,7 @@ class Sample:
         return functools.reduce(getattr, self.name.split("."), ops)
 
     def __str__(self):
-        """The name that pytest shows."""
+        """Return the name that pytest shows."""
         shapes = ",".join(
             "x".join(map(str, x.shape)) or "0d"
             if isinstance(x, np.ndarray)
@@ -89,29 +89,29 @@ class Sample:
         return sum(np.size(x) for x in tree.flatten(self.inputs))
 
     def expected(self, inputs):
-        """The reference's result for these inputs."""
+        """Return the reference's result for these inputs."""
         function = self.numpy or getattr(np, self.name)
         with np.errstate(all="ignore"):
             return function(*inputs, **({} if self.numpy else self.attrs))
 
     def call(self, *inputs):
-        """The op's result."""
+        """Return the op's result."""
         return self.op(*inputs, **self.attrs)
 
 
 def is_float(x):
-    """Whether x is an array of floats, which the tests cast and differentiate by."""
+    """Return whether x is an array of floats, which tests cast and differentiate."""
     return isinstance(x, np.ndarray) and x.dtype == np.float64
 
 
 def sample(name, *inputs, numpy=None, dtype=None, tolerance=1.0, order=2, **attrs):
-    """A Sample; what is not an option of the row is an attribute of the op."""
+    """Return a Sample; arguments that are no option are attributes of the op."""
     options = {k: attrs.pop(k) for k in ("traced", "half", "label") if k in attrs}
     return Sample(name, list(inputs), attrs, numpy, dtype, tolerance, order, **options)
 
 
 def unary(name, low=-2.0, high=2.0, **options):
-    """Rows of an elementwise function: a matrix, 0-d, empty, and of extent 1."""
+    """Return rows of an elementwise function: a matrix, 0-d, empty, and of extent 1."""
     return [
         sample(name, uniform(low, high, shape), **options)
         for shape in ((3, 4), (), (0, 3), (2, 1, 3))
@@ -128,7 +128,7 @@ PAIRS = (
 
 
 def binary(name, first=(-2.0, 2.0), second=(-2.0, 2.0), **options):
-    """Rows of a function of two tensors that broadcast."""
+    """Return rows of a function of two tensors that broadcast."""
     return [
         sample(name, uniform(*first, a), uniform(*second, b), **options)
         for a, b in PAIRS

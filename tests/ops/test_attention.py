@@ -1,4 +1,4 @@
-"""Attention's gradients, of both orders, and what is given to it in many ways."""
+"""Test the gradients of attention, of both orders, for many kinds of arguments."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_scales_and_biases_of_any_kind():
     assert_close(found, expected.numpy())
 
 
-def test_a_cap_far_away_changes_nothing():
+def test_large_cap_has_no_effect():
     _, (query, key, value, bias) = arrays()
     options = {"mask": masked(), "is_causal": True}
     expected = ops.dot_product_attention(query, key, value, bias, **options)
@@ -86,7 +86,7 @@ def test_a_cap_far_away_changes_nothing():
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_only_values_matter_where_there_is_one_source(heads, compiled):
+def test_single_source_depends_only_on_its_value(heads, compiled):
     rng = np.random.default_rng(2)
     shapes = [(3, 4, 2, 8), (3, 1, heads, 8), (3, 1, heads, 8), (2, 4, 1)]
     inputs = [

@@ -1,4 +1,4 @@
-"""The bits of numbers, against NumPy's own."""
+"""Test the bits of numbers against NumPy."""
 
 import numpy as np
 import pytest
@@ -27,6 +27,6 @@ def test_view_of_another_size(old, new):
     assert ops.view(KerasTensor((None, 16), old), new).shape == (None, y.shape[1])
 
 
-def test_a_view_must_fit():
+def test_invalid_view_is_refused():
     with pytest.raises(ShapeError, match="no whole number of int64"):
         ops.view(ops.ones((3,)), "int64")

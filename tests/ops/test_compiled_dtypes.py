@@ -1,4 +1,4 @@
-"""What an op takes when it is called, it takes in a program: in every dtype."""
+"""Test that a program accepts the dtypes that the eager op accepts."""
 
 import numpy as np
 import pytest
@@ -22,15 +22,15 @@ def is_integer(x):
 
 
 def cast(x, dtype):
-    """An array as a tensor of another dtype; negative numbers wrap in unsigned ones."""
+    """Cast an array to a tensor; negative numbers wrap in unsigned dtypes."""
     if is_float(x) and dtype in dtypes.INTEGERS:
-        with np.errstate(invalid="ignore"):  # infinities, in the rows about them
+        with np.errstate(invalid="ignore"):  # infinities, in the rows about infinities
             x = x.astype(np.int64)
     return ops.convert_to_tensor(x.astype(dtypes.numpy_dtype(dtype)))
 
 
 def variants(row):
-    """The row's inputs with its floats, or its integers, in each dtype."""
+    """Return the row's inputs with its floats, or its integers, in each dtype."""
     leaves = tree.flatten(row.inputs)
     for is_changed in (is_float, is_integer):
         for dtype in COMPUTED if any(map(is_changed, leaves)) else ():
@@ -43,7 +43,7 @@ def variants(row):
 
 
 def taken(row):
-    """The variants that the op takes, and what it makes of them."""
+    """Return the variants that the op accepts, and their results."""
     for inputs in variants(row):
         try:
             yield inputs, tree.flatten(row.call(*inputs))
@@ -52,7 +52,7 @@ def taken(row):
 
 
 def compiled(row, several):
-    """What one program makes of several inputs of the row."""
+    """Return the results of one program for several inputs of the row."""
     leaves = tree.flatten(several)
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
@@ -82,7 +82,7 @@ def check(row):
 
 
 def scaled(y, expected):
-    """Both with numbers up to one, where sums of large ones lose the small ones.
+    """Scale both to numbers up to one, because sums of large numbers lose small ones.
 
     A negative number is close to 2 ** 64 in uint64.
     """
@@ -98,7 +98,7 @@ ROWS = sorted(FIRST.values(), key=str)
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 @pytest.mark.one_in(4)
-def test_every_dtype_that_is_taken_compiles(row):
+def test_every_accepted_dtype_compiles(row):
     check(row)
 
 
@@ -106,7 +106,7 @@ VIEWS = [
     (old, new)
     for old in (*COMPUTED, *dtypes.COMPLEX)
     for new in (*COMPUTED, *dtypes.COMPLEX)
-    if new != "bool" or old == "bool"  # bytes other than 0 and 1 are no truth values
+    if new != "bool" or old == "bool"  # bytes other than 0 and 1 are invalid booleans
 ]
 
 

@@ -1,4 +1,4 @@
-"""Complex tensors, against NumPy."""
+"""Test complex tensors against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,9 +1,9 @@
-"""Dtypes of einsum that differ from those of its operands."""
+"""Test dtypes of einsum that differ from the dtypes of its operands."""
 
 from toolkit import ops
 
 
-def test_int8_with_bool_stays_int8():
+def test_int8_with_bool_is_int8():
     x = ops.full((2, 3), 3, "int8")
     y = ops.einsum("ij,jk->ik", x, ops.ones((3, 2), "bool"))
     assert y.dtype == "int8"

@@ -1,4 +1,4 @@
-"""Products, windows and sums over nothing: eagerly, compiled, and their gradients."""
+"""Test empty products, windows and sums: eager, compiled, and their gradients."""
 
 from itertools import product
 
@@ -20,7 +20,7 @@ def turned(x, is_turned):
 
 
 def products(m, k, n):
-    """name: (function, operands) of products with these extents."""
+    """Return name: (function, operands) of products with these extents."""
     found = {}
     for i, j in product((False, True), repeat=2):
         a = (k, m) if i else (m, k)
@@ -51,7 +51,7 @@ def products(m, k, n):
 
 
 def windows(batch, channels, filters):
-    """name: (function, operands) of windows over images of 5 x 5."""
+    """Return name: (function, operands) of windows over images of 5 x 5."""
     x = filled(batch, 5, 5, channels)
     found = {
         name: (lambda x, name=name: getattr(ops, name)(x, 2, 2, "same"), (x,))
@@ -119,7 +119,7 @@ def test_empty_extents(function, operands):
         np.testing.assert_allclose(y.numpy(), expected.numpy(), 1e-5, 1e-6)
 
 
-def test_signals_that_are_shorter_than_a_piece():
+def test_signals_shorter_than_a_frame():
     pieces = ops.extract_sequences(filled(2, 5), 8, 2)
     assert pieces.shape == (2, 0, 8)
     real, imag = ops.stft(filled(2, 5), 8, 2, 8, center=False)
@@ -128,7 +128,7 @@ def test_signals_that_are_shorter_than_a_piece():
     assert ops.extract_sequences(symbol, 64, 16).shape == (None, None, 64)
 
 
-def test_sums_of_nothing_are_zero():
+def test_empty_sums_are_zero():
     y = ops.conv_transpose(filled(1, 4, 4, 0), filled(3, 3, 2, 0), 1, "same")
     assert y.shape == (1, 4, 4, 2) and not y.numpy().any()
     y = toolkit.function(lambda x, y: ops.matmul(x, ops.swapaxes(y, 1, 2)))(
@@ -138,7 +138,7 @@ def test_sums_of_nothing_are_zero():
 
 
 @pytest.mark.parametrize("shape", [(2, 0, 4, 8), (2, 3, 0, 8), (2, 3, 4, 0)])
-def test_attention_needs_something_to_look_at(shape):
+def test_attention_needs_a_source(shape):
     query = filled(2, 5, *shape[2:])
     with pytest.raises(ShapeError, match="at least one source, head and feature"):
         ops.dot_product_attention(query, filled(*shape), filled(*shape))

@@ -1,4 +1,4 @@
-"""Wrong arguments: messages name the op, what was expected and what was received."""
+"""Test invalid arguments: errors name the op, the expected and the received value."""
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ WRONG_ARGUMENTS = [
     WRONG_ARGUMENTS,
     ids=[row[0] for row in WRONG_ARGUMENTS],
 )
-def test_wrong_arguments(name, arguments, attrs, message):
+def test_invalid_arguments_of_ops(name, arguments, attrs, message):
     with pytest.raises((ArgumentError, DTypeError), match=message):
         getattr(ops, name)(*arguments, **attrs)
 

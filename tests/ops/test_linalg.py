@@ -1,4 +1,4 @@
-"""What the table of samples cannot say of linear algebra."""
+"""Test linear algebra beyond the table of samples."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from toolkit import ops
 
 
 @pytest.mark.parametrize("order", [None, 1, 2, 3, -1, np.inf, -np.inf])
-def test_norms_do_not_hide_nan(order):
+def test_norms_propagate_nan(order):
     x = np.array([np.nan, 1.0, np.inf])
     assert np.isnan(ops.norm(x, ord=order))
     assert np.isnan(ops.norm(np.stack([x, x]), axis=-1, ord=order)).all()

@@ -1,4 +1,4 @@
-"""What the table of samples cannot say: kinks, extreme values, masks, bad input."""
+"""Test neural-network ops beyond the table: kinks, extreme values, masks, errors."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from toolkit.ops.symbolic import KerasTensor
 
 
 def gradient(f, *inputs):
-    """The gradients of the sum of f."""
+    """Return the gradients of the sum of f."""
     variables = [Variable(np.asarray(x, np.float32)) for x in inputs]
     with GradientTape() as tape:
         y = f(*variables)
@@ -19,7 +19,7 @@ def gradient(f, *inputs):
     return [g.numpy() for g in found] if len(found) > 1 else found[0].numpy()
 
 
-# --- activations --------------------------------------------------------------------
+# --- activations ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_large_arguments_have_finite_gradients(name, dtype):
         *("soft_shrink", "sparse_plus", "sparse_sigmoid"),
     ],
 )
-def test_nan_stays_nan(name):
+def test_nan_propagates(name):
     assert np.isnan(getattr(ops, name)([np.nan, 1.0]).numpy()[0])
 
 
@@ -82,19 +82,19 @@ def test_softplus_has_a_second_derivative_at_zero():
     assert float(outer.gradient(g, x)) == 0.25
 
 
-def test_squareplus_does_not_cancel():
+def test_squareplus_avoids_cancellation():
     assert_close(ops.squareplus(-1000.0), 1e-3, factor=1)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("approximate", [False, True])
-def test_gelu_of_halves_does_not_cancel(dtype, approximate):
+def test_gelu_of_16_bit_floats_avoids_cancellation(dtype, approximate):
     x = ops.convert_to_tensor([-3.0, -2.5, -2.0, 3.0], dtype)
     exact = ops.gelu(ops.cast(x, "float64"), approximate)
     assert ops.gelu(x, approximate).tolist() == ops.cast(exact, dtype).tolist()
 
 
-def test_the_sign_of_a_boolean_is_itself():
+def test_sign_of_a_boolean_is_unchanged():
     for sign in (ops.sign, function(ops.sign)):
         y = sign(np.array([True, False]))
         assert y.dtype == "bool" and y.tolist() == [True, False]
@@ -107,14 +107,14 @@ def test_integers_become_floats(dtype):
         assert getattr(ops, name)(x).dtype == "float32"
 
 
-def test_bad_activation_arguments():
+def test_invalid_activation_arguments():
     with pytest.raises(errors.ArgumentError, match="celu: expected alpha != 0"):
         ops.celu([1.0], alpha=0)
     with pytest.raises(errors.ShapeError, match=r"glu: .* shape \(2, 3\)"):
         ops.glu(np.ones((2, 3)))
 
 
-# --- softmax ------------------------------------------------------------------------
+# --- softmax --------------------------------------------------------------------------
 
 
 def test_softmax_of_extreme_logits():
@@ -126,19 +126,19 @@ def test_softmax_of_extreme_logits():
     assert not np.isnan(gradient(lambda x: ops.log_softmax(x)[:, 1], x)).any()
 
 
-def test_softmax_warns_of_a_constant_result():
+def test_softmax_over_one_element_warns():
     with pytest.warns(UserWarning, match="axis -1 has extent 1"):
         ops.softmax(np.ones((3, 1)))
     ops.softmax(KerasTensor((None, 3)), axis=0)  # unknown is not 1
 
 
-def test_sparsemax_gradient_stays_in_the_support():
+def test_sparsemax_gradient_is_zero_outside_the_support():
     x = [[3.0, 2.5, -1.0]]
     assert_close(ops.sparsemax(x), [[0.75, 0.25, 0.0]])
     assert_close(gradient(lambda x: ops.sparsemax(x)[:, 0], x), [[0.5, -0.5, 0.0]])
 
 
-# --- normalizations -----------------------------------------------------------------
+# --- normalizations -------------------------------------------------------------------
 
 
 def test_zero_vectors_normalize_to_zero():
@@ -170,7 +170,7 @@ def test_half_precision_statistics_do_not_overflow():
     assert_close(ops.normalize(x), np.sign(x) / 2)
 
 
-def test_bad_normalization_arguments():
+def test_invalid_normalization_arguments():
     with pytest.raises(errors.ShapeError, match=r"mean of shape \(4,\) .* \(3,\)"):
         ops.batch_normalization(np.ones((2, 4)), np.ones(3), np.ones(4), -1)
     with pytest.raises(errors.ArgumentError, match="order, an integer >= 1"):
@@ -179,7 +179,7 @@ def test_bad_normalization_arguments():
         ops.psnr(np.ones(3), np.ones(4), 1.0)
 
 
-# --- losses -------------------------------------------------------------------------
+# --- losses ---------------------------------------------------------------------------
 
 
 def test_losses_of_extreme_logits():
@@ -216,7 +216,7 @@ def test_losses_of_certain_probabilities_are_finite(dtype):
     )
     for loss in losses:
         assert loss.dtype == dtype
-        # -log(1e-7), as far as float32 resolves 1 - 1e-7.
+        # -log(1e-7), with the resolution of 1 - 1e-7 in float32.
         assert (abs(loss.numpy().astype(np.float64) - 16.0) < 0.2).all()
 
 
@@ -251,10 +251,10 @@ def test_losses_of_wrong_shapes():
         ops.categorical_crossentropy(1.0, 1.0)
 
 
-# --- attention ----------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------
 
 
-def test_rows_that_are_masked_as_a_whole():
+def test_fully_masked_rows():
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 1, 2, 1, 4)).astype(np.float32)
     mask = np.array([[False, False], [True, False]])
@@ -281,7 +281,7 @@ def test_attention_in_half_precision():
     assert_close(half, exact.numpy())
 
 
-def test_bad_attention_arguments():
+def test_invalid_attention_arguments():
     x = np.ones((1, 2, 3, 4))
     with pytest.raises(errors.ArgumentError, match="flash_attention=True"):
         ops.dot_product_attention(x, x, x, flash_attention=True)
@@ -289,7 +289,7 @@ def test_bad_attention_arguments():
         ops.dot_product_attention(x, x[:, :, :2], x[:, :, :2])
 
 
-# --- convolutions and pools ---------------------------------------------------------
+# --- convolutions and pools -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -302,14 +302,14 @@ def test_bad_attention_arguments():
         ((2, 5, 1), (6, 1, 1), "does not fit into spatial shape"),
     ],
 )
-def test_convolutions_of_wrong_shapes(x, w, message):
+def test_convolutions_of_invalid_shapes(x, w, message):
     with pytest.raises(errors.ShapeError, match=message):
         ops.conv(np.ones(x), np.ones(w))
     with pytest.raises(errors.ShapeError, match=message):
         ops.conv(KerasTensor(x), KerasTensor(w))
 
 
-def test_bad_convolution_arguments():
+def test_invalid_convolution_arguments():
     x, w = np.ones((1, 5, 5, 2)), np.ones((3, 3, 2, 2))
     with pytest.raises(errors.ArgumentError, match="padding: expected one of 'same'"):
         ops.conv(x, w, padding="full")
@@ -327,7 +327,7 @@ def test_bad_convolution_arguments():
         ops.conv_transpose(x, np.ones((3, 3, 2, 4)))
 
 
-def test_symbolic_convolutions_know_their_shapes():
+def test_symbolic_convolutions_infer_their_shapes():
     x = KerasTensor((None, 32, None, 3))
     y = ops.conv(x, np.ones((3, 3, 3, 8), np.float32), strides=2, padding="same")
     assert (y.shape, y.dtype) == ((None, 16, None, 8), "float32")
@@ -344,19 +344,19 @@ def test_integer_convolution_and_pool():
     assert (y.dtype, y.numpy()[0, :, 0].tolist()) == ("int32", [0, -4])
 
 
-def test_the_first_winner_of_a_pool_takes_the_gradient():
+def test_first_maximum_of_a_pool_receives_the_gradient():
     x = np.array([1.0, 1, 0, 0, 0, 2], np.float32).reshape(1, 6, 1)
     g = gradient(lambda x: ops.max_pool(x, 3), x)
     assert g[0, :, 0].tolist() == [1, 0, 0, 0, 0, 1]
 
 
-def test_nan_wins_a_pool():
+def test_nan_is_the_maximum_of_a_pool():
     x = np.array([1.0, np.nan, 0, 3], np.float32).reshape(1, 4, 1)
     y = ops.max_pool(x, 2).numpy()[0, :, 0]
     assert np.isnan(y[0]) and y[1] == 3
 
 
-def test_bad_pool_arguments():
+def test_invalid_pool_arguments():
     x = np.ones((1, 5, 5, 2))
     with pytest.raises(errors.ShapeError, match="max_pool: a window .* does not fit"):
         ops.max_pool(x, 6)
@@ -367,8 +367,8 @@ def test_bad_pool_arguments():
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, function])
-def test_a_batch_is_normalized_as_by_its_parts(wrap):
-    """Values, gradients, and their gradients, which lead through the statistics."""
+def test_batch_normalization_equals_its_formula(wrap):
+    """Compare values and both gradients, which depend on the statistics."""
     rng = np.random.default_rng(0)
     x, w = rng.normal(3, 2, (2, 5, 3, 4)), rng.normal(size=(5, 3, 4))
     arrays = [x[0], *rng.normal(size=(2, 4))]

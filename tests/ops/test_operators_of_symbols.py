@@ -1,10 +1,10 @@
-"""Symbols compare as in Keras: equality is identity, order is an operation."""
+"""Test comparisons of symbols as in Keras: == is identity, < is an operation."""
 
 import toolkit
 from toolkit import KerasTensor
 
 
-def test_symbols_are_found_in_lists():
+def test_lists_find_symbols_by_identity():
     x, y = KerasTensor((2,)), KerasTensor((2,))
     assert x in [y, x]
     assert x not in [y]
@@ -13,6 +13,6 @@ def test_symbols_are_found_in_lists():
     assert len({x, y}) == 2
 
 
-def test_order_of_symbols_is_an_operation():
+def test_order_comparison_of_symbols_is_an_operation():
     x, y = toolkit.Input((2,)), toolkit.Input((2,))
     assert (x < y).dtype == (x != y).dtype == "bool"

@@ -1,4 +1,4 @@
-"""Every row of the table of samples, checked in every way."""
+"""Test every row of the table of samples in every mode."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from toolkit.core.tensor import Tensor, state
 from toolkit.ir import PRIMITIVES, Kind
 from toolkit.ops.symbolic import KerasTensor
 
-# Primitives without a gradient, on purpose: results are counts, truth values, or
-# constant between jumps.
+# Primitives that intentionally have no gradient: the results are counts, booleans, or
+# piecewise constant.
 NON_DIFFERENTIABLE = {
     "bitcast",
     *("sign", "floor", "ceil", "round", "trunc", "floor_divide", "stop_gradient"),
@@ -25,7 +25,7 @@ NON_DIFFERENTIABLE = {
     *("left_shift", "right_shift", "argmax", "argmin", "argsort", "searchsorted"),
     *("random_uniform", "matmul_integer", "conv_integer", "quantize"),
 }
-# Functions of functions, and those that ask about a tensor, have tests of their own.
+# Functions of functions and of properties of a tensor have separate tests.
 NOT_IN_TABLE = {
     *("associative_scan", "cond", "custom_gradient", "fori_loop", "map", "scan"),
     *("switch", "vectorized_map", "while_loop", "dtype", "is_tensor"),
@@ -34,12 +34,12 @@ NOT_IN_TABLE = {
 
 
 def ids(rows):
-    """Names of rows, made unique as pytest wants them."""
+    """Return names of rows, made unique for pytest."""
     return [str(row) for row in rows]
 
 
 def cast(inputs, dtype):
-    """The inputs with float arrays in another dtype."""
+    """Return the inputs with float arrays in another dtype."""
     numpy_dtype = dtypes.numpy_dtype(dtype)
     return tree.map_structure(
         lambda x: x.astype(numpy_dtype) if is_float(x) else x, inputs
@@ -47,14 +47,14 @@ def cast(inputs, dtype):
 
 
 def to_tensors(inputs, make=ops.convert_to_tensor):
-    """The inputs with arrays as Tensors; numbers and strings stay."""
+    """Return the inputs with arrays as Tensors; numbers and strings are unchanged."""
     return tree.map_structure(
         lambda x: make(x) if isinstance(x, np.ndarray) else x, inputs
     )
 
 
 def strided(x):
-    """A Tensor of the same values whose elements do not lie one after the other."""
+    """Return a Tensor of the same values whose elements are not contiguous."""
     if x.ndim == 0:
         return ops.convert_to_tensor(x)
     if x.ndim == 1:
@@ -63,13 +63,13 @@ def strided(x):
 
 
 def contents(tensors):
-    """The bytes of each Tensor."""
+    """Return the bytes of each Tensor."""
     leaves = tree.flatten(tensors)
     return [x.numpy().tobytes() for x in leaves if isinstance(x, Tensor)]
 
 
 def expected_dtypes(row, outputs, dtype):
-    """The dtype that each output must have."""
+    """Return the expected dtype of each output."""
     given = row.dtype if isinstance(row.dtype, tuple) else (row.dtype,) * len(outputs)
     for name, output in zip(given, outputs, strict=True):
         kind = np.asarray(output).dtype.kind
@@ -82,7 +82,7 @@ def expected_dtypes(row, outputs, dtype):
 
 
 def check_values(row, dtype, make=ops.convert_to_tensor):
-    """Compare the result with NumPy's in float64 on the same, rounded inputs."""
+    """Compare the result with NumPy in float64 for the same, rounded inputs."""
     inputs = cast(row.inputs, dtype)
     tensors = to_tensors(inputs, make)
     before = contents(tensors)
@@ -133,7 +133,7 @@ def test_values_in_half_precision(row, dtype):
 
 
 def is_differentiable(row):
-    """Whether floats go in and come out."""
+    """Return whether the inputs and outputs are floats."""
     if not (row.order and row.has_floats and row.size):
         return False
     outputs = tree.flatten(row.expected(row.inputs))
@@ -176,7 +176,7 @@ TRACED = [row for row in SAMPLES if row.traced]
 
 
 def traced_call(row, tensors):
-    """The row's call as a traced function of its tensors, and those."""
+    """Return the row's call as a traced function, and its tensors."""
     leaves = tree.flatten(tensors)
     places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
@@ -191,7 +191,7 @@ def traced_call(row, tensors):
 
 
 @pytest.mark.parametrize("row", TRACED, ids=ids(TRACED))
-def test_traced_is_eager(row):
+def test_traced_equals_eager(row):
     inputs = cast(row.inputs, "float32")
     tensors = to_tensors(inputs)
     call, arguments = traced_call(row, tensors)
@@ -202,7 +202,7 @@ def test_traced_is_eager(row):
         assert (y.shape, y.dtype) == (eager.shape, eager.dtype)
         assert_close(y, eager)
 
-    # The same program, given inputs whose elements do not lie one after the other.
+    # The same program, with inputs whose elements are not contiguous.
     again = call(*traced_call(row, to_tensors(inputs, strided))[1])
     for y, eager in zip(tree.flatten(again), expected, strict=True):
         assert_close(y, eager)
@@ -239,7 +239,7 @@ def test_reference_backend(row, reference_backend):
 
 
 class Recorder:
-    """Stands among the tapes, and notes which primitives are applied."""
+    """A tape that records which primitives are applied."""
 
     def __init__(self):
         self.seen = set()
@@ -270,7 +270,7 @@ def test_every_public_op_has_a_sample():
     assert names - {row.name for row in SAMPLES} - NOT_IN_TABLE == set()
 
 
-def test_every_primitive_is_reached():
+def test_every_primitive_is_called():
     with Recorder() as recorder:
         for row in SAMPLES:
             row.call(*to_tensors(cast(row.inputs, "float32")))
@@ -289,7 +289,7 @@ def test_every_primitive_is_reached():
     assert PRIMITIVES.keys() - recorder.seen - control - elsewhere == set()
 
 
-def test_every_primitive_has_a_gradient_or_none_on_purpose():
+def test_every_primitive_has_a_gradient_or_an_exception():
     without = {
         name
         for name, p in PRIMITIVES.items()

@@ -1,4 +1,4 @@
-"""A pixel that is NaN or infinite changes the pixels that are made of it alone."""
+"""Test that a NaN or infinite pixel changes only the outputs that depend on it."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import toolkit
 from toolkit import layers, ops
 
 METHODS = ["nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"]
-# From small and large images, by products, sums of pixels, and whole factors.
+# From small and large images, by products, sums of pixels, and integer factors.
 SIZES = [(8, 5), (8, 11), (8, 16), (70, 31), (70, 97), (70, 3)]
 
 
@@ -89,7 +89,7 @@ def test_layers(layer):
     assert 0 < np.isnan(y).sum() <= 16
 
 
-def test_gradients_of_whole_coordinates():
+def test_gradients_at_integer_coordinates():
     x = np.arange(12.0, dtype="float32").reshape(3, 4) ** 2
     places = toolkit.Variable([[1.0], [2.0]])
     with toolkit.GradientTape() as tape:

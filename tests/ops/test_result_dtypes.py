@@ -1,4 +1,4 @@
-"""Result dtypes of ops of one input, against a table made with Keras 3.15."""
+"""Test result dtypes of unary ops against a table made with Keras 3.15."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ RULES = {
     "i4 i1 i2 i4 i8 u1 u2 u4 f2 bf f4 f8": (
         "cumprod cumsum nancumprod nancumsum square"
     ),
-    # Small integers are summed in 32 bits; unsigned ones stay so, as on JAX.
+    # Small integers are summed in 32 bits; unsigned ones stay unsigned, as in JAX.
     "i4 i4 i4 i4 i8 u4 u4 u4 f2 bf f4 f8": "nanprod nansum prod sum trace",
 }
 REFUSED = {"bitwise_not": ("f2", "bf", "f4", "f8")}
@@ -45,8 +45,7 @@ def test_result_dtype(name, dtype, expected):
     assert getattr(ops, name)(ops.ones((2, 2), dtype)).dtype == expected
 
 
-# Of functions for which Python has no operator a number counts as a tensor, as Keras
-# has it.
+# A number counts as a tensor, as in Keras, in functions without a Python operator.
 STRONG = "logaddexp logaddexp2 hypot arctan2 heaviside nextafter kron".split()
 
 
@@ -78,7 +77,7 @@ def test_clip_of_integers_by_floats(dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_bounds_that_a_dtype_cannot_hold(dtype):
+def test_bounds_outside_of_a_dtype(dtype):
     x = ops.cast(ops.array([0, 1, 100]), dtype)
     assert ops.clip(x, -(10**12), 10**12).tolist() == [0, 1, 100]
     assert ops.clip(x, -1, 2).tolist() == [0, 1, 2]
@@ -95,13 +94,13 @@ def test_clip_of_floats_keeps_their_dtype(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64", "bfloat16"])
-def test_counts_of_a_histogram_have_the_dtype_of_what_is_counted(dtype):
+def test_histogram_counts_have_the_dtype_of_the_input(dtype):
     counts, edges = ops.histogram(ops.cast(ops.array([1, 2, 2, 4]), dtype), bins=3)
     assert counts.dtype == dtype and counts.tolist() == [1, 2, 1]
     assert edges.dtype == ("float32" if dtype == "int32" else dtype)
 
 
-def test_places_have_the_dtype_of_the_index():
+def test_positions_have_the_dtype_of_the_index():
     rows, columns = ops.unravel_index(ops.array([5, 2]), (2, 3))
     assert rows.dtype == columns.dtype == "int32"
     assert ops.unravel_index(ops.cast([5], "int64"), (2, 3))[0].dtype == "int64"

@@ -1,4 +1,4 @@
-"""Special functions and their gradients, far from 0 too, against their series."""
+"""Test special functions and their gradients against their series, also far from 0."""
 
 import math
 
@@ -10,7 +10,7 @@ from toolkit import dtypes, ops
 
 
 def bessel(order, x):
-    """The modified Bessel function of the first kind, by its power series."""
+    """Return the modified Bessel function of the first kind by its power series."""
     terms = (
         math.exp(
             (2 * k + order) * math.log(x / 2)
@@ -64,7 +64,7 @@ GENTLE = (
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("name", GENTLE)
-def test_gradients_far_away_are_numbers(name, dtype):
+def test_gradients_far_from_zero_are_finite(name, dtype):
     far = [
         0.5,
         7.0,

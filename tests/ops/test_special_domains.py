@@ -1,4 +1,4 @@
-"""Special functions over their whole domains, compared with SciPy."""
+"""Test special functions over their full domains against SciPy."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ CASES = {
     "expint": ("expi", [WAVES[WAVES < 700]], 1e-13),
     "spence": ("spence", [POSITIVE], 1e-14),
 }
-# Functions that are 0 inside of their domains: an absolute error is added there.
+# Functions with zeros inside of their domains: these need an absolute error, too.
 ABSOLUTE = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spence", "expint"}
 
 
@@ -87,7 +87,7 @@ def test_polygamma_is_accurate_everywhere(order):
         np.testing.assert_allclose(values[x < 0], reflected, 1e-12)
 
 
-def test_gamma_functions_left_of_0():
+def test_gamma_functions_of_negative_numbers():
     x = -RNG.uniform(0, 30, 400)
     np.testing.assert_allclose(ops.lgamma(x).numpy(), special.gammaln(x), 1e-12, 1e-13)
     np.testing.assert_allclose(ops.digamma(x).numpy(), special.psi(x), 1e-9, 1e-11)
@@ -166,7 +166,7 @@ PAIRS = {
 def test_ends_of_domains_of_two_arguments(name):
     a, x, expected = A[:, None], A[None], np.array(PAIRS[name])
     values = getattr(ops, name)(a, x).numpy()
-    if name in ("polygamma", "zeta"):  # an order that is not finite has no one answer
+    if name in ("polygamma", "zeta"):  # a non-finite order has no unique result
         values[4], expected[4] = 0, 0
     np.testing.assert_allclose(values, expected, 1e-6)
 

@@ -1,4 +1,4 @@
-"""Ops of symbols whose extents are partly unknown."""
+"""Test ops of symbols with partly unknown extents."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_unknown_extents(name, call, shape, dtype):
     assert (y.shape, y.dtype) == (shape, dtype)
 
 
-def test_facts_about_symbols():
+def test_properties_of_symbols():
     assert ops.shape(X) == (None, 4, 6)
     assert (ops.ndim(X), ops.size(X), ops.dtype(X)) == (3, None, "float32")
     assert not ops.is_tensor(X)
@@ -114,7 +114,7 @@ def test_unstacking_an_unknown_number_is_refused(axis):
 
 
 @pytest.mark.parametrize("op", [ops.nonzero, ops.unique])
-def test_what_needs_values_cannot_be_traced(op):
+def test_ops_that_need_values_cannot_be_traced(op):
     with pytest.raises(TraceError, match=f"{op.__name__}: .* depends on values"):
         toolkit.function(op)(ops.ones((3,)))
 
@@ -134,14 +134,14 @@ def test_vectorize():
 
 
 class Routed(toolkit.layers.Layer):
-    """Counts on a batch of 8, as some layers do, and gives back what came."""
+    """A layer that assumes a batch of 8, like some layers, and returns its input."""
 
     def call(self, x):
         rows = ops.reshape(x, (8 * 3, 2))
         return ops.reshape(rows * 2.0, (ops.shape(x)[0], 3, 2))
 
 
-def test_a_reshape_may_settle_an_open_extent():
+def test_reshape_may_determine_an_unknown_extent():
     x = toolkit.Input((3, 2))
     assert ops.reshape(x, (24, 2)).shape == (24, 2)
     model = toolkit.Model(x, Routed()(x))
@@ -153,7 +153,7 @@ def test_a_reshape_may_settle_an_open_extent():
 
 
 @pytest.mark.parametrize("shape", [(25, 2), (7, 7)])
-def test_a_reshape_that_fits_no_batch_is_refused(shape):
+def test_reshape_that_fits_no_batch_is_refused(shape):
     with pytest.raises(ShapeError, match="reshape: cannot reshape"):
         Routed().call(toolkit.Input((5, 2)))
     with pytest.raises(ShapeError, match="reshape: cannot reshape"):
@@ -169,12 +169,12 @@ def test_a_reshape_that_fits_no_batch_is_refused(shape):
         lambda: ops.solve(KerasTensor((None, 20, 20)), KerasTensor((None, None, 5))),
     ],
 )
-def test_an_unknown_extent_is_not_taken_for_the_one_that_it_must_be(call):
+def test_unknown_extent_is_not_assumed_to_be_the_required_one(call):
     with pytest.raises(WrongExtentError, match="None"):
         call()
 
 
-def test_a_position_out_of_range_is_an_index_error_and_a_value_error():
+def test_position_out_of_range_is_an_index_error_and_a_value_error():
     for kind in (IndexError, ValueError):
         with pytest.raises(kind, match=r"index 17 .* axis 1 .* \(None, 5, 16\)"):
             KerasTensor((None, 5, 16))[:, 17]

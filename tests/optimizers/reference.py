@@ -1,6 +1,6 @@
-"""The optimizers once more, in NumPy: `(g, p, state, lr, t, **arguments) -> p`.
+"""NumPy references of the optimizers: `(g, p, state, lr, t, **arguments) -> p`.
 
-`state` is a dict that starts empty; t is 1 on the first step.
+`state` is a dict that starts empty; t is 1 in the first step.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def adam(
     v = state["v"] = beta_2 * state.get("v", 0) + (1 - beta_2) * g**2
     if amsgrad:
         v = state["max"] = np.maximum(state.get("max", 0), v)
-    # Epsilon is scaled, as in the paper's last lines of section 2.
+    # Epsilon is scaled as in the last lines of section 2 of the paper.
     scaled = epsilon / np.sqrt(1 - beta_2**t)
     return p - lr * (m / (1 - beta_1**t)) / (np.sqrt(v / (1 - beta_2**t)) + scaled)
 
@@ -150,7 +150,7 @@ def muon(g, p, state, lr, t, momentum=0.95, nesterov=True, rms_rate=0.2, **_):
 
 
 def clipped(gs, clipnorm=None, clipvalue=None, global_clipnorm=None):
-    """The gradients after clipping."""
+    """Return the clipped gradients."""
     if clipvalue is not None:
         return [np.clip(g, -clipvalue, clipvalue) for g in gs]
     norms = [np.linalg.norm(g) for g in gs]
@@ -175,7 +175,7 @@ def train(
     clip=None,
     **arguments,
 ):
-    """The parameters, and their averages, after steps with the given gradients.
+    """Return the parameters and their averages after steps with these gradients.
 
     `rule` may be a list with one rule per parameter.
     """

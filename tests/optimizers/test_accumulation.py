@@ -1,4 +1,4 @@
-"""Gradient accumulation: everything that counts steps counts updates."""
+"""Test gradient accumulation: all counts of steps are counts of updates."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ OPTIONS = [
 
 
 def updated(optimizer, gradients):
-    """Return the variable, after the gradients and at the end of training."""
+    """Return the variable after the gradients and at the end of training."""
     v = Variable([1.0, -2.0])
     for g in gradients:
         optimizer.apply([ops.convert_to_tensor(np.float32(g))], [v])
@@ -33,7 +33,7 @@ def updated(optimizer, gradients):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("rate", RATES)
-def test_small_steps_give_the_updates_of_their_mean(rate, options):
+def test_accumulated_steps_equal_an_update_with_the_mean(rate, options):
     small = np.random.default_rng(0).normal(size=(12, 2))
     means = small.reshape(4, 3, 2).mean(1)
     whole = optimizers.Adam(RATES[rate](), **options)
@@ -45,7 +45,7 @@ def test_small_steps_give_the_updates_of_their_mean(rate, options):
     assert float(parts.learning_rate) == float(whole.learning_rate)
 
 
-def test_a_constraint_is_applied_once_per_update():
+def test_constraint_is_applied_once_per_update():
     class Halve(constraints.Constraint):
         def __call__(self, w):
             return w / 2
@@ -80,7 +80,7 @@ def test_averages_are_swapped_in_only_after_the_first_update():
     assert model.evaluate(x, y, callbacks=[swap], verbose=0) == 0.0
 
 
-def test_several_optimizers_count_the_updates_of_the_quickest():
+def test_several_optimizers_count_the_updates_of_the_fastest():
     slow = optimizers.SGD(1.0, gradient_accumulation_steps=4)
     quick = optimizers.SGD(1.0, gradient_accumulation_steps=2)
     a, b = Variable([0.0], name="a"), Variable([0.0], name="b")

@@ -1,4 +1,4 @@
-"""What all optimizers do alike: arguments, gradients that are missing, averages."""
+"""Test the base class of optimizers: arguments, missing gradients, averages."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def ones(*shape):
         {"decay": None},
     ],
 )
-def test_arguments_that_are_just_right(arguments):
+def test_boundary_arguments_are_accepted(arguments):
     optimizer = SGD(0.5, **arguments)
     v = Variable([4.0])
     optimizer.apply([ones(1)], [v])
@@ -54,7 +54,7 @@ def test_arguments_that_are_just_right(arguments):
         ({"speed": 3}, "speed"),
     ],
 )
-def test_arguments_that_are_wrong(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     with pytest.raises((ArgumentError, TypeError), match=message):
         SGD(0.5, **arguments)
 
@@ -62,7 +62,7 @@ def test_arguments_that_are_wrong(arguments, message):
 @pytest.mark.parametrize(
     "momentum, fits", [(0, True), (1, True), (-1, False), (2, False)]
 )
-def test_subclasses_are_checked_where_averages_are_taken(momentum, fits):
+def test_subclass_arguments_of_averages_are_checked(momentum, fits):
     class Mine(Optimizer):
         def __init__(self, **kwargs):
             super().__init__(0.5, ema_momentum=momentum, **kwargs)
@@ -75,7 +75,7 @@ def test_subclasses_are_checked_where_averages_are_taken(momentum, fits):
         Mine(use_ema=True)
 
 
-def test_a_decay_is_warned_of_whatever_it_is():
+def test_unsupported_decay_warns_for_any_value():
     with pytest.warns(UserWarning, match="`decay` is no longer supported"):
         SGD(0.5, decay=0.0)
 
@@ -88,14 +88,14 @@ def test_names():
 # --- gradients ------------------------------------------------------------------------
 
 
-def test_no_gradients_at_all_change_nothing():
+def test_missing_gradients_change_no_variable():
     optimizer = SGD(0.5)
     optimizer.apply([])
     optimizer.apply([], [])
     assert not optimizer.built and int(optimizer.iterations) == 0
 
 
-def test_the_first_call_says_which_variables():
+def test_first_call_determines_the_variables():
     with pytest.raises(ArgumentError, match="first call needs trainable_variables"):
         SGD(0.5).apply([ones(1)])
     optimizer, v = SGD(0.5), Variable([4.0])
@@ -106,7 +106,7 @@ def test_the_first_call_says_which_variables():
     assert v.numpy().tolist() == [3.0]
 
 
-def test_gradients_and_variables_belong_together():
+def test_gradients_must_match_the_variables():
     optimizer, a, b = SGD(0.5), Variable([4.0]), Variable([6.0])
     with pytest.raises(ArgumentError, match="received 1 gradients and 2 variables"):
         optimizer.apply([ones(1)], [a, b])
@@ -118,7 +118,7 @@ def test_gradients_and_variables_belong_together():
         optimizer.apply([ones(1)], [Variable([1.0])])
 
 
-def test_what_has_no_gradient_is_named_and_left():
+def test_variable_without_a_gradient_is_named_and_unchanged():
     optimizer, a, b = SGD(0.5), Variable([4.0], name="a"), Variable([6.0], name="b")
     with pytest.warns(UserWarning, match="no gradient for the variables a;"):
         optimizer.apply([None, ones(1)], [a, b])
@@ -128,7 +128,7 @@ def test_what_has_no_gradient_is_named_and_left():
     assert int(optimizer.iterations) == 1
 
 
-def test_a_variable_may_take_its_gradient_or_none():
+def test_variable_may_be_overwritten_by_its_gradient_or_skipped():
     optimizer, a, b = SGD(0.5), Variable([4.0]), Variable([6.0])
     a.overwrite_with_gradient = True
     optimizer.apply([ones(1) * 9, ones(1)], [a, b])
@@ -151,13 +151,13 @@ def averages(optimizer, values, **finalized):
     return v, found
 
 
-def test_averages_begin_with_the_first_value():
+def test_averages_start_with_the_first_value():
     optimizer = SGD(0.5, use_ema=True, ema_momentum=0.75)
     v, found = averages(optimizer, [8.0, 4.0, 0.0])
     assert found == [8.0, 7.0, 5.25]
     assert v.numpy()[0] == 0.0
     optimizer.finalize_variable_values([Variable([1.0])])
-    assert v.numpy()[0] == 0.0  # not among those that are named
+    assert v.numpy()[0] == 0.0  # not among the excluded variables
     optimizer.finalize_variable_values([v])
     assert v.numpy()[0] == 5.25
 
@@ -174,7 +174,7 @@ def test_averages_overwrite_at_their_frequency(frequency, last):
     assert v.numpy()[0] == expected
 
 
-def test_without_averages_nothing_becomes_one():
+def test_variables_without_averages_are_unchanged():
     optimizer, v = SGD(0.5), Variable([1.0])
     optimizer.build([v])
     optimizer.finalize_variable_values([v])
@@ -192,7 +192,7 @@ def test_without_averages_nothing_becomes_one():
         ({"var_list": "kernel", "var_names": ["bias"]}, ""),
     ],
 )
-def test_weights_decay_unless_they_are_exempt(excluded, decayed):
+def test_weights_decay_unless_they_are_excluded(excluded, decayed):
     variables = {name: Variable([4.0], name=name) for name in ("kernel", "bias")}
     optimizer = SGD(0.5, weight_decay=0.5)
     if "var_list" in excluded:
@@ -207,17 +207,17 @@ def test_weights_decay_unless_they_are_exempt(excluded, decayed):
         optimizer.exclude_from_weight_decay()
 
 
-# --- parts that a subclass uses -------------------------------------------------------
+# --- methods for subclasses -----------------------------------------------------------
 
 
-def test_values_are_changed_by_name():
+def test_values_are_assigned_by_name():
     optimizer, v = SGD(0.5), Variable(4.0)
     for method, expected in (("assign", 2.0), ("assign_add", 4.0), ("assign_sub", 2.0)):
         getattr(optimizer, method)(v, 2.0)
         assert float(v) == expected
 
 
-def test_a_subclass_is_told_of_rate_and_step():
+def test_subclass_receives_rate_and_step():
     class Told(Optimizer):
         slots = ("count",)
         seen = []
@@ -237,7 +237,7 @@ def test_a_subclass_is_told_of_rate_and_step():
     assert_close(v, np.array([2.0]))
 
 
-def test_a_pure_step_returns_all_and_changes_nothing():
+def test_stateless_step_returns_all_values_and_changes_none():
     optimizer, v = SGD(0.5, momentum=0.5), Variable([4.0])
     with pytest.raises(ArgumentError, match="call `build` before"):
         optimizer.stateless_apply([], [], [])
@@ -249,6 +249,6 @@ def test_a_pure_step_returns_all_and_changes_nothing():
     assert v.numpy()[0] == 4.0 and int(optimizer.iterations) == 0
 
 
-def test_a_loss_is_scaled_only_where_that_is_wanted():
+def test_loss_is_scaled_only_on_request():
     assert SGD(0.5).scale_loss(3.0) == 3.0
     assert SGD(0.5, loss_scale_factor=4.0).scale_loss(3.0) == 12.0

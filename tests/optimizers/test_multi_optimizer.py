@@ -1,4 +1,4 @@
-"""MultiOptimizer: each variable changes as with an optimizer of its own."""
+"""Test that MultiOptimizer updates each variable with its optimizer."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def chosen(**arguments):
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_each_variable_gets_its_own(traced):
+def test_each_variable_has_its_optimizer(traced):
     together, apart = three(), three()
     multi, adam, sgd = chosen(), optimizers.Adam(0.1), optimizers.SGD(0.5)
     multi.build(together)
@@ -41,7 +41,7 @@ def test_each_variable_gets_its_own(traced):
     assert [int(each.iterations) for each in multi.optimizers] == [3, 3]
 
 
-def test_a_function_may_choose():
+def test_function_may_select_the_optimizer():
     first, second = optimizers.SGD(0.1), optimizers.SGD(1.0)
     multi = MultiOptimizer(lambda v: first if v.ndim == 1 else second)
     variables = three()
@@ -65,7 +65,7 @@ def test_configs_and_weights_round_trip():
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def test_loss_scale_replaces_that_of_each():
+def test_loss_scale_replaces_the_scales_of_the_optimizers():
     multi, variables = chosen(loss_scale_factor=4.0), three()
     assert float(multi.scale_loss(ops.convert_to_tensor(2.0))) == 8.0
     multi.apply(GRADS, variables)
@@ -86,7 +86,7 @@ def test_fit_trains_with_several():
     assert same == [True, True, False, False]
 
 
-def test_rates_are_those_of_the_parts():
+def test_rates_are_from_the_optimizers():
     with pytest.raises(AttributeError, match=r"\.optimizers"):
         _ = chosen().learning_rate
 
@@ -102,7 +102,7 @@ def test_dynamic_loss_scaling_of_several():
     np.testing.assert_array_equal(v, np.full(2, 0.5))
 
 
-def test_bad_maps_are_refused():
+def test_invalid_maps_are_refused():
     found = OptimizerMap(optimizers.SGD(), {".*a": optimizers.SGD()})
     found["b.*"] = optimizers.Adam()
     with pytest.raises(ArgumentError, match="it matches"):

@@ -1,4 +1,4 @@
-"""Every optimizer against NumPy in float64, eager and traced, all base arguments."""
+"""Test every optimizer against NumPy in float64, eager and traced."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from toolkit.errors import ArgumentError, ModelFileError, ShapeError
 from toolkit.functions.function import function
 
 SHAPES = ((4, 3), (3,), (2, 3, 4), ())
-RATE = 0.0625  # exact in float32, which learning rates are in
+RATE = 0.0625  # exact in float32, the dtype of learning rates
 STEPS = 7
 
 # (optimizer, its own arguments, NumPy's version)
@@ -104,7 +104,7 @@ rows = pytest.mark.parametrize("cls, arguments, rule", ROWS, ids=name_of)
 
 
 def data(steps=STEPS, shapes=SHAPES, dtype="float64"):
-    """Parameters, and the gradients of each step."""
+    """Return parameters, and the gradients of each step."""
     rng = np.random.default_rng(0)
     parameters = [np.asarray(rng.normal(size=s), dtype) for s in shapes]
     gradients = [
@@ -132,7 +132,7 @@ def run(optimizer, vs, gradients, traced=False):
 
 
 def expected(rule, arguments, base, parameters, gradients, rate=RATE):
-    """What NumPy says; the argument `weight_decay` belongs to the base."""
+    """Return NumPy's result; the argument `weight_decay` belongs to the base."""
     own = {k: v for k, v in arguments.items() if "weight_decay" not in k}
     base = {"weight_decay": arguments.get("weight_decay"), **base}
     return reference.train(rule, parameters, gradients, rate, **base, **own)
@@ -220,7 +220,7 @@ def test_config_round_trip(cls, arguments, rule):
     assert {**optimizer.get_config(), **arguments} == optimizer.get_config()
 
 
-def test_configs_hold_the_rate():
+def test_configs_contain_the_rate():
     schedule = optimizers.schedules.PolynomialDecay(0.5, 10, power=2.0)
     again = optimizers.deserialize(optimizers.serialize(optimizers.SGD(schedule)))
     assert_close(again.learning_rate, 0.5)
@@ -230,7 +230,7 @@ def test_configs_hold_the_rate():
 
 
 @rows
-def test_saving_and_going_on(cls, arguments, rule):
+def test_saved_optimizer_continues(cls, arguments, rule):
     parameters, gradients = data()
     whole, first = variables(parameters), variables(parameters)
     run(make(cls, arguments), whole, gradients)
@@ -304,7 +304,7 @@ def test_constraints_hold_after_each_step():
     assert_close(v, [0, 1])
 
 
-def test_arguments_by_place():
+def test_positional_arguments():
     assert optimizers.Adam(0.1, 0.9, 0.999, 1e-7, False, 0.25).weight_decay == 0.25
     optimizer = optimizers.SGD(0.1, 0.9, True, 0.5, 2.0)
     assert (optimizer.weight_decay, optimizer.clipnorm) == (0.5, 2.0)
@@ -313,12 +313,12 @@ def test_arguments_by_place():
     assert "args" not in optimizer.get_config()
 
 
-def test_a_decay_is_ignored():
+def test_unsupported_decay_is_ignored():
     with pytest.warns(UserWarning, match="no longer supported"):
         assert optimizers.SGD(decay=1e-6).weight_decay is None
 
 
-def test_every_accumulated_gradient_is_used_up():
+def test_every_accumulated_gradient_is_used():
     a, b = variables(data(shapes=((2,), (2,)))[0])
     before = b.numpy().copy()
     optimizer = optimizers.SGD(1.0, gradient_accumulation_steps=2)
@@ -343,7 +343,7 @@ def test_missing_gradients():
     assert int(optimizer.iterations) == 1
 
 
-def test_exemption_from_weight_decay():
+def test_exclusion_from_weight_decay():
     a, b, c = (Variable([1.0], name=name) for name in ("kernel", "bias", "other"))
     optimizer = optimizers.SGD(1.0, weight_decay=0.5)
     optimizer.exclude_from_weight_decay(var_list=[c], var_names=["bias"])
@@ -356,7 +356,7 @@ def test_exemption_from_weight_decay():
 @pytest.mark.parametrize(
     "steps, expected", [(None, [2.0, 5.0, 1.0]), (2, [9.0, 5.0, 5.0])]
 )
-def test_variables_that_take_their_gradient_as_their_value(steps, expected):
+def test_variables_that_are_overwritten_by_their_gradient(steps, expected):
     v, other = Variable(9.0), Variable(1.0)
     v.overwrite_with_gradient = True
     optimizer = optimizers.Adam(use_ema=True, gradient_accumulation_steps=steps)
@@ -376,13 +376,13 @@ def test_infinite_gradients_are_not_hidden_by_clipping():
     assert all(np.isnan(v.numpy()).all() for v in vs)
 
 
-def test_what_has_no_length_takes_a_step_of_the_plain_rate():
+def test_zero_denominator_gives_a_plain_step():
     v = Variable([0.0, 0.0])
     optimizers.Lamb(0.5).apply([ops.convert_to_tensor([2.0, -3.0])], [v])
     assert_close(v, [-0.5, 0.5])
 
 
-def test_a_zero_gradient_is_not_divided_by_its_norm():
+def test_zero_gradient_is_not_divided_by_its_norm():
     for clip in ("clipnorm", "global_clipnorm"):
         v = Variable([1.0])
         optimizers.SGD(1.0, **{clip: 1.0}).apply([ops.zeros((1,))], [v])
@@ -394,7 +394,7 @@ def test_a_zero_gradient_is_not_divided_by_its_norm():
 def test_other_dtypes(cls, arguments, rule, dtype):
     parameters, gradients = data(steps=3)
     vs = [Variable(p, dtype=dtype) for p in parameters]
-    # In half precision 1e-7 is nothing to divide by, and 0.999 ** 1 rounds to 1.
+    # In half precision 1e-7 is too small for a divisor, and 0.999 ** 1 rounds to 1.
     if dtype != "float32" and cls in (optimizers.Adam, optimizers.AdamW):
         arguments = {**arguments, "epsilon": 1e-3, "beta_2": 0.9}
     if dtype != "float32" and cls in (optimizers.Adamax, optimizers.SGD):
@@ -423,7 +423,7 @@ def test_stateless_apply():
         np.testing.assert_array_equal(v.numpy(), p)
 
 
-def test_subclasses_as_in_keras():
+def test_subclasses_like_in_keras():
     class Momentum(optimizers.Optimizer):
         def __init__(self, learning_rate=0.1, decay=0.5, **kwargs):
             super().__init__(learning_rate, **kwargs)
@@ -453,7 +453,7 @@ def test_subclasses_as_in_keras():
     assert Momentum.from_config(optimizer.get_config()).decay == 0.5
 
 
-def test_subclasses_as_two_functions():
+def test_subclasses_with_two_functions():
     class Signs(optimizers.Optimizer):
         slots = ("count",)
 
@@ -519,7 +519,7 @@ def test_loss_scaling_delegates():
     assert again.inner_optimizer.get_config() == inner.get_config()
 
 
-# --- names and mistakes ---------------------------------------------------------------
+# --- names and errors -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -537,7 +537,7 @@ def test_get(identifier, cls):
     assert type(optimizers.get(identifier)) is cls
 
 
-def test_get_leaves_optimizers_and_none_alone():
+def test_get_returns_optimizers_and_none_unchanged():
     optimizer = optimizers.SGD()
     assert optimizers.get(optimizer) is optimizer
     assert optimizers.get(None) is None
@@ -623,12 +623,12 @@ def test_errors(call, error, words):
         call()
 
 
-def test_the_base_class_updates_nothing():
+def test_base_class_has_no_update():
     with pytest.raises(NotImplementedError, match="update_step"):
         toolkit.Optimizer(0.1).apply([ops.ones((1,))], [Variable([1.0])])
 
 
-def test_only_the_variables_that_are_named_become_their_averages():
+def test_only_named_variables_become_their_averages():
     named, other = Variable([1.0]), Variable([1.0])
     optimizer = optimizers.SGD(0.5, use_ema=True, ema_momentum=0.5)
     for _ in range(2):
@@ -639,7 +639,7 @@ def test_only_the_variables_that_are_named_become_their_averages():
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Nadam", "Adagrad", "Ftrl"])
-def test_there_may_be_nothing_to_train(name):
+def test_model_without_trainable_variables(name):
     optimizer = getattr(optimizers, name)()
     optimizer.build([])
     assert optimizer.built

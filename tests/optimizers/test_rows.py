@@ -1,4 +1,4 @@
-"""Updates of the rows of a table that were looked up, against whole ones in float64."""
+"""Test updates of the rows of a table that were looked up against float64."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ from toolkit.functions.function import function
 from toolkit.optimizers.rows import rows_of
 
 ROWS, UNITS, RATE, STEPS = 40, 3, 0.0625, 4
-# Of equal ones, of negative ones, of one that comes up in every step.
+# Equal indices, negative indices, and an index of every step.
 INDICES = [[7, 7, -1, 39, 0, 2], [1, 0, 7, -40, 7, 7], [5, 5, 5, 5, 5, 5], [0] * 6]
 EAGER_AND_TRACED = pytest.mark.parametrize("traced", [False, True])
 
 
 def lazy(rule):
-    """A rule of `reference`; of the table, for the rows alone that have a gradient."""
+    """Apply a rule of `reference`, for the table only to rows that have a gradient."""
 
     def by_row(g, p, state, lr, t, **arguments):
         if len(g) != ROWS:
@@ -43,7 +43,7 @@ def weights():
 
 
 def gradients(ws, u):
-    """Whole ones, of each step."""
+    """Return dense gradients of each step."""
     found = []
     for ids, w in zip(INDICES, ws, strict=True):
         g = np.zeros((ROWS, UNITS))
@@ -53,7 +53,7 @@ def gradients(ws, u):
 
 
 def train(optimizer, traced, take=lambda table, ids: ops.take(table, ids, axis=0)):
-    """The Variables, and the step, after it was taken with all indices."""
+    """Return the Variables and the step after a step with all indices."""
     table, kernel, ws, u = weights()
     vs = [Variable(table, name="table"), Variable(kernel, name="kernel")]
     optimizer.build(vs)
@@ -72,9 +72,9 @@ def train(optimizer, traced, take=lambda table, ids: ops.take(table, ids, axis=0
 
 
 def goes_by_rows(step, arguments):
-    """Whether a traced step computes no node as large as the table but scatters to it.
+    """Return whether a traced step scatters to the table and computes no larger node.
 
-    If so, it writes where the table is.
+    Such a step updates the table in place.
     """
     program = step.get_concrete_function(*arguments).program
     large = [
@@ -86,7 +86,7 @@ def goes_by_rows(step, arguments):
 
 
 def scaled(base):
-    """The steps' gradients are those of the scaled loss."""
+    """Scale the gradients like those of a scaled loss."""
     return {k: v for k, v in base.items() if k != "loss_scale_factor"}
 
 
@@ -133,19 +133,19 @@ def test_lazy_adam(own, base, traced):
 
 
 def operations(optimizer, **arguments):
-    """The names of the operations of a traced step."""
+    """Return the names of the operations of a traced step."""
     _, step, arguments = train(optimizer, traced=True, **arguments)
     nodes = step.get_concrete_function(*arguments).program.graph.nodes
     return {node.op.name for node in nodes}
 
 
 def in_two_parts(table, ids):
-    """The rows, by two look-ups."""
+    """Look up the rows in two calls."""
     return ops.concatenate([ops.take(table, i, axis=0) for i in (ids[:3], ids[3:])])
 
 
-# What SGD does with the rows of a batch: it adds a term for each look-up, unless the
-# sum of all terms of a row has to be known.
+# The way SGD updates the rows of a batch: it adds a term for each look-up, unless it
+# needs the sum of all terms of a row.
 TERMS = [
     ({}, {}, True),
     ({"loss_scale_factor": 4.0}, {}, True),
@@ -162,13 +162,13 @@ def test_sgd_adds_terms_without_sorting_them(own, arguments, is_sum):
     assert ("argsort" not in found) == is_sum
 
 
-def test_terms_of_a_table_in_half_precision_are_added_up_first():
+def test_terms_of_a_16_bit_table_are_summed_first():
     table = Variable(np.ones((ROWS, UNITS)), dtype="bfloat16")
     optimizer = optimizers.SGD(2.0**-9)
     with GradientTape() as tape:
         loss = ops.sum(ops.take(table, [3] * 8, axis=0))
     optimizer.apply([tape.gradient(loss, table)], [table])
-    # One term alone would be lost beside 1.
+    # A single term would be rounded away next to 1.
     assert np.asarray(table, "float32")[3].tolist() == [1 - 2.0**-6] * UNITS
 
 
@@ -180,14 +180,14 @@ def test_terms_of_a_table_in_half_precision_are_added_up_first():
         lambda: optimizers.RMSprop(RATE),
     ],
 )
-def test_what_changes_all_rows_is_as_ever(optimizer):
+def test_updates_of_all_rows_are_dense(optimizer):
     _, step, arguments = train(optimizer(), traced=True)
     assert not goes_by_rows(step, arguments)
 
 
 @EAGER_AND_TRACED
 @pytest.mark.parametrize("inner", [optimizers.SGD, optimizers.LazyAdam])
-def test_a_loss_scale(inner, traced):
+def test_loss_scale(inner, traced):
     optimizer = optimizers.LossScaleOptimizer(inner(RATE))
     vs, step, arguments = train(optimizer, traced)
     plain, *_ = train(inner(RATE), traced)
@@ -198,7 +198,7 @@ def test_a_loss_scale(inner, traced):
 
 
 @EAGER_AND_TRACED
-def test_a_step_that_is_not_finite_changes_nothing(traced):
+def test_non_finite_step_changes_no_variable(traced):
     v = Variable(np.ones((ROWS, UNITS), "float32"))
     optimizer = optimizers.LossScaleOptimizer(optimizers.SGD(1.0))
     optimizer.build([v])
@@ -212,7 +212,7 @@ def test_a_step_that_is_not_finite_changes_nothing(traced):
     assert_close(v, np.ones((ROWS, UNITS)))
 
 
-# What the loss does with a table, and whether its gradient is known to be rows.
+# The use of the table in the loss, and whether its gradient is known to be rows.
 USES = [
     (lambda v, i: ops.take(v, i, axis=0), True),
     (lambda v, i: ops.take(v, ops.reshape(i, (2, 3)), axis=0), True),
@@ -226,7 +226,7 @@ USES = [
 
 @EAGER_AND_TRACED
 @pytest.mark.parametrize("use, is_known", USES)
-def test_gradients_are_tensors_as_ever(use, is_known, traced):
+def test_gradients_are_dense_tensors(use, is_known, traced):
     v, ids = Variable(weights()[0]), ops.convert_to_tensor(INDICES[0])
     found = []
 
@@ -243,7 +243,7 @@ def test_gradients_are_tensors_as_ever(use, is_known, traced):
     assert found == [is_known, False]
 
 
-def test_rows_hold_each_index_once():
+def test_rows_contain_each_index_once():
     v = Variable(np.ones((5, 1)))
     with GradientTape() as tape:
         y = ops.take(v, [3, -2, 0, 3], axis=0) * [[1.0], [2.0], [4.0], [8.0]]
@@ -253,7 +253,7 @@ def test_rows_hold_each_index_once():
     assert ops.take(rows.values, rows.positions).tolist() == [11.0, 11.0, 4.0, 11.0]
 
 
-def test_a_step_reads_the_rows_of_a_table_once():
+def test_step_reads_the_rows_of_a_table_once():
     _, step, arguments = train(optimizers.SGD(RATE), traced=True)
     nodes = step.get_concrete_function(*arguments).program.graph.nodes
     table = (ROWS, UNITS)
@@ -261,7 +261,7 @@ def test_a_step_reads_the_rows_of_a_table_once():
     assert [n.op.name for n in reads] == ["gather", "scatter"]
 
 
-def test_a_gradient_is_made_when_it_is_asked_for():
+def test_gradient_is_computed_on_access():
     v = Variable(np.ones((5, 2)))
     with GradientTape() as tape:
         y = ops.sum(ops.take(v, [3, 3, 0], axis=0))
@@ -295,7 +295,7 @@ def test_tables_of_any_rank(shape, traced):
 
 @pytest.mark.parametrize("cls", [optimizers.SGD, optimizers.LazyAdam])
 @EAGER_AND_TRACED
-def test_no_look_ups_change_nothing(cls, traced):
+def test_no_look_ups_change_no_row(cls, traced):
     v = Variable(np.ones((5, 2)))
     optimizer = cls(1.0)
     optimizer.build([v])
@@ -310,7 +310,7 @@ def test_no_look_ups_change_nothing(cls, traced):
 
 
 @EAGER_AND_TRACED
-def test_a_bad_index_changes_nothing(traced):
+def test_invalid_index_changes_no_row(traced):
     v = Variable(np.ones((ROWS, 2)))
     optimizer = optimizers.LazyAdam(1.0)
     optimizer.build([v])
@@ -327,7 +327,7 @@ def test_a_bad_index_changes_nothing(traced):
     assert int(optimizer.iterations) == 0
 
 
-def test_an_update_of_ones_own_gets_whole_gradients():
+def test_custom_update_receives_dense_gradients():
     shapes = []
 
     class Own(optimizers.SGD):
@@ -344,14 +344,14 @@ def test_an_update_of_ones_own_gets_whole_gradients():
     assert set(shapes) == {(ROWS, UNITS), (2, 2)}
 
 
-def test_a_table_that_is_exempt_from_weight_decay_goes_by_rows():
+def test_table_without_weight_decay_is_updated_by_rows():
     optimizer = optimizers.SGD(RATE, weight_decay=0.1)
     optimizer.exclude_from_weight_decay(var_names=["table"])
     _, step, arguments = train(optimizer, traced=True)
     assert goes_by_rows(step, arguments)
 
 
-def test_a_constraint_holds():
+def test_constraint_is_applied():
     v = Variable(np.ones((ROWS, 2)))
     v.constraint = constraints.NonNeg()
     with GradientTape() as tape:
@@ -366,8 +366,8 @@ def test_sums_over_steps_are_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_an_embedding_in_a_model(dtype):
-    """By rows in any policy; the same bits for any number of threads."""
+def test_embedding_in_a_model(dtype):
+    """Update by rows in any policy, with equal bits for any number of threads."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 400, (2, 256, 1)).astype("int32")
     goal = rng.normal(size=(256, 8)).astype("float32")

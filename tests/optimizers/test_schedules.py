@@ -1,4 +1,4 @@
-"""Schedules against their formulas, eager and traced."""
+"""Test schedules against their formulas, eager and traced."""
 
 import math
 
@@ -124,6 +124,6 @@ def test_errors(call, words):
         call()
 
 
-def test_the_base_class_has_no_rate():
+def test_base_class_has_no_rate():
     with pytest.raises(NotImplementedError):
         schedules.LearningRateSchedule()(0)

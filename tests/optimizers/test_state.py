@@ -1,4 +1,4 @@
-"""What optimizers hold: their variables, their rate, and what a config says of it."""
+"""Test the state of optimizers: variables, learning rate and config."""
 
 import copy
 
@@ -65,7 +65,7 @@ def test_numbers_of_any_kind_become_a_variable(kind):
 
 
 @pytest.mark.parametrize("wrong", ["fast", None, [0.5], object()])
-def test_a_rate_is_a_number_a_schedule_or_a_function(wrong):
+def test_rate_is_a_number_a_schedule_or_a_function(wrong):
     with pytest.raises((ArgumentError, ArgumentTypeError), match="learning_rate"):
         optimizers.SGD(wrong)
 
@@ -73,7 +73,7 @@ def test_a_rate_is_a_number_a_schedule_or_a_function(wrong):
 @pytest.mark.parametrize(
     "wrong", [float("nan"), float("inf"), *np.float32(["nan", "-inf"])]
 )
-def test_a_rate_that_is_not_finite_is_refused(wrong):
+def test_non_finite_rate_is_refused(wrong):
     with pytest.raises(ArgumentError, match="a finite learning_rate; received"):
         optimizers.SGD(wrong)
     optimizer = optimizers.SGD(0.5)
@@ -82,7 +82,7 @@ def test_a_rate_that_is_not_finite_is_refused(wrong):
     assert float(optimizer.learning_rate) == 0.5
 
 
-def test_a_negative_rate_is_warned_of_and_zero_is_not():
+def test_negative_rate_warns_and_zero_does_not():
     with pytest.warns(UserWarning, match="learning_rate -0.5 is negative"):
         optimizer = optimizers.SGD(-0.5)
     assert float(optimizer.learning_rate) == -0.5
@@ -96,13 +96,13 @@ def test_a_negative_rate_is_warned_of_and_zero_is_not():
         assert float(held) == small and optimizer.learning_rate is held
 
 
-def test_the_rate_of_tensors_is_not_looked_into():
+def test_values_of_tensor_rates_are_not_checked():
     optimizer = optimizers.SGD(0.5)
     optimizer.learning_rate = ops.convert_to_tensor(-1.0)
     assert float(optimizer.learning_rate) == -1.0
 
 
-def test_a_schedule_gives_the_rate_of_the_coming_step():
+def test_schedule_gives_the_rate_of_the_next_step():
     decay = schedules.ExponentialDecay(1.0, 1, 0.5)
     optimizer = built(optimizers.SGD, decay)
     rates = []
@@ -110,7 +110,7 @@ def test_a_schedule_gives_the_rate_of_the_coming_step():
         rates.append(float(optimizer.learning_rate))
         optimizer.apply([ops.zeros((2, 3)), ops.zeros(())])
     assert rates == [1.0, 0.5, 0.25]
-    assert len(optimizer.variables) == 1  # no rate among them
+    assert len(optimizer.variables) == 1  # no rate among the variables
     with pytest.raises(ArgumentTypeError, match="which alone sets the rate"):
         optimizer.learning_rate = 0.5
     with pytest.raises(ArgumentTypeError, match="which alone sets the rate"):
@@ -119,7 +119,7 @@ def test_a_schedule_gives_the_rate_of_the_coming_step():
     assert float(optimizer.learning_rate) == 0.125
 
 
-def test_a_function_gives_the_rate_and_may_take_the_place_of_a_number():
+def test_function_gives_the_rate_and_may_replace_a_number():
     optimizer = optimizers.SGD(0.5)
     before = optimizer.learning_rate
     assert any(v is before for v in optimizer.variables)
@@ -131,7 +131,7 @@ def test_a_function_gives_the_rate_and_may_take_the_place_of_a_number():
     assert optimizers.SGD(lambda: 2.0).learning_rate == 2.0
 
 
-def test_a_schedule_may_take_the_place_of_a_number():
+def test_schedule_may_replace_a_number():
     optimizer = built(optimizers.SGD, 0.5, momentum=0.9)
     names = [v.name for v in optimizer.variables]
     optimizer.learning_rate = Constant(0.25)
@@ -156,7 +156,7 @@ def test_rates_of_configs():
     assert float(again.learning_rate) == 0.5
 
 
-def test_a_config_says_each_argument_once_and_leaves_out_what_is_not_stored():
+def test_config_contains_each_argument_once():
     class Mine(optimizers.SGD):
         def __init__(self, learning_rate=0.5, secret=3, shown=4, **kwargs):
             super().__init__(learning_rate, **kwargs)
@@ -171,7 +171,7 @@ def test_a_config_says_each_argument_once_and_leaves_out_what_is_not_stored():
 # --- variables ------------------------------------------------------------------------
 
 
-def test_variables_cannot_be_changed_through_their_list():
+def test_list_of_variables_is_a_copy():
     optimizer = built()
     count = len(optimizer.variables)
     optimizer.variables.clear()
@@ -179,7 +179,7 @@ def test_variables_cannot_be_changed_through_their_list():
     assert not any(v.trainable for v in optimizer.variables)
 
 
-def test_it_is_built_once():
+def test_optimizer_is_built_once():
     optimizer = built()
     before = optimizer.variables
     optimizer.build([Variable(1.0)])
@@ -188,7 +188,7 @@ def test_it_is_built_once():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy])
-def test_a_copy_goes_on_with_its_own_variables(copied):
+def test_copy_continues_with_its_variables(copied):
     optimizer, model = optimizers.SGD(0.5, momentum=0.5), variables()
     optimizer.build(model)
     both = copy.deepcopy((optimizer, model)) if copied is copy.deepcopy else None
@@ -222,13 +222,13 @@ def test_iterations_count_updates():
         ({"momentum": 0.5}, "a_momentum b_momentum"),
     ],
 )
-def test_what_is_remembered_of_each_variable_has_its_name(options, names):
+def test_slot_variables_are_named_after_their_variables(options, names):
     optimizer = built(optimizers.SGD, 0.5, **options)
     assert [v.name for v in optimizer.variables[2:]] == names.split()
     assert {v.path.split("/")[0] for v in optimizer.variables} == {optimizer.name}
 
 
-def test_nothing_is_remembered_of_what_takes_its_gradient_as_its_value():
+def test_overwritten_variables_have_no_slots():
     a, b = variables()
     a.overwrite_with_gradient = True
     optimizer = optimizers.Adam(use_ema=True)
@@ -237,7 +237,7 @@ def test_nothing_is_remembered_of_what_takes_its_gradient_as_its_value():
     assert names == ["b_average", "b_momentum", "b_velocity"]
 
 
-def test_variables_of_an_optimizer_of_ones_own():
+def test_variables_of_a_custom_optimizer():
     optimizer = optimizers.SGD(0.5)
     reference = Variable(np.ones((2, 3), "float16"), name="w")
     made = [
@@ -264,7 +264,7 @@ def test_variables_of_an_optimizer_of_ones_own():
         optimizer.add_variable((), layout="x")
 
 
-def test_one_variable_like_each_of_several():
+def test_one_slot_per_variable():
     optimizer, given = optimizers.SGD(0.5), variables()
     found = optimizer.add_optimizer_variables(given, "m")
     assert [v.name for v in found] == ["a_m", "b_m"]
@@ -281,7 +281,7 @@ def test_one_variable_like_each_of_several():
         optimizer.add_optimizer_variables(given, ["m", "v"], ["zeros"])
 
 
-# --- values of all --------------------------------------------------------------------
+# --- values of all variables ----------------------------------------------------------
 
 
 def test_weights_are_set_all_or_none():
@@ -293,12 +293,12 @@ def test_weights_are_set_all_or_none():
         optimizer.set_weights(values[:-1])
     with pytest.raises(ShapeError, match="expected a value of shape"):
         optimizer.set_weights([*values[:-1], np.ones(7)])
-    assert int(optimizer.iterations) == 0  # nothing was changed
+    assert int(optimizer.iterations) == 0  # no variable was changed
     with pytest.raises(NotBuiltError, match="set_weights.*not built"):
         optimizers.Adam().set_weights(values)
 
 
-def test_variables_are_stored_by_their_place():
+def test_variables_are_stored_by_their_index():
     optimizer, store = built(), {}
     optimizer.apply([ops.ones((2, 3)), ops.ones(())])
     optimizer.save_own_variables(store)
@@ -313,7 +313,7 @@ def test_variables_are_stored_by_their_place():
             other.load_own_variables(wrong)
 
 
-def test_what_is_made_at_first_lies_outside_a_trace():
+def test_lazily_created_variables_are_outside_of_a_trace():
     optimizer, v = optimizers.Adam(0.5), Variable([1.0, 2.0])
 
     @toolkit.function
@@ -334,7 +334,7 @@ class Fails(optimizers.SGD):
             raise KeyboardInterrupt
 
 
-def test_a_build_that_is_interrupted_leaves_no_variables():
+def test_interrupted_build_leaves_no_variables():
     optimizer = Fails(momentum=0.9)
     optimizer.fails = True
     first = optimizer.variables
