@@ -1,4 +1,4 @@
-"""A headless Chromium: what pages look like to it, and what it says of them."""
+"""Render pages in a headless Chromium and return its measurements."""
 
 import html
 import json
@@ -26,7 +26,7 @@ needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason=f"no browser: none of {', '.join(NAMES)} is on the path"
 )
 
-# Opens the page in a frame of each width and writes down what it finds there.
+# Opens the page in a frame of each width and writes down the measurements.
 HARNESS = """<!DOCTYPE html><meta charset="utf-8"><title>harness</title>
 <body>%s<pre id="found"></pre><script>
 const found = {};
@@ -58,7 +58,7 @@ addEventListener("load", () => {
 
 
 def look_at(text, widths, dark=False):
-    """(what each width shows, the lines of the console) of a page."""
+    """Return the measurements of each width and the lines of the console for a page."""
     frames = "".join(
         f'<iframe width="{width}" height="900" srcdoc="{html.escape(text)}"></iframe>'
         for width in widths

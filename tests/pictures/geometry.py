@@ -1,4 +1,4 @@
-"""What tests ask of pictures: that texts lie inside and do not overlap."""
+"""Check pictures: texts are inside and do not overlap."""
 
 from itertools import combinations
 from xml.etree import ElementTree
@@ -9,14 +9,14 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def extent(text):
-    """(left, top, right, bottom) of a text."""
+    """Return (left, top, right, bottom) of a text."""
     shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[text.anchor]
     left = text.x - shift * text.width
     return left, text.y - 0.75 * text.size, left + text.width, text.y + 0.1 * text.size
 
 
 def check(picture):
-    """That a picture is whole: XML, texts inside of it, and none over another."""
+    """Check that a picture is valid XML with texts inside and without overlaps."""
     root = ElementTree.fromstring(picture.svg())
     assert root[0].tag == f"{NAMESPACE}title" and root[0].text == picture.title
     assert not [e for e in root.iter() if e.tag in (f"{NAMESPACE}script", "image")]

@@ -1,4 +1,4 @@
-"""Round ticks and short numbers."""
+"""Test round ticks and short numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ NUMBERS = st.floats(-1e9, 1e9).filter(lambda v: v == 0 or abs(v) > 1e-9)
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=5), st.booleans())
-def test_a_scale_holds_its_values_between_ticks(values, logarithmic):
+def test_scale_has_its_values_between_ticks(values, logarithmic):
     if logarithmic:
         values = [abs(v) or 1.0 for v in values]
     scale, marks = axes.value_scale(values, 100, 0, logarithmic)

@@ -1,4 +1,4 @@
-"""Charts: nothing is cut or overlaps, whatever the values."""
+"""Test that charts have no cut or overlapping elements, for any values."""
 
 import math
 
@@ -40,7 +40,7 @@ def test_curves_of_any_values(lists, logarithmic, first):
     check(draw_curves(panels, "curves", logarithmic=logarithmic))
 
 
-def test_gaps_where_values_are_not_finite():
+def test_gaps_at_non_finite_values():
     values = [1.0, 2.0, math.nan, 4.0, 5.0]
     picture = draw_curves([Panel("p", [Curve("c", range(5), values, "first")])], "t")
     line = next(s for s in picture.shapes if isinstance(s, Line) and s.width == 2)
@@ -50,7 +50,7 @@ def test_gaps_where_values_are_not_finite():
 
 
 @given(st.lists(st.floats(0, 100), max_size=8).map(sorted))
-def test_labels_keep_apart(places):
+def test_labels_do_not_overlap(places):
     moved = spread_positions(places, 12.0)
     pairs = zip(moved, moved[1:], strict=False)
     assert all(b - a >= 12 - 1e-6 for a, b in pairs) and len(moved) == len(places)
@@ -83,7 +83,7 @@ def test_blocks_stay_inside(rows):
         assert 74 <= shape.y and shape.y + shape.height <= 392.6
 
 
-def test_places_may_be_an_array():
+def test_positions_may_be_an_array():
     values = [1.0, 2.0, 3.0, 4.0]
     pictures = [
         draw_curves([Panel("p", [Curve("c", places, values, "first")])], "t")
@@ -92,7 +92,7 @@ def test_places_may_be_an_array():
     assert pictures[0].svg() == pictures[1].svg()
 
 
-def test_nothing_breaks_out_of_a_picture(tmp_path):
+def test_texts_are_escaped_in_pictures(tmp_path):
     evil = '</title><script>alert("1")</script>\x00'
     panel = Panel(
         evil, [Curve(evil, [1], [0.5], "first"), Curve(evil, [1], [1], "fifth")]
@@ -130,7 +130,7 @@ def test_scatter_of_any_values(points):
     assert len(dots) == len(points)
 
 
-def test_spans_that_nobody_can_tell_apart_are_one():
+def test_indistinguishable_spans_are_merged():
     spans = [(i * 1e-6, i * 1e-6 + 1e-7) for i in range(5000)] + [(1.0, 2.0)]
     picture = draw_spans([Row("map", spans)], "Data")
     hints = [s.hint for s in picture.shapes if isinstance(s, Rectangle)]
@@ -152,7 +152,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_colours_can_be_read(dark):
+def test_colours_have_enough_contrast(dark):
     def color(role):
         return PALETTE[role][dark]
 

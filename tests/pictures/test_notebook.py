@@ -1,4 +1,4 @@
-"""What notebooks show of tensors, models and data sets."""
+"""Test the HTML of tensors, models and data sets in notebooks."""
 
 from html.parser import HTMLParser
 
@@ -13,7 +13,7 @@ from toolkit.pictures.page import Markup, page
 
 
 class Texts(HTMLParser):
-    """The elements of a piece of HTML, and its texts as one."""
+    """The elements of a piece of HTML, and its text."""
 
     def __init__(self, text):
         super().__init__()
@@ -108,7 +108,7 @@ def test_data_sets():
     assert "without end" in shown(dataset.repeat())
 
 
-def test_looking_at_a_data_set_runs_nothing():
+def test_display_of_a_data_set_runs_no_stage():
     def elements():
         raise AssertionError("it was run")
         yield
@@ -117,7 +117,7 @@ def test_looking_at_a_data_set_runs_nothing():
 
 
 @needs_chromium
-def test_a_browser_shows_them():
+def test_browser_shows_all_objects():
     history = toolkit.callbacks.History()
     history._model = toolkit.Model()
     history.on_epoch_end(0, {"loss": 1.0})

@@ -1,4 +1,4 @@
-"""A folder with files that nothing may run, and programs that start children in it."""
+"""A folder with files that must not run, and programs that start children in it."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ PROGRAMS = (
     *("mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra"),
     *("prted", "prterun", "ssh", "nvidia-smi", "uname", "python", "python3", "sh"),
 )
-MARK = "ran-"  # the start of the names of files that hostile files write
+MARK = "ran-"  # the prefix of the names of files that hostile files write
 
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A folder whose modules and programs leave a file when they run."""
+    """Return a folder whose modules and programs leave a file when they run."""
     folder = tmp_path / "hostile"
     for place in (folder, folder / "relative"):
         place.mkdir()
@@ -39,12 +39,12 @@ def hostile(tmp_path):
 
 
 def what_ran(folder):
-    """The names of the hostile files that were run."""
+    """Return the names of the hostile files that ran."""
     return sorted(p.name.removeprefix(MARK) for p in folder.glob(f"{MARK}*"))
 
 
 def variables():
-    """Search paths with the current folder in them, in all the ways to write it."""
+    """Return search paths that contain the current folder in all spellings."""
     path = os.environ.get("PATH", os.defpath)
     return {
         "PATH": os.pathsep.join(["", ".", "relative", path]),
@@ -54,7 +54,7 @@ def variables():
 
 
 def start(command, folder, timeout=240, **more):
-    """Run a command in a folder, with these search paths, to its end."""
+    """Run a command in a folder with these search paths."""
     environment = {**os.environ, "TOOLKIT_NUM_THREADS": "1", **variables(), **more}
     environment.pop("PYTHONPATH", None)
     return subprocess.run(
@@ -71,7 +71,7 @@ def start(command, folder, timeout=240, **more):
 def run_program(source, folder, clean, **more):
     """Run a program of another folder, which enters the hostile one.
 
-    It has the hostile folder on PYTHONPATH, too, as its children inherit it.
+    PYTHONPATH contains the hostile folder, too, and its children inherit it.
     """
     clean.mkdir(exist_ok=True)
     program = clean / "program.py"
@@ -85,5 +85,5 @@ def run_program(source, folder, clean, **more):
 
 
 def console():
-    """The command `toolkit` of this environment."""
+    """Return the command `toolkit` of this environment."""
     return str(Path(sys.executable).with_name("toolkit"))

@@ -1,4 +1,4 @@
-"""No child process runs a file only because it is in the current folder."""
+"""Test that no child process runs a file of the current folder by accident."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "toolkit"
 GUIDE = ROOT / "docs" / "guides" / "processes.md"
 
-# What starts a process or loads a library, as it is written.
+# Patterns of code that starts a process or loads a library.
 STARTS = re.compile(
     r"subprocess\.(Popen|run|call|check_call|check_output|getoutput|getstatusoutput)"
     r"|asyncio\.create_subprocess_\w+|pty\.(spawn|fork)|webbrowser\.\w+"
@@ -39,7 +39,7 @@ STARTS = re.compile(
 
 @cache
 def call_sites():
-    """(file, what is called) for each mention of what starts a process."""
+    """Return (file, name of the call) for each mention of such code."""
     found = set()
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
@@ -59,7 +59,7 @@ def call_sites():
 
 
 def table():
-    """The rows of the guide's tables, as lists of cells."""
+    """Return the rows of the guide's tables, as lists of cells."""
     lines = GUIDE.read_text("utf-8").splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("| `")]
     return [[cell.strip() for cell in row] for row in rows]
@@ -70,7 +70,7 @@ def test_every_call_site_is_in_the_table_of_the_guide():
     assert {file for file, _ in call_sites()} == named
 
 
-def test_nothing_else_starts_a_process():
+def test_no_other_code_starts_a_process():
     names = {name for _, name in call_sites()}
     assert names <= {
         *("subprocess.Popen", "subprocess.run", "self.comm.Spawn"),
@@ -78,7 +78,7 @@ def test_nothing_else_starts_a_process():
     }
 
 
-def test_python_is_started_by_python_command_alone():
+def test_only_python_command_starts_python():
     users = [
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -182,7 +182,7 @@ assert machine.cpu_model()
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_children_run_nothing_of_the_current_folder(kind, hostile, tmp_path):
+def test_children_run_no_file_of_the_current_folder(kind, hostile, tmp_path):
     with h5py.File(hostile / "latest.h5", "w", libver="latest") as file:
         file["x"] = [1.0]
     done = run_program(PROGRAMS[kind], hostile, tmp_path / "clean")
@@ -191,7 +191,7 @@ def test_children_run_nothing_of_the_current_folder(kind, hostile, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["inspect latest.h5", "info", "run sub/script.py"])
-def test_commands_run_nothing_of_the_current_folder(command, hostile):
+def test_commands_run_no_file_of_the_current_folder(command, hostile):
     with h5py.File(hostile / "latest.h5", "w", libver="latest") as file:
         file["x"] = [1.0]
     script_of_two_files(hostile)
@@ -202,7 +202,7 @@ def test_commands_run_nothing_of_the_current_folder(command, hostile):
 
 
 def script_of_two_files(folder):
-    """A script that imports a module of its own folder, and tells what it has."""
+    """Write a script that imports a module of its folder, and prints its content."""
     (folder / "sub").mkdir()
     (folder / "sub" / "helper.py").write_text("WORD = 'helped'\n")
     (folder / "sub" / "script.py").write_text(
@@ -216,7 +216,7 @@ def script_of_two_files(folder):
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=needs_mpi)])
-def test_ranks_run_nothing_of_the_current_folder(count, hostile):
+def test_ranks_run_no_file_of_the_current_folder(count, hostile):
     script_of_two_files(hostile)
     command = [console(), "run", "--processes", str(count), "sub/script.py", "--x"]
     done = start(command, hostile)
@@ -229,7 +229,7 @@ def test_ranks_run_nothing_of_the_current_folder(count, hostile):
     assert done.stdout.count("first True") == count
 
 
-def test_a_script_finds_what_PYTHONPATH_names(hostile):
+def test_script_finds_modules_of_PYTHONPATH(hostile):
     (hostile / "sub").mkdir()
     (hostile / "libraries").mkdir()
     (hostile / "libraries" / "mine.py").write_text("WORD = 'mine'\n")
@@ -259,7 +259,7 @@ def test_workers_import_modules_that_the_parent_has_imported(tmp_path):
 
 
 def test_packages_of_the_current_folder_that_the_parent_uses(tmp_path):
-    """All packages of a program may be in one folder, and that the current one."""
+    """All packages of a program may be in one folder, which is the current one."""
     (tmp_path / "vendored").mkdir()
     (tmp_path / "vendored" / "__init__.py").write_text("from vendored import part\n")
     (tmp_path / "vendored" / "part.py").write_text("WORD = 'vendored'\n")

@@ -1,4 +1,4 @@
-"""Programs, libraries and packages are not searched in the current folder."""
+"""Test that programs, libraries and packages are not searched in the current folder."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def test_relative_entries_of_PATH_are_skipped(path, hostile, monkeypatch):
 
 
 @posix
-def test_a_path_that_the_user_names(hostile, monkeypatch):
+def test_path_of_the_user_is_kept(hostile, monkeypatch):
     monkeypatch.chdir(hostile)
     assert find_program("./cc") == str(hostile / "cc")
     assert find_program("./no-such") is None
@@ -39,7 +39,7 @@ def test_a_path_that_the_user_names(hostile, monkeypatch):
     assert find_program("./cc") is None
 
 
-def test_the_environment_of_children(monkeypatch):
+def test_environment_of_children(monkeypatch):
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", "x")
@@ -49,7 +49,7 @@ def test_the_environment_of_children(monkeypatch):
     assert "LD_LIBRARY_PATH" not in found and "LIBRARY_PATH" not in found
 
 
-def test_packages_are_not_found_in_the_current_folder(tmp_path, monkeypatch):
+def test_packages_of_the_current_folder_are_not_found(tmp_path, monkeypatch):
     (tmp_path / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", ".", *sys.path])
@@ -67,7 +67,7 @@ __attribute__((constructor)) void begin(void) { creat("ran-library", 0600); }
 
 @posix
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no compiler")
-def test_libraries_are_not_loaded_from_the_current_folder(tmp_path):
+def test_libraries_of_the_current_folder_are_not_loaded(tmp_path):
     (tmp_path / "a.c").write_text(LIBRARY)
     names = ["libnvrtc.so", "libnccl.so.2", "libcublasLt.so.13", "libcudnn.so.9"]
     make = ["cc", "-shared", "-fPIC", "-o", names[0], "a.c"]
@@ -91,7 +91,7 @@ def test_libraries_are_not_loaded_from_the_current_folder(tmp_path):
     assert what_ran(tmp_path) == []
 
 
-def test_options_of_the_interpreter_are_those_of_the_parent():
+def test_options_of_the_interpreter_are_inherited():
     code = (
         "from toolkit.processes import python_command\n"
         "print(*python_command('toolkit.launch:main')[1:5])"
@@ -100,7 +100,7 @@ def test_options_of_the_interpreter_are_those_of_the_parent():
     assert done.stdout.split() == ["-P", "-E", "-s", "-B"], done.stderr
 
 
-def test_a_process_without_an_interpreter(monkeypatch):
+def test_process_without_an_interpreter(monkeypatch):
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(NotImplementedError, match="sys.executable"):
         python_command("toolkit.launch:main")

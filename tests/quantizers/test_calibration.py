@@ -1,4 +1,4 @@
-"""GPTQ and AWQ of matrices, beside float64 and beside rounding to nearest."""
+"""Test GPTQ and AWQ of matrices against float64 and rounding to nearest."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ RNG = np.random.default_rng(0)
 
 
 def problem(rows, count=400):
-    """Inputs that depend on each other, with a few large ones, and a matrix."""
+    """Return correlated inputs with a few large values, and a matrix."""
     mixed = np.eye(rows) + RNG.normal(size=(rows, rows)) / rows**0.5
     x = RNG.normal(size=(count, rows)) @ mixed * np.exp(RNG.normal(size=rows))
     return x, RNG.normal(size=(rows, 17))
 
 
 def error(x, matrix, found):
-    """The squared error of outputs, in float64."""
+    """Return the squared error of outputs in float64."""
     return np.square(x @ (found.value().astype("float64") - matrix)).mean()
 
 
@@ -42,7 +42,7 @@ def calibrated(kind, config, x, matrix):
         {"weight_bits": 8},
     ],
 )
-def test_gptq_is_nearer_than_rounding(group_size, groups, options):
+def test_gptq_is_closer_than_rounding(group_size, groups, options):
     x, matrix = problem(150)
     config = GPTQConfig(None, None, group_size=group_size, **options)
     found = calibrated(GPTQ, config, x, matrix)
@@ -62,8 +62,8 @@ def test_gptq_is_nearer_than_rounding(group_size, groups, options):
         assert (found.zero == 8).all()
 
 
-def test_what_gptq_rounds_is_the_least_squares_solution():
-    """The rows left are those with the least error, given those that are rounded."""
+def test_gptq_result_is_the_least_squares_solution():
+    """The remaining rows have the least error for the rounded rows."""
     x, matrix = problem(12)
     config = GPTQConfig(None, None, group_size=-1, hessian_damping=0.0)
     found = calibrated(GPTQ, config, x, matrix)
@@ -78,7 +78,7 @@ def test_what_gptq_rounds_is_the_least_squares_solution():
         done[i] = (numbers - zero) * scale
 
 
-def test_activation_order_begins_with_the_largest_inputs():
+def test_activation_order_starts_with_the_largest_inputs():
     x, matrix = problem(12)
     config = GPTQConfig(None, None, group_size=5, activation_order=True)
     found = calibrated(GPTQ, config, x, matrix)
@@ -99,7 +99,7 @@ def test_gptq_of_few_or_no_inputs():
 
 
 @pytest.mark.parametrize("group_size, groups", [(-1, 1), (7, 22), (50, 3), (256, 1)])
-def test_awq_is_nearer_than_rounding(group_size, groups):
+def test_awq_is_closer_than_rounding(group_size, groups):
     x, matrix = problem(150)
     config = AWQConfig(None, None, group_size=group_size)
     found = calibrated(AWQ, config, x, matrix)
@@ -114,7 +114,7 @@ def test_awq_is_nearer_than_rounding(group_size, groups):
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("values", [[0.5, 1.0, 0.75], [-1.0, -0.5, -0.75], [0, 0, 0]])
 def test_groups_of_one_sign(values, symmetric):
-    """0 is in each range, so that zero is one of the numbers."""
+    """Each range contains 0, so that zero is representable."""
     matrix = np.array(values, "float64")[:, None]
     found = round_to_nearest(matrix, Rounding(4, symmetric), -1)
     np.testing.assert_allclose(found.value(), matrix, atol=0.07)

@@ -1,4 +1,4 @@
-"""Configs of quantization: what they check, and their way to plain values and back."""
+"""Test configs of quantization: their checks and their serialization."""
 
 import json
 
@@ -70,7 +70,7 @@ def test_round_trip(config, mode):
         ("only supports 4-bit", lambda: AWQConfig(None, None, weight_bits=8)),
     ],
 )
-def test_refused(match, make):
+def test_invalid_configs_are_refused(match, make):
     with pytest.raises(ValueError, match=match):
         make()
 

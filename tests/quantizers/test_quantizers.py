@@ -1,4 +1,4 @@
-"""Numbers of few bits, beside NumPy and ml_dtypes."""
+"""Test quantization against NumPy and ml_dtypes."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_abs_max(dtype, axis, to_numpy):
 
 
 @pytest.mark.parametrize("to_numpy", [False, True])
-def test_abs_max_of_an_axis_that_is_not_there(to_numpy):
+def test_abs_max_of_a_missing_axis(to_numpy):
     with pytest.raises(ArgumentError, match="abs_max_quantize: .*axis 2"):
         quantizers.abs_max_quantize(X, 2, to_numpy=to_numpy)
 
@@ -70,11 +70,11 @@ def test_quantizers_by_name_and_config():
         quantizers.AbsMaxQuantizer(value_range=(-256, 256))
 
 
-# --- float8 -------------------------------------------------------------------------
+# --- float8 ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-def test_float8_is_that_of_ml_dtypes(dtype):
+def test_float8_equals_ml_dtypes(dtype):
     largest = float(ml_dtypes.finfo(dtype).max)
     magnitudes = 2.0 ** RNG.uniform(-20, 16, 4000)
     x = (magnitudes * RNG.choice([-1, 1], 4000)).astype("float32")
@@ -86,7 +86,7 @@ def test_float8_is_that_of_ml_dtypes(dtype):
     assert y.dtype == "bfloat16"
 
 
-def test_float8_gradients_pass_what_is_not_clipped():
+def test_float8_gradients_are_zero_where_values_are_clipped():
     x = Variable([0.3, 500.0])
     with GradientTape() as tape:
         y = quantizers.quantize_and_dequantize(x, 1.0, "float8_e4m3fn", "float32")
@@ -111,7 +111,7 @@ def test_float8_history():
     np.testing.assert_array_equal(found[1:], np.roll(history, -1)[1:])
 
 
-# --- fake quantization --------------------------------------------------------------
+# --- fake quantization ----------------------------------------------------------------
 
 ENDS = [  # low, high, bits, narrow: nudged low, nudged high, step
     (0.0, 255.0, 8, False, 0.0, 255.0, 1.0),
@@ -168,7 +168,7 @@ def test_fake_quant_of_symbols():
     assert y.shape == (None, 3, 4)
 
 
-# --- 4 bits -------------------------------------------------------------------------
+# --- 4 bits ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows, block", [(8, 4), (7, 3), (5, 8), (6, 1)])

@@ -1,4 +1,4 @@
-"""What functions of data sets draw, whichever thread or process makes an element."""
+"""Test that random numbers of data sets do not depend on threads and processes."""
 
 import functools
 import sys
@@ -15,7 +15,7 @@ ROWS = 12
 
 
 def drawn(function, passes=1, **options):
-    """What is drawn for each row, by pass; the seeds are those of a new start."""
+    """Return the draws of each row, by pass; the seeds are those of a new start."""
     toolkit.utils.set_random_seed(0)
     rows = Dataset.range(ROWS).map(function, **options).batch(ROWS)
     found = [np.concatenate([np.ravel(x) for x in rows]) for _ in range(passes)]
@@ -51,7 +51,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_threads_draw_the_same(name):
+def test_threads_draw_the_same_numbers(name):
     first, second = drawn(MAKERS[name](), passes=2, num_parallel_calls=2)
     assert len({*first, *second}) == 2 * ROWS
     for threads in (1, 5):
@@ -59,7 +59,7 @@ def test_threads_draw_the_same(name):
         np.testing.assert_array_equal(again, [first, second])
 
 
-def test_batches_that_threads_make_draw_the_same():
+def test_batches_of_threads_draw_the_same_numbers():
     def of(threads):
         rows = Dataset.range(ROWS).map(with_seed(random.SeedGenerator(1)))
         return np.concatenate(list(rows.batch(3, num_parallel_calls=threads)))
@@ -70,7 +70,7 @@ def test_batches_that_threads_make_draw_the_same():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no worker processes")
-def test_processes_draw_the_same():
+def test_processes_draw_the_same_numbers():
     def of(processes):
         function = with_seed(random.SeedGenerator(1))
         options = {"num_parallel_calls": processes, "workers": "process"}
@@ -81,7 +81,7 @@ def test_processes_draw_the_same():
     np.testing.assert_array_equal(of(1), [first, second])
 
 
-def test_generators_that_an_element_makes_are_new_each_time():
+def test_generators_of_an_element_are_new_each_time():
     def own(x):
         seeds = random.SeedGenerator(5)
         return [float(random.uniform((), seed=seeds)) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Random numbers: seeds, bits, moments, bounds and bad input."""
+"""Test random numbers: seeds, bits, moments, bounds and errors."""
 
 import random as python_random
 
@@ -36,15 +36,15 @@ def close(a, b):
     return np.allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-5)
 
 
-# --- seeds --------------------------------------------------------------------------
+# --- seeds ----------------------------------------------------------------------------
 
 
-def test_an_integer_gives_the_same_bits_each_time(draw):
+def test_integer_seed_gives_equal_bits_each_time(draw):
     assert same(draw(1), draw(1))
     assert not same(draw(1), draw(2))
 
 
-def test_a_generator_gives_new_numbers_each_time(draw):
+def test_generator_gives_new_numbers_each_time(draw):
     seeds, again = random.SeedGenerator(1), random.SeedGenerator(1)
     first, second = draw(seeds), draw(seeds)
     assert not same(first, second)
@@ -52,7 +52,7 @@ def test_a_generator_gives_new_numbers_each_time(draw):
     assert same(first, draw(again)) and same(second, draw(again))
 
 
-def test_no_seed_follows_set_random_seed(draw):
+def test_draws_without_a_seed_depend_on_set_random_seed(draw):
     random.set_random_seed(3)
     first, second = draw(None), draw(None)
     assert not same(first, second)
@@ -62,17 +62,18 @@ def test_no_seed_follows_set_random_seed(draw):
     assert not same(first, draw(None))
 
 
-def test_traced_draws_are_the_eager_ones(draw):
+def test_traced_draws_equal_eager_draws(draw):
     eager, traced = random.SeedGenerator(1), random.SeedGenerator(1)
     step = function(lambda x: (draw(traced), draw(traced), draw(7)))
     for _ in range(3):
         found = step(np.zeros(()))
-        # Their bits are the same, what is computed of them is so up to rounding.
+        # The bits are equal, and the values computed from them are equal up to
+        # rounding.
         assert all(map(close, found, (draw(eager), draw(eager), draw(7))))
     assert step.trace_count == 1
 
 
-def test_the_global_generator_is_found_in_a_second_trace():
+def test_second_trace_uses_the_global_generator():
     random.set_random_seed(0)
     eager = [random.uniform((2,)) for _ in range(3)]
     random.set_random_seed(0)
@@ -82,7 +83,7 @@ def test_the_global_generator_is_found_in_a_second_trace():
         assert same(step(np.zeros(1)), expected)
 
 
-def test_set_random_seed_reaches_python_and_numpy():
+def test_set_random_seed_seeds_python_and_numpy():
     random.set_random_seed(5)
     first = python_random.random(), np.random.rand(), random.make_default_seed()
     random.set_random_seed(5)
@@ -92,8 +93,8 @@ def test_set_random_seed_reaches_python_and_numpy():
     )
 
 
-def test_the_bits_do_not_change():
-    """Values of a fixed key: a change would break every seeded result."""
+def test_bits_are_stable():
+    """Check values of a fixed key: a change would break every seeded result."""
     key = np.array([1, 2], np.uint64)
     expected = np.random.Generator(np.random.Philox(key=key)).random(4, np.float32)
     seeds = random.SeedGenerator(1)
@@ -118,7 +119,7 @@ def test_seed_generator():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "1"])
-def test_bad_seeds(seed):
+def test_invalid_seeds(seed):
     with pytest.raises(errors.ArgumentError, match="xpected .*an integer"):
         random.uniform((2,), seed=seed)
     with pytest.raises(errors.ArgumentError, match="xpected .*an integer"):
@@ -127,13 +128,13 @@ def test_bad_seeds(seed):
         random.set_random_seed(seed)
 
 
-# --- distributions ------------------------------------------------------------------
+# --- distributions --------------------------------------------------------------------
 
 N = 200_000
 
 
 def check_moments(x, mean, stddev):
-    """Within 5 standard errors, in float64."""
+    """Check moments within 5 standard errors, in float64."""
     x = np.asarray(x, np.float64)
     assert abs(x.mean() - mean) < 5 * stddev / np.sqrt(x.size)
     assert abs(x.std() - stddev) < 5 * stddev / np.sqrt(x.size)
@@ -159,7 +160,9 @@ def test_normal(dtype):
     inside = np.mean(abs(values - 1) < 2)
     assert abs(inside - 0.6827) < 0.005
     halves = values[: N // 2] - 1, values[N // 2 :] - 1
-    assert abs(np.mean(halves[0] * halves[1])) < 0.06  # a pair's two are independent
+    assert (
+        abs(np.mean(halves[0] * halves[1])) < 0.06
+    )  # the two numbers of a pair are independent
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0, 4), (2, 3, 5)])
@@ -259,7 +262,7 @@ def test_symbols():
     assert random.shuffle(x).shape == (None, 4)
 
 
-def test_bad_arguments():
+def test_invalid_arguments_of_random():
     with pytest.raises(errors.DTypeError, match="expected a floating dtype"):
         random.normal((2,), dtype="int32")
     with pytest.raises(errors.DTypeError, match="expected an integer dtype"):

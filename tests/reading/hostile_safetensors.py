@@ -1,4 +1,4 @@
-"""Safetensors files made to do harm, or damaged: name -> bytes, message."""
+"""Malicious or corrupt safetensors files: name -> bytes, message."""
 
 import json
 
@@ -6,7 +6,7 @@ PAIR = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
 def packed(header, values=bytes(8), length=None):
-    """A file of a header, as an object or as text, and values."""
+    """Return a file of a header, as an object or as text, and values."""
     text = header if isinstance(header, (str, bytes)) else json.dumps(header)
     text = text.encode() if isinstance(text, str) else text
     return (
@@ -15,12 +15,12 @@ def packed(header, values=bytes(8), length=None):
 
 
 def row(**changes):
-    """A file of one array, of which the header says something else."""
+    """Return a file of one array with changes in its header."""
     return packed({"x": {**PAIR, **changes}})
 
 
 def two(first, second, size=16):
-    """A file of two arrays of 8 bytes at these places."""
+    """Return a file of two arrays of 8 bytes at these offsets."""
     rows = {"a": {**PAIR, "data_offsets": first}, "b": {**PAIR, "data_offsets": second}}
     return packed(rows, bytes(size))
 

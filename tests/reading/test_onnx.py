@@ -1,4 +1,4 @@
-"""ONNX files: what is read is what the package onnx reads; what is wrong is named."""
+"""Test the ONNX reader against the package onnx, and its errors."""
 
 import numpy as np
 import onnx
@@ -93,7 +93,7 @@ def test_arrays_in_another_file(tmp_path):
 
 
 def attribute_of(value):
-    """An attribute as the reader has it."""
+    """Return an attribute as the reader represents it."""
     found = helper.get_attribute_value(value)
     if isinstance(found, onnx.TensorProto):
         return numpy_helper.to_array(found)
@@ -113,7 +113,7 @@ def same(found, wanted):
 
 
 def test_nodes_and_values(tmp_path):
-    """Of all graphs without graphs inside that ONNX's own tests have."""
+    """Check all graphs without nested graphs in the tests of ONNX."""
     count = 0
     for case in load_cases().values():
         model = onnx.load_from_string(case.model)
@@ -126,7 +126,7 @@ def test_nodes_and_values(tmp_path):
             with open_onnx(tmp_path / "m.onnx") as file:
                 graph = file.graph
         except ModelFileError:
-            continue  # of dtypes that are not read
+            continue  # of unsupported dtypes
         count += 1
         for node, right in zip(graph.nodes, nodes, strict=True):
             assert (node.op, list(node.inputs)) == (right.op_type, list(right.input))
@@ -143,7 +143,7 @@ def test_nodes_and_values(tmp_path):
     assert count > 1_000
 
 
-def test_functions_are_unrolled(tmp_path):
+def test_functions_are_inlined(tmp_path):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     inner = helper.make_function(
         *("own", "scaled", ["a"], ["b"]),
@@ -177,7 +177,7 @@ def test_functions_are_unrolled(tmp_path):
     assert len({name for node in nodes for name in node.outputs}) == 4
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(MissingFileError, match="there is no file"):
         with open_onnx(tmp_path / "m.onnx"):
             pass

@@ -1,4 +1,4 @@
-"""Paths of what is no file, files of other formats, and answers of bad servers."""
+"""Test paths of special files and other formats, and responses of faulty servers."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def test_readers_refuse_special_files(kind, name, tmp_path, monkeypatch):
     file, read = READERS[name]
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     make_special(kind, Path(file))
-    signal.alarm(60)  # to open a FIFO waits for a writer
+    signal.alarm(60)  # opening a FIFO waits for a writer
     try:
         with pytest.raises(ToolkitError):
             read(tmp_path / file)
@@ -99,7 +99,7 @@ OF_MODELS += ("load_onnx", "KerasFileEditor")
 
 
 @pytest.mark.parametrize("name", OF_MODELS)
-def test_readers_name_a_pointer_of_git_lfs(name, tmp_path):
+def test_readers_detect_a_pointer_of_git_lfs(name, tmp_path):
     file, read = READERS[name]
     (tmp_path / file).write_bytes(POINTER)
     with pytest.raises(ModelFileError, match="git lfs pull"):
@@ -153,7 +153,7 @@ BAD_PATTERNS += ["{nothing}", "{loss!z}", "{epoch:{}}"]
 
 
 @pytest.mark.parametrize("pattern", BAD_PATTERNS)
-def test_checkpoints_refuse_a_bad_pattern(pattern, tmp_path):
+def test_checkpoints_refuse_an_invalid_pattern(pattern, tmp_path):
     model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)])
     model.compile("sgd", "mse")
     path = str(tmp_path / pattern) + ".keras"
@@ -164,7 +164,7 @@ def test_checkpoints_refuse_a_bad_pattern(pattern, tmp_path):
 
 @contextmanager
 def served(status, headers):
-    """The address of a server that gives one answer."""
+    """Return the address of a server with one response."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -196,7 +196,7 @@ def served(status, headers):
         (302, {"Location": "/x"}, "could not download"),
     ],
 )
-def test_downloads_refuse_bad_answers(status, headers, match, tmp_path):
+def test_downloads_refuse_invalid_responses(status, headers, match, tmp_path):
     with served(status, headers) as origin, pytest.raises(DatasetError, match=match):
         tk.utils.get_file("x", origin, cache_dir=tmp_path)
     assert not (tmp_path / "datasets" / "x").exists()

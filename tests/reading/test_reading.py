@@ -1,4 +1,4 @@
-"""Limits of what is read: the budget of a load, HDF5's structure, and who checks it."""
+"""Test limits of reading: the load budget, the structure of HDF5, and its checks."""
 
 import io
 import json
@@ -49,12 +49,12 @@ def test_budgets():
 
 
 @pytest.mark.parametrize("wrong", [{"ratio": 0}, {"share": 2}, {"least": -1}])
-def test_budgets_that_are_none(wrong):
+def test_invalid_budgets_are_refused(wrong):
     with pytest.raises(ArgumentError, match="set_load_budget"):
         tk.saving.set_load_budget(**wrong)
 
 
-def test_a_load_inside_of_a_load_is_a_part_of_it(tmp_path):
+def test_nested_load_shares_the_budget(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     spend(1 << 40, "what no load asks for")
     with (
@@ -67,7 +67,7 @@ def test_a_load_inside_of_a_load_is_a_part_of_it(tmp_path):
             spend((1 << 25) + 1, "the other")
 
 
-def test_weights_of_a_config_count_against_a_budget_that_can_be_set(tmp_path):
+def test_weights_of_a_config_count_against_the_budget(tmp_path):
     model = tk.Sequential([tk.Input((64,)), tk.layers.Dense(64)])
     model.save(tmp_path / "m.keras")
     tk.saving.set_load_budget(ratio=1, least=0)
@@ -75,7 +75,7 @@ def test_weights_of_a_config_count_against_a_budget_that_can_be_set(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["earliest", "latest"])
-def test_a_child_reads_what_the_check_does_not_know(version, tmp_path):
+def test_child_reads_unchecked_structures(version, tmp_path):
     with h5py.File(tmp_path / "a.h5", "w", libver=version) as file:
         file.create_dataset("x", data=np.arange(6), chunks=(2,), compression="gzip")
         file["x"].attrs["unit"] = "metres"
@@ -85,7 +85,7 @@ def test_a_child_reads_what_the_check_does_not_know(version, tmp_path):
     assert version == "latest" or len(hdf5_probe._children) == before
 
 
-def test_a_child_that_does_not_answer_in_time_is_refused(tmp_path, monkeypatch):
+def test_child_that_times_out_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5_probe, "_children", [])
     busy = (
         "import toolkit.reading.hdf5_probe as p\n"
@@ -104,7 +104,7 @@ def test_a_child_that_does_not_answer_in_time_is_refused(tmp_path, monkeypatch):
     assert not hdf5_probe._children
 
 
-def test_a_heap_without_an_end_is_seen_before_the_library_hangs(tmp_path):
+def test_endless_heap_is_detected_before_the_library_hangs(tmp_path):
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file.create_group("g").attrs["name"] = "text of any length"
@@ -117,14 +117,14 @@ def test_a_heap_without_an_end_is_seen_before_the_library_hangs(tmp_path):
             pass
 
 
-def test_names_that_a_terminal_would_obey_are_escaped():
+def test_control_characters_in_names_are_escaped():
     error = ModelFileError("a \x1b[31m name\n\u202e")
     assert str(error) == "a \\x1b[31m name\n\\u202e"
     with pytest.raises(ArgumentError, match="control characters"):
         tk.layers.Dense(1, name="a\x07")
 
 
-def test_a_file_that_cannot_be_written_leaves_hdf5_whole(tmp_path):
+def test_failed_write_keeps_hdf5_usable(tmp_path):
     from toolkit.models.saving.h5_files import _Disk, created
 
     class Full(io.FileIO):
@@ -141,25 +141,25 @@ def test_a_file_that_cannot_be_written_leaves_hdf5_whole(tmp_path):
         assert file["x"][0] == 1
 
 
-def test_a_config_alone_may_take_the_share_of_the_memory():
+def test_config_may_use_a_fraction_of_the_memory():
     model = tk.Sequential([tk.Input((3,)), tk.layers.Dense(2)])
     text = model.to_json().replace('"units": 2', f'"units": {2**40}')
     with pytest.raises(LoadBudgetError, match="model_from_json: making the variable"):
         tk.models.model_from_json(text)
 
 
-def test_a_zip_whose_list_hides_a_member_is_refused(tmp_path):
+def test_zip_with_a_hidden_member_is_refused(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, x=np.ones(3), y=np.ones(3))
     content = bytearray(path.read_bytes())
     entry = content.index(b"PK\1\2")
-    content[entry + 33] = 8  # its comment, as long as all that follows
+    content[entry + 33] = 8  # its comment, as long as the rest of the file
     path.write_bytes(content)
     with pytest.raises(DatasetError, match="list of members is damaged"):
         tk.data.Dataset.from_npz(path)
 
 
-def test_a_pickle_that_marks_more_than_it_holds_is_refused():
+def test_pickle_with_too_many_marks_is_refused():
     hostile = b"\x80\x02]r" + (1 << 31).to_bytes(4, "little") + b"."
     with pytest.raises(pickle.UnpicklingError, match="it marks 2,147,483,648 objects"):
         load_data(io.BytesIO(hostile))
@@ -168,10 +168,10 @@ def test_a_pickle_that_marks_more_than_it_holds_is_refused():
         assert load_data(io.BytesIO(pickle.dumps(value, protocol))) == value
 
 
-def test_a_png_too_short_for_its_pixels_is_refused_before_they_have_memory(tmp_path):
+def test_truncated_png_is_refused_before_allocation(tmp_path):
     image = pytest.importorskip("PIL.Image")
     path = tmp_path / "x.png"
-    image.new("RGB", (2000, 2000)).save(path)  # of one colour: packed as far as can be
+    image.new("RGB", (2000, 2000)).save(path)  # of one colour, for maximum compression
     assert tk.utils.load_img(path).size == (2000, 2000)
     content = bytearray(path.read_bytes())
     content[16:24] = (9000).to_bytes(4, "big") * 2
@@ -199,10 +199,10 @@ def test_initializers_are_estimated_before_they_run(initializer, tmp_path):
     start = time.process_time()
     with pytest.raises(LoadBudgetError, match=r"of shape \(4000, 4000\) takes"):
         tk.saving.load_model(tmp_path / "m.keras")
-    assert time.process_time() - start < 5  # the factors would take 15 seconds
+    assert time.process_time() - start < 5  # the factorization would take 15 seconds
 
 
-def test_time_is_in_proportion_to_memory(tmp_path):
+def test_time_limit_is_proportional_to_memory(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     spend_time(1e9, "what no load asks for")
     with load_within_budget(tmp_path / "a"):
@@ -214,7 +214,7 @@ def test_time_is_in_proportion_to_memory(tmp_path):
         spend_time(3.9, "twice the budget")
 
 
-def test_memory_for_a_moment_is_given_back(tmp_path):
+def test_temporary_memory_is_released(tmp_path):
     (tmp_path / "a").write_bytes(b"x")
     with load_within_budget(tmp_path / "a"):
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Safetensors: what is written comes back, and nothing else is read."""
+"""Test that safetensors files round-trip, and that other files are refused."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def path(tmp_path):
     return tmp_path / "x.safetensors"
 
 
-# --- good files -----------------------------------------------------------------------
+# --- valid files ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("sort", [True, False])
-def test_what_is_written_comes_back(path, mapped, sort):
+def test_arrays_round_trip(path, mapped, sort):
     arrays = arrays_of_all_dtypes()
     write_safetensors(path, arrays, {"format": "pt", "ä": "ö"}, sort)
     same(read_safetensors(path, mapped), arrays)
@@ -81,7 +81,7 @@ def test_all_dtypes_but_complex128_have_names():
     assert set(dtypes.DTYPES) - set(NAMES) == {"complex128"}
 
 
-def test_values_begin_at_64_bytes_and_each_array_is_aligned(path):
+def test_values_start_at_64_bytes_and_each_array_is_aligned(path):
     for names in ("x", "xy", "a longer name", "a name of some more characters"):
         write_safetensors(path, {name: np.ones(3, "int8") for name in names})
         assert (8 + int.from_bytes(path.read_bytes()[:8], "little")) % 64 == 0
@@ -89,7 +89,7 @@ def test_values_begin_at_64_bytes_and_each_array_is_aligned(path):
     assert all(a.flags.aligned for a in read_safetensors(path, mapped=True).values())
 
 
-def test_the_same_arrays_make_the_same_bytes(path, tmp_path):
+def test_equal_arrays_write_equal_bytes(path, tmp_path):
     arrays = arrays_of_all_dtypes()
     write_safetensors(path, arrays)
     other = tmp_path / "y.safetensors"
@@ -108,7 +108,7 @@ def test_mapped_arrays_stay_in_the_file_and_are_read_only(path):
     assert found[3] == 77
 
 
-def test_mapped_arrays_of_files_that_are_not_aligned_are_copied(path):
+def test_unaligned_mapped_arrays_are_copied(path):
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     values = np.array([1, 2], "float32").tobytes()
     for spaces in range(8):
@@ -123,12 +123,12 @@ def test_big_endian_arrays_are_written_little_endian(path):
 
 
 @pytest.mark.parametrize("data", [packed({}, b""), packed({"__metadata__": {}}, b"")])
-def test_a_file_without_arrays(path, data):
+def test_file_without_arrays(path, data):
     assert read_safetensors(save(path, data)) == {}
     assert read_safetensors(path, mapped=True) == {}
 
 
-# --- files that are refused -----------------------------------------------------------
+# --- refused files --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -141,11 +141,11 @@ def test_hostile_files_are_refused(path, name):
         assert repr(str(path)) in str(caught.value) and len(str(caught.value)) < 1500
 
 
-def test_the_table_of_hostile_files_begins_from_a_good_one(path):
+def test_hostile_files_derive_from_a_valid_file(path):
     assert read_safetensors(save(path, row()))["x"].tolist() == [0, 0]
 
 
-def test_what_is_no_regular_file_is_refused(tmp_path):
+def test_path_of_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for place in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero"):
@@ -157,7 +157,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
         read_safetensors("a\0b")
 
 
-def test_a_file_that_becomes_shorter_is_an_error(path):
+def test_truncation_after_the_check_is_an_error(path):
     write_safetensors(path, {"x": np.arange(1000)})
     with open_safetensors(path) as content:
         os.truncate(path, 4000)
@@ -165,7 +165,7 @@ def test_a_file_that_becomes_shorter_is_an_error(path):
             content.arrays["x"].read()
 
 
-def test_values_count_in_the_budget_of_the_load(path):
+def test_values_count_against_the_load_budget(path):
     write_safetensors(path, {"x": np.zeros(1 << 20, "uint8")})
     set_load_budget(least=0)
     try:
@@ -177,7 +177,7 @@ def test_values_count_in_the_budget_of_the_load(path):
 
 
 @pytest.mark.slow
-def test_the_most_arrays_that_a_header_has_room_for(path):
+def test_maximum_number_of_arrays_of_a_header(path):
     arrays = dict.fromkeys((f"layers.{i:05}" for i in range(80_000)), np.zeros((1, 1)))
     write_safetensors(path, arrays)
     assert len(read_safetensors(path, mapped=True)) == 80_000
@@ -186,7 +186,7 @@ def test_the_most_arrays_that_a_header_has_room_for(path):
         write_safetensors(path, more)
 
 
-# --- what cannot be written -----------------------------------------------------------
+# --- unsupported values ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -202,19 +202,19 @@ def test_the_most_arrays_that_a_header_has_room_for(path):
         ({"x": np.zeros(2, ml_dtypes.int4)}, "expected a dtype"),
     ],
 )
-def test_what_the_format_does_not_have_is_refused(path, arrays, message):
+def test_unsupported_values_are_refused(path, arrays, message):
     path.write_bytes(b"old")
     with pytest.raises(ArgumentError, match=message):
         write_safetensors(path, arrays)
     assert path.read_bytes() == b"old"
 
 
-def test_metadata_are_texts(path):
+def test_metadata_must_be_texts(path):
     with pytest.raises(ArgumentError, match="metadata"):
         write_safetensors(path, {}, {"epoch": 1})
 
 
-def test_a_failure_leaves_the_older_file(path, monkeypatch):
+def test_failure_keeps_the_older_file(path, monkeypatch):
     write_safetensors(path, {"x": np.zeros(3)})
     old = path.read_bytes()
 
@@ -227,10 +227,10 @@ def test_a_failure_leaves_the_older_file(path, monkeypatch):
     assert path.read_bytes() == old and os.listdir(path.parent) == [path.name]
 
 
-# --- the format's own library ---------------------------------------------------------
+# --- library safetensors --------------------------------------------------------------
 
 
-def test_its_own_library_reads_what_is_written_and_writes_what_is_read(path):
+def test_library_safetensors_reads_and_writes_equal_files(path):
     library = pytest.importorskip("safetensors.numpy")
     arrays = {
         name: array
@@ -244,14 +244,14 @@ def test_its_own_library_reads_what_is_written_and_writes_what_is_read(path):
     same(read_safetensors(path, mapped=True), arrays)
 
 
-def test_its_own_library_refuses_what_is_refused_here(path):
+def test_library_safetensors_refuses_the_same_files(path):
     library = pytest.importorskip("safetensors.numpy")
     accepted = set()
     for name, (data, _) in HOSTILE.items():
         with contextlib.suppress(Exception):
             library.load(data)
             accepted.add(name)
-    # The format says that a header begins with "{".
+    # The format requires that a header starts with "{".
     assert "a name twice" in accepted  # the last counts
     assert accepted <= {
         "a name twice",

@@ -1,4 +1,4 @@
-"""Objects to configs and back; what a config may name, and what it may not."""
+"""Test the serialization of objects, and the names that a config may contain."""
 
 import json
 import os
@@ -43,12 +43,12 @@ def keep_registry():
 
 
 def through_json(obj):
-    """An object, to a config, to a string, and back."""
+    """Serialize an object to a string, and restore it."""
     return deserialize_keras_object(json.loads(json.dumps(serialize_keras_object(obj))))
 
 
 class Scale:
-    """A user's own class."""
+    """A class of the user."""
 
     def __init__(self, factor=1.0):
         self.factor = factor
@@ -80,7 +80,7 @@ def test_plain_values(value):
     assert through_json(value) == value
 
 
-def test_tuples_stay_tuples():
+def test_tuples_are_restored_as_tuples():
     assert deserialize_keras_object(serialize_keras_object((1, (2,)))) == (1, (2,))
 
 
@@ -162,7 +162,7 @@ def test_configs_inside_structures():
     assert isinstance(again["b"][1], losses.Huber)
 
 
-def test_classes_themselves():
+def test_classes_round_trip():
     assert through_json(losses.Huber) is losses.Huber
 
 
@@ -181,7 +181,7 @@ def test_registered_objects():
 
 
 def test_custom_objects_as_an_argument_and_a_scope():
-    # Nothing of a class that the tests above registered may help here.
+    # Classes that the tests above registered must not help in this test.
     class Shift(Scale):
         pass
 
@@ -227,7 +227,7 @@ def test_build_configs_are_used():
     assert again.shape == (2, 3)
 
 
-# --- what a config may not do ---------------------------------------------------------
+# --- forbidden configs ----------------------------------------------------------------
 
 
 def config_of(class_name, module, config=None, registered_name=None):
@@ -266,7 +266,7 @@ def config_of(class_name, module, config=None, registered_name=None):
         (config_of("function", "keras.losses", {"name": "huber"}), "name"),
     ],
 )
-def test_what_may_not_be_named(config, words):
+def test_forbidden_names_are_refused(config, words):
     with pytest.raises(ArgumentError, match=words):
         deserialize_keras_object(config)
 
@@ -278,7 +278,7 @@ def test_modules_are_not_imported(tmp_path, monkeypatch):
         deserialize_keras_object(config_of("Layer", "planted"))
 
 
-def test_names_among_the_objects_of_a_module():
+def test_names_of_nested_modules_are_refused():
     def greedy():
         return 0
 
@@ -292,7 +292,7 @@ def test_names_among_the_objects_of_a_module():
     assert deserialize_keras_object("other", module_objects=objects) == "other"
 
 
-def test_classes_of_libraries_for_keras_are_found_if_imported(monkeypatch):
+def test_classes_of_imported_keras_libraries_are_found(monkeypatch):
     class Backbone(layers.Layer):
         pass
 
@@ -317,7 +317,7 @@ def test_classes_of_libraries_for_keras_are_found_if_imported(monkeypatch):
         deserialize_keras_object(config_of("Backbone", "other"))
 
 
-def test_lambdas_leave_no_code_and_none_is_run():
+def test_lambda_code_is_neither_stored_nor_run():
     with pytest.warns(UserWarning, match="hold no code"):
         config = serialize_keras_object({"f": lambda x: x})
     assert config["f"]["config"] == {"value": None}
@@ -326,13 +326,13 @@ def test_lambdas_leave_no_code_and_none_is_run():
             deserialize_keras_object(config, safe_mode=safe_mode)
 
 
-def test_files_are_not_read_for_a_config():
+def test_configs_cannot_read_files():
     layer = config_of("StringLookup", "keras.layers", {"vocabulary": "/etc/passwd"})
     with pytest.raises(ArgumentError, match="StringLookup"):
         deserialize_keras_object(layer)
 
 
-def test_shared_objects_are_made_once():
+def test_shared_objects_are_created_once():
     shared = regularizers.L2(0.5)
     twins = [layers.Dense(1, kernel_regularizer=shared) for _ in range(2)]
     with serialization.ObjectSharingScope():
@@ -344,7 +344,7 @@ def test_shared_objects_are_made_once():
     assert a.kernel_regularizer is b.kernel_regularizer
 
 
-def test_functions_as_keras_writes_them():
+def test_functions_in_the_format_of_keras():
     for config, found in [
         (config_of("function", "builtins", "relu", "function"), activations.relu),
         (config_of("function", "builtins", "huber", "function"), losses.huber),
@@ -358,7 +358,7 @@ def test_functions_as_keras_writes_them():
     }
 
 
-def test_a_public_class_has_no_registered_name():
+def test_public_class_has_no_registered_name():
     config = config_of("Dense", "keras.layers", {"units": 1}, "subprocess.Popen")
     with pytest.raises(ArgumentError, match="built-in"):
         deserialize_keras_object(config)
@@ -371,7 +371,7 @@ def test_arrays_of_other_dtypes(dtype):
         deserialize_keras_object(config)
 
 
-def test_arrays_that_are_none():
+def test_invalid_arrays_are_refused():
     config = {"class_name": "__numpy__", "config": {"value": ["x"], "dtype": "int8"}}
     with pytest.raises(DTypeError, match="__numpy__"):
         deserialize_keras_object(config)
@@ -418,7 +418,7 @@ def test_get_lists_the_valid_names():
 
 
 @pytest.mark.parametrize("module", [["keras"], {"a": 1}, 7])
-def test_a_module_is_a_string(module):
+def test_module_name_must_be_a_string(module):
     config = {"module": module, "class_name": "Dense", "config": {"units": 1}}
     with pytest.raises(TypeError, match="module must be a string; received"):
         serialization.deserialize_keras_object(config)
@@ -452,7 +452,7 @@ class Worded(layers.Layer):
 
 @pytest.mark.parametrize("name", ["Tally", "names>Tally", "Dense", "mse"])
 @pytest.mark.parametrize("cls", [Tally, Worded])
-def test_strings_of_arguments_stay_strings(cls, name):
+def test_string_arguments_are_not_classes(cls, name):
     obj = cls(words=[name, "other"], options={"a": name, "b": [name]}, name="Tally")
     config = serialization.serialize_keras_object(obj)
     custom = {"Tally": Tally, "Dense": Tally, "mse": Tally, "Worded": Worded}
