@@ -1,4 +1,4 @@
-"""Models that several files ask, and one server of them all."""
+"""Models and one server that several test files share."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A servable that computes when it is let, and requests to a batcher of it."""
+"""A servable that waits for permission, and requests to its batcher."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from toolkit.serving.metrics import ModelMetrics
 
 
 class Gated(Servable):
-    """Doubles what it is given, when it is let; tells which batches it saw."""
+    """A servable that doubles its inputs after permission and records its batches."""
 
     inputs = (TensorSpec("x", "float32", (None, None)),)
     outputs = (TensorSpec("y", "float32", (None, None)),)

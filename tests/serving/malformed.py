@@ -1,4 +1,4 @@
-"""Requests that are wrong somewhere: mutants of good ones, and what nobody sends."""
+"""Malformed requests: mutants of valid ones, and invalid ones."""
 
 import json
 import random
@@ -17,18 +17,18 @@ _VALUES = (
 
 
 def malformed(generator: random.Random) -> bytes:
-    """A request; nearly all of them are wrong."""
+    """Return a request that is almost always invalid."""
     make = generator.choice((_bytes, _head, _words, _words, _binary, _deep, _mutant))
     return make(generator)
 
 
 def _bytes(generator):
-    """Anything."""
+    """Return random bytes."""
     return generator.randbytes(generator.randrange(1, 200)) + b"\r\n\r\n"
 
 
 def _head(generator):
-    """A head with lines that it should not have."""
+    """Return a head with invalid lines."""
     lines = [f"{generator.choice(('GET', 'POST', 'PUT', 'get', 'X Y'))} "]
     lines[0] += generator.choice(_PATHS)
     lines[0] += generator.choice(
@@ -60,7 +60,7 @@ def _good():
 
 
 def _words(generator):
-    """Good JSON, a part of which is something else."""
+    """Return valid JSON with one replaced value."""
     if generator.random() < 0.5:
         words, path = _good(), "/v2/models/mlp/infer"
     else:
@@ -81,7 +81,7 @@ def _words(generator):
 
 
 def _binary(generator):
-    """A binary tensor whose sizes do not fit."""
+    """Return a binary tensor with inconsistent sizes."""
     x = rows(generator.randrange(1, 4), generator.randrange(1, 8))
     data = binary_request(x, generator.choice("xxyz"))
     old = f'binary_data_size": {x.nbytes}'.encode()
@@ -94,14 +94,14 @@ def _binary(generator):
 
 
 def _deep(generator):
-    """JSON that is nested, or long."""
+    """Return nested or long JSON."""
     count = generator.choice((9, 100, 10_000))
     sign = generator.choice(("[", '{"a":', '[{"a":', '"', "-", "1", "\\"))
     return request("POST", "/v2/models/mlp/infer", (sign * count).encode())
 
 
 def _mutant(generator):
-    """A good request in which some bytes are others."""
+    """Return a valid request with some replaced bytes."""
     data = bytearray(
         generator.choice(
             (

@@ -1,4 +1,4 @@
-"""A server in a thread, and a client that writes requests by hand."""
+"""A server in a thread, and a client that sends raw requests."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from toolkit.serving import Batching, Limits, Server, Service
 
 
 def mlp(features=5, classes=3, name="mlp", seed=0):
-    """A small model, its weights random."""
+    """Return a small model with random weights."""
     toolkit.utils.set_random_seed(seed)
     inputs = toolkit.Input((features,), name="x")
     hidden = layers.Dense(7, activation="relu")(inputs)
@@ -29,7 +29,7 @@ def mlp(features=5, classes=3, name="mlp", seed=0):
 
 
 def two_of_each():
-    """A model with two inputs and two outputs."""
+    """Return a model with two inputs and two outputs."""
     a = toolkit.Input((2,), name="a")
     b = toolkit.Input((3,), dtype="int32", name="b")
     total = layers.Dense(2, name="total")(layers.Concatenate()([a, a]))
@@ -43,7 +43,7 @@ def rows(*shape, seed=0):
 
 @contextmanager
 def serving(models, batching=None, limits=None, watch=0.0):
-    """A server that answers while the context lasts."""
+    """Run a server for the duration of the context."""
     service = Service(models, batching or Batching(), limits=limits or Limits())
     server = Server(service, port=0, watch=watch)
     ready, failed = threading.Event(), []
@@ -77,7 +77,7 @@ def wait_for(condition):
 
 
 class Process:
-    """`toolkit serve` as a process of its own."""
+    """`toolkit serve` as a separate process."""
 
     def __init__(self, *arguments, is_ready=True):
         self.process = subprocess.Popen(
@@ -104,7 +104,7 @@ class Process:
 
 
 class Answer:
-    """A response, taken apart."""
+    """A parsed response."""
 
     def __init__(self, head, body):
         line, *lines = head.decode().split("\r\n")
@@ -118,7 +118,7 @@ class Answer:
 
 
 class Client:
-    """A connection on which bytes are sent as they are given."""
+    """A connection that sends bytes unchanged."""
 
     def __init__(self, server, timeout=30):
         self.socket = socket.create_connection((server.host, server.port), timeout)
@@ -131,7 +131,7 @@ class Client:
         self.socket.sendall(data)
 
     def read(self, has_body=True):
-        """The next response; None if the connection is closed before."""
+        """Return the next response; None if the connection is closed before."""
         while b"\r\n\r\n" not in self.buffer:
             if not self._more():
                 return None
@@ -157,7 +157,7 @@ class Client:
 
 
 def request(method, path, body=None, **headers):
-    """The bytes of a request; a body that is no bytes is written as JSON."""
+    """Return the bytes of a request; a body that is not bytes is encoded as JSON."""
     if body is not None and not isinstance(body, bytes):
         body = json.dumps(body).encode()
     lines = [f"{method} {path} HTTP/1.1", "Host: test"]
@@ -168,13 +168,13 @@ def request(method, path, body=None, **headers):
 
 
 def ask(server, method, path, body=None, **headers):
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     with closing(Client(server)) as client:
         return client.ask(method, path, body, **headers)
 
 
 def tensor(name, array, **more):
-    """An input of the Open Inference Protocol in JSON."""
+    """Return an input of the Open Inference Protocol in JSON."""
     array = np.asarray(array)
     datatype = {"f": "FP", "i": "INT"}[array.dtype.kind] + str(array.itemsize * 8)
     return {
@@ -187,13 +187,13 @@ def tensor(name, array, **more):
 
 
 def binary(words, *arrays):
-    """The body of a request with binary tensors, and the length of its JSON."""
+    """Return the body of a request with binary tensors, and the length of its JSON."""
     head = json.dumps(words).encode()
     return b"".join([head, *(x.tobytes() for x in arrays)]), len(head)
 
 
 def binary_request(array, name="x", model="mlp", **headers):
-    """A whole request for one binary tensor, answered in binary form."""
+    """Return a complete request for one binary tensor with a binary response."""
     spec = tensor(name, array, parameters={"binary_data_size": array.nbytes})
     del spec["data"]
     words = {"inputs": [spec], "parameters": {"binary_data_output": True}}
@@ -203,7 +203,7 @@ def binary_request(array, name="x", model="mlp", **headers):
 
 
 def binary_output(answer, dtype="float32"):
-    """The only tensor of an answer in binary form."""
+    """Return the only tensor of a binary response."""
     assert answer.status == 200, answer.body
     length = int(answer.headers["inference-header-content-length"])
     (told,) = json.loads(answer.body[:length])["outputs"]

@@ -1,4 +1,4 @@
-"""The application for ASGI servers, called as such a server does."""
+"""Test the application for ASGI servers with calls like those of a server."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ INFER = "/v2/models/mlp/infer"
 
 
 class Caller:
-    """A request to an App as its server makes it; `leave` is the client's."""
+    """A request to an App from a server; `leave` disconnects the client."""
 
     def __init__(self, app, data):
         head, _, body = data.partition(b"\r\n\r\n")
@@ -70,7 +70,7 @@ class Caller:
 
 
 async def started(app):
-    """Begin the life span of an app; returns what ends it."""
+    """Start the life span of an app; return a function that ends it."""
     messages, told = asyncio.Queue(), asyncio.Queue()
     life = asyncio.ensure_future(app({"type": "lifespan"}, messages.get, told.put))
     await messages.put({"type": "lifespan.startup"})
@@ -85,7 +85,7 @@ async def started(app):
 
 
 @pytest.mark.parametrize("has_life_span", [True, False])
-def test_answers_are_those_of_predict(has_life_span):
+def test_responses_equal_predict(has_life_span):
     model = mlp()
     xs = [rows(i + 1, 5, seed=i) for i in range(8)]
 
@@ -143,7 +143,7 @@ def test_statuses(data, status):
         (["Content-Encoding: gzip", "Content-Encoding: identity"], 415),
     ],
 )
-def test_header_fields_mean_the_same_as_to_the_own_server(lines, expected):
+def test_header_fields_are_treated_like_in_the_builtin_server(lines, expected):
     head = "\r\n".join(["POST /v2 HTTP/1.1", "Host: a", "Content-Length: 2", *lines])
     seen = []
 
@@ -166,7 +166,7 @@ def test_header_fields_mean_the_same_as_to_the_own_server(lines, expected):
         assert [(x.json_length, x.timeout) for x in seen] == [expected]
 
 
-def test_a_request_of_a_client_that_left_leaves_the_queue():
+def test_request_of_a_disconnected_client_leaves_the_queue():
     async def run():
         servable = Gated()
         app = App({"mlp": servable}, Batching(size=1))
@@ -186,7 +186,7 @@ def test_a_request_of_a_client_that_left_leaves_the_queue():
 
 
 class Loading(Gated):
-    """Takes a while until it is warm."""
+    """A servable that warms up slowly."""
 
     def __init__(self):
         super().__init__(is_open=True)
@@ -199,7 +199,7 @@ class Loading(Gated):
             raise ArgumentError("it fails")
 
 
-def test_a_client_that_leaves_while_models_load_stops_nothing():
+def test_disconnect_while_models_load_has_no_effect():
     async def run():
         servable = Loading()
         app = App({"mlp": servable})
@@ -217,7 +217,7 @@ def test_a_client_that_leaves_while_models_load_stops_nothing():
     asyncio.run(run())
 
 
-def test_what_cannot_be_loaded_is_tried_again():
+def test_failed_load_is_retried():
     async def run():
         servable = Loading()
         servable.loading.set()
@@ -239,7 +239,7 @@ def test_what_cannot_be_loaded_is_tried_again():
     [
         ("m", "/api", "/api/v2/models/m", 200),
         ("m", "/api/", "/api/v2/models/m", 200),
-        ("m", "/api", "/v2/models/m", 200),  # as some servers leave it out
+        ("m", "/api", "/v2/models/m", 200),  # omitted, as by some servers
         ("m", "/ap", "/api/v2/models/m", 404),
         ("m", "", "/v2/models/m", 200),
         ("two words", "", "/v2/models/two words", 200),
@@ -258,7 +258,7 @@ def test_paths(name, root, path, status):
     asyncio.run(run())
 
 
-def test_a_model_that_cannot_be_served_fails_the_start():
+def test_unservable_model_fails_the_start():
     async def run():
         life = await started(App({"m": "nowhere.keras"}))
         assert life.first["type"] == "lifespan.startup.failed"
@@ -274,7 +274,7 @@ def test_other_protocols_are_refused():
 
 
 @pytest.mark.parametrize("value", [None, "", "m", "=path", "m="])
-def test_the_environment_names_models(value, monkeypatch):
+def test_environment_names_the_models(value, monkeypatch):
     monkeypatch.delenv("TOOLKIT_MODELS", raising=False)
     if value is not None:
         monkeypatch.setenv("TOOLKIT_MODELS", value)
@@ -302,7 +302,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_behind_a_server(name, tmp_path):
+def test_app_in_a_real_server(name, tmp_path):
     pytest.importorskip(name)
     path, model = tmp_path / "mlp.keras", mlp()
     model.save(path)

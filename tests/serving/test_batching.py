@@ -1,4 +1,4 @@
-"""Requests that are computed together: which, how many, and for how long they wait."""
+"""Test the batching of requests: their selection, number and waiting time."""
 
 import asyncio
 import threading
@@ -48,7 +48,7 @@ def test_sizes(largest, one_size, expected):
     assert batch_sizes(largest, one_size) == expected
 
 
-def test_what_has_come_is_computed_together():
+def test_waiting_requests_are_batched():
     async def run():
         asked = Asked(Gated())
         first = asked.ask(1)
@@ -92,7 +92,7 @@ def test_arrays_of_requests_are_aligned():
     asyncio.run(run())
 
 
-def test_a_request_larger_than_a_batch_is_cut():
+def test_request_larger_than_a_batch_is_split():
     async def run():
         asked = Asked(Gated(is_open=True))
         assert values(await asked.ask(*range(10))) == list(range(0, 20, 2))
@@ -102,7 +102,7 @@ def test_a_request_larger_than_a_batch_is_cut():
     asyncio.run(run())
 
 
-def test_other_extents_are_not_put_together_and_go_first_come_first_served():
+def test_requests_of_other_extents_are_batched_separately_in_order():
     async def run():
         asked = Asked(Gated())
         first = asked.ask(1)
@@ -117,7 +117,7 @@ def test_other_extents_are_not_put_together_and_go_first_come_first_served():
     asyncio.run(run())
 
 
-def test_a_full_queue_refuses():
+def test_full_queue_refuses():
     async def run():
         asked = Asked(Gated(), queue=2)
         first = asked.ask(1)
@@ -138,7 +138,7 @@ def test_a_full_queue_refuses():
     asyncio.run(run())
 
 
-def test_deadlines_are_kept_in_the_queue_and_in_a_batch():
+def test_deadlines_apply_in_the_queue_and_in_a_batch():
     async def run():
         asked = Asked(Gated(), timeout=60)
         first = asked.ask(1, seconds=0.05)
@@ -155,7 +155,7 @@ def test_deadlines_are_kept_in_the_queue_and_in_a_batch():
     asyncio.run(run())
 
 
-def test_an_error_is_that_of_the_request_alone(caplog):
+def test_error_affects_only_its_request(caplog):
     async def run():
         asked = Asked(Gated())
         first = asked.ask(1)
@@ -172,7 +172,7 @@ def test_an_error_is_that_of_the_request_alone(caplog):
     assert "a batch failed" in caplog.text
 
 
-def test_waiting_makes_larger_batches():
+def test_waiting_increases_the_batch_size():
     async def run():
         asked = Asked(Gated(is_open=True), wait=0.5)
         first = asked.ask(1)
@@ -185,7 +185,7 @@ def test_waiting_makes_larger_batches():
     asyncio.run(run())
 
 
-def test_a_full_batch_waits_for_no_more():
+def test_full_batch_does_not_wait():
     async def run():
         asked = Asked(Gated(is_open=True), wait=300)
         requests = [asked.ask(x) for x in range(4)]
@@ -195,7 +195,7 @@ def test_a_full_batch_waits_for_no_more():
     asyncio.run(run())
 
 
-def test_workers_compute_side_by_side():
+def test_workers_compute_concurrently():
     async def run():
         asked = Asked(Gated(sizes=(1,)), workers=2)
         both = [asked.ask(1), asked.ask(2)]
@@ -209,7 +209,7 @@ def test_workers_compute_side_by_side():
 
 
 @pytest.mark.parametrize("count", [0, 1, 6])
-def test_closing_computes_what_was_accepted(count):
+def test_close_computes_accepted_requests(count):
     async def run():
         asked = Asked(Gated(), wait=60)
         found = [asked.ask(x) for x in range(count)]
@@ -222,7 +222,7 @@ def test_closing_computes_what_was_accepted(count):
     asyncio.run(run())
 
 
-def test_closing_ends_when_clients_leave():
+def test_close_ends_when_clients_disconnect():
     async def run():
         asked = Asked(Gated(sizes=(1,)))
         first = asked.ask(1)
@@ -238,7 +238,7 @@ def test_closing_ends_when_clients_leave():
     asyncio.run(run())
 
 
-def test_closing_waits_no_longer_than_requests_do():
+def test_close_waits_no_longer_than_requests_do():
     async def run():
         asked = Asked(Gated(), timeout=0.1)
         first, second = asked.ask(1), asked.ask(2)
@@ -254,7 +254,7 @@ def test_closing_waits_no_longer_than_requests_do():
     asyncio.run(run())
 
 
-def test_nothing_more_is_computed_when_nobody_waits():
+def test_cancelled_requests_are_not_computed():
     async def run():
         asked = Asked(Gated(sizes=(1,)))
         found = asked.ask(*range(10), seconds=0.05)
@@ -289,8 +289,8 @@ def test_large_requests_are_computed_in_a_thread():
 
 
 @pytest.mark.parametrize("quick_rows", [0, 1, 4])
-def test_a_lone_request_is_computed_at_once(quick_rows):
-    """In the caller's thread if it is quick, and else as soon as it is there."""
+def test_single_request_is_computed_immediately(quick_rows):
+    """Test that only a fast batch runs in the caller's thread."""
 
     async def run():
         servable = Gated(is_open=True)
@@ -321,7 +321,7 @@ def test_a_lone_request_is_computed_at_once(quick_rows):
     ],
 )
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_which_batches_are_quick_is_measured(
+def test_fast_batches_are_determined_by_measurement(
     sizes, seconds, expected, is_whole, monkeypatch
 ):
     passed = [0.0]
@@ -345,8 +345,8 @@ def test_which_batches_are_quick_is_measured(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_answers_are_those_of_predict(workers):
-    """Clients at the same time, with requests of different extents."""
+def test_concurrent_responses_equal_predict(workers):
+    """Use concurrent clients with requests of different extents."""
     model = mlp()
     wrong = []
 
@@ -370,7 +370,7 @@ def test_answers_are_those_of_predict(workers):
     assert wrong == []
 
 
-def test_with_one_size_an_answer_does_not_depend_on_others():
+def test_response_is_independent_of_other_requests_for_one_size():
     model = mlp(64, 10)
     x = rows(1, 64)
     with serving({"mlp": model}, Batching(size=16, one_size=True)) as server:
@@ -387,7 +387,7 @@ def test_with_one_size_an_answer_does_not_depend_on_others():
         assert len(found) == 1
 
 
-def test_a_request_of_a_client_that_left_leaves_the_queue():
+def test_request_of_a_disconnected_client_is_not_computed():
     servable = Gated()
     with serving({"m": servable}) as server:
         body = {"inputs": [tensor("x", np.float32([[1]]))]}
@@ -422,7 +422,7 @@ def test_deadlines_of_clients(where):
 
 
 @pytest.mark.parametrize("name", ["resnet18_dynamo", "bert_torchscript"])
-def test_an_onnx_file(name):
+def test_onnx_file(name):
     file = ROOT / "tests" / "fixtures" / "onnx" / f"{name}.onnx"
     with np.load(file.with_name(f"{name.partition('_')[0]}.npz")) as arrays:
         inputs = [arrays[key] for key in sorted(arrays) if key.startswith("input")]
@@ -437,7 +437,7 @@ def test_an_onnx_file(name):
         np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
 
 
-def test_a_native_library(tmp_path):
+def test_native_library(tmp_path):
     tmp_path.chmod(0o700)
     path = stub.shared(tmp_path / "digits.so")
     x, number = rows(11, 3), np.arange(11, dtype="int32") // 2
@@ -450,7 +450,7 @@ def test_a_native_library(tmp_path):
     np.testing.assert_allclose(found, x * stub.WEIGHTS + number[:, None], rtol=1e-6)
 
 
-def test_a_library_that_keeps_states_is_not_served(tmp_path):
+def test_stateful_library_is_refused(tmp_path):
     tmp_path.chmod(0o700)
     library = toolkit.load_native(stub.shared(tmp_path / "digits.so", states=1))
     with pytest.raises(UnsupportedError, match="keeps states"):
@@ -463,7 +463,7 @@ def test_names_of_models(name):
         App({name: Gated()})
 
 
-def test_any_extent_where_the_model_takes_any():
+def test_free_extents_of_a_model():
     inputs = toolkit.Input((None, 2), name="x")
     outputs = layers.GlobalAveragePooling1D(name="y")(inputs)
     model = toolkit.Model(inputs, outputs)
@@ -477,7 +477,7 @@ def test_any_extent_where_the_model_takes_any():
             np.testing.assert_allclose(found, x.mean(axis=1), rtol=1e-5, atol=1e-6)
 
 
-def test_an_index_out_of_range_is_the_clients_mistake():
+def test_index_out_of_range_is_a_client_error():
     inputs = toolkit.Input((2,), dtype="int32", name="x")
     model = toolkit.Model(inputs, layers.Embedding(4, 2)(inputs))
     with serving({"m": model}) as server:
@@ -488,7 +488,7 @@ def test_an_index_out_of_range_is_the_clients_mistake():
         assert ask(server, "POST", "/v2/models/m/infer", given).status == 200
 
 
-def test_outputs_of_the_same_name_are_told_apart():
+def test_outputs_of_the_same_name_are_numbered():
     inputs = toolkit.Input((3, 2), name="x")
     outputs = layers.LSTM(4, return_state=True, name="lstm")(inputs)
     servable = ModelServable(toolkit.Model(inputs, outputs))
@@ -500,7 +500,7 @@ class Doubling(toolkit.Model):
         return {"twice": x * 2, "sum": toolkit.ops.sum(x, axis=-1)}
 
 
-def test_a_model_that_was_built_for_a_shape():
+def test_model_built_for_a_shape():
     model = Doubling()
     model.build((None, 2))
     given = {"inputs": [tensor("input_0", rows(3, 2))]}
@@ -531,12 +531,12 @@ def without_rows():
         (without_rows, ArgumentError, "one row for each"),
     ],
 )
-def test_models_that_are_not_served(make, error, words):
+def test_unservable_models_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         ModelServable(make()).warm()
 
 
-def test_a_model_of_one_batch_size_is_padded_to_it():
+def test_model_of_one_batch_size_is_padded_to_it():
     inputs = toolkit.Input(batch_shape=(4, 3), name="x")
     model = toolkit.Model(inputs, layers.Dense(2, name="y")(inputs))
     x = rows(6, 3)

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API, by requests that are written by hand."""
+"""Test TensorFlow Serving's REST API with raw requests."""
 
 import numpy as np
 import pytest
@@ -129,7 +129,7 @@ def test_texts(server, given):
         ("/v1/models/mlp:classify", {}, 404, "no such path"),
     ],
 )
-def test_what_is_refused(server, path, given, status, words):
+def test_invalid_requests_are_refused(server, path, given, status, words):
     answer = ask(server, "POST", path, given)
     assert (answer.status, list(answer.json)) == (status, ["error"])
     assert words in answer.json["error"]

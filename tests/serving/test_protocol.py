@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, by requests that are written by hand."""
+"""Test the Open Inference Protocol with raw requests."""
 
 import json
 import tracemalloc
@@ -71,7 +71,7 @@ def test_metadata_of_a_model(server, end):
     }
 
 
-def test_a_name_with_escapes(server):
+def test_name_with_escapes(server):
     found = ask(server, "GET", "/v2/models/two%20words").json
     assert [(x["name"], x["datatype"]) for x in found["inputs"]] == [
         ("a", "FP32"),
@@ -101,7 +101,7 @@ def test_json(server, model, count, is_nested):
 def test_binary(server, model, count):
     x = rows(count, 5)
     client = Client(server)
-    for _ in range(2):  # the second one finds the words known
+    for _ in range(2):  # the second request finds the words in the cache
         client.send(binary_request(x))
         answer = client.read()
         assert answer.headers["content-type"] == "application/octet-stream"
@@ -127,7 +127,7 @@ def test_binary(server, model, count):
         ),
     ],
 )
-def test_several_tensors_in_either_form(server, pair, parameters, outputs, in_binary):
+def test_several_tensors_in_both_forms(server, pair, parameters, outputs, in_binary):
     a, b = rows(2, 2), np.arange(6, dtype="int32").reshape(2, 3)
     spec = tensor("a", a, parameters={"binary_data_size": a.nbytes})
     del spec["data"]
@@ -263,7 +263,7 @@ BAD = {
 }
 
 
-def test_errors_repeat_little_of_what_was_sent(server):
+def test_errors_quote_little_of_the_request(server):
     for changes in (
         {"name": "x" * 10**6},
         {"shape": [1] * 10**6},
@@ -275,7 +275,7 @@ def test_errors_repeat_little_of_what_was_sent(server):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_refused(server, name):
+def test_invalid_requests_are_refused(server, name):
     body, words = BAD[name]
     answer = ask(server, "POST", INFER, body)
     assert answer.status == 400
@@ -306,7 +306,7 @@ def test_binary_tensors_have_the_size_of_their_shape(
     assert answer.status == 400 and words in answer.json["error"]
 
 
-def test_brackets_in_texts_are_not_levels(server):
+def test_brackets_in_texts_are_no_nesting(server):
     words = {"id": '[[[[[[[[[["[[[[{{{{', "inputs": [X]}
     answer = ask(server, "POST", INFER, words)
     assert answer.status == 200 and answer.json["id"] == words["id"]
@@ -326,14 +326,14 @@ def test_brackets_in_texts_are_not_levels(server):
         ("DELETE", "/v2/models/mlp", 405),
     ],
 )
-def test_paths_that_lead_nowhere(server, method, path, status):
+def test_unknown_paths(server, method, path, status):
     answer = ask(server, method, path, b"")
     assert answer.status == status and list(answer.json) == ["error"]
     assert (status == 405) == ("allow" in answer.headers)
 
 
-def test_no_extent_is_zero():
-    """Of requests that hold nothing there could be any number of rows."""
+def test_zero_extents_are_refused():
+    """An empty request could contain any number of rows."""
     servable = Gated(is_open=True)
     with serving({"m": servable}) as server:
         for shape in ([10**9, 0], [2**63 - 1, 0], [1, 0]):
@@ -354,7 +354,7 @@ def test_no_extent_is_zero():
 
 
 class Texts(Servable):
-    """Gives back what it is given."""
+    """A servable that returns its input."""
 
     inputs = (TensorSpec("x", dtypes.STRING, (None,)),)
     outputs = (TensorSpec("y", dtypes.STRING, (None,)),)
@@ -363,7 +363,7 @@ class Texts(Servable):
         return [arrays[0].copy()]
 
 
-def test_a_long_text_takes_no_room_for_each_of_the_others():
+def test_long_text_does_not_pad_the_other_texts():
     texts = ["a" * 150_000, *["b"] * 30_000]
     given = {"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
     with serving({"m": Texts(sizes=(32,))}) as server:
@@ -423,7 +423,7 @@ def test_values_in_json(dtype, values, expected):
 
 
 class Wide(Servable):
-    """A megabyte for each row."""
+    """A servable with a megabyte per row."""
 
     inputs = (TensorSpec("x", "float32", (None, 1)),)
     outputs = (TensorSpec("y", "float32", (None, 2**18)),)
@@ -444,7 +444,7 @@ class Unknown(Wide):
     outputs = (TensorSpec("y", "float32", (None, None)),)
 
 
-def test_an_answer_is_bounded_before_it_is_computed():
+def test_response_size_is_limited_before_the_computation():
     servable = Wide()
     with serving({"m": servable}, limits=Limits(answer=4 * 2**20)) as server:
         with closing(Client(server)) as client:
@@ -453,12 +453,12 @@ def test_an_answer_is_bounded_before_it_is_computed():
             client.send(binary_request(rows(5, 1), model="m"))
             answer = client.read()
         assert answer.status == 413 and "an answer of <=" in answer.json["error"]
-        given = {"inputs": [tensor("x", rows(1, 1))]}  # which takes more in JSON
+        given = {"inputs": [tensor("x", rows(1, 1))]}  # which is longer in JSON
         assert ask(server, "POST", "/v2/models/m/infer", given).status == 413
     assert servable.calls == 4
 
 
-def test_an_answer_of_unknown_size_is_bounded_meanwhile():
+def test_response_of_unknown_size_is_limited_during_encoding():
     servable = Unknown()
     with serving({"m": servable}, limits=Limits(answer=4 * 2**20)) as server:
         with closing(Client(server)) as client:
@@ -467,14 +467,14 @@ def test_an_answer_of_unknown_size_is_bounded_meanwhile():
     assert servable.calls == 5
 
 
-def test_rows_are_bounded(model):
+def test_number_of_rows_is_limited(model):
     with serving({"mlp": model}, limits=Limits(rows=10)) as server:
         for count, status in ((10, 200), (11, 413)):
             given = {"inputs": [tensor("x", rows(count, 5))]}
             assert ask(server, "POST", INFER, given).status == status
 
 
-def test_json_is_bounded_more_tightly_than_tensors(model):
+def test_json_has_a_lower_limit_than_tensors(model):
     with serving({"mlp": model}, limits=Limits(json=1000)) as server:
         x = rows(100, 5)
         with closing(Client(server)) as client:
@@ -491,7 +491,7 @@ def test_json_is_bounded_more_tightly_than_tensors(model):
         assert answer.status == 413
 
 
-def test_a_mistake_of_ours_is_told_as_one(caplog, monkeypatch, server):
+def test_internal_error_is_reported_as_a_server_error(caplog, monkeypatch, server):
     def broken(*arguments):
         raise KeyError("/secret")
 

@@ -1,4 +1,4 @@
-"""What the server does with clients of all kinds, with signals and with new files."""
+"""Test the server with all kinds of clients, with signals and with new files."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ INFER = "/v2/models/mlp/infer"
 # --- connections ----------------------------------------------------------------------
 
 
-def test_a_connection_is_kept(server):
+def test_connection_is_kept_open(server):
     with closing(Client(server)) as client:
         for _ in range(3):
             assert client.ask("GET", "/v2/health/live").status == 200
@@ -58,7 +58,7 @@ def test_a_connection_is_kept(server):
         (b"GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", True),
     ],
 )
-def test_who_wants_to_keep_a_connection(server, head, keeps):
+def test_keep_alive_follows_the_request(server, head, keeps):
     with closing(Client(server)) as client:
         client.send(head)
         answer = client.read()
@@ -69,7 +69,7 @@ def test_who_wants_to_keep_a_connection(server, head, keeps):
         assert (client.read() is not None) == keeps
 
 
-def test_requests_that_are_sent_ahead_are_answered_in_order(server, model):
+def test_pipelined_requests_are_answered_in_order(server, model):
     xs = [rows(1, 5, seed=i) for i in range(50)]
     with closing(Client(server)) as client:
         sent = [binary_request(x) for x in xs]
@@ -81,8 +81,8 @@ def test_requests_that_are_sent_ahead_are_answered_in_order(server, model):
             assert client.read().json["name"] == "toolkit"
 
 
-def test_only_a_lone_request_is_said_to_be_alone(model):
-    """Of one connection, which has sent no other one."""
+def test_only_a_single_request_is_marked_as_single(model):
+    """A request is single if its connection has sent no other request."""
     one = binary_request(rows(1, 5))
     with serving({"mlp": model}) as server, closing(Client(server)) as client:
         handle, seen = server.service.handle, []
@@ -97,7 +97,11 @@ def test_only_a_lone_request_is_said_to_be_alone(model):
             return found
 
         assert ask_for(1) == [True]
-        assert ask_for(3) == [False, False, True]  # what is ahead does not hold all
+        assert ask_for(3) == [
+            False,
+            False,
+            True,
+        ]  # the pipelined data do not contain all requests
         with closing(Client(server)) as other:
             other.ask("GET", "/v2")
             seen.clear()
@@ -107,7 +111,7 @@ def test_only_a_lone_request_is_said_to_be_alone(model):
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100])
-def test_a_request_may_come_in_pieces(server, model, piece):
+def test_request_may_arrive_in_pieces(server, model, piece):
     x = rows(3, 5)
     data = binary_request(x) * 2
     with closing(Client(server)) as client:
@@ -118,8 +122,8 @@ def test_a_request_may_come_in_pieces(server, model, piece):
             np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5)
 
 
-def test_what_comes_between_an_answer_and_a_look_at_what_was_sent_ahead(model):
-    """Of a request whose head is whole by then, the body is awaited."""
+def test_data_that_arrives_before_the_check_for_pipelined_requests(model):
+    """The head of a request is complete at that time; the server waits for its body."""
     one, bodies, answers = binary_request(rows(1, 5)), [], []
     with serving({"mlp": model}) as server, closing(Client(server)) as client:
         client.ask("GET", "/v2")
@@ -144,7 +148,7 @@ def test_what_comes_between_an_answer_and_a_look_at_what_was_sent_ahead(model):
     assert bodies == [one.partition(b"\r\n\r\n")[2]] * 2
 
 
-def test_a_client_that_waits_to_send_is_told_to(server):
+def test_waiting_client_receives_continue(server):
     body = json.dumps({"inputs": [tensor("x", rows(1, 5))]}).encode()
     head, _, _ = request("POST", INFER, body, Expect="100-continue").partition(b"{")
     with closing(Client(server)) as client:
@@ -217,7 +221,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_request_is_refused_and_the_connection_closed(server, name):
+def test_invalid_request_is_refused_and_the_connection_closed(server, name):
     data, status = REFUSED[name]
     with closing(Client(server)) as client:
         client.send(data)
@@ -244,7 +248,7 @@ def test_targets_may_name_the_host(server, target, status):
 
 
 @pytest.mark.parametrize("pieces", [[b"\r\n"], [b"\r", b"\n"], [b""]])
-def test_an_empty_line_before_a_request_is_ignored(server, pieces):
+def test_empty_line_before_a_request_is_ignored(server, pieces):
     body = json.dumps({"inputs": [tensor("x", rows(1, 5))]}).encode()
     with closing(Client(server)) as client:
         for _ in range(3):
@@ -255,8 +259,8 @@ def test_an_empty_line_before_a_request_is_ignored(server, pieces):
                 time.sleep(0.02)
 
 
-def test_what_is_sent_after_the_last_request_does_not_cost_its_answer():
-    """Closing with bytes unread would throw the answer away."""
+def test_data_after_the_last_request_does_not_lose_the_response():
+    """A close with unread bytes would discard the response."""
     with serving({"m": Gated(is_open=True)}) as server:
         for _ in range(5):
             with closing(Client(server)) as client:
@@ -270,18 +274,18 @@ def test_what_is_sent_after_the_last_request_does_not_cost_its_answer():
                 assert client.read() is None
 
 
-def test_a_slow_reader_gets_the_last_answer_whole(monkeypatch):
+def test_slow_reader_receives_the_last_response_completely(monkeypatch):
     monkeypatch.setattr(server_module, "LINGER", 0.1)
     x = np.abs(rows(4, 2**20))
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
             client.send(binary_request(x, model="m", Connection="close"))
             wait_for(lambda: any(c._is_full for c in server.connections))
-            time.sleep(2.5)  # two looks at connections
+            time.sleep(2.5)  # two checks of connections
             np.testing.assert_array_equal(binary_output(client.read()), 2 * x)
 
 
-def test_reading_pauses_while_an_answer_is_not_read():
+def test_reading_pauses_while_a_response_is_unread():
     x = np.abs(rows(4, 2**20))
     with serving({"m": Gated(is_open=True)}) as server:
         with closing(Client(server)) as client:
@@ -289,7 +293,7 @@ def test_reading_pauses_while_an_answer_is_not_read():
             wait_for(lambda: any(c._is_full for c in server.connections))
             (connection,) = server.connections
             client.socket.settimeout(0.5)
-            # Long ones: all that is sent is answered before this ends.
+            # The responses are long: all requests are answered before this ends.
             ahead = request("GET", "/v2", padding="x" * 4000)
             sent = 0
             with contextlib.suppress(TimeoutError):
@@ -302,7 +306,7 @@ def test_reading_pauses_while_an_answer_is_not_read():
                 assert client.read().status == 200
 
 
-def test_heads_are_read():
+def test_heads_are_parsed():
     head = parse_head(
         b"POST /a HTTP/1.1\r\nHost: a\r\nCONTENT-LENGTH: 12 \r\nrequest-timeout:0.5\r\n"
         b"Inference-Header-Content-Length: 7"
@@ -313,7 +317,7 @@ def test_heads_are_read():
 # --- limits ---------------------------------------------------------------------------
 
 
-def test_slow_clients_are_told_and_closed():
+def test_slow_clients_are_notified_and_closed():
     limits = Limits(read_timeout=0.2, idle_timeout=0.4)
     with serving({"mlp": mlp()}, limits=limits) as server:
         slow, idle, body = Client(server), Client(server), Client(server)
@@ -339,7 +343,7 @@ def test_too_many_connections_are_refused():
         third.close()
 
 
-def test_all_bodies_together_are_bounded():
+def test_total_size_of_bodies_is_limited():
     with serving({"mlp": mlp()}, limits=Limits(held=1000)) as server:
         first, second = Client(server), Client(server)
         head = b"POST /v2 HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
@@ -361,7 +365,7 @@ def test_all_bodies_together_are_bounded():
         wait_for(lambda: server._held == 0)
 
 
-def test_bodies_that_are_announced_and_do_not_come_block_no_others(model):
+def test_announced_missing_bodies_do_not_block_clients(model):
     with serving({"mlp": model}, limits=Limits(body=1000, held=1000)) as server:
         idle = [Client(server) for _ in range(8)]
         for client in idle:
@@ -378,7 +382,7 @@ def test_bodies_that_are_announced_and_do_not_come_block_no_others(model):
             client.close()
 
 
-def test_a_full_queue_is_told_to_clients():
+def test_full_queue_is_reported_to_clients():
     servable = Gated()
     with serving({"m": servable}, Batching(queue=1)) as server:
         words = {"inputs": [tensor("x", np.float32([[1]]))]}
@@ -396,7 +400,7 @@ def test_a_full_queue_is_told_to_clients():
             client.close()
 
 
-def test_errors_show_nothing_of_the_inside(caplog):
+def test_errors_expose_no_internals(caplog):
     with serving({"m": Gated(is_open=True)}) as server:
         words = {"inputs": [tensor("x", np.float32([[np.nan]]))]}
         answer = ask(server, "POST", "/v2/models/m/infer", words)
@@ -406,7 +410,7 @@ def test_errors_show_nothing_of_the_inside(caplog):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_malformed_requests(server, model, seed):
-    """They get a 4xx, or an answer if they are not malformed after all."""
+    """They get a 4xx, or a response if they are valid."""
     generator = random.Random(seed)
     statuses = set()
     for _ in range(100):
@@ -463,7 +467,7 @@ def test_metrics():
 
 
 def answer_of(server, x):
-    """The model's version, and what it answers."""
+    """Return the model's version and response."""
     words = {"inputs": [tensor("x", x)]}
     found = ask(server, "POST", INFER, words).json
     return found["model_version"], np.reshape(found["outputs"][0]["data"], (len(x), -1))
@@ -474,7 +478,7 @@ def reload(server):
     return found.result(60)
 
 
-def test_a_new_version_answers_and_a_broken_one_does_not(tmp_path, caplog):
+def test_new_version_responds_and_a_broken_one_does_not(tmp_path, caplog):
     path, x = tmp_path / "mlp.keras", rows(2, 5)
     first, second = mlp(seed=1), mlp(seed=2)
     first.save(path)
@@ -496,7 +500,7 @@ def test_a_new_version_answers_and_a_broken_one_does_not(tmp_path, caplog):
     assert "kept, for its new file cannot be used" in caplog.text
 
 
-def test_a_file_that_changes_is_loaded_again(tmp_path):
+def test_changed_file_is_reloaded(tmp_path):
     path, x = tmp_path / "mlp.keras", rows(2, 5)
     mlp(seed=1).save(path)
     with serving({"mlp": path}, watch=0.05) as server:
@@ -505,7 +509,7 @@ def test_a_file_that_changes_is_loaded_again(tmp_path):
         wait_for(lambda: answer_of(server, x)[0] == "2")
 
 
-def test_a_file_that_changes_while_it_is_loaded_is_loaded_again(tmp_path, monkeypatch):
+def test_file_changed_during_a_load_is_reloaded(tmp_path, monkeypatch):
     path, x = tmp_path / "mlp.keras", rows(2, 5)
     first, second = mlp(seed=1), mlp(seed=2)
     first.save(path)
@@ -598,13 +602,13 @@ def test_arguments_are_checked(arguments, code, words, capsys, tmp_path, monkeyp
     assert found == code and words in capsys.readouterr().err
 
 
-def test_what_is_no_library_is_not_served(tmp_path, capsys):
+def test_invalid_library_is_not_served(tmp_path, capsys):
     (tmp_path / "m.so").write_bytes(b"\x7fELF")
     assert cli.main(["serve", str(tmp_path / "m.so")]) == 1
     assert "expected a shared library" in capsys.readouterr().err
 
 
-def test_nothing_of_it_is_imported_with_the_package():
+def test_package_import_does_not_import_the_server():
     code = "import sys, toolkit; from toolkit import layers, models, optimizers; "
     code += "print([x for x in sys.modules if 'serving' in x or x == 'asyncio'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

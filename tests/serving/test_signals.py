@@ -1,4 +1,4 @@
-"""Signals of a server: what they call, and that none ends the process."""
+"""Test signals of a server: their callbacks, and that none ends the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="a process sends itse
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_calls_a_function_of_the_loop(name):
+def test_signal_calls_a_function_of_the_loop(name):
     number, came = getattr(signal, name), []
     before = signal.getsignal(number)
 
@@ -29,13 +29,13 @@ def test_a_signal_calls_a_function_of_the_loop(name):
         await asyncio.wait_for(ended.wait(), 30)
         assert came == [loop]
         signals.end()
-        os.kill(os.getpid(), number)  # nobody waits for it
+        os.kill(os.getpid(), number)  # no task waits for it
 
     signals_of = [None]
     actions = {name: lambda: signals_of[0](), "SIGNONE": None}
     with Signals(actions) as signals:
         asyncio.run(wait(signals))
-        os.kill(os.getpid(), number)  # the loop is closed, which ends no process
+        os.kill(os.getpid(), number)  # the loop is closed, and the process survives
     assert len(came) == 1 and signal.getsignal(number) is before
 
 
@@ -45,7 +45,7 @@ async def begin_and_end(signals, between=lambda: None):
     signals.end()
 
 
-def test_a_loop_that_goes_on_is_left_without_them():
+def test_running_loop_is_restored():
     async def run():
         loop = asyncio.get_running_loop()
         own = signal.getsignal(signal.SIGHUP)
@@ -58,7 +58,7 @@ def test_a_loop_that_goes_on_is_left_without_them():
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_signals_never_have_the_handler_of_the_system(monkeypatch, is_last):
+def test_signals_never_have_the_default_handler(monkeypatch, is_last):
     before, own, handlers = signal.getsignal(signal.SIGTERM), signal.signal, []
 
     def recorded(number, handler):
@@ -76,7 +76,7 @@ def test_signals_never_have_the_handler_of_the_system(monkeypatch, is_last):
         own(signal.SIGTERM, before)
 
 
-def test_a_signal_that_another_thread_gets_wakes_the_loop():
+def test_signal_in_another_thread_wakes_the_loop():
     async def wait(signals):
         ended = asyncio.Event()
         called[0] = ended.set
@@ -95,7 +95,7 @@ def test_a_signal_that_another_thread_gets_wakes_the_loop():
     assert time.monotonic() - start < 20
 
 
-def test_handlers_of_the_loop_are_called_as_well():
+def test_handlers_of_the_loop_are_also_called():
     async def run():
         loop, came = asyncio.get_running_loop(), asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
@@ -109,8 +109,8 @@ def test_handlers_of_the_loop_are_called_as_well():
     asyncio.run(run())
 
 
-def test_loops_without_readers_of_sockets_are_woken_in_their_way():
-    """Windows' Proactor loops are such."""
+def test_loops_without_socket_readers_are_woken_differently():
+    """This is the case for the Proactor loops of Windows."""
 
     def refuse(*_):
         raise NotImplementedError
@@ -129,7 +129,7 @@ def test_loops_without_readers_of_sockets_are_woken_in_their_way():
     asyncio.run(run())
 
 
-def test_an_error_is_no_end_of_the_process():
+def test_error_does_not_end_the_process():
     before = signal.getsignal(signal.SIGUSR2)
 
     async def run():
@@ -142,7 +142,7 @@ def test_an_error_is_no_end_of_the_process():
     assert signal.getsignal(signal.SIGUSR2) is before
 
 
-def test_what_wakes_a_loop_already_stays():
+def test_existing_wakeup_descriptor_is_kept():
     async def run():
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
@@ -155,7 +155,7 @@ def test_what_wakes_a_loop_already_stays():
     asyncio.run(run())
 
 
-def test_what_wakes_a_loop_later_stays():
+def test_later_wakeup_descriptor_is_kept():
     async def run():
         loop = asyncio.get_running_loop()
         with Signals({"SIGUSR2": list}) as signals:

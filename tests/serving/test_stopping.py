@@ -1,4 +1,4 @@
-"""A stop: what was accepted is answered, and nothing holds it up for longer."""
+"""Test a stop: accepted requests are answered, and nothing delays the stop longer."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ class Slow(Layer):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_a_stop_answers_what_was_accepted(tmp_path):
+def test_stop_answers_accepted_requests(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     names = {}
     exec(SLOW, names)
@@ -73,7 +73,7 @@ def test_a_stop_answers_what_was_accepted(tmp_path):
         client.close()
 
 
-def test_a_stop_waits_no_longer_than_requests_do():
+def test_stop_waits_no_longer_than_requests_do():
     servable = Gated()
     with serving({"m": servable}, Batching(timeout=0.5)) as server:
         client = Client(server)
@@ -89,7 +89,7 @@ def test_a_stop_waits_no_longer_than_requests_do():
     servable.gate.set()
 
 
-def test_a_stop_waits_for_no_client_that_does_not_read():
+def test_stop_does_not_wait_for_a_stalled_reader():
     x = np.abs(rows(4, 2**20))
     limits = Limits(read_timeout=0.5)
     with serving({"m": Gated(is_open=True)}, limits=limits) as server:
@@ -103,7 +103,7 @@ def test_a_stop_waits_for_no_client_that_does_not_read():
         client.close()
 
 
-def test_a_second_stop_waits_for_nothing():
+def test_second_stop_does_not_wait():
     servable = Gated()
     with serving({"m": servable}, Batching(timeout=1000)) as server:
         client = Client(server)
@@ -122,7 +122,7 @@ def test_a_second_stop_waits_for_nothing():
 
 # --- while models are loaded ----------------------------------------------------------
 
-# As long as there is a file, each load says so and takes longer than a test may.
+# While a file exists, each load reports it and takes longer than the test's limit.
 SLOW_TO_LOAD = """
 import pathlib
 import time
@@ -144,7 +144,7 @@ class SlowToLoad(toolkit.layers.Layer):
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("times, is_first", [(1, True), (1, False), (2, False)])
-def test_a_stop_gives_up_what_is_loaded(tmp_path, number, times, is_first):
+def test_stop_cancels_loads(tmp_path, number, times, is_first):
     (tmp_path / "slow.py").write_text(SLOW_TO_LOAD)
     names = {"__file__": str(tmp_path / "slow.py")}
     exec(SLOW_TO_LOAD, names)
@@ -167,7 +167,7 @@ def test_a_stop_gives_up_what_is_loaded(tmp_path, number, times, is_first):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_no_signal_after_a_stop_is_a_failure(tmp_path, number):
+def test_signals_after_a_stop_are_no_failure(tmp_path, number):
     path = tmp_path / "mlp.keras"
     mlp().save(path)
     process = Process(str(path))
@@ -179,12 +179,12 @@ def test_no_signal_after_a_stop_is_a_failure(tmp_path, number):
 
 
 def loads():
-    """The threads that load something."""
+    """Return the threads that load a model."""
     return [x for x in threading.enumerate() if x.name == "toolkit serve load"]
 
 
 def held_up(monkeypatch, path):
-    """Loads of `path` after the first wait for the event that is returned."""
+    """Block loads of `path` after the first until the returned event is set."""
     own, gate, begun = service.open_servable, threading.Event(), threading.Event()
     count = [0]
 
@@ -200,7 +200,7 @@ def held_up(monkeypatch, path):
     return gate, begun
 
 
-def test_a_loop_ends_while_a_new_version_is_loaded(tmp_path, monkeypatch):
+def test_loop_ends_while_a_new_version_loads(tmp_path, monkeypatch):
     path = tmp_path / "mlp.keras"
     gate, begun = held_up(monkeypatch, path)
     with serving({"mlp": path}) as server:
@@ -214,7 +214,7 @@ def test_a_loop_ends_while_a_new_version_is_loaded(tmp_path, monkeypatch):
     wait_for(lambda: not loads())
 
 
-def test_an_application_ends_while_a_new_version_is_loaded(tmp_path, monkeypatch):
+def test_application_ends_while_a_new_version_loads(tmp_path, monkeypatch):
     path = tmp_path / "mlp.keras"
     gate, begun = held_up(monkeypatch, path)
 
@@ -255,7 +255,7 @@ def test_work_in_a_thread(error):
             asyncio.run(in_thread(work))
 
 
-def test_the_end_of_an_iterator_in_a_thread_ends_no_loop():
+def test_stop_iteration_in_a_thread_does_not_end_the_loop():
     with pytest.raises(RuntimeError, match="StopIteration"):
         asyncio.run(asyncio.wait_for(in_thread(lambda: next(iter([]))), 30))
 
@@ -272,7 +272,7 @@ async def failing():
     raise ValueError("no")
 
 
-def test_either_of_two():
+def test_wait_for_the_first_of_two():
     assert asyncio.run(either(done(), never())) is True
     assert asyncio.run(either(never(), done())) is False
     with pytest.raises(ValueError, match="no"):

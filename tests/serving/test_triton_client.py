@@ -1,4 +1,4 @@
-"""A client that others wrote for other servers: NVIDIA's tritonclient."""
+"""Test with NVIDIA's tritonclient, which was written for other servers."""
 
 from contextlib import closing
 
@@ -49,7 +49,7 @@ def test_inference(client, model, sent, received, count):
     assert result.get_response()["id"] == "7"
 
 
-def test_several_tensors_at_the_same_time(client):
+def test_several_tensors_in_one_request(client):
     a, b = rows(2, 2), np.arange(6, dtype="int32").reshape(2, 3)
     waiting = [
         client.async_infer(

@@ -1,4 +1,4 @@
-"""Models whose rows depend on each other: nobody gets what comes from others' rows."""
+"""Test models with dependent rows: no response depends on rows of other requests."""
 
 import asyncio
 import shutil
@@ -44,7 +44,7 @@ def of(compute, shape=(3,), **options):
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_each_request_is_computed_alone_and_as_it_is(name):
+def test_each_request_is_computed_separately(name):
     xs = [rows(n, 3, seed=n) for n in (3, 5, 1, 3, 11)]
     model = of(DEPENDENT[name])
     with serving({"m": model}, Batching(size=8, wait=0.05)) as server:
@@ -68,12 +68,12 @@ def test_each_request_is_computed_alone_and_as_it_is(name):
         (lambda: of(lambda x: x * 2, batch_shape=(1, 3), shape=None), False),
     ],
 )
-def test_only_where_rows_may_depend_on_each_other(make, expected):
+def test_only_models_with_dependent_rows_are_affected(make, expected):
     assert ModelServable(make()).takes_whole_batches is expected
 
 
 class Unpredictable(toolkit.Model):
-    """Rows are mixed by `predict_step` alone."""
+    """A model that mixes rows only in `predict_step`."""
 
     def call(self, x):
         return x * 2
@@ -83,13 +83,13 @@ class Unpredictable(toolkit.Model):
         return y - ops.mean(y, axis=0)
 
 
-def test_what_predict_does_counts():
+def test_predict_step_is_considered():
     model = Unpredictable()
     model.build((None, 2))
     assert ModelServable(model).takes_whole_batches
 
 
-def test_a_model_of_one_batch_size_refuses_others():
+def test_model_of_one_batch_size_refuses_other_sizes():
     model = of(lambda x: x - ops.mean(x, axis=0), shape=None, batch_shape=(4, 3))
     x = rows(8, 3)
     with serving({"m": model}) as server:
@@ -103,7 +103,7 @@ def test_a_model_of_one_batch_size_refuses_others():
         assert "expected 4 rows; received 8" in answer.json["error"]
 
 
-def test_a_file_of_onnx(tmp_path):
+def test_onnx_file(tmp_path):
     pytest.importorskip("onnx")
     model = of(DEPENDENT["the mean"])
     model.export(tmp_path / "m.onnx", verbose=False)
@@ -119,7 +119,7 @@ def test_a_file_of_onnx(tmp_path):
     reason="a library needs the compiler and a linker",
 )
 @pytest.mark.parametrize("name", ["the mean", None])
-def test_a_native_library(tmp_path, name):
+def test_native_library(tmp_path, name):
     tmp_path.chmod(0o700)
     model = of(DEPENDENT[name]) if name else of(lambda x: x * 2)
     model.export(tmp_path / "m.so", batch=(2, 4), verbose=False)
@@ -143,7 +143,7 @@ def test_a_native_library(tmp_path, name):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_servable_may_say_so():
+def test_servable_may_declare_dependent_rows():
     async def run():
         servable = Gated(sizes=(4,))
         servable.takes_whole_batches = True
@@ -157,7 +157,7 @@ def test_a_servable_may_say_so():
     asyncio.run(run())
 
 
-def test_long_texts_take_no_room_for_each_of_the_others():
+def test_long_texts_do_not_pad_other_requests():
     inputs = toolkit.Input((), dtype="string", name="x")
     words = layers.TextVectorization(vocabulary=["a"], output_sequence_length=2)
     with serving({"m": toolkit.Model(inputs, words(inputs))}) as server:

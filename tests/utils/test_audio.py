@@ -1,4 +1,4 @@
-"""Sound files, and data sets of folders of them."""
+"""Test sound files, and data sets of folders of sound files."""
 
 import wave
 
@@ -45,7 +45,7 @@ def test_other_rates():
     assert np.allclose(resample(expected, 40, 100), sound, atol=1e-6)
 
 
-def test_batches_are_as_long_as_their_longest_sound(folder):
+def test_batches_are_padded_to_their_longest_sound(folder):
     batches = audio_dataset_from_directory(
         folder, batch_size=2, shuffle=False, verbose=False
     )
@@ -56,7 +56,7 @@ def test_batches_are_as_long_as_their_longest_sound(folder):
     assert (labels.tolist(), batches.class_names) == ([0, 0], ["a", "b"])
 
 
-def test_lengths_and_rates_that_are_asked_for(folder):
+def test_requested_lengths_and_rates(folder):
     arguments = {"labels": None, "batch_size": 4, "shuffle": False, "verbose": False}
     (x,) = audio_dataset_from_directory(folder, output_sequence_length=5, **arguments)
     assert x.shape == (4, 5, 1)
@@ -64,7 +64,7 @@ def test_lengths_and_rates_that_are_asked_for(folder):
     assert x.shape == (4, 26, 1)
 
 
-def test_mistakes(folder):
+def test_errors(folder):
     with pytest.raises(ArgumentError, match="ragged"):
         audio_dataset_from_directory(folder, ragged=True)
     with pytest.raises(ArgumentError, match="sampling_rate"):

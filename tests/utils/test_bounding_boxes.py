@@ -1,4 +1,4 @@
-"""Boxes: their formats, overlap, deltas to anchors, and affine changes."""
+"""Test boxes: formats, overlap, deltas to anchors, and affine transforms."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_formats_of_boxes_are_checked():
 
 
 def some_boxes(*shape):
-    """Boxes "xyxy" in an image of 100 by 100 pixels."""
+    """Return boxes "xyxy" in an image of 100 by 100 pixels."""
     corners = np.random.default_rng(len(shape)).uniform(0, 100, (*shape, 2, 2))
     return np.sort(corners, axis=-2).reshape(*shape, 4).astype("float32")
 
@@ -79,7 +79,7 @@ def test_complete_iou():
 
 
 @pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
-def test_deltas_there_and_back(encoding):
+def test_deltas_round_trip(encoding):
     anchors, boxes, variance = some_boxes(3), some_boxes(2, 3), [0.1, 0.1, 0.2, 0.2]
     deltas = bounding_boxes.encode_box_to_deltas(
         anchors, boxes, "xyxy", "xyxy", encoding, variance
@@ -94,7 +94,7 @@ def test_deltas_there_and_back(encoding):
         )
 
 
-def test_affine_transform_turns_and_moves():
+def test_affine_transform_rotates_and_shifts():
     def change(angle=0.0, x=0.0, scale=1.0, **center):
         angle, x, scale, none = (np.array([n], "float32") for n in (angle, x, scale, 0))
         return bounding_boxes.affine_transform(

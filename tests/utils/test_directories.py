@@ -1,4 +1,4 @@
-"""Data sets from folders of files."""
+"""Test data sets from folders of files."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from toolkit.errors import ArgumentError
 
 @pytest.fixture
 def texts(tmp_path):
-    """Ten texts of each of the classes a and b; the first letter is the class."""
+    """Write ten texts for each class, a and b; the first letter is the class."""
     for name in "ab":
         folder = tmp_path / name / "inner"
         folder.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_bytes_that_are_no_text(tmp_path):
     assert layer(data.as_numpy_iterator().__next__()).tolist() == [[2]]
 
 
-def test_two_parts_share_nothing(texts):
+def test_two_splits_are_disjoint(texts):
     both = utils.text_dataset_from_directory(
         texts, validation_split=0.25, subset="both", seed=3, label_mode=None
     )
@@ -70,7 +70,7 @@ def test_two_parts_share_nothing(texts):
     assert text.numpy().decode()[0] == "ab"[int(label)]
 
 
-def test_two_parts_of_batches(texts):
+def test_two_splits_of_batches(texts):
     data = utils.text_dataset_from_directory(
         texts, batch_size=4, shuffle=False, verbose=False
     )
@@ -104,7 +104,7 @@ def test_map_and_names(texts):
         ({"format": "list"}, "format"),
     ],
 )
-def test_mistakes_are_told(texts, arguments, message):
+def test_errors(texts, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         utils.text_dataset_from_directory(texts, verbose=False, **arguments)
 
@@ -131,7 +131,7 @@ def test_images(tmp_path):
     assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
 
 
-def test_images_of_no_kind(tmp_path):
+def test_invalid_images(tmp_path):
     with pytest.raises(ArgumentError, match="color_mode"):
         utils.image_dataset_from_directory(tmp_path, color_mode="cmyk")
     with pytest.raises(ArgumentError, match="interpolation"):
@@ -143,7 +143,7 @@ def test_images_of_no_kind(tmp_path):
         utils.image_dataset_from_directory(tmp_path, verbose=False)
 
 
-def test_lengths_are_those_of_bytes(tmp_path):
+def test_lengths_are_in_bytes(tmp_path):
     (tmp_path / "a.txt").write_text("naïve café", "utf-8")
     arguments = {"labels": None, "max_length": 6, "verbose": False}
     data = utils.text_dataset_from_directory(tmp_path, **arguments)

@@ -1,4 +1,4 @@
-"""Downloads: what is kept, what is refused, and what happens when many ask at once."""
+"""Test downloads: caching, refusals, and concurrent requests."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `pages` on 127.0.0.1 and counts the requests."""
+    """A server of `pages` on 127.0.0.1 that counts the requests."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(page[:1000] if self.server.cut_short else page)
 
     def log_message(self, *arguments):
-        """Keep the test's output quiet."""
+        """Suppress the output of the server."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def visible(folder):
-    """The names in a folder, lock files left out; nothing else may stay hidden."""
+    """Return the names in a folder without lock files; hidden files must not remain."""
     names = sorted(path.name for path in folder.iterdir())
     return [name for name in names if not name.endswith(".lock")]
 
@@ -103,7 +103,7 @@ def link(name, target, kind):
     return info
 
 
-# --- downloading --------------------------------------------------------------------
+# --- downloading ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file_hash", [SHA256, SHA256.upper(), MD5, None])
@@ -127,7 +127,7 @@ def test_name_folders_and_old_hash_argument(server, tmp_path):
     assert path == str(tmp_path / "sub" / "folder" / "mine.bin")
 
 
-def test_absolute_cache_subdir_stands_alone(server, cache, tmp_path):
+def test_absolute_cache_subdir_is_used_unchanged(server, cache, tmp_path):
     path = get_file(origin=server.url("/data.bin"), cache_subdir=str(tmp_path / "x"))
     assert path == str(tmp_path / "x" / "data.bin")
     assert not cache.exists()
@@ -148,21 +148,21 @@ def test_force_download_fetches_again(server, cache):
     assert (cache / "data.bin").read_bytes() == b"new"
 
 
-def test_damaged_file_in_the_cache_is_fetched_again(server, cache):
+def test_corrupt_cached_file_is_fetched_again(server, cache):
     cache.mkdir(parents=True)
     (cache / "data.bin").write_bytes(b"half of it")
     get_file(origin=server.url("/data.bin"), file_hash=SHA256)
     assert (cache / "data.bin").read_bytes() == CONTENT
 
 
-def test_file_put_by_hand_needs_no_network(cache):
+def test_manually_stored_file_needs_no_network(cache):
     cache.mkdir(parents=True)
     (cache / "data.bin").write_bytes(CONTENT)
     path = get_file(origin="http://127.0.0.1:9/data.bin", file_hash=SHA256)
     assert path == str(cache / "data.bin")
 
 
-def test_wrong_hash_keeps_nothing(server, cache):
+def test_wrong_hash_stores_no_file(server, cache):
     with pytest.raises(DatasetError, match=f"expected {'0' * 64}; received {SHA256}"):
         get_file(origin=server.url("/data.bin"), file_hash="0" * 64)
     assert visible(cache) == []
@@ -178,7 +178,7 @@ def test_wrong_hash_keeps_the_old_file(server, cache):
     assert (cache / "data.bin").read_bytes() == b"old"
 
 
-def test_connection_that_ends_early_keeps_nothing(server, cache):
+def test_connection_that_ends_early_stores_no_file(server, cache):
     server.cut_short = True
     with pytest.raises(DatasetError, match=f"1000 of {len(CONTENT)} bytes"):
         get_file(origin=server.url("/data.bin"))
@@ -186,7 +186,7 @@ def test_connection_that_ends_early_keeps_nothing(server, cache):
 
 
 @pytest.mark.parametrize("path", ["/absent.bin", None])
-def test_offline_message_says_where_to_put_the_file(server, cache, path):
+def test_offline_message_names_the_path(server, cache, path):
     origin = server.url(path) if path else "http://127.0.0.1:9/absent.bin"
     with pytest.raises(DatasetError) as caught:
         get_file(origin=origin, file_hash=SHA256)
@@ -219,7 +219,7 @@ def test_unwritable_cache_names_the_variable(server, tmp_path):
         ({"extract": True, "archive_format": None}, "needs an archive_format"),
     ],
 )
-def test_bad_arguments(cache, arguments, message):
+def test_invalid_arguments(cache, arguments, message):
     with pytest.raises(ArgumentError, match=message):
         get_file(**{"origin": "https://127.0.0.1/a.bin"} | arguments)
     assert not cache.exists()
@@ -244,7 +244,7 @@ def test_many_processes_download_once(server, cache):
     assert server.requests == 1
 
 
-# --- archives -----------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------
 
 MEMBERS = {"folder/a.txt": b"alpha", "b.txt": b"beta"}
 
@@ -316,7 +316,9 @@ def contents(folder):
 
 @pytest.mark.parametrize("failure", ["offline", "cut off", "damaged", "unsafe"])
 @pytest.mark.parametrize("ask_again", ["force", "hash"])
-def test_a_folder_stays_until_a_new_one_is_whole(server, cache, failure, ask_again):
+def test_folder_is_kept_until_the_new_one_is_complete(
+    server, cache, failure, ask_again
+):
     server.pages["/archive"] = tar_of({"old.txt": b"old"})
     get_file("things", server.url("/archive"), extract=True)
     before = contents(cache)
@@ -335,7 +337,7 @@ def test_a_folder_stays_until_a_new_one_is_whole(server, cache, failure, ask_aga
 
 @pytest.mark.parametrize("change", ["another file", "changed", "link", "all foreign"])
 @pytest.mark.parametrize("again", [{"force_download": True}, {"file_hash": "0" * 64}])
-def test_a_folder_with_foreign_files_is_never_touched(server, cache, change, again):
+def test_folder_with_foreign_files_is_never_changed(server, cache, change, again):
     server.pages["/archive"] = tar_of({"old.txt": b"old"})
     things = cache / "things"
     if change == "all foreign":
@@ -355,7 +357,7 @@ def test_a_folder_with_foreign_files_is_never_touched(server, cache, change, aga
     assert contents(cache) == before and server.requests == requests
 
 
-def test_a_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
+def test_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
     server.pages["/archive"] = tar_of({"new.txt": b"new"})
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -367,7 +369,7 @@ def test_a_link_instead_of_a_folder_is_not_followed(server, cache, tmp_path):
     assert visible(outside) == ["thesis.tex"]
 
 
-def test_a_swap_that_fails_brings_the_older_folder_back(server, cache, monkeypatch):
+def test_failed_swap_restores_the_older_folder(server, cache, monkeypatch):
     server.pages["/archive"] = tar_of({"old.txt": b"old"})
     get_file("things", server.url("/archive"), extract=True)
     before, rename = contents(cache), os.rename
@@ -408,7 +410,7 @@ ESCAPES = {
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_archive_that_leaves_its_folder_is_refused_whole(server, cache, name):
+def test_archive_with_outside_paths_is_refused_completely(server, cache, name):
     server.pages["/archive"] = ESCAPES[name]
     with pytest.raises(DatasetError, match="nothing of .* was unpacked: its member"):
         get_file("things", server.url("/archive"), extract=True)
@@ -426,7 +428,7 @@ def test_archive_that_leaves_its_folder_is_refused_whole(server, cache, name):
         zip_of({})[:9],
     ],
 )
-def test_damaged_archive(server, cache, archive):
+def test_corrupt_archive(server, cache, archive):
     server.pages["/archive"] = archive
     with pytest.raises(DatasetError, match="cannot unpack"):
         get_file("things", server.url("/archive"), extract=True)
@@ -435,7 +437,7 @@ def test_damaged_archive(server, cache, archive):
 
 @pytest.fixture
 def keras_cache(cache, tmp_path, monkeypatch):
-    """The folder of Keras, which nothing may write to."""
+    """Return the folder of Keras, which must stay unchanged."""
     folder = tmp_path / "keras"
     (folder / "models").mkdir(parents=True)
     monkeypatch.setenv("KERAS_HOME", str(folder))
@@ -453,7 +455,7 @@ def test_verified_files_of_keras_are_not_downloaded(server, keras_cache):
     for hash in (SHA256, MD5):
         assert fetch_model(server, file_hash=hash) == str(file)
     assert server.requests == 0
-    # Neither a file without a hash nor a damaged one is reused.
+    # Neither a file without a hash nor a corrupt file is reused.
     assert fetch_model(server) != str(file)
     file.write_bytes(b"damaged")
     assert Path(fetch_model(server, file_hash=SHA256)).read_bytes() == CONTENT
@@ -461,7 +463,7 @@ def test_verified_files_of_keras_are_not_downloaded(server, keras_cache):
 
 
 @pytest.mark.parametrize("options", [{"force_download": True}, {"cache_dir": True}])
-def test_the_cache_of_keras_is_not_always_read(server, keras_cache, tmp_path, options):
+def test_cache_of_keras_is_optional(server, keras_cache, tmp_path, options):
     (keras_cache / "data.bin").write_bytes(CONTENT)
     if "cache_dir" in options:
         options = {"cache_dir": tmp_path / "other"}
@@ -485,9 +487,7 @@ def test_archives_of_keras_are_unpacked_elsewhere(server, keras_cache):
     assert keras_cache not in Path(folder).parents
 
 
-def test_the_folder_of_keras_is_in_the_home_folder(
-    server, cache, tmp_path, monkeypatch
-):
+def test_folder_of_keras_is_in_the_home_folder(server, cache, tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_HOME", raising=False)
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))

@@ -1,4 +1,4 @@
-"""Images of files, brought to one size: the values are those of TensorFlow."""
+"""Test images of files that are resized: TensorFlow gives the values."""
 
 import numpy as np
 import pytest
@@ -37,20 +37,20 @@ def test_interpolations(interpolation):
 
 
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-def test_constants_stay_and_equal_sizes_change_nothing(interpolation):
+def test_constants_and_equal_sizes_are_unchanged(interpolation):
     for size in ((3, 4), (9, 11), (5, 11), (20, 14)):
         assert_close(fit(np.ones((5, 7, 2)), size, interpolation), np.ones((*size, 2)))
     assert_close(fit(IMAGE, (5, 7), interpolation), IMAGE)
 
 
-def test_only_what_blurs_changes_an_axis_of_equal_extent():
+def test_equal_extents_are_changed_only_by_blurring_filters():
     for interpolation in INTERPOLATIONS:
         y = fit(IMAGE[:, :1], (5, 2), interpolation)[:, 0]
         changed = not np.allclose(y, IMAGE[:, 0], atol=1e-3)
         assert changed == (interpolation in ("gaussian", "mitchellcubic"))
 
 
-def test_padding_comes_after_resizing():
+def test_padding_follows_resizing():
     expected = np.zeros((4, 4))
     expected[:2] = [
         [16.125, 80.875, 145.625, 210.375],
@@ -63,7 +63,7 @@ def test_padding_comes_after_resizing():
     assert thin.shape == (4, 4, 1) and np.sum(thin) == 4
 
 
-def test_cropping_comes_before():
+def test_cropping_precedes_resizing():
     y = fit(IMAGE, (4, 4), crop=True)
     assert_close(y, toolkit.ops.image.resize(IMAGE, (4, 4), crop_to_aspect_ratio=True))
 

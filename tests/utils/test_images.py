@@ -1,4 +1,4 @@
-"""Image files, Pillow's images and arrays."""
+"""Test image files, Pillow's images and arrays."""
 
 import io
 import sys
@@ -21,7 +21,7 @@ def pixels(channels, size=(6, 8)):
 @pytest.mark.parametrize(
     ("channels", "mode"), [(1, "grayscale"), (3, "rgb"), (4, "rgba")]
 )
-def test_files_keep_pixels(tmp_path, channels, mode):
+def test_files_preserve_pixels(tmp_path, channels, mode):
     x, path = pixels(channels), tmp_path / "image.png"
     utils.save_img(path, x, scale=False)
     image = utils.load_img(path, color_mode=mode)
@@ -30,7 +30,7 @@ def test_files_keep_pixels(tmp_path, channels, mode):
     np.testing.assert_array_equal(first, x.transpose(2, 0, 1))
 
 
-def test_scale_spreads_values():
+def test_scale_stretches_values():
     image = utils.array_to_img(np.linspace(-1, 1, 12).reshape(2, 2, 3))
     values = np.asarray(image)
     assert (values.min(), values.max()) == (0, 255)
@@ -62,7 +62,7 @@ def test_jpeg_has_no_transparency(tmp_path):
     assert utils.load_img(tmp_path / "image.jpg").mode == "RGB"
 
 
-def test_mistakes_are_told(tmp_path):
+def test_errors(tmp_path):
     with pytest.raises(ShapeError, match="rank 3"):
         utils.array_to_img(np.ones((2, 2)))
     with pytest.raises(ArgumentError, match="channel number"):
@@ -75,7 +75,7 @@ def test_mistakes_are_told(tmp_path):
         utils.load_img(tmp_path, color_mode="cmyk")
 
 
-def test_smart_resize_cuts_the_sides():
+def test_smart_resize_crops_the_sides():
     x = np.zeros((4, 8, 1), "float32")
     x[:, 2:6] = 1
     np.testing.assert_array_equal(smart_resize(x, (2, 2)), np.ones((2, 2, 1)))

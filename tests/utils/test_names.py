@@ -1,4 +1,4 @@
-"""Settings, data sets by number, and symbols' sources."""
+"""Test settings, data sets by index, and sources of symbols."""
 
 import json
 from functools import partial
@@ -35,7 +35,7 @@ class Squares(utils.PyDataset):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_batches_of_workers_come_in_order(workers):
+def test_batches_of_workers_are_ordered(workers):
     dataset = Squares(workers=workers, max_queue_size=2)
     assert [float(x[0, 0]) for x, _ in dataset.fetch(range(4))] == [0, 1, 4, 9]
     model = toolkit.Sequential([toolkit.Input((1,)), toolkit.layers.Dense(1)])
@@ -67,7 +67,7 @@ def test_legacy_names():
     assert toolkit.version() == toolkit.__version__
 
 
-def test_configs_as_before_keras_3():
+def test_configs_before_keras_3():
     config = utils.legacy.serialize_keras_object(Half(3.0))
     assert config == {"class_name": "Half", "config": {"of": 3.0}}
     read = partial(utils.legacy.deserialize_keras_object, module_objects={"Half": Half})
@@ -86,7 +86,7 @@ def test_configs_as_before_keras_3():
 
 
 class Space:
-    """A class that deserializes the objects of a list by itself."""
+    """A class that deserializes the objects of a list itself."""
 
     def __init__(self, parts, rate=None, function=None, name=None):
         self.parts, self.rate = parts, rate
@@ -143,7 +143,7 @@ class Doubled(toolkit.layers.Dense):
         return 2 * super().call(x)
 
 
-def test_features_that_are_missing_or_unknown():
+def test_missing_and_unknown_features():
     space = utils.FeatureSpace({"a": "float", "b": "float"})
     space.adapt({"a": [0.0], "b": [1.0]})
     for data in ({"a": [0.0]}, {"a": [0.0], "b": [1.0], "c": [2.0]}):
@@ -159,7 +159,7 @@ def test_float_features_of_integers():
     assert space(data).dtype == "float32"
 
 
-def test_a_discretized_feature_is_as_wide_as_asked_for():
+def test_discretized_feature_has_the_requested_width():
     space = utils.FeatureSpace({"x": "float_discretized"}, num_discretization_bins=8)
     with pytest.raises(ValueError, match="You need to call `.adapt"):
         space.get_encoded_features()

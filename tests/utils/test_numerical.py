@@ -1,4 +1,4 @@
-"""Labels to rows, and arrays to unit length."""
+"""Test the conversion of labels to rows, and of arrays to unit length."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_to_categorical(labels, num_classes, expected):
     np.testing.assert_array_equal(result, expected)
 
 
-def test_to_categorical_of_nothing():
+def test_to_categorical_of_empty_arrays():
     empty = np.zeros((0,), np.int32)
     assert to_categorical(empty, 3).shape == (0, 3)
     with pytest.raises(ArgumentError, match="num_classes is needed"):
@@ -57,7 +57,7 @@ def test_normalize(axis, order):
     np.testing.assert_allclose(norms, 1.0, rtol=1e-12)
 
 
-def test_normalize_leaves_zeros_and_its_input_alone():
+def test_normalize_keeps_zeros_and_its_input():
     x = np.array([[0.0, 0.0], [3.0, 4.0]])
     before = x.copy()
     np.testing.assert_allclose(normalize(x), [[0, 0], [0.6, 0.8]])
@@ -65,7 +65,7 @@ def test_normalize_leaves_zeros_and_its_input_alone():
     np.testing.assert_allclose(normalize([3, 4]), [0.6, 0.8])
 
 
-def test_tensors_and_symbols_stay_what_they_are():
+def test_tensors_and_symbols_keep_their_type():
     labels = toolkit.ops.convert_to_tensor([[0], [2]])
     rows = to_categorical(labels, 3)
     assert toolkit.ops.is_tensor(rows) and rows.numpy().tolist() == [

@@ -1,4 +1,4 @@
-"""Progbar: what it shows, and where messages go."""
+"""Test Progbar: its output, and the destination of messages."""
 
 import io
 import logging
@@ -29,7 +29,7 @@ def silent():
         ({"stateless_metrics": []}, "x: 4.0000"),
     ],
 )
-def test_values_are_averaged_or_not(names, shown, capsys):
+def test_values_are_averaged_on_request(names, shown, capsys):
     bar = Progbar(4, interval=0, **names)
     bar.update(1, [("x", 1.0)])
     bar.update(3, [("x", np.float32(4.0))])
@@ -38,7 +38,7 @@ def test_values_are_averaged_or_not(names, shown, capsys):
     assert line.rstrip().endswith(shown)  # blanks cover the end of a longer line
 
 
-def test_the_last_update_ends_the_line(capsys):
+def test_last_update_ends_the_line(capsys):
     bar = Progbar(2, interval=60)
     for step in range(3):
         bar.update(step, [("loss", [step, step + 1.0])])
@@ -56,14 +56,14 @@ def test_one_line_at_the_end(capsys):
 
 
 @pytest.mark.parametrize("target", [None, 0])
-def test_an_unknown_number_of_steps(target, capsys):
+def test_unknown_number_of_steps(target, capsys):
     Progbar(target).update(5, finalize=True)
     assert "5/Unknown 0s" in capsys.readouterr().out.replace("  ", " ")
     with pytest.raises(ArgumentError, match="Only one of"):
         Progbar(target, stateful_metrics=[], stateless_metrics=[])
 
 
-def test_messages_go_to_the_log(silent, capsys, caplog):
+def test_messages_are_logged(silent, capsys, caplog):
     model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
     model.compile("sgd", "mse")
     with caplog.at_level(logging.INFO, "toolkit"):
@@ -76,7 +76,7 @@ def test_messages_go_to_the_log(silent, capsys, caplog):
     assert lines[1].startswith("1/1 - ")
 
 
-def test_what_cannot_be_encoded_is_replaced(monkeypatch):
+def test_unencodable_characters_are_replaced(monkeypatch):
     output = io.TextIOWrapper(io.BytesIO(), encoding="cp1251")
     monkeypatch.setattr("sys.stdout", output)
     print_message("1/2 ━")
@@ -84,7 +84,7 @@ def test_what_cannot_be_encoded_is_replaced(monkeypatch):
     assert output.read().rstrip() == "1/2 ?"
 
 
-def test_consoles_that_show_the_codes_of_colours_get_none(monkeypatch):
+def test_consoles_without_colours_receive_no_codes(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     for name in progress._TERMINALS:
         monkeypatch.delenv(name, raising=False)
@@ -93,7 +93,7 @@ def test_consoles_that_show_the_codes_of_colours_get_none(monkeypatch):
     assert progress._has_colors()
 
 
-def test_summaries_and_downloads_go_to_the_log(silent, capsys, caplog, tmp_path):
+def test_summaries_and_downloads_are_logged(silent, capsys, caplog, tmp_path):
     (tmp_path / "data.txt").write_text("data")
     model = toolkit.Sequential([toolkit.Input((2,)), toolkit.layers.Dense(1)])
     with caplog.at_level(logging.INFO, "toolkit"):

@@ -1,4 +1,4 @@
-"""Windows of a time series, and sequences of one length."""
+"""Test windows of a time series, and padded sequences."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_windows(batch_size):
         lambda data: type(data).zip((data.map(lambda x, y: x), data)),
     ],
 )
-def test_loops_get_tensors_as_in_keras(change):
+def test_loops_receive_tensors(change):
     data = utils.timeseries_dataset_from_array(np.arange(9.0), np.arange(9), 3)
     data = change(data)
     element = next(iter(data))
@@ -101,7 +101,7 @@ def test_pad_sequences_of_vectors_and_strings():
         utils.pad_sequences([1, 2])
 
 
-def test_windows_of_python_s_numbers():
+def test_windows_of_python_numbers():
     data = utils.timeseries_dataset_from_array([0.5, 1.5, 2.5], [1, 2, 3], 2)
     x, y = next(iter(data))
     assert (x.dtype, y.dtype) == ("float32", "int32")

@@ -1,4 +1,4 @@
-"""split_dataset on each kind of data set."""
+"""Test split_dataset on each kind of data set."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_kinds(kind):
 
 
 @pytest.mark.parametrize("stage", ["batch", "padded_batch"])
-def test_batches_stay_batches(stage):
+def test_batches_are_not_split(stage):
     batches = getattr(Dataset.from_tensor_slices((X, Y)), stage)(3)
     left, right = split_dataset(batches, left_size=0.5)
     assert [y.tolist() for _, y in left] == [[0, 1, 2], [3, 4]]
@@ -74,14 +74,14 @@ def test_sizes_out_of_range(sizes):
         split_dataset(Y, **sizes)
 
 
-def test_sizes_that_do_not_go_together():
+def test_inconsistent_sizes():
     with pytest.raises(ArgumentError, match="greater than all"):
         split_dataset(Y, left_size=0.6, right_size=0.6)
     with pytest.raises(TypeError, match="left_size"):
         split_dataset(Y, left_size="3")
 
 
-def test_parts_of_arrays_are_of_tensors():
+def test_splits_of_arrays_contain_tensors():
     (x, y), *_ = split_dataset((X, Y), left_size=2)[0]
     assert isinstance(x, Tensor) and isinstance(y, Tensor)
     x, _ = next(iter(split_dataset(SETS["samples"], left_size=2)[0]))

@@ -1,4 +1,4 @@
-"""Boxes, names and masks on images."""
+"""Test boxes, names and masks on images."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_formats(form, box):
     np.testing.assert_array_equal(draw(boxes=boxes, form=form), draw())
 
 
-def test_boxes_are_cut_and_padding_is_left_out():
+def test_boxes_are_clipped_and_padding_is_omitted():
     boxes = {"boxes": [[[-4, -4, 50, 5], [2, 2, 4, 4]]], "labels": [[0, -1]]}
     drawn = draw(boxes=boxes, line_thickness=1)[0, :, :, 0]
     assert drawn.sum() == 10 and drawn[5].all()
@@ -106,7 +106,7 @@ def test_refused_boxes(error, match, change):
         draw(**change)
 
 
-# --- masks --------------------------------------------------------------------------
+# --- masks ----------------------------------------------------------------------------
 
 IMAGES = np.full((1, 2, 2, 3), 100)
 MASKS = np.array([[[0, 1], [2, 3]]])
@@ -116,7 +116,7 @@ def mask(images=IMAGES, masks=MASKS, **options):
     return visualization.draw_segmentation_masks(images, masks, **options)
 
 
-def test_masks_take_colours_of_a_palette():
+def test_masks_have_colours_of_a_palette():
     drawn = mask(blend=False)
     palette = np.array([2**25 - 1, 2**15 - 1, 2**21 - 1])
     expected = np.array([[100] * 3, *(i * palette % 255 for i in (1, 2, 3))])

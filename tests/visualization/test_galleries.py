@@ -1,4 +1,4 @@
-"""Galleries, saved with matplotlib where it is installed."""
+"""Test galleries, saved with matplotlib if it is installed."""
 
 import sys
 
@@ -11,7 +11,7 @@ IMAGES = np.zeros((5, 40, 40, 3))
 BOXES = {"boxes": np.full((5, 1, 4), 9.0), "labels": np.zeros((5, 1))}
 
 
-def test_without_matplotlib(monkeypatch):
+def test_missing_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
     with pytest.raises(ImportError, match="needs the `matplotlib` package"):
@@ -27,7 +27,7 @@ def pyplot():
 
 @pytest.fixture
 def seen(pyplot, monkeypatch):
-    """The figures that were shown: (images, titles)."""
+    """Return the displayed figures: (images, titles)."""
     found = []
 
     def show():

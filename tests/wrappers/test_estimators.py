@@ -1,4 +1,4 @@
-"""Models as estimators of scikit-learn, by scikit-learn's own checks."""
+"""Test models as estimators of scikit-learn with its own checks."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_shapes_follow_the_targets():
     assert base.clone(TRANSFORMER).fit(X, X).transform(X).shape == (20, 3)
 
 
-def test_warm_start_goes_on():
+def test_warm_start_continues():
     model = compiled()
     cold = wrappers.SKLearnRegressor(model, fit_kwargs={"verbose": 0}).fit(X, Y)
     assert cold.model_ is not model and cold.model_.optimizer.iterations == 1

@@ -1,4 +1,4 @@
-"""The estimators where scikit-learn is not installed."""
+"""Test the estimators without scikit-learn."""
 
 import sys
 from importlib import import_module
@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 
-def test_without_scikit_learn(monkeypatch):
+def test_missing_scikit_learn(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("sklearn")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
