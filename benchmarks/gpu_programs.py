@@ -219,7 +219,9 @@ def launches(program):
     if program.code is None:
         return "not one program"
     values = (*program.graph.inputs, *program.graph.outputs)
-    table = program.backend.call_table([v.spec for v in values], program.kept)
+    table = program.backend.call_table(
+        [v.spec for v in values], program.updated_numbers
+    )
     start = 1 << 40  # fake addresses that do not overlap
     for number, value in enumerate(values):
         table[number] = start

@@ -52,7 +52,7 @@ def test_objects_and_small_arrays_are_not_pooled():
 
 
 def test_pool_does_not_exceed_its_limit():
-    spares = BufferPool(most=64, nbytes=1 << 21)
+    spares = BufferPool(max_blocks=64, nbytes=1 << 21)
     arrays = [spares.empty(SHAPE, "float32") for _ in range(6)]
     assert sum(block.nbytes for block in spares._blocks) <= 1 << 21
     assert spares.empty((1 << 20,), "float32").flags.owndata
@@ -60,7 +60,7 @@ def test_pool_does_not_exceed_its_limit():
 
 
 def test_threads_have_separate_memory():
-    spares = BufferPool(most=8)
+    spares = BufferPool(max_blocks=8)
 
     def write(number):
         for _ in range(200):
@@ -94,7 +94,7 @@ def test_program_results_do_not_share_memory():
 
 
 def test_very_large_buffers_are_not_pooled():
-    spares = BufferPool(most=8, nbytes=1 << 22)
+    spares = BufferPool(max_blocks=8, nbytes=1 << 22)
     sizes = {"kept": 1 << 20, "let go": (1 << 20) + 4096}
     found = {}
     for name, size in sizes.items():

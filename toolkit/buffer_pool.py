@@ -29,11 +29,11 @@ class BufferPool:
     """A pool that allocates arrays in the memory of released ones; thread-safe.
 
     Args:
-        most: maximum number of blocks. In a pipeline one batch is in use while the next
-            one is computed, and a batch may have several arrays.
+        max_blocks: maximum number of blocks. In a pipeline one batch is in use while
+            the next one is computed, and a batch may have several arrays.
         nbytes: maximum size of the pool. Arrays larger than 1/4 of it are not pooled.
-        least: minimum bytes of an array; the allocator of the process already keeps
-            smaller ones.
+        min_nbytes: minimum bytes of an array; the allocator of the process already
+            keeps smaller ones.
 
     Example:
         >>> from toolkit.buffer_pool import BufferPool
@@ -46,17 +46,20 @@ class BufferPool:
     """
 
     def __init__(
-        self, most: int = 4, nbytes: int | None = None, least: int = 1 << 16
+        self, max_blocks: int = 4, nbytes: int | None = None, min_nbytes: int = 1 << 16
     ) -> None:
-        self._blocks: deque[Any] = deque(maxlen=most)
+        self._blocks: deque[Any] = deque(maxlen=max_blocks)
         self._nbytes = sys.maxsize if nbytes is None else nbytes
-        self._least, self._most = least, self._nbytes // _MAX_FRACTION
+        self._min_nbytes, self._max_nbytes = (
+            min_nbytes,
+            self._nbytes // _MAX_FRACTION,
+        )
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialized array."""
         dtype = np.dtype(dtype)
         nbytes = prod(shape) * dtype.itemsize
-        if not self._least <= nbytes <= self._most or dtype.hasobject:
+        if not self._min_nbytes <= nbytes <= self._max_nbytes or dtype.hasobject:
             return np.empty(shape, dtype)
         block = self._take_block(nbytes + _ALIGNMENT)
         if block is None:
@@ -84,10 +87,10 @@ class BufferPool:
 
     def _evict(self, nbytes: int) -> None:
         """Release the oldest blocks, to make room for one more."""
-        left = self._nbytes - nbytes
-        while self._blocks and sum(block.nbytes for block in [*self._blocks]) > left:
+        limit = self._nbytes - nbytes
+        while self._blocks and sum(block.nbytes for block in [*self._blocks]) > limit:
             self._blocks.popleft()
 
 
 # For results of programs and of eager operations, on the host.
-RESULT_POOL = BufferPool(most=64, nbytes=1 << 28, least=1 << 20)
+RESULT_POOL = BufferPool(max_blocks=64, nbytes=1 << 28, min_nbytes=1 << 20)

@@ -211,11 +211,11 @@ def test_variable_is_stored_by_one_rank():
 
     def of(group):
         placement = StagePlacement(group, 1, Spec((2, 3), "float32"))
-        part = placement.part(value)
+        part = placement.take_local(value)
         return (
             part.shape,
-            placement.box(),
-            placement.whole(part).tolist(),
+            placement.local_bounds(),
+            placement.gather(part).tolist(),
             str(placement),
         )
 

@@ -146,7 +146,7 @@ def test_save_gathers_no_variable(tmp_path, monkeypatch):
     def whole(*_):
         raise AssertionError("a variable was put together")
 
-    monkeypatch.setattr(ShardPlacement, "whole", whole)
+    monkeypatch.setattr(ShardPlacement, "gather", whole)
     path, models = tmp_path / "x", [make(1) for _ in range(2)]
 
     def of(group):
@@ -154,7 +154,7 @@ def test_save_gathers_no_variable(tmp_path, monkeypatch):
         monkeypatch.undo()
         fsdp(models[group.rank], group)
         group.barrier()
-        monkeypatch.setattr(ShardPlacement, "whole", whole)
+        monkeypatch.setattr(ShardPlacement, "gather", whole)
         checkpoint.save(path)
         checkpoint.restore(path)
 

@@ -76,7 +76,7 @@ class Backward:
     xs: int
     length: int
     reverse: bool
-    wanted: tuple[bool, ...]
+    needs_gradient: tuple[bool, ...]
     outputs: int  # of the forward body, without residuals
     inputs: tuple[int, ...]  # forward xs that the backward body reads
     consts: tuple[int, ...]  # forward constants that it reads
@@ -93,7 +93,7 @@ class Backward:
         """Return the gradients of the scan's inputs."""
         n, m = self.carry, self.xs
         consts = inputs[n + m :]
-        floats = [i for i in range(n) if self.wanted[i]]
+        floats = [i for i in range(n) if self.needs_gradient[i]]
         carry = [gs[i] for i in floats]
         sums = [ops.zeros_like(consts[i]) for i in self.summed]
         xs = [
@@ -118,7 +118,7 @@ class Backward:
             result[n + m + i] = g
         remaining = iter(results[count:])
         for i in range(m):
-            if self.wanted[n + i]:
+            if self.needs_gradient[n + i]:
                 result[n + i] = next(remaining)
         for i in self.products:
             result[n + m + i] = _product_over_steps(next(remaining), next(remaining))
@@ -292,7 +292,7 @@ def linearize(
         xs=xs,
         length=length,
         reverse=reverse,
-        wanted=needs_gradient,
+        needs_gradient=needs_gradient,
         outputs=count,
         inputs=tuple(used_xs),
         consts=tuple(used_consts),

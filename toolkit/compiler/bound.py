@@ -26,13 +26,13 @@ Step = Callable[[], Any]
 
 
 @record
-class TimedPart:
+class TimedUnit:
     """Unit of timing: one kernel, or generated calls that run together.
 
-    moment: the step of the memory plan; the parts of one moment run in parallel. codes:
+    moment: the step of the memory plan; the units of one moment run in parallel. codes:
     the generated codes of the calls, each with `text()`. is_shared: whether several
-    threads share the tasks of this part, or each task runs on one thread in parallel
-    with other parts.
+    threads share the tasks of this unit, or each task runs on one thread in parallel
+    with other units.
     """
 
     nodes: Sequence[Node]
@@ -45,9 +45,9 @@ class TimedPart:
 
 @record
 class Event:
-    """Start and end of a part in seconds, and its thread; -1: no compute thread."""
+    """Start and end of a unit in seconds, and its thread; -1: no compute thread."""
 
-    part: int
+    unit: int
     start: float
     end: float
     thread: int = 0
@@ -68,7 +68,9 @@ class BoundProgram:
         moving = (*self.graph.inputs, *self.graph.outputs)
         specs = [value.spec for value in moving]
         specs += [Spec((x.nbytes,), "uint8") for x in program.preparations]
-        self.objects: Any = self.backend.call_table(specs, program.kept, program.plan)
+        self.objects: Any = self.backend.call_table(
+            specs, program.updated_numbers, program.plan
+        )
         self.prepared = PreparedOperands(program, self.objects)
         # Arrays for kernels, by slot: first the arrays of a call. Arrays in `fixed` are
         # the same in every call.
@@ -78,18 +80,18 @@ class BoundProgram:
         self.steps: list[Step] = []
         self.last = 0  # the index of the last step that is generated code
         # Slots of values that are computed once, and the numbers of their arrays.
-        self.made: list[tuple[int, int, Spec]] = []
+        self.cached_slots: list[tuple[int, int, Spec]] = []
         # Collectives that run in parallel with other steps, by the index of their
         # nodes.
         self.exchanges: dict[int, Exchange] = {}
-        # The timer of each step, and the parts of all steps.
+        # The timer of each step, and the units of all steps.
         self.timed: list[Callable[[], list[Event]]] = []
-        self.parts: list[TimedPart] = []
+        self.timed_units: list[TimedUnit] = []
         self.has_code: bool = any(
             segment.code is not None for segment in program.segments
         )
         # The `id` of each array that the last `update` overwrote.
-        self.kept: list[int] = []
+        self.updated_ids: list[int] = []
         with working(f"compiling {program.name}"):
             self._bind()
         self.dynamic: list[int] = [
@@ -114,27 +116,29 @@ class BoundProgram:
             elif node.outputs[0] in needed:
                 self._bind_view(node)
             if len(self.steps) > len(self.timed):
-                events = partial(_events, self.steps[-1], len(self.parts))
+                events = partial(_events, self.steps[-1], len(self.timed_units))
                 if index in self.exchanges:
                     exchange = self.exchanges[index]
-                    events = partial(_collective_events, exchange, len(self.parts))
+                    events = partial(
+                        _collective_events, exchange, len(self.timed_units)
+                    )
                 self.timed.append(events)
-                self.parts.append(
-                    TimedPart([node], segment.start, nbytes=_collective_nbytes(node))
+                self.timed_units.append(
+                    TimedUnit([node], segment.start, nbytes=_collective_nbytes(node))
                 )
 
     def _bind_code(self, segment: Segment) -> None:
         """Give generated code the addresses of its operands."""
-        locations = self.program.places_of(segment)
+        locations = self.program.locations_of(segment)
         address = self.backend.address(self.arena)
         runner = segment.code.bind(locations.at(address), self.objects)
         self.prepared.bind(segment, locations)
         self.last = len(self.steps)
         self.steps.append(runner.run)
-        self.timed.append(partial(_code_events, runner, len(self.parts)))
+        self.timed.append(partial(_code_events, runner, len(self.timed_units)))
         nodes = [self.graph.nodes[i] for i in segment.members]
-        self.parts += [
-            TimedPart([nodes[i] for i in which], segment.start + after, *figures)
+        self.timed_units += [
+            TimedUnit([nodes[i] for i in which], segment.start + after, *figures)
             for after, which, *figures in segment.code.parts
         ]
 
@@ -180,7 +184,7 @@ class BoundProgram:
             if value in self.program.cached_values:
                 number = self.program.number_of(value)
                 assert number is not None
-                self.made.append((self.index[value], number, value.spec))
+                self.cached_slots.append((self.index[value], number, value.spec))
             elif value.constant is not None:
                 self._fix(value, self.program.constants[value])
             elif buffer is not None:
@@ -245,7 +249,7 @@ class BoundProgram:
         outs: Sequence[Array | None] | None,
         events: list[Event] | None = None,
     ) -> list[Array]:
-        """Run every step; append the events of the parts to `events`, if given."""
+        """Run every step; append the events of the units to `events`, if given."""
         arrays = list(inputs)
         if self.has_code or any(type(a) is not np.ndarray for a in inputs):
             arrays = [self.backend.as_row_major(a) for a in inputs]
@@ -257,7 +261,7 @@ class BoundProgram:
         arrays += results
         if self.has_code:
             self.objects[: len(arrays)] = list(map(self.backend.handle, arrays))
-            self.kept = []
+            self.updated_ids = []
             self._settle(arrays)
         self.slots[: len(arrays)] = arrays
         self._run_steps(self.steps, events)
@@ -282,37 +286,37 @@ class BoundProgram:
 
         Args:
             inputs: arrays for the first inputs of the graph.
-            kept: row-major arrays for the other inputs of the graph, and for its last
-                outputs.
+            updated: row-major arrays for the other inputs of the graph, and for its
+                last outputs.
             settle: called before the last step; it may raise.
 
         Returns:
             New arrays for its first outputs.
         """
-        given = list(map(self.backend.as_row_major, inputs))
-        variables = len(self.graph.inputs) - len(given)
+        row_major = list(map(self.backend.as_row_major, inputs))
+        variables = len(self.graph.inputs) - len(row_major)
         fetched = self.specs[: len(self.specs) - (len(updated) - variables)]
         outputs = self.backend.allocate_results(fetched)
         first = len(self.graph.inputs)
         handle = self.backend.handle
         ids: list[Any] = list(map(handle, updated))
-        if ids != self.kept:
-            self.objects[len(given) : first] = ids[:variables]
+        if ids != self.updated_ids:
+            self.objects[len(row_major) : first] = ids[:variables]
             self.objects[first + len(outputs) : first + len(self.specs)] = ids[
                 variables:
             ]
-            self.kept = ids
-        self.objects[: len(given)] = list(map(handle, given))
+            self.updated_ids = ids
+        self.objects[: len(row_major)] = list(map(handle, row_major))
         self.objects[first : first + len(outputs)] = list(map(handle, outputs))
-        self._settle([*given, *updated[:variables]])
+        self._settle([*row_major, *updated[:variables]])
         steps = self.steps
         if settle is not None:
             steps = [*steps[: self.last], settle, *steps[self.last :]]
-        if self.program.whole is not None:  # no kernel reads the slots
+        if self.program.single_segment is not None:  # no kernel reads the slots
             for step in steps:
                 step()
             return outputs
-        arrays = [*given, *updated[:variables], *outputs, *updated[variables:]]
+        arrays = [*row_major, *updated[:variables], *outputs, *updated[variables:]]
         self.slots[: len(arrays)] = arrays
         self._run_steps(steps)
         return outputs
@@ -321,7 +325,7 @@ class BoundProgram:
         """Recompute the values that depend on frozen inputs, if the inputs changed."""
         if self.program.preparations:
             self.prepared.settle(inputs)
-            for slot, number, spec in self.made:
+            for slot, number, spec in self.cached_slots:
                 array = self.prepared.array(number)
                 view = self.backend.view(array, 0, spec.shape, spec.dtype)
                 self.slots[slot] = view
@@ -350,10 +354,10 @@ def _collective_nbytes(node: Node) -> int:
     return sum(y.spec.nbytes for y in node.outputs[:-1]) if is_collective else 0
 
 
-def _events(step: Step, part: int) -> list[Event]:
+def _events(step: Step, unit: int) -> list[Event]:
     start = perf_counter()
     step()
-    return [Event(part, start, perf_counter())]
+    return [Event(unit, start, perf_counter())]
 
 
 def _no_events(step: Step) -> list[Event]:
@@ -361,9 +365,9 @@ def _no_events(step: Step) -> list[Event]:
     return []
 
 
-def _collective_events(exchange: Exchange, part: int) -> list[Event]:
+def _collective_events(exchange: Exchange, unit: int) -> list[Event]:
     """Return the event of a collective that runs in parallel with other steps."""
-    return [Event(part, *exchange.wait(), thread=-1)]
+    return [Event(unit, *exchange.wait(), thread=-1)]
 
 
 def _code_events(runner: Any, first: int) -> list[Event]:

@@ -71,7 +71,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
         constants={
             x: backend.constant(x.constant) for x in reads if x.constant is not None
         },
-        kept=frozenset(),
+        updated_numbers=frozenset(),
         in_place=False,
         source=graph,
         cached_values=frozenset(lowering.cached_values),
@@ -81,7 +81,7 @@ def lower(graph: Graph, target: Target, compile_graph: Compile) -> Program:
     first = len(graph.inputs)
     updated = {first + output for output, _ in target.updates}
     updated |= {number for _, number in target.updates if number is not None}
-    return replace(program, in_place=True, kept=frozenset(updated))
+    return replace(program, in_place=True, updated_numbers=frozenset(updated))
 
 
 @record
@@ -246,24 +246,26 @@ def _segments(
 ) -> tuple[list[Segment], list[Moment]]:
     """Group nodes into segments, in order, and return the moment of each node."""
     segments: list[Segment] = []
-    moments, now = [Moment(0, 0, 0)] * len(units), 0
+    moments, current = [Moment(0, 0, 0)] * len(units), 0
     starts = _collective_starts(units, layouts)
     started: dict[int, int] = {}  # the steps in which collectives are started
     for members, is_code in _lowered_runs(units, layouts, starts):
         code, steps, beginning = None, {}, starts.get(members[0], [])
-        started.update(dict.fromkeys(beginning, now))
+        started.update(dict.fromkeys(beginning, current))
         if is_code:
             operands = Shares([_memory_operands(i, units[i], layouts) for i in members])
             lowered = [units[i].lowered for i in members]
             late = sum(i < barrier for i in members)
             code = backend.assemble(lowered, operands, late)
             steps = code.moments
-        segments.append(Segment(members, now, code, beginning))
+        segments.append(Segment(members, current, code, beginning))
         for i, member in enumerate(members):
-            moments[member] = Moment(*(now + step for step in steps.get(i, (0, 0, 0))))
+            moments[member] = Moment(
+                *(current + step for step in steps.get(i, (0, 0, 0)))
+            )
             if member in started:
-                moments[member] = Moment(started[member], started[member], now)
-        now += 1 + max((moment.last for moment in steps.values()), default=0)
+                moments[member] = Moment(started[member], started[member], current)
+        current += 1 + max((moment.last for moment in steps.values()), default=0)
     return segments, moments
 
 
@@ -350,7 +352,7 @@ def _is_in_place(program: Program, target: Target, moments: Sequence[Moment]) ->
     ensures this for nodes that read and write the same value.
     """
     last = program.last
-    is_separate = target.backend.is_accelerator and program.whole is None
+    is_separate = target.backend.is_accelerator and program.single_segment is None
     if last is None or last.code is None or is_separate:
         return False
     graph, members = program.graph, set(last.members)

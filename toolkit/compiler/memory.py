@@ -82,7 +82,7 @@ def plan_memory(
     views: set[Value],
     work: Sequence[int],
     moments: Sequence[Moment],
-    elsewhere: Container[Value] = (),
+    external: Container[Value] = (),
 ) -> Plan:
     """Assign an arena offset to every intermediate value of a scheduled graph.
 
@@ -91,7 +91,7 @@ def plan_memory(
         views: values that share the buffer of their node's first input.
         work: the bytes of scratch memory of each node.
         moments: when each node runs.
-        elsewhere: values in memory outside the arena.
+        external: values in memory outside the arena.
     """
     plan = Plan(graph, views=views)
     roots = _roots(graph, views)
@@ -104,7 +104,7 @@ def plan_memory(
             death = deaths.get(value, (last, i))
             # A view shares the buffer of its source, which lives as long.
             is_free = value not in plan.views and value not in outputs
-            if is_free and value not in elsewhere:
+            if is_free and value not in external:
                 reused = _donor(plan, i, moments[i], value.spec, readers)
                 if reused is None:
                     label = f"{node.op.name} {value.spec}"

@@ -1,4 +1,4 @@
-"""Graphs on devices of several backends: a program for each part."""
+"""Graphs on devices of several backends: a program for each partition."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def compile_graph(
             frozen=frozen,
         )
         return Executable(compile_program(graph, target, name))
-    parts = compile_parts(graph, backend, generate, name, rows_independent)
-    return MixedExecutable(parts)
+    partitions = compile_partitions(graph, backend, generate, name, rows_independent)
+    return MixedExecutable(partitions)
 
 
 @record
-class ProgramPart:
-    """Nodes of one backend, with the inputs and outputs of the part."""
+class ProgramPartition:
+    """Nodes of one backend, with the inputs and outputs of the partition."""
 
     program: Program
     inputs: tuple[Any, ...]
@@ -68,14 +68,14 @@ class MixedProgram:
         source: the traced graph.
         graph: the same graph with a device for each node.
         backend: the backend of inputs, outputs, and nodes outside device scopes.
-        parts: in execution order.
+        partitions: in execution order.
         name: name of the traced function.
     """
 
     source: Graph
     graph: Graph
     backend: Backend
-    parts: Sequence[ProgramPart]
+    partitions: Sequence[ProgramPartition]
     name: str = "a graph"
 
     in_place = False
@@ -83,29 +83,29 @@ class MixedProgram:
     @property
     def nbytes(self) -> int:
         """Return the bytes of all arenas."""
-        return sum(part.program.nbytes for part in self.parts)
+        return sum(partition.program.nbytes for partition in self.partitions)
 
 
-def compile_parts(
+def compile_partitions(
     graph: Graph,
     backend: Backend,
     generate: bool,
     name: str,
     rows_independent: bool = False,
 ) -> MixedProgram:
-    """Compile a program for each part of a graph that one backend computes."""
+    """Compile a program for each partition of a graph that one backend computes."""
     placed = place(graph, Target(backend))
-    graph_without_transfers, parts = split(placed, backend.key)
+    graph_without_transfers, partitions = split(placed, backend.key)
     programs = [
         compile_program(
-            part,
+            partition,
             Target(get_backend(key), generate, rows_independent=rows_independent),
         )
-        for key, part in parts
+        for key, partition in partitions
     ]
     compiled = [
-        ProgramPart(program, part.inputs, part.outputs)
-        for program, (_, part) in zip(programs, parts, strict=True)
+        ProgramPartition(program, partition.inputs, partition.outputs)
+        for program, (_, partition) in zip(programs, partitions, strict=True)
     ]
     return MixedProgram(graph, graph_without_transfers, backend, compiled, name)
 
@@ -115,8 +115,9 @@ class MixedExecutable:
 
     def __init__(self, program: MixedProgram) -> None:
         self.program = program
-        self.parts: list[tuple[ProgramPart, Executable]] = [
-            (part, Executable(part.program)) for part in program.parts
+        self.partitions: list[tuple[ProgramPartition, Executable]] = [
+            (partition, Executable(partition.program))
+            for partition in program.partitions
         ]
 
     def __call__(
@@ -125,9 +126,9 @@ class MixedExecutable:
         """Run the programs; return new arrays on the default backend."""
         graph, backend = self.program.graph, self.program.backend
         arrays = dict(zip(graph.inputs, inputs, strict=True))
-        for part, run in self.parts:
-            found = run([arrays[x] for x in part.inputs])
-            arrays.update(zip(part.outputs, found, strict=True))
+        for partition, run in self.partitions:
+            outputs = run([arrays[x] for x in partition.inputs])
+            arrays.update(zip(partition.outputs, outputs, strict=True))
         results = []
         for y in graph.outputs:
             value = y.constant if y not in arrays else arrays[y]
@@ -136,13 +137,13 @@ class MixedExecutable:
 
 
 def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
-    """Split a placed graph into parts by backend key, in execution order.
+    """Split a placed graph into partitions by backend key, in execution order.
 
-    Each part runs as early as its operands permit. A transfer between backends is not a
-    node, because the program that reads a value copies it.
+    Each partition runs as early as its operands permit. A transfer between backends is
+    not a node, because the program that reads a value copies it.
 
     Returns:
-        The graph without these transfers, and the parts.
+        The graph without these transfers, and the partitions.
     """
     names: dict[Value, Value] = {}  # the source of each transfer's result
     stage: dict[Value, int] = {}
@@ -166,11 +167,11 @@ def split(graph: Graph, default: str) -> tuple[Graph, list[tuple[str, Graph]]]:
     graph = graph.replace(outputs=[names.get(y, y) for y in graph.outputs])
     order = sorted(groups)
     return graph, [
-        (key, _extract_part(graph, groups, (n, key), order)) for n, key in order
+        (key, _extract_partition(graph, groups, (n, key), order)) for n, key in order
     ]
 
 
-def _extract_part(
+def _extract_partition(
     graph: Graph, groups: Any, which: tuple[int, str], order: list[tuple[int, str]]
 ) -> Graph:
     """Return a group of nodes as a graph, with its external inputs and its results."""
@@ -178,9 +179,9 @@ def _extract_part(
     results = {y for node in nodes for y in node.outputs}
     read = dict.fromkeys(x for node in nodes for x in node.inputs)
     inputs = [x for x in read if x not in results and x.constant is None]
-    elsewhere = {
+    external = {
         x for key in order if key != which for n in groups[key] for x in n.inputs
     }
-    elsewhere |= set(graph.outputs)
-    outputs = [y for node in nodes for y in node.outputs if y in elsewhere]
+    external |= set(graph.outputs)
+    outputs = [y for node in nodes for y in node.outputs if y in external]
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs), graph.names)

@@ -96,7 +96,7 @@ class _Gaps:
             self._drop(start, end)
         self.size = max(self.size, start + extent)
         if start + extent < end:
-            self._put(start + extent, end)
+            self._insert(start + extent, end)
         return start
 
     def free(self, start: int, extent: int) -> None:
@@ -110,9 +110,9 @@ class _Gaps:
             before = self._start_of[start]
             self._drop(before, start)
             start = before
-        self._put(start, end)
+        self._insert(start, end)
 
-    def _put(self, start: int, end: int) -> None:
+    def _insert(self, start: int, end: int) -> None:
         insort(self._by_extent, (end - start, start))
         self._end_of[start], self._start_of[end] = end, start
 

@@ -66,11 +66,11 @@ class PreparedOperands:
         self._backend = program.backend
         self._preparations = program.preparations
         self._objects = objects
-        self._held: dict[int, Prepared] = {}  # by number
+        self._prepared: dict[int, Prepared] = {}  # by number
         self._bind: dict[int, Callable[[], Any]] = {}
         self._runners: dict[int, Any] = {}  # their return values
         # The frozen inputs that they depend on, by number.
-        self._known: list[tuple[int, Callable[[], Any]]] = []
+        self._sources: list[tuple[int, Callable[[], Any]]] = []
 
     def bind(self, segment: Segment, locations: OperandLocations) -> None:
         """Record the addresses of the operands of a segment."""
@@ -88,13 +88,13 @@ class PreparedOperands:
         Args:
             inputs: inputs of the graph; frozen inputs are represented by their handles.
         """
-        for number, reference in self._known:
+        for number, reference in self._sources:
             if reference() is not inputs[number]:
                 break
         else:
-            if self._held:
+            if self._prepared:
                 return
-        self._known = []
+        self._sources = []
         settled: dict[int, Prepared] = {}
         arrays: dict[int, Array] = {}
         for preparation in self._preparations:
@@ -107,16 +107,16 @@ class PreparedOperands:
             value = prepare(preparation.recipe, sources, make)
             settled[preparation.number] = value
             self._objects[preparation.number] = self._backend.handle(value.array)
-        self._held = settled
-        self._known = [(i, ref(array)) for i, array in arrays.items()]
+        self._prepared = settled
+        self._sources = [(i, ref(array)) for i, array in arrays.items()]
 
     def array(self, number: int) -> Array:
         """Return the bytes of the last computed operand with this number."""
-        return self._held[number].array
+        return self._prepared[number].array
 
     def close(self) -> None:
         """Release all memory."""
-        self._held, self._known = {}, []
+        self._prepared, self._sources = {}, []
 
     def _make(self, preparation: Preparation) -> Array:
         array = self._backend.allocate_aligned((preparation.nbytes,), "uint8")

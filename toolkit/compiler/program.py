@@ -71,11 +71,11 @@ class Program:
         plan: memory plan of the arena.
         numbers: numbers of the arrays of a call in generated code.
         constants: the arrays of the constants.
-        kept: the numbers of the arrays that are updated in place.
+        updated_numbers: the numbers of the arrays that are updated in place.
         in_place: whether updates may overwrite their old values.
         source: the traced graph.
         name: name of the traced function.
-        made_once: values that are computed once from frozen inputs.
+        cached_values: values that are computed once from frozen inputs.
     """
 
     graph: Graph
@@ -87,7 +87,7 @@ class Program:
     plan: Plan
     numbers: Mapping[Value, int]
     constants: Mapping[Value, Array]
-    kept: frozenset[int]
+    updated_numbers: frozenset[int]
     in_place: bool
     source: Graph
     name: str = "a graph"
@@ -112,7 +112,7 @@ class Program:
         return self._computing[-1] if self._computing else None
 
     @cached_property
-    def whole(self) -> Segment | None:
+    def single_segment(self) -> Segment | None:
         """Return the segment of generated code, if it is the whole program."""
         segments = self._computing
         is_code = len(segments) == 1 and segments[0].code is not None
@@ -121,18 +121,18 @@ class Program:
     @property
     def code(self) -> Any:
         """Return the generated code, if it is the whole program; else None."""
-        return None if self.whole is None else self.whole.code
+        return None if self.single_segment is None else self.single_segment.code
 
     @cached_property
     def locations(self) -> OperandLocations:
         """Return the operand addresses of a program that is generated code only."""
-        assert self.whole is not None
-        return self.places_of(self.whole)
+        assert self.single_segment is not None
+        return self.locations_of(self.single_segment)
 
     def locations_with(self, constant: Callable[[Array], Any]) -> OperandLocations:
         """Return the addresses, with the results of a function for constants."""
-        assert self.whole is not None
-        return self.places_of(self.whole, constant)
+        assert self.single_segment is not None
+        return self.locations_of(self.single_segment, constant)
 
     @cached_property
     def preparations(self) -> list[Preparation]:
@@ -178,7 +178,7 @@ class Program:
         """Return the number of a value's array in generated code, or None."""
         return self.numbers.get(value, self._makers.get(value))
 
-    def places_of(
+    def locations_of(
         self, segment: Segment, constant: Callable[[Array], Any] | None = None
     ) -> OperandLocations:
         """Return the operand addresses of a segment's nodes.

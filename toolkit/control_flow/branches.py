@@ -70,7 +70,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
     predicate = convert(pred, "bool")
     if predicate.size != 1:
         raise ShapeError(f"cond: expected a scalar pred; received {predicate.shape}")
-    if predicate.known() is not None:
+    if predicate.static_value() is not None:
         return true_fn() if predicate else false_fn()
     yes, _ = trace_body("cond", true_fn)
     no, _ = trace_body("cond", false_fn)

@@ -169,7 +169,7 @@ def while_loop(
 
     if maximum_iterations is not None and not is_int(maximum_iterations):
         limit = convert(maximum_iterations)
-        if limit.known() is None:
+        if limit.static_value() is None:
             values = _while_below(limit, cond, step, values)
             return _like_loop_vars(values, loop_vars)
         maximum_iterations = int(limit)

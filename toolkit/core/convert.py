@@ -19,7 +19,7 @@ _WEAK = frozenset(_SCALARS)
 
 
 def _cast_vjp(g: Tensor, y: Tensor, x: Tensor, dtype: str) -> Any:
-    return scale_slices(g, lambda part: bind(cast_p, part, dtype=x.dtype))
+    return scale_slices(g, lambda values: bind(cast_p, values, dtype=x.dtype))
 
 
 cast_p: Primitive = primitive(

@@ -10,13 +10,13 @@ from toolkit.backends.base import owner_of, to_host
 class Placement(Protocol):
     """The part of a Variable's value that a process of a job holds."""
 
-    def part(self, array: Any) -> Any:
+    def take_local(self, array: Any) -> Any:
         """Return the local part of a whole value."""
 
-    def whole(self, array: Any) -> Any:
+    def gather(self, array: Any) -> Any:
         """Return the whole value from the parts of all processes; all call this."""
 
-    def box(self) -> tuple[tuple[int, int], ...]:
+    def local_bounds(self) -> tuple[tuple[int, int], ...]:
         """Return the range of the local part along each axis: start and stop."""
 
 
@@ -28,21 +28,21 @@ def local_part(variable: Any) -> Any:
     return to_host(variable.exclusive_buffer())
 
 
-def set_local_part(variable: Any, part: Any) -> None:
+def set_local_part(variable: Any, shard: Any) -> None:
     """Replace the local part of a Variable."""
     with variable.lock:
         buffer = variable.exclusive_buffer()
         owner = owner_of(buffer)
         if owner is None:
-            buffer[...] = part
+            buffer[...] = shard
         else:
-            owner.overwrite(buffer, part)
+            owner.overwrite(buffer, shard)
 
 
-def change_placement(variable: Any, placement: Placement | None, whole: Any) -> None:
+def change_placement(variable: Any, placement: Placement | None, value: Any) -> None:
     """Change the placement of a Variable whose whole value is given."""
     with variable.lock:
         variable._placement = placement
-        shard = whole if placement is None else placement.part(whole)
+        shard = value if placement is None else placement.take_local(value)
         variable._tensor = variable._held(shard)
         variable._shared, variable._spare = True, None

@@ -42,7 +42,7 @@ class _LazyTensor(Tensor):
 
     def __init__(self, spec: Spec, make: Callable[[], Tensor]) -> None:
         self._make: Callable[[], Tensor] | None = make
-        self._made: Any = None
+        self._cached: Any = None
         self._dtype, self._spec, self._scope = spec.dtype, spec, None
 
     @property
@@ -50,9 +50,9 @@ class _LazyTensor(Tensor):
         make = self._make
         if make is not None:
             with state.inside(**_NO_SCOPES):
-                self._made = make()._array
+                self._cached = make()._array
             self._make = None
-        return self._made
+        return self._cached
 
     @property
     def ndim(self) -> int:

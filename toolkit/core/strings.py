@@ -186,8 +186,8 @@ def apply_by_index(
     strings = np.empty(len(pool), object)
     strings[:] = pool
 
-    def found(place: Any) -> Any:
-        indices = place.known()
+    def look_up(index: Any) -> Any:
+        indices = index.static_value()
         if indices is None:
             raise DTypeError(
                 f"{function.__name__}: strings cannot follow positions that are not "
@@ -195,4 +195,4 @@ def apply_by_index(
             )
         return kind(strings[indices])
 
-    return tree.map_structure(found, function(*args, **kwargs))
+    return tree.map_structure(look_up, function(*args, **kwargs))

@@ -165,7 +165,7 @@ class Tensor(Operators, Value):
         Raises:
             TraceError: inside a trace, if the value depends on inputs of the trace.
         """
-        data = self.known()
+        data = self.static_value()
         if data is None:
             raise TraceError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
@@ -174,7 +174,7 @@ class Tensor(Operators, Value):
             )
         return data if data.ndim else data[()]
 
-    def known(self) -> Array | None:
+    def static_value(self) -> Array | None:
         """Return the data in host memory if they are already known, else None.
 
         Inside a trace they are computed on request, if they depend on none of its
@@ -279,15 +279,15 @@ def fetch(values: Sequence[Any]) -> PendingCopy:
         A pending copy, with an array for each tensor and other values unchanged.
     """
     results = list(values)
-    places: dict[Any, list[int]] = {}
+    by_owner: dict[Any, list[int]] = {}
     for i, x in enumerate(values):
         if isinstance(x, Tensor):
-            places.setdefault(owner_of(x._array), []).append(i)
-    for i in places.pop(None, ()):
+            by_owner.setdefault(owner_of(x._array), []).append(i)
+    for i in by_owner.pop(None, ()):
         results[i] = values[i].numpy()
     coming = [
         (numbers, owner.fetch([values[i]._array for i in numbers]))
-        for owner, numbers in places.items()
+        for owner, numbers in by_owner.items()
     ]
 
     def get() -> list[Any]:

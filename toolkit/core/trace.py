@@ -368,8 +368,8 @@ def decomposable(name: str, body: Rule, vjp: Rule | None = None) -> Primitive:
     graph = graph_rule(name, body)
 
     def spec(*specs: Spec, **attrs: Any) -> Any:
-        found = tuple(v.spec for v in graph(specs, attrs).outputs)
-        return found if len(found) > 1 else found[0]
+        outputs = tuple(v.spec for v in graph(specs, attrs).outputs)
+        return outputs if len(outputs) > 1 else outputs[0]
 
     return decomposable_as(name, spec, body, vjp)
 

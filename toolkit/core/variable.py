@@ -137,7 +137,7 @@ class Variable(Operators):
 
     def _local_part(self, array: Any) -> Any:
         """Return the local part of a whole value."""
-        return array if self._placement is None else self._placement.part(array)
+        return array if self._placement is None else self._placement.take_local(array)
 
     def _wrap_value(self, array: Any) -> Tensor:
         """Return a tensor on a new array that becomes the value."""
@@ -220,7 +220,7 @@ class Variable(Operators):
         # A program that writes holds the lock: it must not swap buffers in between.
         with self.lock:
             if self._placement is not None:
-                return self._wrap_value(self._placement.whole(self._tensor._array))
+                return self._wrap_value(self._placement.gather(self._tensor._array))
             home = self._pinned_backend()
             if home is not None and self._tensor.nbytes <= _SMALL_NBYTES:
                 return self._wrap_value(home.copy_array(self._tensor._array))
@@ -411,12 +411,12 @@ def current_value(x: Any) -> Any:
     return x.value if isinstance(x, Variable) else x
 
 
-def _check_callable(what: str, value: Any) -> Any:
+def _check_callable(attribute: str, value: Any) -> Any:
     """Return None or a callable."""
     if value is not None and not callable(value):
         raise ArgumentError(
-            f"Variable: Invalid value for attribute `{what}`: expected a function or "
-            f"None; received {value!r}"
+            f"Variable: Invalid value for attribute `{attribute}`: expected a "
+            f"function or None; received {value!r}"
         )
     return value
 

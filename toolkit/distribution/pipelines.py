@@ -46,11 +46,11 @@ class StagePlacement:
     owner: int
     spec: Spec
 
-    def part(self, array: Any) -> Any:
+    def take_local(self, array: Any) -> Any:
         """Return this rank's part of a value: all of it or an empty array."""
-        return array[tuple(slice(*bounds) for bounds in self.box())]
+        return array[tuple(slice(*bounds) for bounds in self.local_bounds())]
 
-    def whole(self, array: Any) -> Any:
+    def gather(self, array: Any) -> Any:
         """Return the whole value; all ranks call this."""
         notify_gather(self)
         if self.group.rank == self.owner:
@@ -60,7 +60,7 @@ class StagePlacement:
         self.group.broadcast(whole, self.owner)
         return whole
 
-    def box(self) -> tuple[tuple[int, int], ...]:
+    def local_bounds(self) -> tuple[tuple[int, int], ...]:
         """Return the box of this rank's part in the value."""
         is_here = self.group.rank == self.owner
         return tuple((0, extent * is_here) for extent in self.spec.shape)

@@ -29,13 +29,13 @@ class ShardPlacement:
         """Return the split along one of the axes."""
         return next((split for a, split in self.splits if a is axis), None)
 
-    def part(self, array: Any) -> Any:
+    def take_local(self, array: Any) -> Any:
         """Return this rank's shard of a whole value."""
         for axis, split in self.splits:
-            array = array[axis.part(split, array)]
+            array = array[axis.local_slices(split, array)]
         return np.array(array)
 
-    def whole(self, array: Any) -> Any:
+    def gather(self, array: Any) -> Any:
         """Return the whole value; all ranks call this."""
         notify_gather(self)
         specs = [self.spec]
@@ -48,7 +48,7 @@ class ShardPlacement:
             array = out
         return array
 
-    def box(self) -> tuple[tuple[int, int], ...]:
+    def local_bounds(self) -> tuple[tuple[int, int], ...]:
         """Return the box of this rank's shard in the whole value."""
         bounds = [(0, extent) for extent in self.spec.shape]
         spec = self.spec

@@ -44,7 +44,7 @@ def held_box(variable: Any) -> Box:
     placement = variable.placement
     if placement is None:
         return boxes.full_box(variable.spec.shape)
-    found: Box = placement.box()
+    found: Box = placement.local_bounds()
     return found
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit import dtypes
 from toolkit.backends.base import Backend
-from toolkit.compiler.bound import BoundProgram, Event, TimedPart
+from toolkit.compiler.bound import BoundProgram, Event, TimedUnit
 from toolkit.compiler.pipeline import stages
 from toolkit.compiler.program import Program
 from toolkit.core.variable import Variable
@@ -79,10 +79,11 @@ class Inspection:
         self.name = name
         self.program = program
         self._variables = variables
-        # The part numbers of each kernel.
-        self._parts = _joined(self._bound.parts)
+        # The unit numbers of each kernel.
+        self._unit_groups = _joined(self._bound.timed_units)
         self.kernels: list[Kernel] = [
-            _kernel([self._bound.parts[i] for i in numbers]) for numbers in self._parts
+            _kernel([self._bound.timed_units[i] for i in numbers])
+            for numbers in self._unit_groups
         ]
 
     @property
@@ -116,8 +117,8 @@ class Inspection:
 
     def source(self, kernel: int) -> str:
         """Return the LLVM IR of a kernel by its number; "" for NumPy kernels."""
-        timed_parts = (self._bound.parts[i] for i in self._parts[kernel])
-        codes = (code.text() for timed_part in timed_parts for code in timed_part.codes)
+        units = (self._bound.timed_units[i] for i in self._unit_groups[kernel])
+        codes = (code.text() for unit in units for code in unit.codes)
         return "\n\n".join(dict.fromkeys(codes))
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
@@ -130,11 +131,11 @@ class Inspection:
             the slowest first.
         """
         self._events()  # warm up the caches
-        runs = [spans(self._events(), _part) for _ in range(repeats)]
+        runs = [spans(self._events(), _unit) for _ in range(repeats)]
         peaks = self.program.backend.peak_rates()
         self.kernels = [
             _timed(kernel, _median(numbers, runs), peaks)
-            for kernel, numbers in zip(self.kernels, self._parts, strict=True)
+            for kernel, numbers in zip(self.kernels, self._unit_groups, strict=True)
         ]
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
 
@@ -167,12 +168,14 @@ class Inspection:
             >>> one.speed_up, four.cores, four.seconds <= one.seconds
             (1.0, 4, True)
         """
-        kernel_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
+        kernel_of = {
+            unit: k for k, units in enumerate(self._unit_groups) for unit in units
+        }
         self._events()  # warm up the caches
         runs = sorted((self._events() for _ in range(repeats)), key=_busy)
-        run, parts = runs[repeats // 2], self._bound.parts
-        stages = measured_stages(run, parts, kernel_of)
-        idle = time_between(run, parts)
+        run, units = runs[repeats // 2], self._bound.timed_units
+        stages = measured_stages(run, units, kernel_of)
+        idle = time_between(run, units)
         return [model(stages, idle, count) for count in cores]
 
     def plot(
@@ -228,9 +231,11 @@ class Inspection:
     def _rows(self) -> Iterator[dict[str, Any]]:
         """Yield the events of a timeline."""
         self._events()  # warm up the caches
-        number_of = {part: k for k, parts in enumerate(self._parts) for part in parts}
+        number_of = {
+            unit: k for k, units in enumerate(self._unit_groups) for unit in units
+        }
         for event in self._events():
-            number = number_of[event.part]
+            number = number_of[event.unit]
             kernel = self.kernels[number]
             arguments = {"flops": kernel.flops, "bytes": kernel.nbytes}
             yield {
@@ -262,28 +267,28 @@ class Inspection:
         return inputs, outputs_for(program)
 
     def __str__(self) -> str:
-        parts = [f"function {self.name} on backend {self.program.backend.name}"]
-        parts.append("\npasses:")
-        parts += self._pass_rows()
-        parts.append("\nschedule, with the number of each node's kernel:")
+        sections = [f"function {self.name} on backend {self.program.backend.name}"]
+        sections.append("\npasses:")
+        sections += self._pass_rows()
+        sections.append("\nschedule, with the number of each node's kernel:")
         numbers = enumerate(self.kernels)
         marks = {node: f"{i:>4}" for i, kernel in numbers for node in kernel.nodes}
-        parts.append(format_graph(self.graph, marks))
-        parts.append("\nkernels:")
-        parts += self._kernel_rows()
-        parts += self._exchange_rows()
-        parts.append("\narena:")
-        parts += self._arena_rows()
-        parts.append(
+        sections.append(format_graph(self.graph, marks))
+        sections.append("\nkernels:")
+        sections += self._kernel_rows()
+        sections += self._exchange_rows()
+        sections.append("\narena:")
+        sections += self._arena_rows()
+        sections.append(
             f"peak {self.peak_bytes:,} bytes; live at the worst point "
             f"{self.live_bytes:,} bytes"
         )
         if cached := self.program.preparations:
-            parts.append(
+            sections.append(
                 f"kept until a weight changes: {sum(x.nbytes for x in cached):,} bytes "
                 f"that {len(cached)} kernels read"
             )
-        return "\n".join(parts)
+        return "\n".join(sections)
 
     __repr__ = __str__
 
@@ -387,11 +392,11 @@ def _listed(names: Counter[str]) -> str:
     return ", ".join(f"{n} {name}" if n > 1 else name for name, n in names.items())
 
 
-def _joined(parts: Sequence[TimedPart]) -> list[list[int]]:
-    """Return the part numbers in groups: parts of the same node are in one group."""
+def _joined(units: Sequence[TimedUnit]) -> list[list[int]]:
+    """Return the unit numbers in groups: units of a node are in one group."""
     groups: list[tuple[set[Node], list[int]]] = []
-    for number, part in enumerate(parts):
-        nodes, numbers = set(part.nodes), [number]
+    for number, unit in enumerate(units):
+        nodes, numbers = set(unit.nodes), [number]
         separate = []
         for group in groups:
             if nodes.isdisjoint(group[0]):
@@ -403,8 +408,8 @@ def _joined(parts: Sequence[TimedPart]) -> list[list[int]]:
     return sorted(sorted(numbers) for _, numbers in groups)
 
 
-def _kernel(parts: Sequence[TimedPart]) -> Kernel:
-    nodes = tuple(dict.fromkeys(node for part in parts for node in part.nodes))
+def _kernel(units: Sequence[TimedUnit]) -> Kernel:
+    nodes = tuple(dict.fromkeys(node for unit in units for node in unit.nodes))
     names: list[str] = []
     for node in nodes:
         members = node.attrs["body"].nodes if node.op.name == "fused" else (node,)
@@ -412,14 +417,14 @@ def _kernel(parts: Sequence[TimedPart]) -> Kernel:
     return Kernel(
         _listed(Counter(names)),
         nodes,
-        sum(part.flops for part in parts),
-        sum(part.nbytes for part in parts),
-        tuple(dict.fromkeys(part.moment for part in parts)),
+        sum(unit.flops for unit in units),
+        sum(unit.nbytes for unit in units),
+        tuple(dict.fromkeys(unit.moment for unit in units)),
     )
 
 
-def _part(event: Event) -> int:
-    return event.part
+def _unit(event: Event) -> int:
+    return event.unit
 
 
 def _busy(events: Sequence[Event]) -> float:
@@ -427,8 +432,8 @@ def _busy(events: Sequence[Event]) -> float:
     return sum(event.end - event.start for event in events)
 
 
-def _median(parts: Sequence[int], runs: Sequence[Counter[int]]) -> float:
-    return float(np.median([sum(run[part] for part in parts) for run in runs]))
+def _median(units: Sequence[int], runs: Sequence[Counter[int]]) -> float:
+    return float(np.median([sum(run[unit] for unit in units) for run in runs]))
 
 
 def _timed(kernel: Kernel, seconds: float, peaks: tuple[float, float] | None) -> Kernel:

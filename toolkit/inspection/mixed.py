@@ -1,4 +1,4 @@
-"""Inspection of a compiled function with parts on several devices."""
+"""Inspection of a compiled function with partitions on several devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Arrays = dict[Value, Any]
 def inspect_program(
     name: str, program: Program | MixedProgram, variables: Sequence[Variable]
 ) -> Inspection:
-    """Return the inspection of a program, or of all parts of one on several devices.
+    """Return the inspection of a program, or of each partition on several devices.
 
     Raises:
         UnsupportedError: if the step is a pipeline.
@@ -57,8 +57,8 @@ class Transfer:
     target: str
 
 
-class PartInspection(Inspection):
-    """One part: the kernels that run on one device before values pass to another.
+class PartitionInspection(Inspection):
+    """A partition: the kernels that run on one device before values pass to another.
 
     Args:
         arrays: returns the arrays of the values of the whole program.
@@ -85,10 +85,10 @@ class PartInspection(Inspection):
 
 
 class MixedInspection(Inspection):
-    """An inspection for each part, with the transfers between them.
+    """An inspection for each partition, with the transfers between them.
 
     Attributes:
-        parts: in execution order.
+        partitions: in execution order.
         transfers: the values that are copied between devices.
     """
 
@@ -98,19 +98,21 @@ class MixedInspection(Inspection):
         self.name = name
         self.program: Any = program
         self._variables = variables
-        self.parts: list[PartInspection] = [
-            PartInspection(f"{name}, part {i}", part.program, lambda: self._values)
-            for i, part in enumerate(program.parts)
+        self.partitions: list[PartitionInspection] = [
+            PartitionInspection(
+                f"{name}, part {i}", partition.program, lambda: self._values
+            )
+            for i, partition in enumerate(program.partitions)
         ]
         self.transfers: list[Transfer] = list(self._transfers())
 
     @property
     def kernels(self) -> list[Kernel]:  # type: ignore[override]
-        """Return the kernels of all parts, with consecutive moments."""
+        """Return the kernels of all partitions, with consecutive moments."""
         result, start = [], 0
-        for part in self.parts:
-            moments = [m for kernel in part.kernels for m in kernel.moments]
-            for kernel in part.kernels:
+        for partition in self.partitions:
+            moments = [m for kernel in partition.kernels for m in kernel.moments]
+            for kernel in partition.kernels:
                 later = tuple(start + moment for moment in kernel.moments)
                 result.append(replace(kernel, moments=later))
             start += max(moments, default=-1) + 1
@@ -118,30 +120,30 @@ class MixedInspection(Inspection):
 
     @property
     def passes(self) -> list[tuple[str, Any]]:
-        """Return pairs of part and pass, and the graph after it, in order."""
+        """Return pairs of partition and pass, and the graph after it, in order."""
         return [
             (f"part {i}: {name}", graph)
-            for i, part in enumerate(self.parts)
-            for name, graph in part.passes
+            for i, partition in enumerate(self.partitions)
+            for name, graph in partition.passes
         ]
 
     @property
     def live_bytes(self) -> int:
-        """Return the largest number of live bytes in any part."""
-        return max((part.live_bytes for part in self.parts), default=0)
+        """Return the largest number of live bytes in any partition."""
+        return max((partition.live_bytes for partition in self.partitions), default=0)
 
     def source(self, kernel: int) -> str:
-        """Return the generated code of a kernel, by its number among all parts."""
-        for part in self.parts:
-            if kernel < len(part.kernels):
-                return part.source(kernel)
-            kernel -= len(part.kernels)
+        """Return the generated code of a kernel, by its number among all partitions."""
+        for partition in self.partitions:
+            if kernel < len(partition.kernels):
+                return partition.source(kernel)
+            kernel -= len(partition.kernels)
         raise OutOfRangeError("source: there is no kernel of this number")
 
     def measure(self, repeats: int = 5) -> list[Kernel]:
-        """Measure as for one device, part by part, without the transfers."""
-        for part in self.parts:
-            part.measure(repeats)
+        """Measure as for one device, by partition, without the transfers."""
+        for partition in self.partitions:
+            partition.measure(repeats)
         return sorted(self.kernels, key=lambda k: -(k.seconds or 0.0))
 
     def plot(
@@ -150,42 +152,47 @@ class MixedInspection(Inspection):
         to_file: str | PathLike[str] | None = None,
         expand: bool | None = None,
     ) -> Picture:
-        """Raise an error: each part has a separate arena and graph.
+        """Raise an error: each partition has a separate arena and graph.
 
         Raises:
-            UnsupportedError: always; `parts[i].plot()` draws one.
+            UnsupportedError: always; `partitions[i].plot()` draws one.
         """
         raise UnsupportedError(
-            f"Inspection.plot: {self.name} has {len(self.parts)} parts on several "
+            f"Inspection.plot: {self.name} has {len(self.partitions)} parts on several "
             "devices, each with an arena and a graph of its own; plot one of them by "
-            f"parts[i].plot({what!r})"
+            f"partitions[i].plot({what!r})"
         )
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        for number, part in enumerate(self.parts):
-            yield from ({**row, "pid": number} for row in part._rows())
+        for number, partition in enumerate(self.partitions):
+            yield from ({**row, "pid": number} for row in partition._rows())
 
     @cached_property
     def _values(self) -> Arrays:
-        """Return every value between parts, after a run on random data."""
+        """Return every value between partitions, after a run on random data."""
         graph = self.program.graph
         inputs = sample_inputs(graph, self.program.backend, self._variables)
         values: Arrays = dict(zip(graph.inputs, inputs, strict=True))
-        for part in self.program.parts:
-            outputs = Executable(part.program)([values[x] for x in part.inputs])
-            values.update(zip(part.outputs, outputs, strict=True))
+        for partition in self.program.partitions:
+            outputs = Executable(partition.program)(
+                [values[x] for x in partition.inputs]
+            )
+            values.update(zip(partition.outputs, outputs, strict=True))
         return values
 
     def _transfers(self) -> Iterator[Transfer]:
-        """Yield transfers in the order of the parts, then transfers of results."""
+        """Yield transfers in the order of the partitions, then transfers of results."""
         graph, home = self.program.graph, self.program.backend
         inputs = enumerate(graph.inputs)
         producers = {x: (home, graph.names.get(x, f"input {i}")) for i, x in inputs}
-        for part in self.program.parts:
-            for node in part.program.source.nodes:
+        for partition in self.program.partitions:
+            for node in partition.program.source.nodes:
                 for y in node.outputs:
-                    producers[y] = part.program.backend, node.op.name
-        takers = [(part.program.backend, part.inputs) for part in self.program.parts]
+                    producers[y] = partition.program.backend, node.op.name
+        takers = [
+            (partition.program.backend, partition.inputs)
+            for partition in self.program.partitions
+        ]
         for backend, values in [*takers, (home, graph.outputs)]:
             for x in values:
                 owner, name = producers.get(x, (backend, ""))
@@ -194,15 +201,17 @@ class MixedInspection(Inspection):
                     yield Transfer(f"{name}: {x.spec}", x.spec.nbytes, *devices)
 
     def __str__(self) -> str:
-        devices = sorted({part.device for part in self.parts})
+        devices = sorted({partition.device for partition in self.partitions})
         rows = [f"function {self.name} on {', '.join(devices)}", "\nparts:"]
-        for i, part in enumerate(self.parts):
-            names = ", ".join(kernel.name for kernel in part.kernels)
-            rows.append(f"  {i:3}  on {part.device}: {names or 'nothing to compute'}")
+        for i, partition in enumerate(self.partitions):
+            names = ", ".join(kernel.name for kernel in partition.kernels)
+            rows.append(
+                f"  {i:3}  on {partition.device}: {names or 'nothing to compute'}"
+            )
         rows.append("\ntransfers:")
         for t in self.transfers:
             rows.append(f"  {t.nbytes:10,} bytes  {t.source} to {t.target}  {t.label}")
-        rows += [f"\n{part}" for part in self.parts]
+        rows += [f"\n{partition}" for partition in self.partitions]
         rows.append(f"\npeak of all arenas {self.peak_bytes:,} bytes")
         return "\n".join(rows)
 

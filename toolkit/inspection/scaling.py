@@ -6,7 +6,7 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from toolkit.compiler.bound import Event, TimedPart
+from toolkit.compiler.bound import Event, TimedUnit
 from toolkit.definitions.records import record
 
 
@@ -53,30 +53,30 @@ class Stage:
 
 
 def measured_stages(
-    events: Iterable[Event], parts: Sequence[TimedPart], kernel_of: dict[int, int]
+    events: Iterable[Event], units: Sequence[TimedUnit], kernel_of: dict[int, int]
 ) -> list[Stage]:
     """Return the stages of a run, in the order of their moments."""
     by_moment: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         if event.thread >= 0:  # otherwise it ran in parallel with all of them
-            by_moment[parts[event.part].moment].append(event)
+            by_moment[units[event.unit].moment].append(event)
     return [
         Stage(
             tuple(event.end - event.start for event in ran),
-            tuple(kernel_of[event.part] for event in ran),
-            len(ran) > 1 and all(parts[event.part].is_shared for event in ran),
+            tuple(kernel_of[event.unit] for event in ran),
+            len(ran) > 1 and all(units[event.unit].is_shared for event in ran),
         )
         for _, ran in sorted(by_moment.items())
     ]
 
 
-def time_between(events: Sequence[Event], parts: Sequence[TimedPart]) -> float:
+def time_between(events: Sequence[Event], units: Sequence[TimedUnit]) -> float:
     """Return the seconds of a run without events: starting and joining threads."""
     ran = [event for event in events if event.thread >= 0]
     if not ran:
         return 0.0
     total = max(event.end for event in ran) - min(event.start for event in ran)
-    return max(0.0, total - sum(spans(ran, lambda x: parts[x.part].moment).values()))
+    return max(0.0, total - sum(spans(ran, lambda x: units[x.unit].moment).values()))
 
 
 def spans(events: Iterable[Event], key: Callable[[Event], int]) -> Counter[int]:

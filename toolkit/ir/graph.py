@@ -140,8 +140,8 @@ class Graph:
             assert len(node.inputs) == 0 or node.op is not None
             expected = node.op.spec(*(v.spec for v in node.inputs), **node.attrs)
             specs = expected if isinstance(expected, tuple) else (expected,)
-            found = tuple(value.spec for value in node.outputs)
-            assert specs == found, f"{node.op}: expected {specs}, found {found}"
+            actual = tuple(value.spec for value in node.outputs)
+            assert specs == actual, f"{node.op}: expected {specs}, found {actual}"
             for value in node.outputs:
                 assert value not in defined, f"{node.op}: defines a value again"
                 defined.add(value)

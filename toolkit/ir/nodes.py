@@ -32,8 +32,8 @@ def node_of(
 ) -> Node:
     """Return a node of a primitive, with new values for its results."""
     op = PRIMITIVES[name]
-    found = op.spec(*(x.spec for x in inputs), **attrs)
-    specs = found if isinstance(found, tuple) else (found,)
+    inferred = op.spec(*(x.spec for x in inputs), **attrs)
+    specs = inferred if isinstance(inferred, tuple) else (inferred,)
     return Node(op, inputs, attrs, [Value(spec) for spec in specs], device)
 
 

@@ -49,8 +49,8 @@ class Primitive:
     attributes.
     combined: the reduction that combines results for parts of an axis that no result
         has: "sum", "prod", "max" or "min".
-    once: the index of the operand that is the initial value of such a reduction, and
-    counts only once.
+    initial_operand: the index of the operand that is the initial value of such a
+        reduction, and counts only once.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Primitive:
     domain: Interval = EVERYWHERE
     axes: AxesRule | None = None
     combined: str = "sum"
-    once: int | None = None
+    initial_operand: int | None = None
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

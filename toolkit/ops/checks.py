@@ -120,7 +120,7 @@ def is_empty(shape: Shape, axes: Shape) -> bool:
 
 def known_values(op: str, x: Tensor, advice: str) -> Any:
     """Return the data of `x` in NumPy, for results whose shape depends on it."""
-    values = x.known()
+    values = x.static_value()
     if values is None:
         raise TraceError(
             f"{op}: the shape of the result depends on values, which a tensor inside a "
@@ -132,7 +132,7 @@ def known_values(op: str, x: Tensor, advice: str) -> Any:
 def unknown_extent(x: Tensor) -> int | None:
     """Return the placeholder of an extent that depends on x, in shape inference."""
     trace = state.trace
-    if not isinstance(trace, Probe) or x.known() is not None:
+    if not isinstance(trace, Probe) or x.static_value() is not None:
         return None
     trace.probed = True
     return trace.extent

@@ -235,7 +235,7 @@ scatter_p: Primitive = primitive(
     _scatter_spec,
     vjp=_scatter_vjp,
     axes=_scatter_axes,
-    once=0,
+    initial_operand=0,
 )
 take_along_axis_p: Primitive = primitive(
     "take_along_axis",

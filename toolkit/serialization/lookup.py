@@ -27,7 +27,7 @@ def names_of(*objects: Any) -> dict[str, Any]:
 def get(
     identifier: Any,
     module_objects: Mapping[str, Any],
-    what: str,
+    argument: str,
     custom_objects: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return the object for a name, a config, a class, a function or the object itself.
@@ -35,7 +35,7 @@ def get(
     Args:
         identifier: the argument of the user. None stays None.
         module_objects: name -> class or function, for strings.
-        what: the argument, for messages: "loss".
+        argument: its name, for messages: "loss".
         custom_objects: name -> object, for strings and configs.
 
     Returns:
@@ -50,14 +50,14 @@ def get(
     elif isinstance(identifier, str):
         result = get_registered_object(identifier, custom_objects, module_objects)
         if result is None:
-            raise unknown_choice(what, identifier, module_objects)
+            raise unknown_choice(argument, identifier, module_objects)
     else:
         result = identifier
     if inspect.isclass(result):
         result = result()
     if not callable(result) and not hasattr(result, "get_config"):
         raise ArgumentError(
-            f"{what}: expected a name, a config, an object or a function; "
+            f"{argument}: expected a name, a config, an object or a function; "
             f"received {identifier!r}"
         )
     return result

@@ -14,7 +14,7 @@ from toolkit.core.naming import to_snake_case
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentError, ArgumentTypeError, DTypeError, ToolkitError
 from toolkit.reading.budget import spend_time
-from toolkit.serialization.places import find, public_place
+from toolkit.serialization.object_names import find_object, find_public_name
 from toolkit.serialization.registration import (
     custom_object_scope,
     get_registered_object,
@@ -117,7 +117,7 @@ def _deserialize_dict(
                 f"deserialize_keras_object: Expected 'config' to be a non-null str, "
                 f"the name of a {name}; received {inner!r}"
             )
-        return find(config, inner, name == "function", custom_objects)
+        return find_object(config, inner, name == "function", custom_objects)
     if inner is not None and not isinstance(inner, dict):
         raise ArgumentTypeError(
             f"deserialize_keras_object: Expected 'config' to be a dict for {name!r}; "
@@ -133,7 +133,7 @@ def _deserialize_dict(
         for key in (name, to_snake_case(name)):
             cls = cls or module_objects.get(key)
     if cls is None:
-        cls = find(config, name, False, custom_objects)
+        cls = find_object(config, name, False, custom_objects)
     if not inspect.isclass(cls):
         return cls
     instance = _instance(cls, config, custom_objects)
@@ -148,7 +148,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
         )
     spend_time(_SECONDS_OF_OBJECT, "a config of so many objects")
     inner = dict(config["config"] or {})
-    if public_place(cls) is not None:
+    if find_public_name(cls) is not None:
         inner = _without_files(cls, with_function(inner, custom_objects))
     with custom_object_scope(custom_objects), only_reading():
         try:
@@ -163,7 +163,7 @@ def _instance(cls: Any, config: dict[str, Any], custom_objects: Any) -> Any:
             ) from error
         except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
             # Errors of a user's class are raised unchanged.
-            if public_place(cls) is None or hasattr(error, "_is_placed"):
+            if find_public_name(cls) is None or hasattr(error, "_is_placed"):
                 vars(error)["_is_placed"] = True
                 raise
             raise ArgumentError(
@@ -196,9 +196,9 @@ def with_function(inner: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
     """Return the config of a layer, with a lambda replaced by the given function."""
     function = inner.get("function")
     if isinstance(function, dict) and function.get("class_name") == "__lambda__":
-        found = get_registered_object(str(inner.get("name")), custom_objects)
-        if found is not None:
-            return {**inner, "function": found}
+        registered = get_registered_object(str(inner.get("name")), custom_objects)
+        if registered is not None:
+            return {**inner, "function": registered}
     return inner
 
 

@@ -13,7 +13,7 @@ from toolkit.console.frames import warn
 from toolkit.core.keras_tensor import KerasTensor
 from toolkit.core.tensor import Tensor
 from toolkit.errors import ArgumentTypeError
-from toolkit.serialization.places import place_of, public_place
+from toolkit.serialization.object_names import class_config, find_public_name
 from toolkit.serialization.registration import get_registered_name
 from toolkit.serialization.sharing import note_config, without_foreign_mark
 
@@ -50,14 +50,14 @@ def serialize_keras_object(obj: Any) -> Any:
     if special is not None:
         return special
     if inspect.isclass(obj):
-        return {**place_of(obj), "class_name": "type", "config": obj.__name__}
+        return {**class_config(obj), "class_name": "type", "config": obj.__name__}
     if isinstance(obj, types.FunctionType) or not hasattr(obj, "get_config"):
         return _serialize_function(obj)
     return _serialize_object(obj)
 
 
 def _serialize_object(obj: Any) -> dict[str, Any]:
-    config = place_of(type(obj))
+    config = class_config(type(obj))
     inner = obj.get_config()
     if not isinstance(inner, dict):
         raise ArgumentTypeError(
@@ -86,7 +86,7 @@ def _serialize_function(obj: Any) -> dict[str, Any]:
             "this one must pass the lambda again. Prefer a named, registered function"
         )
         return _tagged("__lambda__", value=None)
-    public = public_place(obj)
+    public = find_public_name(obj)
     return {
         "module": "builtins",
         "class_name": "function",

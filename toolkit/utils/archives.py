@@ -119,12 +119,12 @@ def _check_distinct(archive: Path, folder: Path, names: Sequence[str]) -> None:
 
     File systems may ignore case, or the composition of letters, in names.
     """
-    alike: dict[str, set[PurePosixPath]] = {}
+    by_key: dict[str, set[PurePosixPath]] = {}
     paths = {PurePosixPath(name) for name in names}
     for path in paths.union(*(path.parents for path in paths)):
         key = unicodedata.normalize("NFC", str(path)).casefold()
-        alike.setdefault(key, set()).add(path)
-    for group in alike.values():
+        by_key.setdefault(key, set()).add(path)
+    for group in by_key.values():
         if len(group) > 1 and not all(is_listed(folder / path) for path in group):
             raise DatasetError(
                 f"get_file: nothing of {archive} was unpacked: its members "

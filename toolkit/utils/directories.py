@@ -24,9 +24,9 @@ from toolkit.errors import (
 from toolkit.ops.image.resizing import INTERPOLATIONS
 from toolkit.reading.images import open_image, pillow, upper_bits
 from toolkit.settings import standardize_data_format
+from toolkit.utils.dataset_tensors import tensor_of
 from toolkit.utils.fitting import fitted
 from toolkit.utils.images import MODES, img_to_array
-from toolkit.utils.shown import tensor_of
 
 _ENDINGS = {
     "images": (".bmp", ".gif", ".jpeg", ".jpg", ".png"),
@@ -67,7 +67,7 @@ def _check_split(
 
 def _files(folder: str, formats: tuple[str, ...], follow_links: bool) -> list[str]:
     """Return the paths of files in a folder and its subfolders, sorted."""
-    walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda found: found[0])
+    walk = sorted(os.walk(folder, followlinks=follow_links), key=lambda entry: entry[0])
     return [
         os.path.join(root, name)
         for root, _, names in walk
@@ -165,7 +165,7 @@ def _split(paths: Any, labels: Any, split: Any, subset: Any, verbose: bool) -> A
 def from_directory(
     caller: str,
     read: Callable[[list[str]], Any],
-    what: str,
+    media: str,
     directory: Any,
     labels: Any,
     label_mode: str | None,
@@ -180,7 +180,7 @@ def from_directory(
     verbose: bool,
 ) -> Any:
     """Return the data sets; `read` returns the inputs of a batch from file paths."""
-    formats = _ENDINGS[what]
+    formats = _ENDINGS[media]
     check_format(caller, format)
     if label_mode not in (*_ENCODERS, None):
         raise ArgumentError(
@@ -211,8 +211,8 @@ def from_directory(
     ):
         if not subset_paths:
             raise ArgumentError(
-                f"{caller}: No {subset_name}{what} found in {directory!r}; they end in "
-                f"{', '.join(formats)}"
+                f"{caller}: No {subset_name}{media} found in {directory!r}; they end "
+                f"in {', '.join(formats)}"
             )
         make = _maker(read, subset_paths, numbers, label_mode, names)
         mixed = shuffle and subset_name != "validation "

@@ -181,9 +181,9 @@ class FeatureSpace(FeatureMakers, layers.Layer):
     def _make_encoders(self) -> None:
         specs: dict[str, Any] = {**self.features}
         specs.update({cross.name: cross for cross in self.crosses})
-        parts = {**self.preprocessors, **self.crossers}
+        components = {**self.preprocessors, **self.crossers}
         self.one_hot_encoders = {
-            name: layers.CategoryEncoding(_size(name, parts[name]))
+            name: layers.CategoryEncoding(_size(name, components[name]))
             for name, spec in specs.items()
             if spec.output_mode == "one_hot"
         }

@@ -26,7 +26,7 @@ from toolkit.files.locks import lock
 from toolkit.files.staging import Stage, sweep
 from toolkit.reading.file_errors import check_plain
 from toolkit.utils.archives import FORMATS
-from toolkit.utils.unpacked import check_own, unpack
+from toolkit.utils.extraction import check_is_unpacked, unpack
 
 _CHUNK = 1 << 18  # bytes
 _TIMEOUT = 30.0  # seconds without data
@@ -213,7 +213,7 @@ def _renew(
     A first archive that cannot be unpacked also stays, so that the user can examine it.
     """
     if unpacked is not None:
-        check_own(unpacked)
+        check_is_unpacked(unpacked)
         sweep(unpacked.parent, unpacked.name)
     with Stage(target.parent, target.name) as stage:
         new = stage.files / target.name

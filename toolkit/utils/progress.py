@@ -69,10 +69,10 @@ class Progbar:
             set(stateless_metrics or ()) if averages else None
         )
         self._values: dict[str, tuple[Any, float]] = {}  # name -> sum, number of steps
-        self._seen = 0
+        self._last_count = 0
         self._start = perf_counter()
         self._first_step: float | None = None  # time of its completion
-        self._drawn = -float("inf")
+        self._draw_time = -float("inf")
         self._length = 0  # length of the line on the screen
 
     def update(
@@ -91,20 +91,20 @@ class Progbar:
         if finalize is None:
             finalize = self.target is not None and current >= self.target
         for name, value in values or ():
-            self._take(name, value, max(current - self._seen, 1), finalize)
-        self._seen = current
+            self._take(name, value, max(current - self._last_count, 1), finalize)
+        self._last_count = current
         now = perf_counter()
         pace = self._pace(current, now)
-        if self.verbose == 1 and (finalize or now - self._drawn >= self.interval):
+        if self.verbose == 1 and (finalize or now - self._draw_time >= self.interval):
             self._draw(current, now, pace, finalize)
-            self._drawn = now
+            self._draw_time = now
         elif self.verbose == 2 and finalize and self.target:
             fields = [self._count(current), f"{now - self._start:.0f}s", pace]
             print_message(" - ".join([*fields, *self._shown()]))
 
     def add(self, n: int, values: Iterable[tuple[str, Any]] | None = None) -> None:
         """Show that `n` more steps are complete."""
-        self.update(self._seen + n, values)
+        self.update(self._last_count + n, values)
 
     def _take(self, name: str, value: Any, steps: int, finalize: bool) -> None:
         if self.stateless_metrics is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from toolkit.core.convert import convert
 from toolkit.data.computed import check_format, compute_batches
 from toolkit.errors import ArgumentError, ShapeError, unknown_choice
-from toolkit.utils.shown import tensor_of
+from toolkit.utils.dataset_tensors import tensor_of
 
 _SIDES = ("pre", "post")
 

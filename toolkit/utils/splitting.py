@@ -15,7 +15,7 @@ from toolkit.data.dataset import Dataset
 from toolkit.data.rows import ItemRows, Rows
 from toolkit.data.sources import FromRows
 from toolkit.errors import ArgumentError, ArgumentTypeError, unknown_choice
-from toolkit.utils.shown import tensor_of
+from toolkit.utils.dataset_tensors import tensor_of
 
 
 class Samples(FromRows):

@@ -26,7 +26,7 @@ def branches(a, b):
 def test_parts_of_a_function_run_on_their_devices(gpu):
     step = toolkit.function(branches)
     found = step(A, A + 1)
-    parts = step.get_concrete_function(A, A + 1).program.parts
+    parts = step.get_concrete_function(A, A + 1).program.partitions
     assert [part.program.backend.name for part in parts] == ["numpy", "cupy", "numpy"]
     expected = np.exp(A) * np.tanh(A + 1) + A + 1, np.exp(A)
     for y, e in zip(found, expected, strict=True):
@@ -36,7 +36,7 @@ def test_parts_of_a_function_run_on_their_devices(gpu):
 
 def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path):
     found = toolkit.function(branches).inspect(A, A + 1)
-    assert [part.device for part in found.parts] == ["cpu:0", "gpu:0", "cpu:0"]
+    assert [part.device for part in found.partitions] == ["cpu:0", "gpu:0", "cpu:0"]
     passed = [(t.source, t.target, t.label) for t in found.transfers]
     assert passed == [
         ("cpu:0", "gpu:0", "input 0: float32[2, 3]"),
@@ -51,13 +51,13 @@ def test_a_graph_on_several_devices_is_inspected_part_by_part(on_host, tmp_path)
     assert [k.moments for k in found.kernels] == [(0,), (1,), (2,)]
     assert "__global__" in found.source(1)
     assert all(kernel.seconds is not None for kernel in found.measure(repeats=1))
-    assert found.peak_bytes == sum(part.peak_bytes for part in found.parts)
+    assert found.peak_bytes == sum(part.peak_bytes for part in found.partitions)
     found.trace(tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     assert [event["pid"] for event in events] == [0, 1, 2]
     with pytest.raises(UnsupportedError, match=r"3 parts.*parts\[i\]\.plot"):
         found.plot()
-    assert found.parts[1].plot("graph").title
+    assert found.partitions[1].plot("graph").title
 
 
 def test_gradients_and_variables_pass_too(gpu):

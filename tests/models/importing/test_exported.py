@@ -93,7 +93,7 @@ def transposes_and_code(model, shape):
     function(x)
     concrete = function.get_concrete_function(x)
     moved = sum(node.op.name == "transpose" for node in concrete.graph.nodes)
-    return moved, concrete.program.whole is not None
+    return moved, concrete.program.single_segment is not None
 
 
 def test_channels_stay_last(tmp_path):

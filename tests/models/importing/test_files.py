@@ -122,7 +122,7 @@ def test_program_is_only_generated_code(name):
     rows = [tk.ops.convert_to_tensor(x[:1]) for x in inputs]
     function = tk.function(lambda *xs: model(alone(list(xs))))
     function(*rows)
-    assert function.get_concrete_function(*rows).program.whole is not None
+    assert function.get_concrete_function(*rows).program.single_segment is not None
 
 
 def test_names_of_the_file():

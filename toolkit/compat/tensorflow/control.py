@@ -352,7 +352,7 @@ def numpy_function(
 def _call_python(name: str, func: Callable[..., Any], inp: Any, Tout: Any) -> Any:
     require_eager(name)
     xs = [convert_to_tensor(x) for x in inp]
-    if any(isinstance(x, Tensor) and x.known() is None for x in xs):
+    if any(isinstance(x, Tensor) and x.static_value() is None for x in xs):
         raise NeedsValues(name)
     result = func(*xs)
     if not isinstance(Tout, (list, tuple)):

@@ -28,7 +28,7 @@ def _check(
     holds: Any, condition: str, message: Any, *values: Any, summarize: int | None = None
 ) -> None:
     holds = convert(holds)
-    if holds.known() is None:
+    if holds.static_value() is None:
         if is_inferring_shapes():
             return
         raise NeedsValues(f"a check ({condition})")

@@ -57,7 +57,7 @@ def run_dynamic_shape_loop(
 
 def _static_condition(holds: Any, steps: int) -> Any:
     """Return the static value of a condition in a trace."""
-    value = holds.known() if isinstance(holds, Tensor) else holds
+    value = holds.static_value() if isinstance(holds, Tensor) else holds
     if value is None or steps >= _UNROLLED:
         raise NeedsValues("tf.while_loop with shapes that change")
     return value

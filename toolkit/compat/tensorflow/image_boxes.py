@@ -64,7 +64,7 @@ def crop_and_resize(
             f"box_indices (boxes,); received shapes {tuple(x.shape)}, "
             f"{tuple(corners.shape)} and {tuple(numbers.shape)}"
         )
-    static_numbers = numbers.known()
+    static_numbers = numbers.static_value()
     if (
         static_numbers is not None
         and static_numbers.size

@@ -233,7 +233,7 @@ class StaticHashTable(_Table):
             return convert_to_tensor(
                 ops.take(ops.convert_to_tensor(self._values), slots)
             )
-        if slots.known() is None:
+        if slots.static_value() is None:
             raise NeedsValues("a lookup of strings")
         return StringTensor(self._values[np.asarray(slots)])
 
@@ -296,7 +296,7 @@ class StaticVocabularyTable(_Table):
         keys = convert_to_tensor(keys)
         slots = self._find_slots(keys, self._count)
         indices = ops.take(ops.convert_to_tensor(self._values), slots)
-        if isinstance(keys, Tensor) and keys.known() is None:
+        if isinstance(keys, Tensor) and keys.static_value() is None:
             raise NeedsValues("a lookup in a vocabulary")
         words = [w if isinstance(w, bytes) else b"%d" % w for w in _to_array(keys).flat]
         bucket_indices = [

@@ -65,7 +65,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
         >>> tf.get_static_value(tf.constant([1, 2])).tolist()
         [1, 2]
     """
-    return tensor.known() if isinstance(tensor, Tensor) else np.asarray(tensor)
+    return tensor.static_value() if isinstance(tensor, Tensor) else np.asarray(tensor)
 
 
 def get_logger() -> logging.Logger:

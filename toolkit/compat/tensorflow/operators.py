@@ -90,7 +90,9 @@ def check_divisor(function: str, dividend: Any, divisor: Any) -> None:
         is_integer(str(getattr(x, "dtype", "int32"))) for x in (dividend, divisor)
     ):
         return
-    static_divisor = divisor if isinstance(divisor, int) else convert(divisor).known()
+    static_divisor = (
+        divisor if isinstance(divisor, int) else convert(divisor).static_value()
+    )
     if static_divisor is not None and not np.all(static_divisor):
         raise ArgumentError(f"{function}: integer division by zero")
 

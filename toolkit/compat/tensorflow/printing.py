@@ -94,7 +94,7 @@ class _Shown(str):
 
 def _array(x: Any, edge: int) -> str:
     tensor = x.value if isinstance(x, Variable) else x
-    if isinstance(tensor, Tensor) and tensor.known() is None:
+    if isinstance(tensor, Tensor) and tensor.static_value() is None:
         raise NeedsValues("print")
     array = np.asarray(x)
     show = _SHOWN.get(array.dtype.kind, str)

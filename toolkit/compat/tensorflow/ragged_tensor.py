@@ -289,7 +289,7 @@ class RaggedTensor(RaggedConstructors):
 
     def __repr__(self) -> str:
         flat = self.flat_values
-        if isinstance(flat, Tensor) and flat.known() is None:
+        if isinstance(flat, Tensor) and flat.static_value() is None:
             return f"<tf.RaggedTensor shape={self.shape} dtype={self.dtype}, traced>"
         return f"<tf.RaggedTensor {self.to_list()}>"
 

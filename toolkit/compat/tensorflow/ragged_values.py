@@ -39,7 +39,7 @@ def count_values(values: Any) -> int:
 def static_integers(numbers: Any, argument: str) -> np.ndarray[Any, Any]:
     """Return static integers as an array of int64, or of int32 for an int32 tensor."""
     if isinstance(numbers, (Tensor, Variable)):
-        values = ops.convert_to_tensor(numbers).known()
+        values = ops.convert_to_tensor(numbers).static_value()
         if values is None:
             raise NeedsValues(f"RaggedTensor with {argument} that are computed")
         return values if values.dtype in ("int32", "int64") else values.astype("int64")

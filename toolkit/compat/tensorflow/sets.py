@@ -39,7 +39,7 @@ def _rows_as_sets(
         raise ShapeError(
             f"{function}: expected at least 2 axes; received shape {shape}"
         )
-    if isinstance(values, Tensor) and values.known() is None:
+    if isinstance(values, Tensor) and values.static_value() is None:
         raise NeedsValues(f"tf.sets.{function}")
     array = np.asarray(values)
     sets: dict[Any, set[Any]] = {}

@@ -98,7 +98,7 @@ def _is_ascending(indices: Any, shape: Any) -> bool:
 def from_dense(tensor: Any, name: Any = None) -> SparseTensor:
     """Return the values that are not zero, or not empty, and their indices."""
     x = as_values(tensor)
-    if isinstance(x, Tensor) and x.known() is None:
+    if isinstance(x, Tensor) and x.static_value() is None:
         raise NeedsValues("tf.sparse.from_dense")
     array = np.asarray(x)
     indices = np.argwhere(array != (b"" if array.dtype == object else 0))

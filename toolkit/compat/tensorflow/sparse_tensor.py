@@ -188,7 +188,7 @@ def stack_sparse(tensors: Sequence[SparseTensor]) -> SparseTensor:
 
 
 def _format_field(value: Any) -> str:
-    if isinstance(value, Tensor) and value.known() is None:
+    if isinstance(value, Tensor) and value.static_value() is None:
         return repr(value)
     return str(value)
 
@@ -200,7 +200,7 @@ def static_int64(numbers: Any) -> np.ndarray[Any, Any]:
         NeedsValues: the integers are computed in a trace.
     """
     if isinstance(numbers, (Tensor, Variable)):
-        values = convert(numbers).known()
+        values = convert(numbers).static_value()
         if values is None:
             raise NeedsValues("SparseTensor with indices that are computed")
         return values.astype("int64")

@@ -16,7 +16,7 @@ def _static_size(size: Any) -> int:
     """Return the static number of tensors."""
     if size is None:
         return 0
-    if isinstance(size, Tensor) and size.known() is None:
+    if isinstance(size, Tensor) and size.static_value() is None:
         raise TraceError(
             "TensorArray: expected a known size; received a traced tensor. Let a loop "
             "of unknown length carry a tensor, and write to it by "
@@ -65,7 +65,7 @@ class TensorArray:
 
     def write(self, index: Any, value: Any, name: Any = None) -> TensorArray:
         """Write the tensor at a static index; return the array."""
-        if isinstance(index, Tensor) and index.known() is None:
+        if isinstance(index, Tensor) and index.static_value() is None:
             raise TraceError(
                 "TensorArray.write: expected a known index; received a traced tensor, "
                 "that of a loop of unknown length say. Let the loop carry a tensor, "

@@ -114,7 +114,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
         return Reference(self)
 
     def __bool__(self) -> bool:
-        value = self.known()
+        value = self.static_value()
         if value is None:
             raise UnknownTruthError(
                 f"a tensor of shape {self.shape} and dtype {self.dtype} has no value "
@@ -128,7 +128,7 @@ class Tensor(core.Tensor, metaclass=_AnyTensor):
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over rows; static integers, such as a range, have static rows."""
-        array = self.known() if is_integer(self._dtype) else None
+        array = self.static_value() if is_integer(self._dtype) else None
         if array is not None and array.ndim:
             return (Tensor(np.asarray(row)) for row in array)
         return core.Tensor.__iter__(self)

@@ -55,7 +55,7 @@ def join_nodes(
         fusable: whether the backend can compute a node inside a fused one.
         anchors: primitives that the backend can compute with an elementwise epilogue.
         calls: the epilogues that library calls support; None: any.
-        once: values that are computed once if the nodes that lead to them are fused
+        cached: values that are computed once if the nodes that lead to them are fused
             only with such nodes, and have one result.
     """
     fusion = _Fusion(graph, fusable, anchors, calls, cached)
@@ -66,16 +66,16 @@ def join_nodes(
     is_body = [any(n in fusion.able for n in group) for group in groups]
     groups = recompute(graph, groups, is_body, fusion.fits)
     readers: defaultdict[Value, set[int]] = defaultdict(set)
-    for number, part in enumerate(groups):
-        for value in (x for node in part for x in node.inputs):
+    for number, members in enumerate(groups):
+        for value in (x for node in members for x in node.inputs):
             readers[value].add(number)
     for value in graph.outputs:
         readers[value].add(len(groups))
     nodes: list[Node] = []
-    for number, part in enumerate(groups):
-        results = {y for node in part for y in node.outputs}
+    for number, members in enumerate(groups):
+        results = {y for node in members for y in node.outputs}
         read_outside = {value for value in results if readers[value] - {number}}
-        nodes += _Body(part, read_outside).nodes if is_body[number] else part
+        nodes += _Body(members, read_outside).nodes if is_body[number] else members
     return graph.replace(nodes)
 
 
@@ -92,7 +92,7 @@ class _Fusion:
     ) -> None:
         self.graph = graph
         self.library_calls = calls
-        self.once = {n for n in graph.nodes if n.outputs[0] in cached}
+        self.cached_nodes = {n for n in graph.nodes if n.outputs[0] in cached}
         self.groups = Groups(graph)
         self.layouts = Layouts(graph)
         self.able = {n for n in graph.nodes if fusable(n) and _fits_alone(n)}
@@ -184,8 +184,8 @@ class _Fusion:
             return False
         if not self.groups.can_join(a, b) or not self._run_equally_often(a, b):
             return False
-        alike = a.shape is not None and a.shape == b.shape
-        if not alike and not self.fits(self.groups.union(a, b)):
+        has_same_shape = a.shape is not None and a.shape == b.shape
+        if not has_same_shape and not self.fits(self.groups.union(a, b)):
             return False
         return self.groups.join(a, b)
 
@@ -196,7 +196,7 @@ class _Fusion:
         elements. Those run in each call, and where the inputs change in each call this
         costs less.
         """
-        is_once = [all(n in self.once for n in group.nodes) for group in (a, b)]
+        is_once = [all(n in self.cached_nodes for n in group.nodes) for group in (a, b)]
         if not any(is_once):
             return True
         if not all(is_once):

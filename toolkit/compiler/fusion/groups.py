@@ -77,7 +77,7 @@ class Groups:
                 if self._group_of[reader] is not group:
                     yield self._group_of[reader]
 
-    def _place(self, group: Group) -> int:
+    def _position(self, group: Group) -> int:
         return self.position[group.nodes[0]]
 
     def can_join(self, a: Group, b: Group) -> bool:
@@ -99,7 +99,7 @@ class Groups:
                     return False
                 if reader.level < last.level and reader not in reached:
                     reached.add(reader)
-                    heappush(waiting, (-reader.level, self._place(reader), reader))
+                    heappush(waiting, (-reader.level, self._position(reader), reader))
         return True
 
     def union(self, a: Group, b: Group) -> list[Node]:
@@ -142,7 +142,7 @@ class Groups:
                 if reader.level > level or reader is a or reader is b:
                     continue
                 if reader not in levels:
-                    heappush(waiting, (reader.level, self._place(reader), reader))
+                    heappush(waiting, (reader.level, self._position(reader), reader))
                 levels[reader] = max(level + 1, levels.get(reader, 0))
         return raised
 

@@ -41,7 +41,7 @@ def recompute(
 
     Args:
         graph: the graph of the nodes.
-        parts: groups of nodes, in the order in which they run.
+        groups: groups of nodes, in the order in which they run.
         is_body: whether each group becomes a fused node.
         fits: whether nodes can be one group.
 
@@ -110,7 +110,7 @@ class _Recomputation:
     """Values of one group that its readers can recompute at lower cost."""
 
     def __init__(self, readers: _GroupReaders, number: int, nodes: NodeGroup) -> None:
-        self.parts = readers
+        self.groups = readers
         self.number = number
         self.makers = {y: node for node in nodes for y in node.outputs}
         self.order = {node: i for i, node in enumerate(nodes)}
@@ -123,9 +123,9 @@ class _Recomputation:
         )
 
     def _is_candidate(self, value: Any) -> bool:
-        if value.spec.nbytes < MIN_NBYTES or value in self.parts.in_memory:
+        if value.spec.nbytes < MIN_NBYTES or value in self.groups.in_memory:
             return False
-        return bool(self.parts.other_readers(value, self.number))
+        return bool(self.groups.other_readers(value, self.number))
 
     def apply(self) -> None:
         """Copy the nodes of the selected values into the groups that read them."""
@@ -137,13 +137,13 @@ class _Recomputation:
             self._drop_rejected()
         for reader, values in self._by_reader(self.candidates).items():
             copies, replacements = self._copies(values)
-            self.parts.replace(reader, copies, replacements)
+            self.groups.replace(reader, copies, replacements)
 
     def _by_reader(self, values: Iterable[Any]) -> dict[int, list[Any]]:
         """Return the values that each other group reads."""
         by_reader: defaultdict[int, list[Any]] = defaultdict(list)
         for value in values:
-            for reader in self.parts.other_readers(value, self.number):
+            for reader in self.groups.other_readers(value, self.number):
                 by_reader[reader].append(value)
         return by_reader
 
@@ -176,9 +176,9 @@ class _Recomputation:
 
     def _is_stored(self, value: Any) -> bool:
         """Return whether a value is currently stored in memory."""
-        if value not in self.makers or value in self.parts.in_memory:
+        if value not in self.makers or value in self.groups.in_memory:
             return True
-        return bool(self.parts.other_readers(value, self.number))
+        return bool(self.groups.other_readers(value, self.number))
 
     def _drop_rejected(self) -> None:
         refused = True
@@ -188,8 +188,8 @@ class _Recomputation:
                 copies, _ = self._closure(values)
                 cost = sum(MAX_EXPENSIVE_COST if is_expensive(n) else 1 for n in copies)
                 ends = set(copies)
-                nodes = [n for n in self.parts.nodes[reader] if n not in ends]
-                if cost > MAX_COST or not self.parts.fits([*copies, *nodes]):
+                nodes = [n for n in self.groups.nodes[reader] if n not in ends]
+                if cost > MAX_COST or not self.groups.fits([*copies, *nodes]):
                     for value in values:
                         del self.candidates[value]
                     refused = True
@@ -203,17 +203,17 @@ class _Recomputation:
             _, leaves = self._closure(needed)
             for leaf in leaves:
                 size = leaf.spec.nbytes
-                if reader not in self.parts.readers[leaf]:
+                if reader not in self.groups.readers[leaf]:
                     cost += size
                 if leaf in stored:
                     continue
                 stored.add(leaf)
                 if not self._is_stored(leaf):
                     cost += STORED * size
-                elif self.parts.last_reader(leaf) < reader:
+                elif self.groups.last_reader(leaf) < reader:
                     cost += PROLONGED * size
         spared = sum(
-            v.spec.nbytes * (STORED + len(self.parts.other_readers(v, self.number)))
+            v.spec.nbytes * (STORED + len(self.groups.other_readers(v, self.number)))
             for v in values
         )
         return bool(cost < spared)

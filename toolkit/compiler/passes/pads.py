@@ -16,22 +16,23 @@ from toolkit.ir import Graph, Node, Value, node_of
 class _Sum:
     """Sum of padded parts.
 
-    axis: the only axis along which there are zeros. terms: the summands, or one part.
+    axis: the only axis along which there are zeros. terms: the summands. operand: the
+    only operand, if there are no terms.
     """
 
     axis: int
     terms: tuple[_Sum, ...]
-    part: Node | None = None
+    operand: Node | None = None
 
-    def parts(self) -> list[Node]:
-        """Return every part that is not empty, in order."""
-        parts_in_order, stack = [], [self]
+    def operands(self) -> list[Node]:
+        """Return every operand that is not empty, in order."""
+        operands_in_order, stack = [], [self]
         while stack:
             current = stack.pop()
             stack += reversed(current.terms)
-            if current.part is not None and current.part.inputs[0].spec.size:
-                parts_in_order.append(current.part)
-        return parts_in_order
+            if current.operand is not None and current.operand.inputs[0].spec.size:
+                operands_in_order.append(current.operand)
+        return operands_in_order
 
 
 def join_pads(graph: Graph, target: Target) -> Graph:
@@ -88,7 +89,7 @@ def _sum_nodes(total: Node, pad_sum: _Sum) -> list[Node]:
     """Return the nodes of a sum: concatenations of parts that do not overlap, added."""
     axis, writer = pad_sum.axis, _Writer(total.device)
     ranges: dict[_Range, list[Value]] = {}
-    for term in pad_sum.parts():
+    for term in pad_sum.operands():
         (x,), (start, _) = term.inputs, term.attrs["widths"][axis]
         ranges.setdefault((start, start + x.spec.shape[axis]), []).append(x)
     rows = _rows(sorted(ranges))

@@ -15,17 +15,17 @@ class Substitution:
     """Map from values to their replacements; a value may be replaced more than once."""
 
     def __init__(self) -> None:
-        self._instead: dict[Value, Value] = {}
+        self._replacements: dict[Value, Value] = {}
 
     def __call__(self, value: Value) -> Value:
         """Return the current replacement of a value."""
-        while value in self._instead:
-            value = self._instead[value]
+        while value in self._replacements:
+            value = self._replacements[value]
         return value
 
     def replace(self, old: Value, new: Value) -> None:
         """Replace a value by another."""
-        self._instead[old] = new
+        self._replacements[old] = new
 
     def node(self, node: Node) -> Node:
         """Return a node that reads the replacements of its inputs."""

@@ -76,7 +76,7 @@ class _Folding:
         self.settled = settled
         self.nodes: list[Node] = []
         self.producers = graph.producers()
-        self.known: dict[Value, _Scaled] = {}
+        self.scaled: dict[Value, _Scaled] = {}
         self.device: Any = None  # device of the current node
         self.readers = Counter(x for node in graph.nodes for x in node.inputs)
         self.readers.update(graph.outputs)
@@ -91,7 +91,7 @@ class _Folding:
             elif scaled is None:
                 self.nodes.append(node)
             else:
-                self.known[node.outputs[0]] = scaled
+                self.scaled[node.outputs[0]] = scaled
                 self._write(node, scaled)
         return self.graph.replace(self.nodes)
 
@@ -110,7 +110,7 @@ class _Folding:
             return None
         pairs = [inputs] if name in ("divide", "subtract") else [inputs, inputs[::-1]]
         for x, other in pairs:
-            before = self.known.get(x)
+            before = self.scaled.get(x)
             if before is None or not self._is_per_channel(other, x):
                 continue
             if before.is_integer or self._normalizes(name, x, other):
@@ -218,7 +218,7 @@ class _Folding:
     def _fold_quantize(self, node: Node) -> Node:
         """Return a `quantize` node with its scale merged into the steps before it."""
         (x, scale), attrs = node.inputs, node.attrs
-        scaled = self.known.get(x)
+        scaled = self.scaled.get(x)
         if scaled is None or not scaled.is_integer:
             return node
         if scale.spec.size != 1 or not self._has_no_other_reader(x, scaled):
@@ -248,7 +248,7 @@ class _Folding:
             if self.readers[x] != 1:
                 return False
             node = self.producers[x]
-            x = next((v for v in node.inputs if v in self.known), x)
+            x = next((v for v in node.inputs if v in self.scaled), x)
         return True
 
 

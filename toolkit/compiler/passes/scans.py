@@ -19,16 +19,16 @@ def tidy_scans(graph: Graph, target: Target) -> Graph:
         return graph
     stand_ins: dict[Value, Value] = {}
 
-    def now(value: Value) -> Value:
+    def current(value: Value) -> Value:
         return stand_ins.get(value, value)
 
     nodes = []
     for node in graph.nodes:
-        node = node.with_inputs([now(x) for x in node.inputs])
+        node = node.with_inputs([current(x) for x in node.inputs])
         if node.op.name == "scan":
             stand_ins |= _duplicate_results(node)
         nodes.append(node)
-    outputs = [now(y) for y in graph.outputs]
+    outputs = [current(y) for y in graph.outputs]
     used = {x for node in nodes for x in node.inputs} | set(outputs)
     nodes = [_without_unused(n, used) if n.op.name == "scan" else n for n in nodes]
     return graph.replace(nodes, outputs)
@@ -110,7 +110,7 @@ class _Hoisting:
             for x in node.inputs
         }
         self.before: list[Node] = []
-        self.inside: list[Node] = []
+        self.remaining: list[Node] = []
         self.moved: list[Any] = []
 
     def nodes(self) -> list[Node]:
@@ -118,7 +118,7 @@ class _Hoisting:
         for node in self.body.nodes:
             self._assign_node(node)
         used = set(self.body.outputs)
-        body_nodes = _leading_to(used, self.inside)
+        body_nodes = _leading_to(used, self.remaining)
         hoisted = [value for value in self.moved if value in used]
         if not hoisted:
             return [self.scan]
@@ -136,7 +136,7 @@ class _Hoisting:
         variable = [x for x in node.inputs if x.constant is None]
         same = bool(variable) and all(x in self.outer for x in variable)
         if not same or node.op.kind is Kind.CONTROL:
-            self.inside.append(node)
+            self.remaining.append(node)
             return
         self._put_before(node)
         if node.op.kind is not Kind.VIEW:
@@ -149,7 +149,7 @@ class _Hoisting:
             self.outer[value] = copy
             self.moved.append(value)
         else:
-            self.inside.append(node)
+            self.remaining.append(node)
 
     def _put_before(self, node: Node) -> None:
         inputs = [self.outer.get(x, x) for x in node.inputs]

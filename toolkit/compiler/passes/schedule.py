@@ -117,12 +117,12 @@ def first_late_index(graph: Graph, updates: Updates) -> int:
 def _lateness(graph: Graph, updates: Updates) -> list[bool]:
     """Return whether each node computes an update, or depends on one that does."""
     late: set[Value] = {graph.outputs[output] for output, _ in updates}
-    found = []
+    is_late = []
     for node in graph.nodes:
-        found.append(any(value in late for value in (*node.inputs, *node.outputs)))
-        if found[-1]:
+        is_late.append(any(value in late for value in (*node.inputs, *node.outputs)))
+        if is_late[-1]:
             late.update(node.outputs)
-    return found
+    return is_late
 
 
 def copy_unsafe_updates(graph: Graph, target: Target) -> Graph:

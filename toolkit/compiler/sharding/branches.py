@@ -24,13 +24,13 @@ def split_branches(graph: Graph, takers: Sequence[int | None]) -> Graph:
         for number, y in enumerate(node.outputs):
             groups.setdefault(stages.get(y), []).append(number)
         if node.op.name == "cond" and len(groups) > 1:
-            nodes += (_part(node, numbers) for numbers in groups.values())
+            nodes += (_select_outputs(node, numbers) for numbers in groups.values())
         else:
             nodes.append(node)
     return graph.replace(nodes)
 
 
-def _part(node: Node, numbers: Sequence[int]) -> Node:
+def _select_outputs(node: Node, numbers: Sequence[int]) -> Node:
     """Return a branch with some of the results, and the inputs that they need."""
     predicate, *operands = node.inputs
     bodies: dict[str, Graph] = {}
@@ -42,8 +42,8 @@ def _part(node: Node, numbers: Sequence[int]) -> Node:
         inputs |= {i for i, x in enumerate(body.inputs) if x in read}
     attrs = dict(node.attrs)
     for name, body in bodies.items():
-        given = tuple(body.inputs[i] for i in sorted(inputs))
-        attrs[name] = Graph(given, body.nodes, body.outputs, body.names)
+        body_inputs = tuple(body.inputs[i] for i in sorted(inputs))
+        attrs[name] = Graph(body_inputs, body.nodes, body.outputs, body.names)
     operands = [predicate, *(operands[i] for i in sorted(inputs))]
     outputs = [node.outputs[i] for i in numbers]
     return Node(node.op, operands, attrs, outputs, node.device)

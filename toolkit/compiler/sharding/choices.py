@@ -34,10 +34,10 @@ class ShardedGraph:
         graph: has the original inputs and outputs.
         choices: one for each node.
         layouts: shardings of values; a value that is not in it is replicated.
-        wanted: shardings of the outputs.
+        output_layouts: shardings of the outputs.
     """
 
     graph: Graph
     choices: Sequence[Choice]
     layouts: Mapping[Value, Layout]
-    wanted: Sequence[Layout]
+    output_layouts: Sequence[Layout]

@@ -131,7 +131,7 @@ def _reduce_scatter(
             return
         result = np.empty(whole.shape, out[0].dtype)
         ordered.all_reduce(axis.group, [pieces], leaves, [result], term.op)
-        out[0][...] = result[axis.part(split, whole)]
+        out[0][...] = result[axis.local_slices(split, whole)]
 
     return run
 

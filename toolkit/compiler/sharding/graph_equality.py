@@ -35,13 +35,13 @@ def graphs_equal_up_to_batch(graphs: Mapping[int, Graph]) -> bool:
 class _Comparison:
     """Comparison of two graphs; the first has fewer rows."""
 
-    def __init__(self, fewer: int, more: int) -> None:
-        self.rows = fewer, more
+    def __init__(self, first_rows: int, second_rows: int) -> None:
+        self.rows = first_rows, second_rows
         # The value of the second graph that is equivalent to each value of the first.
         self.same: dict[Value, Value] = {}
         # The operands of broadcasts of one row that are no-ops if there is only one
         # row.
-        self.spread: dict[Value, Value] = {}
+        self.broadcast_operands: dict[Value, Value] = {}
 
     def are_equal(self, first: Graph, second: Graph) -> bool:
         """Return whether the graphs differ only in extents proportional to the rows."""
@@ -61,7 +61,7 @@ class _Comparison:
     def _nodes(self, graph: Graph) -> Iterator[Node]:
         for node in graph.nodes:
             if self.rows[0] == 1 and self._broadcasts_one_row(node):
-                self.spread[node.outputs[0]] = node.inputs[0]
+                self.broadcast_operands[node.outputs[0]] = node.inputs[0]
             else:
                 yield node
 
@@ -91,7 +91,7 @@ class _Comparison:
         return all(map(self._have_same_spec, a.outputs, b.outputs))
 
     def _is_same(self, x: Value, y: Value) -> bool:
-        x, y = self.spread.get(x, x), self.spread.get(y, y)
+        x, y = self.broadcast_operands.get(x, x), self.broadcast_operands.get(y, y)
         if x.constant is None or y.constant is None:
             return self.same.get(x) is y
         return self._is_same_constant(np.asarray(x.constant), np.asarray(y.constant))
@@ -116,8 +116,8 @@ class _Comparison:
 
     def _is_same_extent(self, n: int, m: int) -> bool:
         """Return whether extents are equal, or proportional to the rows."""
-        fewer, more = self.rows
-        return n == m or n * more == m * fewer
+        first_rows, second_rows = self.rows
+        return n == m or n * second_rows == m * first_rows
 
     def _is_same_attribute(self, x: Any, y: Any, is_extent: bool) -> bool:
         if x is y:

@@ -85,7 +85,7 @@ class MeshAxis:
         """Return the leaves that have units."""
         return Leaves.of_rows(units, self.leaves)
 
-    def part(self, split: Split, spec: Any) -> tuple[slice, ...]:
+    def local_slices(self, split: Split, spec: Any) -> tuple[slice, ...]:
         """Return the slices of this rank's shard, which must be one range of units.
 
         Args:

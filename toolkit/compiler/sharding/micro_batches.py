@@ -82,7 +82,7 @@ class MicroBatches:
     @property
     def first(self) -> Graph:
         """Return the graph of the first micro-batch."""
-        return self.graphs[len(self.part(0))]
+        return self.graphs[len(self.row_range(0))]
 
     @property
     def split(self) -> dict[Value, Split]:
@@ -90,7 +90,7 @@ class MicroBatches:
         pairs = zip(self.first.inputs, self.layouts, strict=True)
         return {x: layout for x, layout in pairs if isinstance(layout, Split)}
 
-    def part(self, micro_batch: int) -> range:
+    def row_range(self, micro_batch: int) -> range:
         """Return the rows of a micro-batch."""
         return self.axis.rows(self.rows, micro_batch)
 
@@ -189,9 +189,9 @@ def _hoist_once_nodes(
         ):
             late.update(node.outputs)
             if cut:
-                why = stays_whole(node)
-                if why is not None:
-                    raise UnsupportedError(why)
+                reason = stays_whole(node)
+                if reason is not None:
+                    raise UnsupportedError(reason)
                 choice = Choice(node, [None] * len(node.inputs), _none(node.outputs))
                 layouts.update(dict.fromkeys(node.outputs))
         choices.append(choice)
@@ -222,7 +222,7 @@ class _OfMicroBatch(Local):
             if isinstance(layout, Split):
                 full = value if value.constant is not None else self.read(value, None)
                 return self._edge(cut_p, full, self.spec(value.spec, layout), layout)
-            have = self.spread.layouts.get(value)
+            have = self.sharded.layouts.get(value)
             if isinstance(have, Split):
                 return self._edge(join_p, self.read(value, have), value.spec, have)
             (term,) = self.terms[value].values()
@@ -237,9 +237,11 @@ class _OfMicroBatch(Local):
         self.nodes.append(Node(op, [x], {"spec": spec, "layout": layout}, [result]))
         return result
 
-    def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
+    def _initial_or_zero(
+        self, choice: Choice, inputs: Sequence[Value], is_first: bool
+    ) -> Value:
         """Return the same node for all micro-batches: only its operands differ."""
-        number: int | None = choice.node.op.once
+        number: int | None = choice.node.op.initial_operand
         assert number is not None
         base = inputs[number]
         if _is_zero(base, self.nodes):

@@ -35,7 +35,7 @@ def partition(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -
     """Return the graph that this rank runs.
 
     Args:
-        spread: result of `propagate`.
+        sharded: result of `propagate`.
         axis: axis of the mesh.
         inputs: shardings of the graph's inputs, as passed to `propagate`.
 
@@ -49,7 +49,7 @@ def partition(sharded: ShardedGraph, axis: MeshAxis, inputs: Sequence[Layout]) -
     ]
     for choice in sharded.choices:
         local.add(choice)
-    pairs = zip(sharded.graph.outputs, sharded.wanted, strict=True)
+    pairs = zip(sharded.graph.outputs, sharded.output_layouts, strict=True)
     outputs = [local.read(y, layout) for y, layout in pairs]
     names = {
         new: sharded.graph.names[old]
@@ -64,7 +64,7 @@ class Local:
 
     def __init__(self, axis: MeshAxis, sharded: ShardedGraph) -> None:
         self.axis = axis
-        self.spread = sharded
+        self.sharded = sharded
         self.nodes: list[Node] = []
         self.values: dict[tuple[Value, Layout], Value] = {}
         self.terms: dict[Value, Terms] = {}
@@ -75,7 +75,7 @@ class Local:
         self.origin: tuple[str, ...] = ()
         # The index of the choice that computes the terms of a value, equal on all
         # ranks.
-        self.made: dict[Value, int] = {}
+        self.choice_index: dict[Value, int] = {}
         self.count = 0
         self.token: Value = Constant(np.zeros((), np.uint8))
 
@@ -116,7 +116,7 @@ class Local:
         for y, layout in zip(node.outputs, choice.outputs, strict=True):
             if isinstance(layout, Partial):
                 self.partials[y] = layout
-                self.made[y] = self.count
+                self.choice_index[y] = self.count
         if isinstance(choice.outputs[0], Partial):
             if any(isinstance(layout, Partial) for layout in choice.inputs):
                 self._add_to_terms(choice)
@@ -152,23 +152,29 @@ class Local:
                 self._leaf(x, layout, first.units, leaf)
                 for x, layout in zip(inputs, choice.inputs, strict=True)
             ]
-            if node.op.once is not None:
+            if node.op.initial_operand is not None:
                 is_first = leaf == owned.present[0]
-                operands[node.op.once] = self._once(choice, inputs, is_first)
+                operands[node.op.initial_operand] = self._initial_or_zero(
+                    choice, inputs, is_first
+                )
             outputs = [self.new(y.spec) for y in node.outputs]
             attrs = self._attrs(choice, operands, [y.spec for y in outputs])
             self.nodes.append(Node(node.op, operands, attrs, outputs, node.device))
             for term, y in zip(terms, outputs, strict=True):
                 term[leaf] = y
         self.terms.update(zip(node.outputs, terms, strict=True))
-        initial = [] if node.op.once is None else [inputs[node.op.once]]
+        initial = (
+            [] if node.op.initial_operand is None else [inputs[node.op.initial_operand]]
+        )
         self.sources.update(
             dict.fromkeys(node.outputs, initial if local_leaves else inputs)
         )
 
-    def _once(self, choice: Choice, inputs: Sequence[Value], is_first: bool) -> Value:
+    def _initial_or_zero(
+        self, choice: Choice, inputs: Sequence[Value], is_first: bool
+    ) -> Value:
         """Return the operand for the first leaf; zeros for all later leaves."""
-        number: int | None = choice.node.op.once
+        number: int | None = choice.node.op.initial_operand
         assert number is not None
         if is_first:
             return inputs[number]
@@ -232,7 +238,7 @@ class Local:
     def _changed(self, value: Value, layout: Layout) -> Value:
         outer, self.origin = self.origin, value.origin or self.origin
         try:
-            have = self.spread.layouts.get(value)
+            have = self.sharded.layouts.get(value)
             if value.constant is not None:
                 have = None
             if isinstance(layout, Split) and value in self.partials and have == layout:
@@ -290,7 +296,7 @@ class Local:
         if self.axis.group.size == 1 and len(pieces) == 1:
             return pieces[0]
         inputs = [*pieces, *self.sources[value]]
-        ready = self.made[value]
+        ready = self.choice_index[value]
         attrs = {"terms": (partial,), "specs": (value.spec,), "ready": ready}
         return self._collective(all_reduce_p, inputs, value.spec, **attrs)
 
@@ -302,7 +308,7 @@ class Local:
             full = self._combined(value)
             return self._units(full, split, split.units(spec), rows)
         inputs = [*self._pieces(value), *self.sources[value]]
-        ready = self.made[value]
+        ready = self.choice_index[value]
         attrs = {"term": partial, "split": split, "whole": spec, "ready": ready}
         local = split.local(spec, len(rows))
         return self._collective(reduce_scatter_p, inputs, local, **attrs)

@@ -83,7 +83,7 @@ class _Cutter:
         self.stages = stages
         self.graph = graph = step.first.pruned()
         self.order = {node: i for i, node in enumerate(graph.nodes)}
-        self.made = graph.producers()
+        self.producers = graph.producers()
         self.micro = _micro(step, graph)
         self.at = positions(graph, self.micro, stages)
         self.edges = {
@@ -110,7 +110,7 @@ class _Cutter:
 
     def _position(self, value: Value) -> int:
         """Return the position at which a micro-batch value is added or joined."""
-        node = self.made.get(value)
+        node = self.producers.get(value)
         return self.stages.count - 1 if node is None else self._of(node)
 
     def _of(self, node: Node) -> int:
@@ -125,7 +125,7 @@ class _Cutter:
         for node, position in self.at.items():
             members[position].append(node)
         leaving = [node.inputs[0] for node in self.edges.values() if node.op in EXITS]
-        for producer in (self.made[x] for x in leaving if x in self.made):
+        for producer in (self.producers[x] for x in leaving if x in self.producers):
             if producer not in self.at and producer.op not in ENTRIES:
                 members[last].append(producer)
         nodes = {
@@ -175,13 +175,15 @@ class _Cutter:
             for x in piece.inputs:
                 edge = self.edges.get(x)
                 x = x if edge is None else edge.inputs[0]
-                if x not in self.micro and x in self.made:
+                if x not in self.micro and x in self.producers:
                     needed[piece.stage][x] = None
         pieces = []
         for stage, values in sorted(needed.items()):
-            nodes = self._closed([self.made[x] for x in values], lambda _: True)
+            nodes = self._closed([self.producers[x] for x in values], lambda _: True)
             name = f"stage {stage}, before"
-            pieces.append(self._piece(name, stage, nodes, list(values), whole=True))
+            pieces.append(
+                self._piece(name, stage, nodes, list(values), is_full_batch=True)
+            )
         return pieces
 
     def _after(self) -> list[Piece]:
@@ -206,13 +208,15 @@ class _Cutter:
             key: self._closed(group_nodes, lambda n: n.outputs[0] not in self.where)
             for key, group_nodes in sorted(members.items())
         }
-        wanted = {*self.graph.outputs, *_read(nodes.values())}
+        read_later = {*self.graph.outputs, *_read(nodes.values())}
         pieces = []
         for (number, stage), group_nodes in nodes.items():
             results = [y for node in members[number, stage] for y in node.outputs]
-            stored = [y for y in results if y in wanted]
+            stored = [y for y in results if y in read_later]
             name = f"stage {stage}, after" + f" ({number + 1})" * (number > 0)
-            pieces.append(self._piece(name, stage, group_nodes, stored, whole=True))
+            pieces.append(
+                self._piece(name, stage, group_nodes, stored, is_full_batch=True)
+            )
             self.where.update(dict.fromkeys(stored, stage))
         return pieces
 
@@ -237,7 +241,7 @@ class _Cutter:
         stack = list(closed)
         while stack:
             for x in stack.pop().inputs:
-                node = self.made.get(x)
+                node = self.producers.get(x)
                 if node is None or node in closed or x in self.edges:
                     continue
                 if is_recomputed(node):
@@ -251,7 +255,7 @@ class _Cutter:
         stage: int,
         nodes: Sequence[Node],
         outputs: Sequence[Value],
-        whole: bool = False,
+        is_full_batch: bool = False,
     ) -> Piece:
         results = {y for node in nodes for y in node.outputs}
         read = dict.fromkeys(x for node in nodes for x in node.inputs)
@@ -261,10 +265,10 @@ class _Cutter:
             values, same = counterparts(self.step.first, graph)
             same_nodes = [same[node] for node in nodes]
             input_values = tuple(values[x] for x in inputs)
-            graphs[0 if whole else rows] = Graph(
+            graphs[0 if is_full_batch else rows] = Graph(
                 input_values, tuple(same_nodes), tuple(values[y] for y in outputs)
             )
-            if whole:
+            if is_full_batch:
                 break
         return Piece(name, stage, inputs, outputs, graphs)
 

@@ -55,7 +55,7 @@ def schedule_pipeline(
         backward: whether the path returns to the first stage, as in training.
     """
     walk = _Walk(stages, micro_batches, backward)
-    return sorted(walk.run(), key=lambda turn: (turn.start, turn.position))
+    return sorted(walk.run(), key=lambda step: (step.start, step.position))
 
 
 class _Walk:
@@ -69,7 +69,7 @@ class _Walk:
         # By position: the number of micro-batches that started; and the end time of
         # each.
         self.started = [0] * self.positions
-        self.left: dict[tuple[int, int], int] = {}
+        self.end_times: dict[tuple[int, int], int] = {}
 
     def run(self) -> Iterator[ScheduledStep]:
         free = [0] * self.stages
@@ -82,7 +82,7 @@ class _Walk:
                 micro_batch = self.started[position]
                 self.started[position] += 1
                 end = free[stage] = time + self._time(position)
-                self.left[position, micro_batch] = end
+                self.end_times[position, micro_batch] = end
                 yield ScheduledStep(time, end, position, micro_batch)
             time += 1
 
@@ -105,7 +105,7 @@ class _Walk:
             return False
         return (
             position == 0
-            or self.left.get((position - 1, micro_batch), time + 1) <= time
+            or self.end_times.get((position - 1, micro_batch), time + 1) <= time
         )
 
     def _time(self, position: int) -> int:

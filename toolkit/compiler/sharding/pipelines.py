@@ -97,7 +97,7 @@ class Pipeline:
         return exits_of
 
     @cached_property
-    def kept(self) -> set[Value]:
+    def stored_values(self) -> set[Value]:
         """Return the values that are read outside the piece that computes them."""
         stored = set(self.step.first.outputs)
         for entry in self.order:
@@ -126,12 +126,12 @@ class Pipeline:
                 )
                 keys = [(stage, self.key(x, entry.micro_batch)) for x in read]
             last.update(dict.fromkeys(keys, number))
-        found: list[list[tuple[int, Key]]] = [[] for _ in self.order]
+        per_entry: list[list[tuple[int, Key]]] = [[] for _ in self.order]
         results = set(self.step.first.outputs)
         for key, number in last.items():
             if key[1][0] not in results:
-                found[number].append(key)
-        return found
+                per_entry[number].append(key)
+        return per_entry
 
     def described(self) -> Iterator[str]:
         """Yield lines that describe everything that must be equal on all ranks."""
@@ -180,7 +180,7 @@ class _Planner:
         self.pieces = pieces
         self.stages = stages
         # The stages that already received a value of one stage.
-        self.there: set[tuple[int, Value]] = set()
+        self.received: set[tuple[int, Value]] = set()
 
     def order(self, takers: Sequence[int | None]) -> Iterator[Run | Move]:
         pieces = self.pieces
@@ -188,16 +188,16 @@ class _Planner:
         stored = set(self.step.first.inputs)
         for piece in early:  # variables of other stages
             yield from self._bring(
-                (x for x in self._whole(piece) if x in stored), piece
+                (x for x in self._once_operands(piece) if x in stored), piece
             )
         yield from (Run(piece) for piece in pieces.before)
         yield from self._along()
         for piece in pieces.after:
-            yield from self._bring(self._whole(piece), piece)
+            yield from self._bring(self._once_operands(piece), piece)
             yield Run(piece)
         yield from self._results(takers)
 
-    def _whole(self, piece: Piece) -> Iterator[Value]:
+    def _once_operands(self, piece: Piece) -> Iterator[Value]:
         """Yield the (whole) operands of a piece that are computed or stored once."""
         operands = dict.fromkeys(map(self.pieces.read, piece.inputs))
         return (x for x in operands if x not in self.pieces.micro)
@@ -210,8 +210,8 @@ class _Planner:
         ways: dict[int, list[Value]] = {}
         for x in values:
             source = self.pieces.where.get(x, target)
-            if source != target and (target, x) not in self.there:
-                self.there.add((target, x))
+            if source != target and (target, x) not in self.received:
+                self.received.add((target, x))
                 ways.setdefault(source, []).append(x)
         for source, moved in sorted(ways.items()):
             yield Move(source, target, tuple(moved))

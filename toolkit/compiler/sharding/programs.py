@@ -60,7 +60,7 @@ def compile_sharded(
         keep: called instead of `settle`, with the new values in separate memory; it may
             replace them.
     """
-    kept = len(updates)
+    update_count = len(updates)
     if keep is not None:
         updates = ()
     target = Target(backend, generate, updates=updates, rows_independent=True)
@@ -81,7 +81,7 @@ def compile_sharded(
     program = replace(compile_program(local, target, name), source=graph)
     if keep is None:
         return ShardedExecutable(program, cuts, settle)
-    return ReplicatedExecutable(program, cuts, keep, kept)
+    return ReplicatedExecutable(program, cuts, keep, update_count)
 
 
 def _describe_lines(graph: Graph, local: Graph) -> list[str]:
@@ -101,7 +101,7 @@ Cut = tuple[int, int, tuple[slice, ...]]
 
 
 def _cut(number: int, spec: Spec, layout: Split, axis: MeshAxis) -> Cut:
-    return number, spec.shape[layout.axis], axis.part(layout, spec)
+    return number, spec.shape[layout.axis], axis.local_slices(layout, spec)
 
 
 class ShardedExecutable(Executable):
@@ -151,7 +151,7 @@ class ReplicatedExecutable(ShardedExecutable):
     Args:
         program, cuts: see `ShardedExecutable`.
         keep: receives the new values.
-        kept: the number of these values; they are the last outputs.
+        update_count: the number of these values; they are the last outputs.
     """
 
     def __init__(
@@ -159,10 +159,10 @@ class ReplicatedExecutable(ShardedExecutable):
         program: Program,
         cuts: Sequence[Cut],
         keep: Callable[[list[Array]], None],
-        kept: int,
+        update_count: int,
     ) -> None:
         super().__init__(program, cuts)
-        self._keep, self._first = keep, len(program.graph.outputs) - kept
+        self._keep, self._first = keep, len(program.graph.outputs) - update_count
 
     def run(
         self, inputs: Sequence[Array], outs: Sequence[Array | None] | None = None

@@ -29,7 +29,7 @@ def propagate(
     graph: Graph,
     axis: MeshAxis,
     inputs: Sequence[Layout],
-    wanted: Sequence[Layout] | None = None,
+    requested: Sequence[Layout] | None = None,
     stored: Collection[int] = (),
 ) -> ShardedGraph:
     """Select the sharding of every value over the ranks of a mesh axis.
@@ -38,10 +38,12 @@ def propagate(
         graph: graph with global shapes.
         axis: axis of the mesh.
         inputs: shardings of its inputs.
-        wanted: shardings of its outputs; None: whole.
+        requested: shardings of its outputs; None: whole.
         stored: indices of inputs that are sharded only to save memory.
     """
-    output_layouts = [None] * len(graph.outputs) if wanted is None else list(wanted)
+    output_layouts = (
+        [None] * len(graph.outputs) if requested is None else list(requested)
+    )
     walk = _Walk(axis, dict(zip(graph.inputs, inputs, strict=True)))
     walk.stored.update(graph.inputs[number] for number in stored)
     walk.demands = _demands(graph, output_layouts)
@@ -51,7 +53,7 @@ def propagate(
     return ShardedGraph(sharded, walk.choices, walk.layouts, output_layouts)
 
 
-def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
+def _demands(graph: Graph, requested: Sequence[Layout]) -> dict[Value, Split]:
     """Return the shardings that sharded outputs require of the values before them.
 
     Follow elementwise nodes only: from the new value of a variable back to its
@@ -59,7 +61,7 @@ def _demands(graph: Graph, wanted: Sequence[Layout]) -> dict[Value, Split]:
     """
     demands = {
         y: layout
-        for y, layout in zip(graph.outputs, wanted, strict=True)
+        for y, layout in zip(graph.outputs, requested, strict=True)
         if isinstance(layout, Split)
     }
     for node in reversed(graph.nodes) if demands else ():
@@ -162,15 +164,15 @@ class _Walk:
             choice = self._along(node, axes, number, layout)
             if choice is None:
                 continue
-            lost: int = sum(
+            nbytes: int = sum(
                 x.spec.nbytes
                 for x, have, take in zip(
                     node.inputs, inputs, choice.inputs, strict=True
                 )
                 if have is not None and have != take
             )
-            if best is None or lost < least_nbytes:
-                best, least_nbytes = choice, lost
+            if best is None or nbytes < least_nbytes:
+                best, least_nbytes = choice, nbytes
         return best
 
     def _gathered(self, node: Node, inputs: Sequence[Layout]) -> list[Layout]:
@@ -212,11 +214,11 @@ class _Walk:
         specs = tuple(x.spec for x in node.inputs)
         key = node.op, specs, repr(node.attrs), tuple(inputs)
         if key not in self.composites:
-            self.composites[key] = self._whole(node, specs, inputs)
+            self.composites[key] = self._composite_layouts(node, specs, inputs)
         outputs = self.composites[key]
         return None if outputs is None else Choice(node, inputs, outputs)
 
-    def _whole(
+    def _composite_layouts(
         self, node: Node, specs: Sequence[Spec], inputs: Sequence[Layout]
     ) -> list[Layout] | None:
         """Return the shardings of a composite's results; None: expand it."""
@@ -339,14 +341,16 @@ def control(node: Node, inputs: Sequence[Layout], axis: MeshAxis) -> Choice | No
 
 
 def _shard_body(
-    body: Graph, axis: MeshAxis, inputs: Sequence[Layout], wanted: Sequence[Layout]
+    body: Graph, axis: MeshAxis, inputs: Sequence[Layout], requested: Sequence[Layout]
 ) -> ShardedGraph | None:
     """Shard a body without collectives; its outputs may be slices of whole values."""
-    sharded = propagate(body, axis, inputs, wanted)
+    sharded = propagate(body, axis, inputs, requested)
     walk = _Walk(axis, dict(sharded.layouts))
     walk.choices = list(sharded.choices)
     layouts = [walk.of(y) for y in sharded.graph.outputs]
-    fits = all(have in (want, None) for have, want in zip(layouts, wanted, strict=True))
+    fits = all(
+        have in (want, None) for have, want in zip(layouts, requested, strict=True)
+    )
     return sharded if fits and walk.is_local() else None
 
 

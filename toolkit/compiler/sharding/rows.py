@@ -44,11 +44,11 @@ def rows_are_independent(graph: Graph, rows: int, inputs: Collection[int]) -> bo
     def of(value: Value) -> Layout:
         return None if value.constant is not None else sharded.layouts.get(value)
 
-    alike = _EqualRows()
+    equal_rows = _EqualRows()
     for choice in sharded.choices:
-        alike.visit(choice.node)
+        equal_rows.visit(choice.node)
         for x, input_layout in zip(choice.node.inputs, choice.inputs, strict=True):
-            may_differ = of(x) is not None or not alike.has(x)
+            may_differ = of(x) is not None or not equal_rows.has(x)
             if of(x) != input_layout and may_differ:
                 return False
     return all(of(y) == Split(0) for y in sharded.graph.outputs)

@@ -74,13 +74,15 @@ class StagedExecutable:
         self.group = group
         self.ranks = ranks
         self._settle = settle
-        self.own: list[int] = [s for s, rank in enumerate(ranks) if rank == group.rank]
+        self.local_stages: list[int] = [
+            s for s, rank in enumerate(ranks) if rank == group.rank
+        ]
         self._data = Executable(
             compile_program(pipeline.step.data, target, f"{pipeline.name}, data")
         )
         self._runs: dict[tuple[Piece, int], Executable] = {}
         for entry in pipeline.order:
-            if isinstance(entry, Run) and entry.piece.stage in self.own:
+            if isinstance(entry, Run) and entry.piece.stage in self.local_stages:
                 for rows, graph in entry.piece.graphs.items():
                     if (entry.piece, rows) not in self._runs:
                         name = f"{pipeline.name}, {entry.piece.name}"
@@ -117,13 +119,15 @@ class _Step:
     """One step: the values that the stages of this rank store."""
 
     def __init__(self, executable: StagedExecutable, inputs: Sequence[Array]) -> None:
-        self.whole = executable
+        self.executable = executable
         self.pipeline = pipeline = executable.program.pipeline
         self.step = pipeline.step
         self.inputs: dict[Value, Array] = dict(
             zip(self.step.first.inputs, inputs, strict=True)
         )
-        self.kept: dict[int, dict[Key, Array]] = {stage: {} for stage in executable.own}
+        self.stored: dict[int, dict[Key, Array]] = {
+            stage: {} for stage in executable.local_stages
+        }
 
     def run(self) -> None:
         """Execute the operations of this rank; release values after their last read."""
@@ -132,22 +136,22 @@ class _Step:
         ):
             if isinstance(entry, Move):
                 self._move(entry)
-            elif entry.piece.stage in self.kept:
+            elif entry.piece.stage in self.stored:
                 self._run(entry)
             for stage, key in over:
-                if stage in self.kept:
-                    self.kept[stage].pop(key, None)
+                if stage in self.stored:
+                    self.stored[stage].pop(key, None)
 
     # --- computing --------------------------------------------------------------------
 
     def _run(self, run_entry: Run) -> None:
         piece, number = run_entry
-        rows = 0 if number is None else len(self.step.part(number))
-        run = self.whole._runs[piece, rows]
+        rows = 0 if number is None else len(self.step.row_range(number))
+        run = self.executable._runs[piece, rows]
         outputs = run.run([self._value(piece.stage, x, number) for x in piece.inputs])
-        stored = self.kept[piece.stage]
+        stored = self.stored[piece.stage]
         for y, array in zip(piece.outputs, outputs, strict=True):
-            if y in self.pipeline.kept:
+            if y in self.pipeline.stored_values:
                 stored[self.pipeline.key(y, number)] = array
             for node in self.pipeline.exits.get(y, ()):
                 self._accumulate(stored, node, array, number)
@@ -158,19 +162,19 @@ class _Step:
         if edge is None or edge.op in EXITS:
             split = self.pipeline.splits.get(value)
             if split is None:
-                return self._kept(stage, value, number)
+                return self._find_stored(stage, value, number)
             assert number is not None
-            return rows_of(self.inputs[value], split, self.step.part(number))
-        full = self._kept(stage, edge.inputs[0], None)
+            return rows_of(self.inputs[value], split, self.step.row_range(number))
+        full = self._find_stored(stage, edge.inputs[0], None)
         assert number is not None
         if edge.op is first_p:
             return full if number == 0 else np.zeros_like(full)
-        return rows_of(full, edge.attrs["layout"], self.step.part(number))
+        return rows_of(full, edge.attrs["layout"], self.step.row_range(number))
 
-    def _kept(self, stage: int, value: Value, number: int | None) -> Array:
+    def _find_stored(self, stage: int, value: Value, number: int | None) -> Array:
         if value.constant is not None:
             return value.constant
-        stored = self.kept[stage].get(self.pipeline.key(value, number))
+        stored = self.stored[stage].get(self.pipeline.key(value, number))
         return self.inputs[value] if stored is None else stored
 
     def _accumulate(
@@ -184,7 +188,7 @@ class _Step:
             if key not in stored:
                 dtype = dtypes.numpy_dtype(result.spec.dtype)
                 stored[key] = np.empty(result.spec.shape, dtype)
-            put_rows(stored[key], layout, self.step.part(number), array)
+            put_rows(stored[key], layout, self.step.row_range(number), array)
             return
         assert isinstance(layout, Partial)
         if key not in stored:
@@ -197,14 +201,18 @@ class _Step:
     # --- moving -----------------------------------------------------------------------
 
     def _move(self, entry: Move) -> None:
-        source, target = (self.whole.ranks[s] for s in (entry.source, entry.target))
-        rank = self.whole.group.rank
+        source, target = (
+            self.executable.ranks[s] for s in (entry.source, entry.target)
+        )
+        rank = self.executable.group.rank
         if rank not in (source, target):
             return
         if source == target:
             for x in entry.values:
-                array = self._kept(entry.source, x, entry.micro_batch)
-                self.kept[entry.target][self.pipeline.key(x, entry.micro_batch)] = array
+                array = self._find_stored(entry.source, x, entry.micro_batch)
+                self.stored[entry.target][self.pipeline.key(x, entry.micro_batch)] = (
+                    array
+                )
             return
         with comm.named(str(entry)):
             if rank == source:
@@ -213,23 +221,25 @@ class _Step:
                 self._receive(entry, source)
 
     def _send(self, entry: Move, target: int) -> None:
-        arrays = [self._kept(entry.source, x, entry.micro_batch) for x in entry.values]
+        arrays = [
+            self._find_stored(entry.source, x, entry.micro_batch) for x in entry.values
+        ]
         arrays = [np.asarray(array, order="C") for array in arrays]
         small = [array for array in arrays if array.nbytes <= _SMALL_NBYTES]
         if small:
             raw = [array.reshape(-1).view(np.uint8) for array in small]
-            self.whole.group.send(np.concatenate(raw), target)
+            self.executable.group.send(np.concatenate(raw), target)
         for array in arrays:
             if array.nbytes > _SMALL_NBYTES:
-                self.whole.group.send(array, target)
+                self.executable.group.send(array, target)
 
     def _receive(self, entry: Move, source: int) -> None:
         specs = [self._spec(x, entry.micro_batch) for x in entry.values]
-        stored = self.kept[entry.target]
+        stored = self.stored[entry.target]
         together = sum(spec.nbytes for spec in specs if spec.nbytes <= _SMALL_NBYTES)
         raw, start = np.empty(together, np.uint8), 0
         if any(spec.nbytes <= _SMALL_NBYTES for spec in specs):
-            self.whole.group.receive(raw, source)
+            self.executable.group.receive(raw, source)
         for x, spec in zip(entry.values, specs, strict=True):
             dtype = dtypes.numpy_dtype(spec.dtype)
             array = np.empty(spec.shape, dtype)
@@ -238,13 +248,13 @@ class _Step:
                 flat[:] = raw[start : start + spec.nbytes]
                 start += spec.nbytes
             else:
-                self.whole.group.receive(array, source)
+                self.executable.group.receive(array, source)
             stored[self.pipeline.key(x, entry.micro_batch)] = array
 
     def _spec(self, value: Value, number: int | None) -> Spec:
         if number is None:
             return value.spec
-        return self.whole.specs[len(self.step.part(number))][value]
+        return self.executable.specs[len(self.step.row_range(number))][value]
 
     # --- results ----------------------------------------------------------------------
 
@@ -258,12 +268,12 @@ class _Step:
 
     def _result(self, value: Value, out: Array | None) -> Array:
         array = value.constant
-        for stage in self.kept:
+        for stage in self.stored:
             if array is None:
-                array = self.kept[stage].get((value, None))
+                array = self.stored[stage].get((value, None))
         if array is None:
             where = self.pipeline.pieces.where.get(value)
-            if where is not None and where not in self.kept:  # another rank stores it
+            if where is not None and where not in self.stored:  # another rank stores it
                 return np.zeros(value.spec.shape) if out is None else out
             array = self.inputs[value]
         if out is None:

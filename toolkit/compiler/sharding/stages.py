@@ -34,7 +34,7 @@ class Stages:
     count: int
 
     @cached_property
-    def _found(self) -> dict[str, int | None]:
+    def _stage_of_path(self) -> dict[str, int | None]:
         return {}
 
     def of(self, path: str) -> int | None:
@@ -43,9 +43,9 @@ class Stages:
         Raises:
             ArgumentError: if patterns of several stages fit.
         """
-        if path not in self._found:
-            self._found[path] = self._of(path)
-        return self._found[path]
+        if path not in self._stage_of_path:
+            self._stage_of_path[path] = self._of(path)
+        return self._stage_of_path[path]
 
     def _of(self, path: str) -> int | None:
         names = [name for name in path.split("/") if name != GRADIENT]
@@ -180,7 +180,7 @@ def final_stages(
     graph: Graph,
     micro: set[Value],
     stages: Stages,
-    known: Mapping[Value, int],
+    initial: Mapping[Value, int],
 ) -> dict[Value, int]:
     """Return the stages of the nodes that run once, after all micro-batches.
 
@@ -188,13 +188,13 @@ def final_stages(
         graph: graph of a micro-batch.
         micro: values that belong to a micro-batch.
         stages: stages of the layers.
-        known: stages of variables, and of added or joined values.
+        initial: stages of variables, and of added or joined values.
 
     Returns:
         The stages of values that depend on these; all other values are computed where
         they are needed.
     """
-    stage_of = dict(known)
+    stage_of = dict(initial)
     for node in graph.nodes:
         if node.outputs[0] in micro or node.op.kind is Kind.COLLECTIVE:
             continue

@@ -33,7 +33,7 @@ class ObservedWeight(Weight):
 
     def multiply(self, product: Callable[[Any, Any], Any], inputs: Any) -> Any:
         rows = self._layout.rows_of(ops.convert_to_tensor(inputs))
-        if rows.known() is None:
+        if rows.static_value() is None:
             raise UnsupportedError(
                 f"{self.layer.name}: a layer that is calibrated must be called with "
                 "values; the block that it is in is traced"

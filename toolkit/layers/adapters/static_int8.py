@@ -44,7 +44,7 @@ class InputRange(Weight):
 
     def observe(self, inputs: Any) -> None:
         """Record the inputs of one call."""
-        if inputs.known() is None:
+        if inputs.static_value() is None:
             raise UnsupportedError(
                 f"{self.layer.name}: a layer that is calibrated must be called with "
                 "values; the model that it is in is traced"

@@ -30,7 +30,7 @@ def host_array(layer: Any, x: Any) -> Array:
     """
     if isinstance(x, (Tensor, Variable)):
         value = x.value if isinstance(x, Variable) else x
-        array = value.known()
+        array = value.static_value()
         if array is None:
             raise TraceError(
                 f"{type(layer).__name__} {layer.name!r}: it looks values up in Python, "

@@ -166,7 +166,7 @@ class IntegerLookup(IndexLookup):
         return self.invert or (self.num_oov_indices > 0 and not shared)
 
     def _arrays(self, inputs: Any) -> Any:
-        traced = isinstance(inputs, Tensor) and inputs.known() is None
+        traced = isinstance(inputs, Tensor) and inputs.static_value() is None
         return inputs if traced and self.supports_jit else super()._arrays(inputs)
 
     def _lookup(self, inputs: Any) -> Any:

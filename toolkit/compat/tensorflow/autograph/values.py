@@ -44,7 +44,7 @@ def is_dynamic(value: Any) -> bool:
     """Return whether a value is a tensor or Variable without a static value."""
     if isinstance(value, Variable):
         value = value.value
-    return isinstance(value, Tensor) and value.known() is None
+    return isinstance(value, Tensor) and value.static_value() is None
 
 
 def is_number(leaf: Any) -> bool:

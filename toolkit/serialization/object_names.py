@@ -73,7 +73,7 @@ def _exported(namespace: str, name: str) -> Any:
 _LIBRARIES = frozenset({"keras_cv", "keras_hub", "keras_nlp"})
 
 
-def public_place(obj: Any) -> tuple[str, str] | None:
+def find_public_name(obj: Any) -> tuple[str, str] | None:
     """Return the public namespace and name of a class or function, or None."""
     allowed = _CLASSES if inspect.isclass(obj) else _FUNCTIONS
     path = str(obj.__module__).removeprefix("toolkit.")
@@ -85,9 +85,9 @@ def public_place(obj: Any) -> tuple[str, str] | None:
     return None
 
 
-def place_of(cls: Any) -> dict[str, Any]:
+def class_config(cls: Any) -> dict[str, Any]:
     """Return the members of a config that identify its class."""
-    public = public_place(cls)
+    public = find_public_name(cls)
     module, name, registered = cls.__module__, cls.__name__, None
     if public is not None:
         name = public[1]
@@ -102,15 +102,17 @@ def place_of(cls: Any) -> dict[str, Any]:
     }
 
 
-def find(config: dict[str, Any], name: str, is_function: bool, custom: Any) -> Any:
+def find_object(
+    config: dict[str, Any], name: str, is_function: bool, custom: Any
+) -> Any:
     """Return the object that a config names.
 
     Raises:
         ArgumentTypeError: if the name is not allowed.
     """
     registered = config.get("registered_name")
-    asked = name if is_function or not isinstance(registered, str) else registered
-    for candidate in dict.fromkeys((asked or name, name)):
+    requested = name if is_function or not isinstance(registered, str) else registered
+    for candidate in dict.fromkeys((requested or name, name)):
         match = get_registered_object(candidate, custom)
         if match is not None:
             return match

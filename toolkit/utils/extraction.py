@@ -26,14 +26,16 @@ from toolkit.utils.archives import extract_archive
 Files = dict[str, list[int]]  # path -> recorded metadata of a file
 
 
-def check_own(folder: Path) -> None:
+def check_is_unpacked(folder: Path) -> None:
     """Raise if a folder exists and contains anything that was not unpacked there."""
     if not os.path.lexists(folder):
         return
     if not is_folder(folder):
         raise DatasetError(f"get_file: {folder} is there already, and no folder")
     files = _files(folder)
-    foreign = [_others(files, record) for record in [{}, *_known(folder)]]
+    foreign = [
+        _unrecorded_files(files, record) for record in [{}, *_read_records(folder)]
+    ]
     if all(foreign):
         raise DatasetError(
             f"get_file: {folder} is there already, with files that get_file did not "
@@ -46,12 +48,12 @@ def unpack(archive: Path, folder: Path, formats: Sequence[str]) -> None:
     """Replace the content of a folder by an archive; an error leaves it unchanged."""
     with Stage(folder.parent, folder.name) as stage:
         extract_archive(archive, stage.files, formats)
-        check_own(folder)
+        check_is_unpacked(folder)
         new = _files(stage.files)
         # A kill between the two steps must not make an own folder look foreign.
-        _note(folder, [*_known(folder), new])
+        _write_records(folder, [*_read_records(folder), new])
         _swap(stage, folder)
-        _note(folder, [new])
+        _write_records(folder, [new])
 
 
 def _swap(stage: Stage, folder: Path) -> None:
@@ -67,7 +69,7 @@ def _swap(stage: Stage, folder: Path) -> None:
         raise
 
 
-def _others(files: Files, record: Files) -> list[str]:
+def _unrecorded_files(files: Files, record: Files) -> list[str]:
     """Return the files that are not in the record."""
     return sorted(name for name, facts in files.items() if record.get(name) != facts)
 
@@ -88,7 +90,7 @@ def _list(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.unpacked.lock")
 
 
-def _known(folder: Path) -> list[Files]:
+def _read_records(folder: Path) -> list[Files]:
     """Return the record of unpacked files; during a swap, also the old files."""
     try:
         entries: Any = json.loads(_list(folder).read_text("utf-8"))
@@ -97,6 +99,6 @@ def _known(folder: Path) -> list[Files]:
         return []
 
 
-def _note(folder: Path, files: list[Files]) -> None:
+def _write_records(folder: Path, files: list[Files]) -> None:
     text = json.dumps(files)
     replace_file(_list(folder), lambda new: new.write_text(text, "utf-8"))
