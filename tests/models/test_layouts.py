@@ -53,9 +53,9 @@ def test_layout_round_trip(text, part, shape, expected):
     assert layout.file_shape(weight.shape) == shape
     np.testing.assert_array_equal(layout.from_file(array, weight.shape), weight)
     filled = np.zeros_like(array)
-    for each in range(layout.parts):
+    for each in range(layout.num_parts):
         other = Layout(text, None if part is None else each)
-        other.put(filled, other.from_file(array, weight.shape))
+        other.write_to(filled, other.from_file(array, weight.shape))
     np.testing.assert_array_equal(filled, array)
 
 

@@ -35,7 +35,7 @@ from toolkit.models.saving.archives import (
 from toolkit.models.saving.folders import is_model_folder, load_folder, model_folder
 from toolkit.models.saving.json_config import parsed
 from toolkit.models.saving.legacy_h5 import load_legacy, load_legacy_weights
-from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
+from toolkit.models.saving.safetensors_lists import LIST, index_at, open_index
 from toolkit.models.saving.safetensors_weights import load_safetensors
 from toolkit.models.saving.shards import open_shards, shards_of
 from toolkit.reading.file_errors import check_plain
@@ -213,8 +213,8 @@ def _safetensors(path: Path) -> Iterator[Content]:
 
 @contextmanager
 def _safetensors_list(path: Path) -> Iterator[Content]:
-    with open_listed(path) as arrays:
-        facts = {"files": ", ".join(list_of(path).listing().names)}
+    with open_index(path) as arrays:
+        facts = {"files": ", ".join(index_at(path).listing().names)}
         yield Content(
             f"{SAFETENSORS} in several files", arrays, facts, None, _by_name(path)
         )

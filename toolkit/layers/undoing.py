@@ -18,7 +18,7 @@ class _State(NamedTuple):
 
 
 @contextmanager
-def undone_on_error(layers: Iterable[Any]) -> Iterator[None]:
+def rollback_on_error(layers: Iterable[Any]) -> Iterator[None]:
     """Roll back the attributes of layers if the block raises.
 
     Lists and mappings get their old contents. Other objects are not copied, so that

@@ -62,7 +62,9 @@ def clone_model(
             return clone_model(
                 model, input_tensors, clone_function, call_function, recursive, cache={}
             )
-    cloned = _once(clone_function or _clone_layer, call_function, recursive, cache)
+    cloned = _clone_once(
+        clone_function or _clone_layer, call_function, recursive, cache
+    )
     if isinstance(model, Sequential):
         if call_function is not None:
             raise ArgumentError(
@@ -100,7 +102,7 @@ def _clone_layer(layer: Any) -> Any:
     return clone
 
 
-def _once(
+def _clone_once(
     clone_function: Clone, call_function: Any, recursive: bool, cache: dict[int, Any]
 ) -> Clone:
     """Return a function that clones each layer once, optionally recursively."""

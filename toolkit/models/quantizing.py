@@ -10,7 +10,7 @@ from toolkit.console.frames import warn
 from toolkit.errors import ArgumentError, UnsupportedError
 from toolkit.layers.adapters.quantizable import QuantizableLayer
 from toolkit.layers.adapters.static_int8 import CalibratedConvolution
-from toolkit.layers.undoing import undone_on_error
+from toolkit.layers.undoing import rollback_on_error
 from toolkit.models.calibrating import (
     calibrate,
     calibrate_ranges,
@@ -69,9 +69,9 @@ class QuantizableModel:
         if config.mode in ("gptq", "awq"):
             quantized = self._calibrate(config, filters, type_check)
         else:
-            layers = _chosen(self, filters)
+            layers = _select_layers(self, filters)
             _check(layers, config, type_check)
-            with undone_on_error(layers):
+            with rollback_on_error(layers):
                 quantized = self._quantize_layers(layers, config, type_check)
         if not quantized and filters is None:
             raise UnsupportedError(
@@ -129,17 +129,17 @@ class QuantizableModel:
         layers = [
             [
                 layer
-                for layer in _chosen(block, filters)
+                for layer in _select_layers(block, filters)
                 if isinstance(layer, QuantizableLayer)
                 and _is_possible(layer, config, type_check)
             ]
             for block in blocks
         ]
-        with undone_on_error(layer for block in layers for layer in block):
+        with rollback_on_error(layer for block in layers for layer in block):
             return calibrate(config, before, list(zip(blocks, layers, strict=True)), x)
 
 
-def _chosen(model: Any, filters: Any) -> list[Any]:
+def _select_layers(model: Any, filters: Any) -> list[Any]:
     """Return the layers without sublayers that pass the filters."""
     return [
         layer

@@ -19,7 +19,7 @@ from toolkit.errors import (
 from toolkit.layers import InputLayer
 from toolkit.layers.layer import Layer
 from toolkit.layers.tracking import no_tracking, unique
-from toolkit.layers.undoing import undone_on_error
+from toolkit.layers.undoing import rollback_on_error
 from toolkit.models.functional.model import Functional
 from toolkit.models.model import Model
 from toolkit.ops.symbolic import without_masks
@@ -82,7 +82,7 @@ class Sequential(Model):
             layer: a Layer, or the symbolic tensor that `Input` returned.
             rebuild: whether to build the model immediately if its input shape is known.
         """
-        with undone_on_error([self]):
+        with rollback_on_error([self]):
             self._add(layer, rebuild)
 
     def _add(self, layer: Any, rebuild: bool) -> None:
@@ -118,7 +118,7 @@ class Sequential(Model):
         """
         if not self.layers:
             raise OutOfRangeError(f"Sequential {self.name!r}: there is no layer to pop")
-        with undone_on_error([self]):
+        with rollback_on_error([self]):
             layer: Layer = self._layers.pop()
             self._set_functional(None)
             if rebuild:
@@ -145,7 +145,7 @@ class Sequential(Model):
                 f"Sequential {self.name!r}: there are no layers to build; call `add`"
             )
         inner = self._flatten_layers(include_self=False)
-        with undone_on_error([self, *(x for x in inner if not x.built)]):
+        with rollback_on_error([self, *(x for x in inner if not x.built)]):
             self._chain_layers(shape)
 
     def _build_for_batches(self, x: Any) -> None:

@@ -14,7 +14,7 @@ from toolkit.layers.adapters.int8 import Int8Weight
 from toolkit.layers.adapters.low_rank import LowRankLayer, LowRankWeight
 from toolkit.layers.adapters.weight import Weight
 from toolkit.layers.adapters.whole import ScaleLayout, WholeWeight
-from toolkit.layers.undoing import undone_on_error
+from toolkit.layers.undoing import rollback_on_error
 from toolkit.quantizers.awq import AWQ
 from toolkit.quantizers.configs import (
     Int4QuantizationConfig,
@@ -91,7 +91,7 @@ class QuantizableLayer(LowRankLayer):
                 "the layer has in a model; expected a call of the model's `quantize`"
             )
         policy = self._policy_for(config)
-        with undone_on_error([self]):
+        with rollback_on_error([self]):
             self.quantization_config, self.dtype_policy = config, policy
 
     def _policy_for(self, config: QuantizationConfig) -> Any:
@@ -134,7 +134,7 @@ class QuantizableLayer(LowRankLayer):
         if not getattr(self, "built", False):
             super()._use_policy(policy)
             return
-        with undone_on_error([self]):
+        with rollback_on_error([self]):
             super()._use_policy(policy)
             self._follow_policy(policy)
 

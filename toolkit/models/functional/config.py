@@ -37,7 +37,7 @@ def functional_config(model: Any) -> dict[str, Any]:
         layers.append(config)
 
     def reference(symbol: KerasTensor) -> list[Any]:
-        name, index, tensor_index = _place(symbol, members)
+        name, index, tensor_index = _locate(symbol, members)
         # In Keras the first node of a nested model is its own graph.
         offset = _is_graph(symbol._keras_history.operation)  # type: ignore[union-attr]
         return [name, index + offset, tensor_index]
@@ -63,7 +63,7 @@ def _is_graph(operation: Any) -> bool:
     return hasattr(operation, "_topology")
 
 
-def _place(symbol: KerasTensor, members: set[Node]) -> list[Any]:
+def _locate(symbol: KerasTensor, members: set[Node]) -> list[Any]:
     """Return the origin of a symbol; count only calls that belong to the model."""
     operation, node_index, tensor_index = symbol._keras_history  # type: ignore[misc]
     before = operation._inbound_nodes[:node_index]
@@ -79,7 +79,7 @@ def _node_config(node: Node, members: set[Node]) -> dict[str, Any]:
             "config": {
                 "shape": list(leaf.shape),
                 "dtype": leaf.dtype,
-                "keras_history": _place(leaf, members),
+                "keras_history": _locate(leaf, members),
             },
         }
 
@@ -100,7 +100,7 @@ def _is_indexing(operation: Any) -> bool:
     return getattr(operation, "function", None) is ops.get_item
 
 
-class _NotYet(Exception):
+class _DeferredError(Exception):
     """A call needs the result of a call that has not been replayed yet."""
 
 
@@ -181,7 +181,7 @@ def _replay(
     try:
         args = _arguments(layers_by_name, call["args"])
         kwargs = _arguments(layers_by_name, call["kwargs"])
-    except _NotYet:
+    except _DeferredError:
         return False
     if _is_indexing(layers_by_name[name]):
         args = [tuple(x) if isinstance(x, list) else x for x in args]
@@ -215,7 +215,7 @@ def _find(layers_by_name: dict[str, Any], reference: Any) -> KerasTensor:
         raise ArgumentError(f"Functional.from_config: Missing node: {name}")
     nodes = layers_by_name[name]._inbound_nodes
     if node_index >= len(nodes):
-        raise _NotYet
+        raise _DeferredError
     symbol: KerasTensor = nodes[node_index].outputs[tensor_index]
     return symbol
 

@@ -44,8 +44,8 @@ class FunctionalInputs(FunctionalSymbols):
         """Check the inputs; return tensors in the order of `self.inputs`."""
         flat = self._ordered(inputs)
         is_nested = len(flat) > 1 or isinstance(inputs, dict)
-        if is_nested and not _is_alike(self._inputs_struct, inputs):
-            warn(self._unlike(inputs))
+        if is_nested and not _has_same_structure(self._inputs_struct, inputs):
+            warn(self._structure_message(inputs))
         return [
             self._standardize_one(x, symbol)
             for x, symbol in zip(flat, self._inputs, strict=True)
@@ -67,7 +67,7 @@ class FunctionalInputs(FunctionalSymbols):
         else:
             flat = tree.flatten(inputs)
         if flat is None or len(flat) != len(self._inputs):
-            raise ArgumentError(self._unlike(inputs))
+            raise ArgumentError(self._structure_message(inputs))
         return flat
 
     def _path_of(self, symbol: KerasTensor) -> str:
@@ -77,7 +77,7 @@ class FunctionalInputs(FunctionalSymbols):
                 return ".".join(map(str, path))
         return ""
 
-    def _unlike(self, inputs: Any) -> str:
+    def _structure_message(self, inputs: Any) -> str:
         """Return the message for inputs in a wrong structure."""
         expected = tree.map_structure(lambda x: x.name, self._inputs_struct)
         count = f"{len(self._inputs)} input(s)"
@@ -113,7 +113,7 @@ class FunctionalInputs(FunctionalSymbols):
         elif rank == expected - 1 and symbol.shape[-1] == 1:
             tensor = tensor[..., None]
         if tensor.ndim != expected or (self._is_strict and not _fits(tensor, symbol)):
-            raise ShapeError(self._misfit(x, symbol))
+            raise ShapeError(self._shape_message(x, symbol))
         if mask is not None and tensor is not x:
             tensor._keras_mask = mask
         return tensor
@@ -122,10 +122,10 @@ class FunctionalInputs(FunctionalSymbols):
         """Prefix an error's message with the shape of the only input, if wrong."""
         (symbol,) = self._inputs
         if hasattr(x, "shape") and not _fits(x, symbol) and not self._is_strict:
-            if self._misfit(x, symbol) not in str(error):
-                error.args = (f"{self._misfit(x, symbol)}: {error}",)
+            if self._shape_message(x, symbol) not in str(error):
+                error.args = (f"{self._shape_message(x, symbol)}: {error}",)
 
-    def _misfit(self, x: Any, symbol: KerasTensor) -> str:
+    def _shape_message(self, x: Any, symbol: KerasTensor) -> str:
         """Return the message for an input of a wrong shape."""
         return (
             f"{self._kind} {self.name!r}: input with name {symbol.name!r} and path "
@@ -161,7 +161,7 @@ def _pick(expected: dict[Any, Any], received: dict[Any, Any]) -> list[Any] | Non
         return None
 
 
-def _is_alike(expected: Any, received: Any) -> bool:
+def _has_same_structure(expected: Any, received: Any) -> bool:
     """Return whether inputs are nested as expected; lists match tuples.
 
     A dict also matches a flat list of inputs, by name.
@@ -170,7 +170,9 @@ def _is_alike(expected: Any, received: Any) -> bool:
         return (
             isinstance(received, dict)
             and expected.keys() == received.keys()
-            and all(_is_alike(expected[key], received[key]) for key in expected)
+            and all(
+                _has_same_structure(expected[key], received[key]) for key in expected
+            )
         )
     if isinstance(expected, (list, tuple)):
         if isinstance(received, dict):
@@ -178,7 +180,7 @@ def _is_alike(expected: Any, received: Any) -> bool:
         return (
             isinstance(received, (list, tuple))
             and len(expected) == len(received)
-            and all(map(_is_alike, expected, received))
+            and all(map(_has_same_structure, expected, received))
         )
     return isinstance(received, dict) or not tree.is_nested(received)
 

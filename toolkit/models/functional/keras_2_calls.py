@@ -36,23 +36,23 @@ def deferred_models(layers: list[dict[str, Any]]) -> set[str]:
         reference
         for data in layers
         for call in data["inbound_nodes"]
-        for reference in _places(call)
+        for reference in _references(call)
     )
     return {reference[0] for reference in references if reference[1] == 0}
 
 
-def _places(data: Any) -> Iterator[Any]:
+def _references(data: Any) -> Iterator[Any]:
     """Yield every reference to a tensor in a call."""
-    if _is_place(data):
+    if _is_reference(data):
         yield data
         data = data[3:]
     values = data.values() if isinstance(data, dict) else data
     for value in values if isinstance(values, (list, tuple)) else list(values):
         if isinstance(value, (dict, list, tuple)):
-            yield from _places(value)
+            yield from _references(value)
 
 
-def _is_place(value: Any) -> bool:
+def _is_reference(value: Any) -> bool:
     return (
         isinstance(value, (list, tuple))
         and len(value) in (3, 4)
@@ -77,7 +77,7 @@ def upgrade_call(
     shared: dict[str, Any] = {}
 
     def argument(value: Any) -> Any:
-        if _is_place(value):
+        if _is_reference(value):
             if len(value) == 4:
                 shared.update(value[3])
             if value[0] == _CONSTANT:
@@ -94,7 +94,7 @@ def upgrade_call(
 
     first = argument(data)
     # A list of one tensor means a tensor, unless the function accepts a list.
-    takes_list = "function" in config and not _is_place(data)
+    takes_list = "function" in config and not _is_reference(data)
     if isinstance(first, list) and len(first) == 1 and not takes_list:
         first = first[0]
     kwargs = {key: argument(value) for key, value in shared.items()}

@@ -177,16 +177,18 @@ def upgrade_function_call(
     if operation.function is ops.einsum:
         return _product(first, kwargs)
     names = _FUNCTIONS[_name(function)][1]
-    given = {next(iter(names)): first, **kwargs}
-    given.pop("name", None)
-    for key, value in given.items():
+    arguments_given = {next(iter(names)): first, **kwargs}
+    arguments_given.pop("name", None)
+    for key, value in arguments_given.items():
         if key not in names and value != _WITHOUT_EFFECT.get(key):
             raise UnsupportedError(
                 f"Functional.from_config: tf.{function}: the argument {key}={value!r} "
                 "is not supported"
             )
     arguments = dict(_DEFAULTS.get(_name(function), {}))
-    arguments |= {names[key]: value for key, value in given.items() if key in names}
+    arguments |= {
+        names[key]: value for key, value in arguments_given.items() if key in names
+    }
     for key, change in _CHANGES.items():
         if key in arguments:
             arguments[key] = change(arguments[key])

@@ -203,13 +203,13 @@ def _of_item(arguments: dict[str, Any], result: Tensor) -> Any:
         index = items.index(...)
         used = sum(n is not None and n is not ... for n in items)
         items[index : index + 1] = [slice(None)] * (x.ndim - used)
-    kept: list[Any] = []
-    while items and sum(n is not None for n in kept) < mask.ndim:
-        kept.append(items.pop(0))
-    axes = [n for n in kept if n is not None]
+    remaining_axes: list[Any] = []
+    while items and sum(n is not None for n in remaining_axes) < mask.ndim:
+        remaining_axes.append(items.pop(0))
+    axes = [n for n in remaining_axes if n is not None]
     if len(axes) == mask.ndim and isinstance(axes[-1], int):
         return None
-    return mask[tuple(kept)]
+    return mask[tuple(remaining_axes)]
 
 
 _RULES: dict[str, Callable[[dict[str, Any], Tensor], Any]] = {

@@ -82,14 +82,14 @@ def _search(
     """
     input_ids = {id(symbol) for symbol in inputs}
     finished: list[Node] = []
-    done: set[Node] = set()
+    is_done: set[Node] = set()
     first_seen: dict[Any, int] = {}
     stack: list[tuple[Node, Any]] = []
     on_stack: set[Node] = set()
 
     def enter(symbol: KerasTensor) -> None:
         node = node_of(symbol)
-        if node is None or node in done or (id(symbol) in input_ids and node.inputs):
+        if node is None or node in is_done or (id(symbol) in input_ids and node.inputs):
             return
         if node in on_stack:
             raise ArgumentError(f"Model: {symbol} is computed from itself")
@@ -107,7 +107,7 @@ def _search(
                 continue
             stack.pop()
             on_stack.remove(node)
-            done.add(node)
+            is_done.add(node)
             finished.append(node)
     return finished, first_seen
 
@@ -165,7 +165,7 @@ def _check_connected(
         for symbol in node.inputs:
             if id(symbol) not in input_ids:
                 raise ArgumentError(
-                    f"Model: the graph is disconnected: {_lost(inputs, paths)}"
+                    f"Model: the graph is disconnected: {_missing_path(inputs, paths)}"
                     f"{node.op.name!r} needs {symbol}, which does not come from the "
                     "inputs "
                     f"{[i.name for i in inputs]}; reached without it: {reached}"
@@ -175,12 +175,12 @@ def _check_connected(
     for symbol in outputs:
         if id(symbol) not in input_ids:
             raise ArgumentError(
-                f"Model: {_lost(inputs, paths)}{symbol} does not come from the inputs "
-                f"{[i.name for i in inputs]}"
+                f"Model: {_missing_path(inputs, paths)}{symbol} does not come from "
+                f"the inputs {[i.name for i in inputs]}"
             )
 
 
-def _lost(
+def _missing_path(
     inputs: Iterable[KerasTensor], outputs: Iterable[tuple[Any, KerasTensor]]
 ) -> str:
     """Return the start of a message: the output that depends on other inputs."""

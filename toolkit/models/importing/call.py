@@ -14,7 +14,7 @@ import numpy as np
 from toolkit.definitions.records import record
 from toolkit.dtypes import numpy_dtype
 from toolkit.errors import ModelFileError, UnsupportedError
-from toolkit.models.importing.ledger import MAX_KNOWN, Ledger, TooLargeToKnow
+from toolkit.models.importing.ledger import MAX_STATIC_SIZE, Ledger, StaticLimitExceeded
 from toolkit.models.importing.values import Value
 from toolkit.reading.onnx.graph import OnnxGraph, OnnxNode
 
@@ -71,14 +71,14 @@ class Call:
         opset: int,
         ledger: Ledger,
         run: Callable[..., Any],
-        is_known: bool,
+        is_static: bool,
     ) -> None:
         self.node, self.opset, self.run = node, opset, run
         self.outputs = len(node.outputs)
-        self._ledger, self._is_known = ledger, is_known
+        self._ledger, self._is_static = ledger, is_static
         self._unread = set(node.attributes)
 
-    def wants(self, index: int) -> bool:
+    def is_output_used(self, index: int) -> bool:
         """Return whether this output is used."""
         return index < self.outputs and bool(self.node.outputs[index])
 
@@ -91,14 +91,14 @@ class Call:
 
     # --- attributes -------------------------------------------------------------------
 
-    def _read(self, name: str, kinds: Any, default: Any, what: str) -> Any:
+    def _read(self, name: str, kinds: Any, default: Any, expected: str) -> Any:
         self._unread.discard(name)
         value = self.node.attributes.get(name, default)
         if value is _MISSING:
             raise ModelFileError(f"expected an attribute `{name}`; there is none")
         if value is not default and not isinstance(value, kinds):
             raise ModelFileError(
-                f"expected {what} as attribute `{name}`; received {value!r:.99}"
+                f"expected {expected} as attribute `{name}`; received {value!r:.99}"
             )
         return value
 
@@ -135,62 +135,62 @@ class Call:
         """Return an attribute that is a list of strings, as a tuple."""
         return self._list(name, str, default, "strings")
 
-    def _list(self, name: str, kinds: Any, default: Any, what: str) -> Any:
-        value = self._read(name, (list, tuple), default, what)
+    def _list(self, name: str, kinds: Any, default: Any, expected: str) -> Any:
+        value = self._read(name, (list, tuple), default, expected)
         if value is default:
             return default
         if not all(isinstance(item, kinds) for item in value):
             raise ModelFileError(
-                f"expected {what} as attribute `{name}`; received {value!r:.99}"
+                f"expected {expected} as attribute `{name}`; received {value!r:.99}"
             )
         return tuple(value)
 
     # --- inputs -----------------------------------------------------------------------
 
-    def known(self, value: Value, what: str) -> np.ndarray[Any, Any]:
+    def static_array(self, value: Value, name: str) -> np.ndarray[Any, Any]:
         """Return the static array of an input that determines shapes of the results."""
-        array = self.known_if_any(value)
+        array = self.static_array_or_none(value)
         if array is None:
             raise NeedsValuesError(
-                f"{what} is computed from data; a compiled function needs values that "
+                f"{name} is computed from data; a compiled function needs values that "
                 "follow from shapes and constants. Call the model outside of "
                 "`toolkit.function`"
             )
         return array
 
-    def known_if_any(self, value: Value) -> np.ndarray[Any, Any] | None:
+    def static_array_or_none(self, value: Value) -> np.ndarray[Any, Any] | None:
         """Return the static array of an input; None if it exists only at run time."""
-        if value.known is not None:
-            return value.known
+        if value.static_array is not None:
+            return value.static_array
         array = value.tensor.constant
         return None if array is None else np.asarray(array)
 
-    def known_integers(self, value: Value, what: str) -> tuple[int, ...]:
+    def static_integers(self, value: Value, name: str) -> tuple[int, ...]:
         """Return the integers of a static input."""
-        array = self.known(value, what)
+        array = self.static_array(value, name)
         if array.dtype.kind not in "iu" or array.ndim > 1:
             raise ModelFileError(
-                f"expected a list of integers as {what}; received {array.dtype} of "
+                f"expected a list of integers as {name}; received {array.dtype} of "
                 f"shape {array.shape}"
             )
         return tuple(int(n) for n in array.reshape(-1))
 
-    def known_number(self, value: Value | None, default: Any, what: str) -> Any:
+    def static_number(self, value: Value | None, default: Any, name: str) -> Any:
         """Return the only element of a static input; the default if it is omitted."""
         if value is None:
             return default
-        array = self.known(value, what)
+        array = self.static_array(value, name)
         if array.size != 1:
             raise ModelFileError(
-                f"expected a single number as {what}; received shape {array.shape}"
+                f"expected a single number as {name}; received shape {array.shape}"
             )
         return array.reshape(())[()].item()
 
     # --- budget -----------------------------------------------------------------------
 
-    def repeated(self, times: int) -> AbstractContextManager[None]:
+    def loop(self, times: int) -> AbstractContextManager[None]:
         """Return the context of a loop with this trip count; raise above the limit."""
-        return self._ledger.repeated(times)
+        return self._ledger.loop(times)
 
     def step(self, count: int = 1) -> None:
         """Count steps of a loop, or parts of a tensor, as nodes."""
@@ -202,7 +202,7 @@ class Call:
         Args:
             *factors: the factors of the count.
         """
-        if self._is_known:
+        if self._is_static:
             self._ledger.work(math.prod(factors))
 
     def allow(self, shape: Any, dtype: str) -> None:
@@ -211,8 +211,8 @@ class Call:
             raise ModelFileError(f"expected extents >= 0; received {tuple(shape)}")
         size = math.prod(int(n) for n in shape)
         self._ledger.check(size * numpy_dtype(dtype).itemsize)
-        if self._is_known and size > MAX_KNOWN:
-            raise TooLargeToKnow
+        if self._is_static and size > MAX_STATIC_SIZE:
+            raise StaticLimitExceeded
 
 
 def axis_of(axis: int, ndim: int) -> int:

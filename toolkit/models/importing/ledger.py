@@ -10,12 +10,12 @@ from toolkit.core.trace import Trace
 from toolkit.dtypes import numpy_dtype
 from toolkit.errors import LoadBudgetError, ModelFileError
 
-MAX_KNOWN = 1 << 16  # elements of an array that is computed before the graph runs
+MAX_STATIC_SIZE = 1 << 16  # elements of an array that is computed before the graph runs
 MAX_WORK = 1 << 28  # multiplications of all computations before the graph runs
 MAX_REPEATS = 1_000_000  # of a node, by all enclosing loops
 
 
-class TooLargeToKnow(Exception):
+class StaticLimitExceeded(Exception):
     """A static array would be large or slow to compute: it is deferred to run time."""
 
 
@@ -29,14 +29,14 @@ class Ledger:
 
     def __init__(self, limit: int, steps: int) -> None:
         self._limit, self._steps = limit, steps
-        self._held = 0
+        self._live_bytes = 0
         self._repeats = 1
         self._work = MAX_WORK
-        self._looked_at: dict[Any, int] = {}  # nodes of each trace
-        self._kept: set[Any] = set()
+        self._num_counted: dict[Any, int] = {}  # nodes of each trace
+        self._counted_constants: set[Any] = set()
 
     @contextmanager
-    def repeated(self, times: int) -> Iterator[None]:
+    def loop(self, times: int) -> Iterator[None]:
         """Return the context of a loop with this number of steps."""
         outer = self._repeats
         self._repeats = outer * max(times, 1)
@@ -59,38 +59,40 @@ class Ledger:
     def work(self, count: int) -> None:
         """Count computations before the graph runs; raise above the limit."""
         if count > self._work:
-            raise TooLargeToKnow
+            raise StaticLimitExceeded
         self._work -= count
 
     def check(self, nbytes: int) -> None:
         """Raise before an allocation of `nbytes` that would exceed the limit."""
-        if self._held + nbytes > self._limit:
+        if self._live_bytes + nbytes > self._limit:
             raise LoadBudgetError(
-                f"a value of {nbytes:,} bytes, beside {self._held:,} that exist then; "
-                f"expected at most {self._limit:,} in all. "
+                f"a value of {nbytes:,} bytes, beside {self._live_bytes:,} that exist "
+                f"then; expected at most {self._limit:,} in all. "
                 "toolkit.saving.set_load_budget sets that"
             )
 
-    def take(self, values: Any) -> None:
+    def count_values(self, values: Any) -> None:
         """Count values that have been created."""
         for value in values:
             self.check(value.nbytes)
-            self._held += value.nbytes
+            self._live_bytes += value.nbytes
 
-    def keep(self, trace: Trace | None) -> None:
+    def count_constants(self, trace: Trace | None) -> None:
         """Count the arrays that new nodes of a trace read: its graph stores them."""
         if trace is None:
             return
-        start = self._looked_at.get(trace, 0)
-        self._looked_at[trace] = len(trace.nodes)
+        start = self._num_counted.get(trace, 0)
+        self._num_counted[trace] = len(trace.nodes)
         for node in trace.nodes[start:]:
-            held = {x for x in node.inputs if x.constant is not None} - self._kept
-            self._kept |= held
-            for x in held:
+            constants = {
+                x for x in node.inputs if x.constant is not None
+            } - self._counted_constants
+            self._counted_constants |= constants
+            for x in constants:
                 nbytes = x.spec.size * numpy_dtype(x.spec.dtype).itemsize
                 self.check(nbytes)
-                self._held += nbytes
+                self._live_bytes += nbytes
 
     def free(self, values: Any) -> None:
         """Release values without further users."""
-        self._held -= sum(value.nbytes for value in values)
+        self._live_bytes -= sum(value.nbytes for value in values)

@@ -53,12 +53,12 @@ def load_onnx(filepath: str | os.PathLike[str], name: str | None = None) -> Onnx
         graph = with_large_constants(file.graph)
         weights = chosen_weights(graph)
         sources = {weight.source for weight in weights}
-        rest = {k: v for k, v in graph.initializers.items() if k not in sources}
+        initializers = {k: v for k, v in graph.initializers.items() if k not in sources}
         rows = [
             [w.source, w.layer, w.name, w.shape, w.dtype, w.order, w.trainable]
             for w in weights
         ]
-        config = graph_config(replace(graph, initializers=rest))
+        config = graph_config(replace(graph, initializers=initializers))
         model = OnnxModel(config, file.opset, rows, (), name or plain_name(path.stem))
         for weight in weights:
             array = stored(graph.initializers[weight.source], weight)

@@ -161,7 +161,7 @@ class OnnxModel(FunctionalInputs, Model):
             for row in self._rows
         }
         inputs = [Value(x) for x in tensors]
-        ledger.take(inputs)
+        ledger.count_values(inputs)
         return Interpreter(self._opset, ledger, self._scopes), inputs, weights
 
     def _infer(self, inputs: list[Any]) -> list[KerasTensor]:
@@ -171,16 +171,18 @@ class OnnxModel(FunctionalInputs, Model):
             limit = limit_of_load() * (1 if is_small else _MORE)
             interpreter, values, weights = self._start(tensors, limit)
             with rules.inside(array_kernels_only=True):
-                results = interpreter.run_known(self._graph, values, weights)
+                results = interpreter.run_static(self._graph, values, weights)
             runs.append(interpreter)
             return [None if value is None else value.tensor for value in results]
 
         outputs = infer_outputs(run, inputs, len(self._graph.nodes))
         shapes = [run.shapes for run in runs[-2:]]
         for layer in self._modules:
-            each = [results[layer.name] for results in shapes if layer.name in results]
-            if each and layer.output_shape is None:
-                layer.output_shape = merged(each[0], each[-1])
+            layer_shapes = [
+                results[layer.name] for results in shapes if layer.name in results
+            ]
+            if layer_shapes and layer.output_shape is None:
+                layer.output_shape = merged(layer_shapes[0], layer_shapes[-1])
         reason = next((run.reason for run in runs[-2:] if run.reason), "")
         if reason and self.supports_jit:
             self.supports_jit, self._reason = False, reason
@@ -252,8 +254,8 @@ def _declared(info: ValueInfo, reason: str) -> tuple[Any, str]:
 
 
 def _weight_row(row: Weight) -> list[Any]:
-    where = [row.source, row.layer, row.name]
-    return [*where, list(row.shape), row.dtype, list(row.order), row.trainable]
+    names = [row.source, row.layer, row.name]
+    return [*names, list(row.shape), row.dtype, list(row.order), row.trainable]
 
 
 def _weight_of(row: Any) -> Weight:

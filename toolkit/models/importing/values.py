@@ -48,32 +48,39 @@ class Value:
 
     Attributes:
         shape, dtype: shape and dtype in the file.
-        known: the static array, if it exists before the graph runs; else None.
+        static_array: the array, if it exists before the graph runs; else None.
     """
 
-    __slots__ = ("_orders", "dtype", "known", "shape")
+    __slots__ = ("_orders", "dtype", "static_array", "shape")
 
     def __init__(self, tensor: Tensor, order: Order | None = None) -> None:
         order = file_order(tensor.ndim) if order is None else order
         self._orders: dict[Order, Tensor] = {order: tensor}
         self.shape: Shape = tuple(tensor.shape[i] for i in _inverse(order))
         self.dtype: str = tensor.dtype
-        self.known: np.ndarray[Any, Any] | None = None
+        self.static_array: np.ndarray[Any, Any] | None = None
 
     @classmethod
     def of(cls, array: Any) -> Value:
         """Return a static value of an array."""
         value = cls.__new__(cls)
-        value.known = np.asarray(array)
+        value.static_array = np.asarray(array)
         value._orders = {}
-        value.shape, value.dtype = value.known.shape, NAMES[value.known.dtype]
+        value.shape, value.dtype = (
+            value.static_array.shape,
+            NAMES[value.static_array.dtype],
+        )
         return value
 
     def copy(self) -> Value:
         """Copy it for another scope, so that transposes are not shared."""
         value = Value.__new__(Value)
         value._orders = dict(self._orders)
-        value.shape, value.dtype, value.known = self.shape, self.dtype, self.known
+        value.shape, value.dtype, value.static_array = (
+            self.shape,
+            self.dtype,
+            self.static_array,
+        )
         return value
 
     @property
@@ -104,30 +111,30 @@ class Value:
     @property
     def orders(self) -> tuple[Order, ...]:
         """Return the existing orders; for a static value, the file's."""
-        if self.known is not None:
+        if self.static_array is not None:
             return (file_order(self.ndim),)
         return tuple(self._orders)
 
     def ordered(self, order: Order) -> Tensor:
         """Return the tensor in an order of axes; transpose it if needed."""
-        if order not in self._orders and self.known is not None:
-            array = np.ascontiguousarray(self.known.transpose(order))
+        if order not in self._orders and self.static_array is not None:
+            array = np.ascontiguousarray(self.static_array.transpose(order))
             array = array.reshape(self._extents(order))
             self._orders[order] = ops.convert_to_tensor(array)
         if order not in self._orders:
-            have, tensor = next(iter(self._orders.items()))
-            self._orders[order] = self._moved(tensor, have, order)
+            current, tensor = next(iter(self._orders.items()))
+            self._orders[order] = self._transpose(tensor, current, order)
         return self._orders[order]
 
     def _extents(self, order: Order) -> Shape:
         return tuple(self.shape[i] for i in order)
 
-    def _moved(self, tensor: Tensor, have: Order, order: Order) -> Tensor:
-        if self._matter(have) == self._matter(order):
+    def _transpose(self, tensor: Tensor, current: Order, order: Order) -> Tensor:
+        if self._axes_with_data(current) == self._axes_with_data(order):
             return ops.reshape(tensor, self._extents(order))
-        return ops.transpose(tensor, tuple(have.index(i) for i in order))
+        return ops.transpose(tensor, tuple(current.index(i) for i in order))
 
-    def _matter(self, order: Order) -> list[int]:
+    def _axes_with_data(self, order: Order) -> list[int]:
         """Return the axes whose extent is not 1."""
         return [i for i in order if self.shape[i] != 1]
 
@@ -139,14 +146,14 @@ class Value:
         if self.ndim == n:
             return self.ordered(order)
         shape = (*(1,) * (n - self.ndim), *self.shape)
-        if self.known is not None:
-            return Value.of(self.known.reshape(shape)).ordered(order)
+        if self.static_array is not None:
+            return Value.of(self.static_array.reshape(shape)).ordered(order)
         return Value(ops.reshape(self.tensor, shape)).ordered(order)
 
     def permuted(self, axes: Order) -> Value:
         """Return ONNX's Transpose of the value, without moving data."""
-        if self.known is not None:
-            return Value.of(self.known.transpose(axes))
+        if self.static_array is not None:
+            return Value.of(self.static_array.transpose(axes))
         first, *remaining = (
             (tuple(axes.index(i) for i in order), tensor)
             for order, tensor in self._orders.items()
@@ -168,7 +175,7 @@ class ValueList(Value):
 
     def __init__(self, items: Sequence[Value], dtype: str) -> None:
         self.items = tuple(items)
-        self.shape, self.dtype, self.known, self._orders = (), dtype, None, {}
+        self.shape, self.dtype, self.static_array, self._orders = (), dtype, None, {}
 
     def copy(self) -> Value:
         """Copy it for another scope."""
@@ -208,7 +215,9 @@ def _inverse(order: Order) -> Order:
 
 def common_order(values: Sequence[Value], ndim: int) -> Order:
     """Return the order of axes that moves the fewest elements of these operands."""
-    full = [v for v in values if v.ndim == ndim and v.size > 1 and v.known is None]
+    full = [
+        v for v in values if v.ndim == ndim and v.size > 1 and v.static_array is None
+    ]
     candidates = dict.fromkeys(order for v in full for order in v.orders)
     plain = file_order(ndim)
 

@@ -166,14 +166,14 @@ def _symbols(layer: Any, members: Any) -> tuple[Any, Any]:
     return given[0] if len(given) == 1 else given, own[0].attrs["outputs"]
 
 
-def _text(symbols: Any, what: str) -> str:
+def _text(symbols: Any, label: str) -> str:
     """Return the shapes or dtypes of a nest of symbols."""
     if symbols is None:
         return "?"
     if is_symbolic(symbols):
-        return str(getattr(symbols, what))
+        return str(getattr(symbols, label))
     if isinstance(symbols, dict):
-        return ", ".join(f"{key}: {_text(x, what)}" for key, x in symbols.items())
+        return ", ".join(f"{key}: {_text(x, label)}" for key, x in symbols.items())
     if isinstance(symbols, (list, tuple)):
-        return ", ".join(_text(x, what) for x in symbols)
+        return ", ".join(_text(x, label) for x in symbols)
     return str(symbols)

@@ -100,7 +100,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
         len(calls),
     )
     try:
-        plan = _alone(layer, args, kwargs)
+        plan = _compile_alone(layer, args, kwargs)
     except (ToolkitError, TypeError):  # layers that cannot be compiled separately
         return cost
     kernels = plan.measure(_REPEATS)
@@ -110,7 +110,7 @@ def _cost(layer: Any, calls: list[Any]) -> LayerCost:
     return cost
 
 
-def _alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
+def _compile_alone(layer: Any, args: Any, kwargs: Any) -> Inspection:
     """Return one call of a layer as a separate program."""
     leaves = tree.flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -160,18 +160,18 @@ def _row(cost: LayerCost, longest: float) -> tuple[Any, ...]:
         bar(cost.total / longest, seconds_text(cost.total))
         if cost.seconds is not None
         else _UNKNOWN,
-        _known(cost.flops, count_text),
+        _or_unknown(cost.flops, count_text),
         bytes_text(cost.weights),
         bytes_text(cost.outputs),
-        _known(cost.scratch, bytes_text),
+        _or_unknown(cost.scratch, bytes_text),
     )
 
 
-def _known(value: Any, text: Any) -> str:
+def _or_unknown(value: Any, text: Any) -> str:
     return _UNKNOWN if value is None else text(value)
 
 
-def program_section(plan: Inspection, what: str) -> Markup:
+def program_section(plan: Inspection, name: str) -> Markup:
     """Return the slowest kernels of a step, and its arena over time."""
     total = step_seconds(plan)
     longest = max((kernel.seconds or 0.0 for kernel in plan.kernels), default=0.0)
@@ -193,7 +193,7 @@ def program_section(plan: Inspection, what: str) -> Markup:
     count = len(plan.kernels)
     caption = f"The {min(_KERNELS, count)} slowest of {count:,} kernels"
     note = (
-        f"One step of {what} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
+        f"One step of {name} is a graph of {len(plan.passes[0][1].nodes):,} nodes, "
         f"compiled to {count:,} kernels that take {seconds_text(total)}. More than "
         "100% of the roofline means that data comes from a cache, not from memory."
     )

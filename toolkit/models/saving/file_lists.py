@@ -59,12 +59,12 @@ class FileList:
     """
 
     def __init__(self, path: Path, numbered: str, ending: str) -> None:
-        own = re.compile(numbered + re.escape(ending))
+        pattern = re.compile(numbered + re.escape(ending))
         self._path, self._ending = path, ending
         self.files: FileSet = FileSet(
             path.parent,
             path.name,
-            lambda name: name == path.name or bool(own.fullmatch(name)),
+            lambda name: name == path.name or bool(pattern.fullmatch(name)),
             path.name,
         )
 
@@ -100,18 +100,18 @@ class FileList:
             raise ModelFileError(f"{label}: {size} bytes, too long for a list of files")
         with load_within_budget(path):
             spend(size, "the list")
-            found = parse_json(path.read_bytes(), label, unique=True)
-        where = found.get("weight_map") if isinstance(found, dict) else None
+            content = parse_json(path.read_bytes(), label, unique=True)
+        where = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(where, dict):
             raise ModelFileError(
                 f'{label}: expected a list of files, under "weight_map"'
             )
         listing = Listing(
             {key: x if isinstance(x, list) else [x] for key, x in where.items()},
-            _written(found.get("metadata")),
+            _written(content.get("metadata")),
         )
         for name in (n for names in listing.where.values() for n in names):
-            if not isinstance(name, str) or not self._may_be(name):
+            if not isinstance(name, str) or not self._is_valid_name(name):
                 raise ModelFileError(
                     f"{label}: expected names of {self._ending} files beside it; found "
                     f"{str(name)[:100]!r}: refused"
@@ -120,7 +120,7 @@ class FileList:
             raise ModelFileError(f"{label}: {len(listing.names)} files: refused")
         return listing
 
-    def _may_be(self, name: str) -> bool:
+    def _is_valid_name(self, name: str) -> bool:
         return is_bare(name) and name.endswith(self._ending)
 
     # --- writing ----------------------------------------------------------------------

@@ -54,9 +54,9 @@ class _Disk:
         """Read back written data."""
         return self._file.readinto(data)  # type: ignore[attr-defined]
 
-    def seek(self, place: int, whence: int = 0) -> int:
+    def seek(self, offset: int, whence: int = 0) -> int:
         """Seek to a byte."""
-        return self._file.seek(place, whence)
+        return self._file.seek(offset, whence)
 
     def tell(self) -> int:
         """Return the current byte position."""
@@ -67,7 +67,7 @@ class _Disk:
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
+def _defer_interrupts() -> Iterator[None]:
     """Defer Ctrl-C to the end of the block.
 
     If it were raised while HDF5 calls Python to write a block, it would become an HDF5
@@ -78,14 +78,14 @@ def _interrupts_wait() -> Iterator[None]:
     if not is_main or not callable(handler):  # Python handles no signals in this thread
         yield
         return
-    came: list[Any] = []
-    signal.signal(signal.SIGINT, lambda *call: came.append(call))
+    signals: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *call: signals.append(call))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if came:
-            handler(*came[0])
+        if signals:
+            handler(*signals[0])
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def created(path: Path) -> Iterator[Any]:
     """
     h5py = h5py_module()
 
-    with open(path, "x+b", buffering=0) as raw, _interrupts_wait():
+    with open(path, "x+b", buffering=0) as raw, _defer_interrupts():
         disk = _Disk(raw)
         with h5py.File(disk, "w") as file:
             yield file

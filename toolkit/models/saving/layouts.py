@@ -34,7 +34,7 @@ class Layout:
         part: the index of the part, if the file's array contains several.
 
     Attributes:
-        parts: the number of parts.
+        num_parts: the number of parts.
     """
 
     def __init__(self, text: str, part: int | None = None) -> None:
@@ -44,25 +44,27 @@ class Layout:
             raise self._error('expected "axes in the file -> axes here"')
         # Axes that are numbers get internal names, which start with "#".
         self._sizes: dict[str, int] = {}
-        self._file, self._own = (self._groups(side) for side in sides)
-        file, own = _named(self._file), _named(self._own)
+        self._file_groups, self._weight_groups = (self._groups(side) for side in sides)
+        file, own = _named(self._file_groups), _named(self._weight_groups)
         if sorted(file) != sorted(own) or len(set(file)) != len(file):
             raise self._error("expected each axis once on either side")
-        if any(self._sizes[axis] != 1 for axis in _numbers(self._own)):
+        if any(self._sizes[axis] != 1 for axis in _numbers(self._weight_groups)):
             raise self._error("expected no number but 1 on the right")
-        above = [n for n in (self._sizes[a] for a in _numbers(self._file)) if n != 1]
+        above = [
+            n for n in (self._sizes[a] for a in _numbers(self._file_groups)) if n != 1
+        ]
         if len(above) > 1:
             raise self._error("expected at most one number that is not 1")
-        self.parts = above[0] if above else 1
-        if above and (type(part) is not int or not 0 <= part < self.parts):
-            raise self._error(f"expected a part from 0 to {self.parts - 1}")
+        self.num_parts = above[0] if above else 1
+        if above and (type(part) is not int or not 0 <= part < self.num_parts):
+            raise self._error(f"expected a part from 0 to {self.num_parts - 1}")
         if part is not None and not above:
             raise self._error("expected no part, for there is no number above 1")
 
-    def _error(self, what: str) -> ArgumentError:
+    def _error(self, message: str) -> ArgumentError:
         part = "" if self.part is None else f", part {self.part!r}"
         return ArgumentError(
-            f"mapping: {what}; received the layout {self.text!r}{part}"
+            f"mapping: {message}; received the layout {self.text!r}{part}"
         )
 
     def _groups(self, side: str) -> _Groups:
@@ -98,15 +100,17 @@ class Layout:
             ArgumentError: the weight's shape does not have the axes on the right.
         """
         lengths = self._lengths(shape)
-        return tuple(math.prod(lengths[a] for a in group) for group in self._file)
+        return tuple(
+            math.prod(lengths[a] for a in group) for group in self._file_groups
+        )
 
     def _lengths(self, shape: Shape) -> dict[str, int]:
         """Return the length of each axis, for a weight of this shape."""
         wrong = self._error(f"the weight has the shape {shape}")
-        if len(shape) != len(self._own):
+        if len(shape) != len(self._weight_groups):
             raise wrong
         lengths = dict(self._sizes)
-        for size, group in zip(shape, self._own, strict=True):
+        for size, group in zip(shape, self._weight_groups, strict=True):
             unknown = [axis for axis in group if axis not in lengths]
             known_size = math.prod(lengths[axis] for axis in group if axis in lengths)
             if len(unknown) > 1:
@@ -119,25 +123,29 @@ class Layout:
 
     def from_file(self, array: Array, shape: Shape) -> Array:
         """Return the weight of this shape from a file's array."""
-        return self._seen_in(array, shape).reshape(shape)
+        return self._view_of_file(array, shape).reshape(shape)
 
-    def put(self, array: Array, weight: Array) -> None:
+    def write_to(self, array: Array, weight: Array) -> None:
         """Write a weight into an array for a file, row by row."""
-        view = self._seen_in(array, weight.shape)
+        view = self._view_of_file(array, weight.shape)
         view[...] = weight.reshape(view.shape)
 
-    def _seen_in(self, array: Array, shape: Shape) -> Array:
+    def _view_of_file(self, array: Array, shape: Shape) -> Array:
         """Return the weight's view of the file's array, with an axis for each name."""
         lengths = self._lengths(shape)
-        axes = [axis for group in self._file for axis in group]
+        axes = [axis for group in self._file_groups for axis in group]
         array_by_axis = array.reshape([lengths[axis] for axis in axes])
         # All numbers but one are 1.
-        index = [self._place(axis) if axis[0] == "#" else slice(None) for axis in axes]
+        index = [
+            self._index_of(axis) if axis[0] == "#" else slice(None) for axis in axes
+        ]
         view = array_by_axis[(*index, ...)]  # a view of a scalar, too
-        names = _named(self._file)
-        return view.transpose([names.index(axis) for axis in _named(self._own)])
+        names = _named(self._file_groups)
+        return view.transpose(
+            [names.index(axis) for axis in _named(self._weight_groups)]
+        )
 
-    def _place(self, axis: str) -> int:
+    def _index_of(self, axis: str) -> int:
         return 0 if self._sizes[axis] == 1 or self.part is None else self.part
 
 

@@ -54,9 +54,9 @@ def compile_arguments(
             training = upgrade_compilation(training)
         return {
             "optimizer": _optimizer(training.get("optimizer_config")),
-            "loss": _each(losses.deserialize, training.get("loss")),
-            "metrics": _each(_metric, training.get("metrics")),
-            "weighted_metrics": _each(_metric, training.get("weighted_metrics")),
+            "loss": _map_nested(losses.deserialize, training.get("loss")),
+            "metrics": _map_nested(_metric, training.get("metrics")),
+            "weighted_metrics": _map_nested(_metric, training.get("weighted_metrics")),
             "loss_weights": training.get("loss_weights"),
         }
 
@@ -67,12 +67,12 @@ def _optimizer(config: Any) -> Any:
     return optimizers.deserialize(config)
 
 
-def _each(deserialize: Any, config: Any) -> Any:
+def _map_nested(deserialize: Any, config: Any) -> Any:
     """Deserialize every config or name in a nest of them."""
     if isinstance(config, (list, tuple)):
-        return [_each(deserialize, each) for each in config]
+        return [_map_nested(deserialize, each) for each in config]
     if isinstance(config, dict) and "class_name" not in config:
-        return {key: _each(deserialize, value) for key, value in config.items()}
+        return {key: _map_nested(deserialize, value) for key, value in config.items()}
     return None if config is None else deserialize(config)
 
 

@@ -30,7 +30,7 @@ from toolkit.models.saving.legacy_config import (
     model_from_legacy,
     training_config,
 )
-from toolkit.models.saving.mismatches import Mismatch, tell
+from toolkit.models.saving.mismatches import Mismatch, report_mismatches
 from toolkit.reading.file_errors import convert_errors
 from toolkit.reading.hdf5 import Dataset, check_all, convert_h5py_errors, open_file
 from toolkit.reading.text import parse_json
@@ -187,7 +187,7 @@ class _Group:
                 if f"{key}{len(keys)}" not in attributes:
                     break
                 keys.append(f"{key}{len(keys)}")
-            values = [value for each in keys for value in attributes[each]]
+            values = [value for attribute in keys for value in attributes[attribute]]
             return [v.decode() if isinstance(v, bytes) else str(v) for v in values]
 
     def has_names(self, key: str) -> bool:
@@ -204,17 +204,17 @@ class _Group:
 
     def __contains__(self, name: str) -> bool:
         with convert_h5py_errors(self._group.name):
-            found = self._group.get(name, getclass=True)
-            return found is not None and hasattr(found, "create_group")
+            cls = self._group.get(name, getclass=True)
+            return cls is not None and hasattr(cls, "create_group")
 
     def weights(self) -> list[Dataset]:
         """Return the datasets of a layer, in order."""
         root = self._group.name.strip("/")
-        places = [f"{root}/{n}" for n in self.names("weight_names")]
-        missing = [place for place in places if place not in self._datasets]
+        paths = [f"{root}/{n}" for n in self.names("weight_names")]
+        missing = [path for path in paths if path not in self._datasets]
         if missing:
             raise ModelFileError(f"there is no array {missing[0]!r}")
-        return [self._datasets[place] for place in places]
+        return [self._datasets[path] for path in paths]
 
 
 Pairs = list[tuple[Any, Dataset]]
@@ -255,12 +255,12 @@ def _load_by_name(model: Any, group: _Group, skip_mismatch: bool) -> None:
 
 
 def _pair(
-    variables: list[Any], stored: list[Dataset], what: str, skip_mismatch: bool = False
+    variables: list[Any], stored: list[Dataset], label: str, skip_mismatch: bool = False
 ) -> Iterator[tuple[Any, Dataset]]:
     if len(variables) == len(stored):
         return zip(variables, stored, strict=True)
     message = (
-        f"Weight count mismatch: expected {len(variables)} weights for {what}; the "
+        f"Weight count mismatch: expected {len(variables)} weights for {label}; the "
         f"file has {len(stored)}"
     )
     if not skip_mismatch:
@@ -276,7 +276,7 @@ def _assign(pairs: Pairs, skip_mismatch: bool) -> None:
         for v, d in pairs
         if tuple(v.shape) != d.shape
     ]
-    tell(wrong, None if skip_mismatch else "Shape mismatch")
+    report_mismatches(wrong, None if skip_mismatch else "Shape mismatch")
     assign_all((v, d.read()) for v, d in pairs if tuple(v.shape) == d.shape)
 
 

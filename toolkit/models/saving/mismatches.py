@@ -21,12 +21,12 @@ class Mismatch(NamedTuple):
         return f"{self.name}: {self.what}"
 
 
-def misfit(where: str) -> str:
+def mismatch_message(path: str) -> str:
     """Return the start of an error message for a file."""
-    return f"load_weights: {where!r} does not fit the model, and nothing was changed"
+    return f"load_weights: {path!r} does not fit the model, and nothing was changed"
 
 
-def tell(mismatches: Sequence[Mismatch], refusal: str | None) -> None:
+def report_mismatches(mismatches: Sequence[Mismatch], refusal: str | None) -> None:
     """Raise or warn, if there are mismatches.
 
     Args:

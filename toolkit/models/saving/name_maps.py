@@ -40,22 +40,22 @@ def source_of(name: str, mapping: Any) -> Source | None:
     if mapping is None:
         return Source((name,))
     if isinstance(mapping, Mapping):
-        return _in_table(name, mapping)
+        return _find_in_table(name, mapping)
     if callable(mapping):
         return _read(name, mapping(name), ())
     raise ArgumentError(f"mapping: expected a dict or a function; received {mapping!r}")
 
 
-def _in_table(name: str, table: Mapping[str, Any]) -> Source | None:
+def _find_in_table(name: str, table: Mapping[str, Any]) -> Source | None:
     if name in table:
         return _read(name, table[name], ())
     for key, value in table.items():
         if not isinstance(key, str):
             raise ArgumentError(f"mapping: expected names as keys; received {key!r}")
         if "*" in key:
-            found = re.fullmatch(re.escape(key).replace(r"\*", "([^/]*)"), name)
-            if found:
-                return _read(name, value, found.groups())
+            match = re.fullmatch(re.escape(key).replace(r"\*", "([^/]*)"), name)
+            if match:
+                return _read(name, value, match.groups())
     return Source(())
 
 
@@ -70,7 +70,7 @@ def _read(name: str, value: Any, stars: tuple[str, ...]) -> Source | None:
             return Source((_filled(value[0], stars),), Layout(*value[1:]))
         case (str() | tuple() | list(), function) if callable(function):
             names = (value[0],) if isinstance(value[0], str) else tuple(value[0])
-            if names and all(isinstance(each, str) for each in names):
+            if names and all(isinstance(name, str) for name in names):
                 return Source(tuple(_filled(n, stars) for n in names), None, function)
     raise ArgumentError(
         f"mapping: {name!r}: expected a name, (name, layout), (name, layout, part), "

@@ -27,14 +27,14 @@ LIST = ".safetensors.index.json"
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def list_of(path: Path) -> FileList:
+def index_at(path: Path) -> FileList:
     """Return the index at a path."""
     base = re.escape(path.name.removesuffix(LIST))
     return FileList(path, base + r"-\d{5,}-of-\d{5,}", ".safetensors")
 
 
 @contextmanager
-def open_listed(path: Path) -> Iterator[dict[str, StoredArray]]:
+def open_index(path: Path) -> Iterator[dict[str, StoredArray]]:
     """Return the arrays of all files of an index, each of them checked.
 
     Raises:
@@ -43,27 +43,27 @@ def open_listed(path: Path) -> Iterator[dict[str, StoredArray]]:
             outside of its folder.
     """
     label = repr(str(path))
-    with list_of(path).open(open_safetensors) as (listing, files):
+    with index_at(path).open(open_safetensors) as (listing, files):
         arrays: dict[str, StoredArray] = {}
         for name, content in files.items():
-            found = content.arrays
-            wrong = [key for key in found if listing.where.get(key) != [name]]
+            stored = content.arrays
+            wrong = [key for key in stored if listing.where.get(key) != [name]]
             if wrong:
                 raise ModelFileError(
                     f"{label}: {name!r} has {wrong[0][:100]!r}, which the list does "
                     "not say"
                 )
-            arrays |= found
-        lacking = [key for key in listing.where if key not in arrays]
-        if lacking:
+            arrays |= stored
+        missing = [key for key in listing.where if key not in arrays]
+        if missing:
             raise ModelFileError(
-                f"{label}: {lacking[0][:100]!r} is not in "
-                f"{', '.join(map(repr, listing.where[lacking[0]]))}, as the list says"
+                f"{label}: {missing[0][:100]!r} is not in "
+                f"{', '.join(map(repr, listing.where[missing[0]]))}, as the list says"
             )
         yield arrays
 
 
-def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
+def save_with_index(path: Path, arrays: Arrays, max_shard_size: float) -> None:
     """Write arrays to files of at most `max_shard_size` gigabytes, and the index.
 
     Raises:
@@ -86,7 +86,7 @@ def save_listed(path: Path, arrays: Arrays, max_shard_size: float) -> None:
             for key in shard
         },
     }
-    with list_of(path).replace(names) as folder:
+    with index_at(path).replace(names) as folder:
         for name, (head, values) in zip(names, laid, strict=True):
             fill_file(folder / name, head, values)
         text = json.dumps(listing, indent=2, ensure_ascii=False)

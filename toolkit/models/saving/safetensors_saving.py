@@ -13,7 +13,7 @@ from toolkit.errors import ArgumentError
 from toolkit.models.saving.layouts import Layout
 from toolkit.models.saving.low_rank_weights import merged_weights
 from toolkit.models.saving.name_maps import source_of
-from toolkit.models.saving.safetensors_lists import LIST, save_listed
+from toolkit.models.saving.safetensors_lists import LIST, save_with_index
 from toolkit.models.saving.weight_names import named_weights
 from toolkit.reading.safetensors import write_safetensors
 
@@ -25,7 +25,7 @@ def save_safetensors(
 ) -> None:
     """Write arrays to a file, or to several files and their index."""
     if path.name.endswith(LIST):
-        save_listed(path, arrays, 5 if max_shard_size is None else max_shard_size)
+        save_with_index(path, arrays, 5 if max_shard_size is None else max_shard_size)
     else:
         write_safetensors(path, arrays)
 
@@ -59,7 +59,7 @@ def safetensors_of(
                 "directions; the mapping has a function"
             )
         value = np.asarray(merged.get(weight, weight))
-        filled.put(name, value, source.names[0], source.layout)
+        filled.write_to(name, value, source.names[0], source.layout)
     filled.check()
     return filled.arrays
 
@@ -69,32 +69,34 @@ class _Filled:
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
-        self._givers: dict[str, dict[int, str]] = {}
+        self._names_by_part: dict[str, dict[int, str]] = {}
         self._counts: dict[str, int] = {}
 
-    def put(self, name: str, value: Array, key: str, layout: Layout | None) -> None:
+    def write_to(
+        self, name: str, value: Array, key: str, layout: Layout | None
+    ) -> None:
         """Write a weight into an array."""
         part: int = (layout.part if layout else None) or 0
         shape = layout.file_shape(value.shape) if layout else value.shape
         array = self.arrays.setdefault(key, np.empty(shape, value.dtype))
-        givers = self._givers.setdefault(key, {})
-        if part in givers or (array.shape, array.dtype) != (shape, value.dtype):
+        names = self._names_by_part.setdefault(key, {})
+        if part in names or (array.shape, array.dtype) != (shape, value.dtype):
             raise ArgumentError(
-                f"save_weights: {name} and {next(iter(givers.values()))} do not go "
+                f"save_weights: {name} and {next(iter(names.values()))} do not go "
                 f"together into {key!r}"
             )
-        givers[part] = name
-        self._counts[key] = layout.parts if layout else 1
+        names[part] = name
+        self._counts[key] = layout.num_parts if layout else 1
         if layout is None:
             array[...] = value
         else:
-            layout.put(array, value)
+            layout.write_to(array, value)
 
     def check(self) -> None:
         """Raise unless all parts of each array are filled."""
         for key, count in self._counts.items():
-            if len(self._givers[key]) != count:
+            if len(self._names_by_part[key]) != count:
                 raise ArgumentError(
                     f"save_weights: {key!r} has {count} parts; the mapping has weights "
-                    f"for {sorted(self._givers[key])} only"
+                    f"for {sorted(self._names_by_part[key])} only"
                 )

@@ -18,9 +18,13 @@ from toolkit.models.saving.low_rank_weights import (
     factors_not_stored,
     reset_adaptations,
 )
-from toolkit.models.saving.mismatches import Mismatch, misfit, tell
+from toolkit.models.saving.mismatches import (
+    Mismatch,
+    mismatch_message,
+    report_mismatches,
+)
 from toolkit.models.saving.name_maps import Source, source_of
-from toolkit.models.saving.safetensors_lists import LIST, list_of, open_listed
+from toolkit.models.saving.safetensors_lists import LIST, index_at, open_index
 from toolkit.models.saving.weight_names import named_weights, renumbered
 from toolkit.reading.safetensors import StoredArray, open_safetensors
 
@@ -45,7 +49,7 @@ class Load(NamedTuple):
 def open_arrays(path: Path) -> Iterator[dict[str, StoredArray]]:
     """Return the arrays of a file, or of all files of an index."""
     if path.name.endswith(LIST):
-        with open_listed(path) as arrays:
+        with open_index(path) as arrays:
             yield arrays
     else:
         with open_safetensors(path) as content:
@@ -79,19 +83,21 @@ def load_safetensors(
 
     def read(_: Path) -> tuple[list[tuple[Any, Array]], list[Mismatch]]:
         with open_arrays(path) as stored:
-            known = {
+            selected = {
                 name: array
                 for name, array in stored.items()
                 if not any(fnmatchcase(name, pattern) for pattern in patterns)
             }
-            loads, mismatches = _matched(model, known, mapping, skip)
+            loads, mismatches = _matched(model, selected, mapping, skip)
             if mismatches and not skip_mismatch:
                 return [], mismatches
-            return _read(loads, known, mismatches)
+            return _read(loads, selected, mismatches)
 
     is_list = path.name.endswith(LIST)
-    fit, mismatches = list_of(path).files.read(read) if is_list else read(path)
-    tell(mismatches, None if skip_mismatch else misfit(str(path)))
+    fit, mismatches = index_at(path).files.read(read) if is_list else read(path)
+    report_mismatches(
+        mismatches, None if skip_mismatch else mismatch_message(str(path))
+    )
     assign_all([*fit, *reset_adaptations(model, {weight for weight, _ in fit})])
 
 
@@ -127,14 +133,14 @@ def _matched(
         if source is None or weight in skipped:
             continue
         load = Load(name, weight, source)
-        what = _difference(load, stored)
-        if what is None:
+        difference = _difference(load, stored)
+        if difference is None:
             loads.append(load)
         else:
-            mismatches.append(Mismatch(load.label, what))
+            mismatches.append(Mismatch(load.label, difference))
     for name in sorted(stored.keys() - used):
-        what = f"unexpected, {stored[name].dtype} of shape {stored[name].shape}"
-        mismatches.append(Mismatch(name, what))
+        difference = f"unexpected, {stored[name].dtype} of shape {stored[name].shape}"
+        mismatches.append(Mismatch(name, difference))
     return loads, mismatches
 
 
@@ -143,23 +149,23 @@ def _difference(load: Load, stored: Mapping[str, StoredArray]) -> str | None:
     shape, source = tuple(load.weight.shape), load.source
     if not source.names:
         return f"the mapping has no row for it, of shape {shape}"
-    lacking = [name for name in source.names if name not in stored]
-    if lacking:
-        names = "" if lacking == [load.name] else ", ".join(lacking) + " "
+    missing = [name for name in source.names if name not in stored]
+    if missing:
+        names = "" if missing == [load.name] else ", ".join(missing) + " "
         return (
             f"{names}missing in the file; expected {load.weight.dtype} of shape {shape}"
         )
     if source.function is not None:
         return None
-    found = stored[source.names[0]]
-    if _kind(found.dtype) != _kind(load.weight.dtype):
-        return f"expected {load.weight.dtype}; the file has {found.dtype}"
+    array = stored[source.names[0]]
+    if _kind(array.dtype) != _kind(load.weight.dtype):
+        return f"expected {load.weight.dtype}; the file has {array.dtype}"
     try:
         expected = shape if source.layout is None else source.layout.file_shape(shape)
     except ArgumentError as error:  # the layout is for weights of other shapes
         return str(error)
-    if found.shape != expected:
-        return f"expected the shape {expected}; the file has {found.shape}"
+    if array.shape != expected:
+        return f"expected the shape {expected}; the file has {array.shape}"
     return None
 
 
@@ -213,15 +219,15 @@ def _converted(value: Array, dtype: str) -> Array:
     Raises:
         ArgumentError: they are of another kind, or one is out of the dtype's range.
     """
-    found = dtypes.standardize(value.dtype)
-    if _kind(found) != _kind(dtype):
+    received = dtypes.standardize(value.dtype)
+    if _kind(received) != _kind(dtype):
         raise ArgumentError(
-            f"expected {dtype}; the mapping's function returned {found}"
+            f"expected {dtype}; the mapping's function returned {received}"
         )
     with np.errstate(over="ignore"):
         converted = value.astype(dtypes.numpy_dtype(dtype))
     if np.any(_are_out_of_range(value, converted)):
-        raise ArgumentError(f"some values are {found} and too large for {dtype}")
+        raise ArgumentError(f"some values are {received} and too large for {dtype}")
     return converted
 
 

@@ -9,7 +9,11 @@ import numpy as np
 from toolkit.console.frames import warn
 from toolkit.core.trace import StatelessScope
 from toolkit.layers.tracking import StateOwner
-from toolkit.models.saving.mismatches import Mismatch, misfit, tell
+from toolkit.models.saving.mismatches import (
+    Mismatch,
+    mismatch_message,
+    report_mismatches,
+)
 from toolkit.models.saving.state_paths import parts_of
 from toolkit.optimizers import Optimizer
 
@@ -23,7 +27,7 @@ def groups_of(model: Any, skip: Any = ()) -> Groups:
     """Return group in a file -> name of the layer, and its arrays by key."""
     groups = {}
     for path, owner in parts_of(model, skip).items():
-        arrays = {key: np.asarray(value) for key, value in _own(owner).items()}
+        arrays = {key: np.asarray(value) for key, value in _state_of(owner).items()}
         groups[_group(path)] = (owner.name, arrays)
     return groups
 
@@ -67,7 +71,9 @@ def load_state(
             failed = _read(plan)
             fits = not failed
             mismatches += failed
-    tell(mismatches, misfit(where) if not fits and not skip_mismatch else None)
+    report_mismatches(
+        mismatches, mismatch_message(where) if not fits and not skip_mismatch else None
+    )
     for variable, value in scope.writes.items():
         variable.assign(value)
 
@@ -78,7 +84,7 @@ def _renamed(datasets: dict[str, Dataset]) -> dict[str, Dataset]:
     return {path.replace(old, "layers"): data for path, data in datasets.items()}
 
 
-def _own(owner: Any) -> dict[str, Any]:
+def _state_of(owner: Any) -> dict[str, Any]:
     """Return the direct state of an object: key -> Variable or array."""
     store: dict[str, Any] = {}
     owner.save_own_variables(store)
@@ -98,7 +104,7 @@ class Load(NamedTuple):
     """Object of the model, and its data in the file."""
 
     path: str
-    part: Any
+    owner: Any
     stored: dict[str, Dataset]
 
 
@@ -136,15 +142,15 @@ def _match(
 
 def _loads_itself(owner: Any) -> bool:
     """Return whether the class defines a custom method to load its state."""
-    own = type(owner).load_own_variables is not StateOwner.load_own_variables
-    return own and getattr(owner, "lora_enabled", True)
+    is_custom = type(owner).load_own_variables is not StateOwner.load_own_variables
+    return is_custom and getattr(owner, "lora_enabled", True)
 
 
 def _differences(load: Load) -> list[Mismatch]:
     mismatches = []
-    own, group = _own(load.part), _group(load.path)
-    for key, value in own.items():
-        label = getattr(value, "path", load.part.name)
+    state, group = _state_of(load.owner), _group(load.path)
+    for key, value in state.items():
+        label = getattr(value, "path", load.owner.name)
         if key not in load.stored:
             description = (
                 f"missing in the file; expected {label} of shape {tuple(value.shape)}"
@@ -158,9 +164,9 @@ def _differences(load: Load) -> list[Mismatch]:
             continue
         mismatches.append(Mismatch(f"{group}/{key}", description))
     for key, dataset in load.stored.items():
-        if key not in own:
+        if key not in state:
             description = (
-                f"unexpected, of shape {dataset.shape}; {load.part.name} has no such"
+                f"unexpected, of shape {dataset.shape}; {load.owner.name} has no such"
             )
             mismatches.append(Mismatch(f"{group}/{key}", description))
     return mismatches
@@ -172,8 +178,8 @@ def _optimizer_fits(load: Load) -> bool:
     An unbuilt optimizer keeps its learning rate, as in Keras. A file before the first
     step can lack the slots, which are zeros.
     """
-    optimizer = load.part
-    has_slots = load.stored.keys() >= _own(optimizer).keys()
+    optimizer = load.owner
+    has_slots = load.stored.keys() >= _state_of(optimizer).keys()
     if not load.stored or (_made_no_step(load) and not (optimizer.built and has_slots)):
         return False
     if not optimizer.built:

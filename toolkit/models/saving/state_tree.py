@@ -30,10 +30,10 @@ def state_tree(model: Any, value_format: str) -> Tree:
     for group in _GROUPS:
         tree[group] = {}
         for path, variable in _by_path(model, group).items():
-            *place, name = path.split("/")
+            *prefix, name = path.split("/")
             inner = tree[group]
-            for part in place:
-                inner = inner.setdefault(part, {})
+            for component in prefix:
+                inner = inner.setdefault(component, {})
             inner[name] = _READ[value_format](variable)
     return tree
 
@@ -44,17 +44,17 @@ def assign_state_tree(model: Any, tree: Tree) -> None:
     Names of optimizers and models are components of the paths: values under other names
     are ignored, with a warning.
     """
-    known, unknown = [], []
+    pairs, unknown = [], []
     for group, values in tree.items():
         if group not in _GROUPS:
             raise unknown_choice("set_state_tree: group", group, _GROUPS)
         variables = _by_path(model, group)
         for path, value in _flat(values, ""):
             if path in variables:
-                known.append((variables[path], value))
+                pairs.append((variables[path], value))
             else:
                 unknown.append(path)
-    assign_all(known)
+    assign_all(pairs)
     if unknown:
         warn(
             f"set_state_tree: the model has no variables {', '.join(unknown)}; they "
@@ -67,15 +67,15 @@ def _by_path(model: Any, group: str) -> dict[str, Any]:
         variables = model.optimizer.variables if model.optimizer is not None else []
     else:
         variables = getattr(model, group)
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for variable in variables:
-        if found.setdefault(variable.path, variable) is not variable:
+        if by_path.setdefault(variable.path, variable) is not variable:
             raise ArgumentError(
                 f"get_state_tree: expected unique paths; the variable path "
                 f"{variable.path!r} is found twice in the model. Give its layers "
                 "names of their own"
             )
-    return found
+    return by_path
 
 
 def _flat(tree: Any, path: str) -> list[tuple[str, Any]]:

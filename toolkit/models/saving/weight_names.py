@@ -23,16 +23,16 @@ def named_weights(model: Any, method: str) -> dict[str, Any]:
     prefix = f"{model.name}/"
     weights = model.weights
     # Layers of a functional model do not have its name in their paths; other layers do.
-    inside = all(weight.path.startswith(prefix) for weight in weights)
-    found: dict[str, Any] = {}
+    has_prefix = all(weight.path.startswith(prefix) for weight in weights)
+    by_name: dict[str, Any] = {}
     for weight in weights:
-        name = weight.path.removeprefix(prefix) if inside else weight.path
-        if found.setdefault(name, weight) is not weight:
+        name = weight.path.removeprefix(prefix) if has_prefix else weight.path
+        if by_name.setdefault(name, weight) is not weight:
             raise ArgumentError(
                 f"{method}: two weights have the path {name!r}; give layers names of "
                 "their own"
             )
-    return found
+    return by_name
 
 
 def renumbered(
@@ -53,35 +53,41 @@ def renumbered(
     """
     layers = model._flatten_layers()
     automatic = {to_snake_case(type(layer).__name__) for layer in layers}
-    here, there = _counted_anew(names, automatic), _counted_anew(stored, automatic)
-    if here.keys() != there.keys():
+    model_names, file_names = (
+        _restart_numbers(names, automatic),
+        _restart_numbers(stored, automatic),
+    )
+    if model_names.keys() != file_names.keys():
         return None
-    return {name: there[anew] for anew, name in here.items()}
-
-
-def _counted_anew(names: Iterable[str], automatic: set[str]) -> dict[str, str]:
-    """Return names with automatic numbers that restart at 0 in each layer."""
-    numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
-    paths = {name: list(_parts(name)) for name in names}
-    for path in paths.values():
-        for place, kind, number in path:
-            numbers[place, kind].add(number)
-    ranks = {
-        key: {number: rank for rank, number in enumerate(sorted(found))}
-        for key, found in numbers.items()
+    return {
+        name: file_names[renumbered_name]
+        for renumbered_name, name in model_names.items()
     }
 
-    def anew(place: str, kind: str, number: int) -> str:
-        rank = ranks[place, kind][number] if kind in automatic else number
+
+def _restart_numbers(names: Iterable[str], automatic: set[str]) -> dict[str, str]:
+    """Return names with automatic numbers that restart at 0 in each layer."""
+    numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
+    paths = {name: list(_split_name(name)) for name in names}
+    for path in paths.values():
+        for prefix, kind, number in path:
+            numbers[prefix, kind].add(number)
+    ranks = {
+        key: {number: rank for rank, number in enumerate(sorted(used))}
+        for key, used in numbers.items()
+    }
+
+    def rename(prefix: str, kind: str, number: int) -> str:
+        rank = ranks[prefix, kind][number] if kind in automatic else number
         return f"{kind}_{rank}"
 
-    return {"/".join(anew(*part) for part in path): n for n, path in paths.items()}
+    return {"/".join(rename(*part) for part in path): n for n, path in paths.items()}
 
 
-def _parts(name: str) -> Iterator[tuple[str, str, int]]:
+def _split_name(name: str) -> Iterator[tuple[str, str, int]]:
     """Return prefix, name and number of each component of a path."""
-    parts = name.split("/")
-    for i, part in enumerate(parts):
-        match = _NUMBERED.fullmatch(part)
+    components = name.split("/")
+    for i, component in enumerate(components):
+        match = _NUMBERED.fullmatch(component)
         assert match is not None
-        yield "/".join(parts[:i]), match[1], int(match[2] or 0)
+        yield "/".join(components[:i]), match[1], int(match[2] or 0)

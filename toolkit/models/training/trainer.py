@@ -13,7 +13,7 @@ from toolkit.console.frames import warn
 from toolkit.console.tracebacks import shorten
 from toolkit.errors import ArgumentError, unknown_choice
 from toolkit.layers.tracking import no_tracking
-from toolkit.layers.undoing import undone_on_error
+from toolkit.layers.undoing import rollback_on_error
 from toolkit.models.callbacks.callback_list import CallbackList
 from toolkit.models.callbacks.logs import LazyLogs, python_logs
 from toolkit.models.training.arrays import (
@@ -90,7 +90,7 @@ class Trainer(CompileConfigured, Evaluation):
             jit_compile = False
         names = getattr(self, "output_names", None)
         instance = optimizers.get(optimizer)
-        with undone_on_error([self]), no_tracking():
+        with rollback_on_error([self]), no_tracking():
             self.loss = self._loss_attribute(loss)
             self._compiled_with = {
                 "optimizer": instance,

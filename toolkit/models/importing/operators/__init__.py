@@ -42,7 +42,7 @@ _RANDOM = ("RandomNormal", "RandomUniform", "Multinomial", "Bernoulli")
 _OTHER = ("String", "Regex")
 
 
-def why_not(op: str) -> str:
+def explain_unsupported(op: str) -> str:
     """Return the reason why an operator is unsupported."""
     if op.startswith(_RANDOM):
         return f"{op} makes random numbers, which are not read from files"
@@ -50,6 +50,6 @@ def why_not(op: str) -> str:
         return f"{op} is about strings; only tensors of numbers are read"
     domain = runtime.DOMAIN
     if op.startswith(f"{domain}."):
-        own = sorted(name for name in OPERATORS if name.startswith(f"{domain}."))
-        return f"there is no operator {op!r} here; of its domain there are {own}"
+        supported = sorted(name for name in OPERATORS if name.startswith(f"{domain}."))
+        return f"there is no operator {op!r} here; of its domain there are {supported}"
     return f"there is no operator {op!r} here; known are {len(OPERATORS)} others"

@@ -164,7 +164,7 @@ def _mixed(
     if mode not in _MODES:
         raise ModelFileError(f"qk_matmul_output_mode={mode}")
     wide = dtype == q.dtype and dtype in ("float32", "float64")
-    if not wide or call.wants(_LOGITS):
+    if not wide or call.is_output_used(_LOGITS):
         if is_causal:
             visible = ops.arange(k.shape[2]) <= ops.expand_dims(
                 ops.arange(q.shape[2]), 1

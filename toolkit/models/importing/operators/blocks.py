@@ -42,8 +42,8 @@ def _space_to_depth(call: Call, x: Value) -> Value:
 
 def _columns_to_image(call: Call, x: Value, image: Value, block: Value) -> Value:
     """Add blocks at their positions in an image; they can overlap."""
-    spatial = call.known_integers(image, "the shape of the image")
-    size = call.known_integers(block, "the shape of blocks")
+    spatial = call.static_integers(image, "the shape of the image")
+    size = call.static_integers(block, "the shape of blocks")
     taps = math.prod(size)
     if x.ndim != 3 or len(size) != len(spatial) or taps < 1 or x.shape[1] % taps:
         raise ModelFileError(f"blocks of {size} in {spatial} for the shape {x.shape}")
@@ -53,33 +53,33 @@ def _columns_to_image(call: Call, x: Value, image: Value, block: Value) -> Value
     counts = window_counts(spatial, windows)
     if x.shape[2] != math.prod(counts):
         raise ModelFileError(f"{x.shape[2]} blocks; expected {math.prod(counts)}")
-    flat, inside = np.zeros((taps, x.shape[2]), np.int64), True
+    flat, is_inside = np.zeros((taps, x.shape[2]), np.int64), True
     elements = np.indices(size).reshape((len(size), taps, 1))
     starts = np.indices(counts).reshape((len(size), 1, -1))
     for axis, extent in enumerate(spatial):
         line = starts[axis] * windows.strides[axis] - windows.pads[axis][0]
         line = line + elements[axis] * windows.dilation[axis]
-        inside = inside & (line >= 0) & (line < extent)
+        is_inside = is_inside & (line >= 0) & (line < extent)
         flat = flat * extent + line
     rows = ops.reshape(x.tensor, (n * channels, taps * x.shape[2]))
-    kept = np.flatnonzero(inside)
-    updates = ops.take(ops.transpose(rows), kept, axis=0)
+    valid = np.flatnonzero(is_inside)
+    updates = ops.take(ops.transpose(rows), valid, axis=0)
     blank = ops.zeros((math.prod(spatial), n * channels), x.dtype)
-    places = flat.reshape(-1)[kept][:, None]
-    y = ops.scatter_update(blank, places, updates, "add")
+    indices = flat.reshape(-1)[valid][:, None]
+    y = ops.scatter_update(blank, indices, updates, "add")
     return Value(ops.reshape(ops.transpose(y), (n, channels, *spatial)))
 
 
 def _center_crop_pad(call: Call, x: Value, shape: Value) -> Value:
     axes = axes_of(call.integers("axes", tuple(range(x.ndim))), x.ndim)
-    wanted = call.known_integers(shape, "the shape")
-    if len(wanted) != len(axes) or min(wanted, default=0) < 0:
-        raise ModelFileError(f"a shape of {wanted} for the axes {axes}")
+    target = call.static_integers(shape, "the shape")
+    if len(target) != len(axes) or min(target, default=0) < 0:
+        raise ModelFileError(f"a shape of {target} for the axes {axes}")
     widths = [(0, 0)] * x.ndim
-    for axis, n in zip(axes, wanted, strict=True):
-        more = n - x.shape[axis]
-        low = abs(more) // 2
-        widths[axis] = (low, more - low) if more > 0 else (-low, more + low)
+    for axis, n in zip(axes, target, strict=True):
+        growth = n - x.shape[axis]
+        low = abs(growth) // 2
+        widths[axis] = (low, growth - low) if growth > 0 else (-low, growth + low)
     return padded(call, x, widths, "constant", 0)
 
 

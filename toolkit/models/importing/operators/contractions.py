@@ -48,9 +48,9 @@ def _gemm(call: Call, a: Value, b: Value, c: Value | None = None) -> Value:
     return apply(call, ops.add, product, c)
 
 
-def _einsum(call: Call, x: Value, *others: Value) -> Value:
+def _einsum(call: Call, x: Value, *more_inputs: Value) -> Value:
     equation = call.text("equation").replace(" ", "")
-    values = (x, *others)
+    values = (x, *more_inputs)
     extents = _extents(equation, values)
     if len(values) > 2:  # an intermediate result can have all axes
         call.allow(extents.values(), x.dtype)
@@ -58,14 +58,14 @@ def _einsum(call: Call, x: Value, *others: Value) -> Value:
     if result is not None and "." not in equation:
         call.allow([extents.get(letter, 1) for letter in result], x.dtype)
     elif "." not in equation:
-        once = [c for c in extents if equation.count(c) == 1]
-        call.allow([extents[c] for c in once], x.dtype)
-    known = math.prod(extents.values()) * math.prod(
+        unique_letters = [c for c in extents if equation.count(c) == 1]
+        call.allow([extents[c] for c in unique_letters], x.dtype)
+    num_products = math.prod(extents.values()) * math.prod(
         value.size
         for term, value in zip(_terms(equation), values, strict=True)
         if "." in term
     )
-    call.work(known)
+    call.work(num_products)
     return Value(ops.einsum(equation, *(v.tensor for v in values)))
 
 
@@ -79,13 +79,13 @@ def _extents(equation: str, values: Any) -> dict[str, int]:
     terms = _terms(equation)
     if len(terms) != len(values) or len(equation) > 200:
         raise ModelFileError(f"{equation!r} for {len(values)} inputs")
-    found: dict[str, int] = {}
+    extents: dict[str, int] = {}
     for term, value in zip(terms, values, strict=True):
         if "." not in term and len(term) != value.ndim:
             raise ModelFileError(f"{term!r} for the shape {value.shape}")
         if "." not in term:
-            found.update(zip(term, value.shape, strict=True))
-    return found
+            extents.update(zip(term, value.shape, strict=True))
+    return extents
 
 
 def _determinant(call: Call, x: Value) -> Value:

@@ -24,7 +24,7 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
     branches = call.graph("then_branch"), call.graph("else_branch")
     if condition.size != 1:
         raise ModelFileError(f"expected one condition; received {condition.shape}")
-    array = call.known_if_any(condition)
+    array = call.static_array_or_none(condition)
     if array is not None:
         branch_taken = branches[0] if bool(array.reshape(())) else branches[1]
         return tuple(call.run(branch_taken, []))
@@ -40,7 +40,7 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
         return run
 
     try:
-        found = cond(ops.reshape(condition.tensor, ()), *map(branch, branches))
+        tensors = cond(ops.reshape(condition.tensor, ()), *map(branch, branches))
     except ShapeError:
         if len(specs) < 2 or specs[0] == specs[1]:
             raise
@@ -49,7 +49,7 @@ def _if(call: Call, condition: Value) -> tuple[Value, ...]:
             f"and {specs[1]}; a compiled function needs results of one shape. Call "
             "the model outside of `toolkit.function`"
         ) from None
-    return tuple(Value(t) for t in found)
+    return tuple(Value(t) for t in tensors)
 
 
 def _loop(
@@ -63,19 +63,19 @@ def _loop(
         raise ModelFileError(f"{len(initial)} values for {len(body.inputs) - 2}")
     if len(body.outputs) < len(initial) + 1:
         raise ModelFileError("the body has fewer outputs than it carries")
-    steps = None if count is None else call.known_number(count, None, "the count")
-    start = None if condition is None else call.known_if_any(condition)
+    steps = None if count is None else call.static_number(count, None, "the count")
+    start = None if condition is None else call.static_array_or_none(condition)
     if start is not None and not start.reshape(-1)[:1].any():
         steps = 0
-    goes_on = _always_goes_on(body)
+    condition_value = _is_always_true(body)
     has_lists = any(isinstance(v, ValueList) for v in initial)
-    if has_lists or (steps is not None and (steps <= _UNROLLED or not goes_on)):
+    if has_lists or (steps is not None and (steps <= _UNROLLED or not condition_value)):
         results = _unrolled(call, body, steps, initial)
         if results is not None:
             return results
     scans = len(body.outputs) - 1 - len(initial)
-    if goes_on and steps is not None:
-        with call.repeated(steps):
+    if condition_value and steps is not None:
+        with call.loop(steps):
             return _counted(call, body, max(steps, 0), initial)
     if scans or has_lists:
         if start is None and condition is not None:
@@ -93,7 +93,7 @@ def _loop(
     return _conditional(call, body, steps, condition, initial)
 
 
-def _always_goes_on(body: OnnxGraph) -> bool:
+def _is_always_true(body: OnnxGraph) -> bool:
     """Return whether only the count ends a loop: the condition is unchanged or True."""
     producers = {out: node for node in body.nodes for out in node.outputs}
     name = body.outputs[0].name
@@ -113,12 +113,12 @@ def _unrolled(call: Call, body: OnnxGraph, steps: int | None, initial: Any) -> A
     for i in itertools.count() if steps is None else range(max(steps, 0)):
         call.step()
         inputs = [Value.of(np.array(i, np.int64)), Value.of(np.array(True)), *carried]
-        goes_on, *results = call.run(body, inputs)
+        condition_value, *results = call.run(body, inputs)
         carried = results[: len(initial)]
         rows.append(results[len(initial) :])
-        array = call.known_if_any(goes_on)
+        array = call.static_array_or_none(condition_value)
         if array is None:
-            if not _always_goes_on(body):
+            if not _is_always_true(body):
                 return None
         elif not array.reshape(-1)[:1].any():
             break
@@ -151,9 +151,9 @@ def _conditional(
 ) -> Any:
     def step(i: Any, running: Any, *carry: Any) -> Any:
         inputs = [Value(i), Value(running), *map(Value, carry)]
-        goes_on, *results = call.run(body, inputs)
-        goes_on = ops.reshape(ops.cast(goes_on.tensor, "bool"), ())
-        return i + 1, goes_on, *(v.tensor for v in results)
+        condition_value, *results = call.run(body, inputs)
+        condition_value = ops.reshape(ops.cast(condition_value.tensor, "bool"), ())
+        return i + 1, condition_value, *(v.tensor for v in results)
 
     limit = int(steps) if steps is not None and steps <= MAX_REPEATS else None
     running = ops.convert_to_tensor(np.array(True))
@@ -161,8 +161,8 @@ def _conditional(
         running = ops.reshape(condition.tensor, ())
     start = ops.convert_to_tensor(np.array(0, np.int64))
     carry = (start, running, *(v.tensor for v in initial))
-    found = while_loop(lambda i, run, *_: run, step, carry, limit)
-    return tuple(Value(t) for t in found[2:])
+    outputs = while_loop(lambda i, run, *_: run, step, carry, limit)
+    return tuple(Value(t) for t in outputs[2:])
 
 
 def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
@@ -189,13 +189,13 @@ def _scan(call: Call, *inputs: Value) -> tuple[Value, ...]:
         return tuple(results[:states]), tuple(results[states:])
 
     carry = tuple(v.tensor for v in inputs[:states])
-    with call.repeated(xs[0].shape[0]):
+    with call.loop(xs[0].shape[0]):
         last, stacked = scan(step, carry, tuple(xs), length=xs[0].shape[0])
-    found = [Value(t) for t in last]
+    values = [Value(t) for t in last]
     for y, axis, back in zip(stacked, *ways_out, strict=True):
         y = ops.flip(y, axis=0) if back else y
-        found.append(Value(ops.moveaxis(y, 0, axis_of(axis, y.ndim))))
-    return tuple(found)
+        values.append(Value(ops.moveaxis(y, 0, axis_of(axis, y.ndim))))
+    return tuple(values)
 
 
 OPERATORS = (

@@ -156,7 +156,11 @@ def _clip(call: Call, x: Value, low: Any = None, high: Any = None) -> Value:
 
 
 def _power(call: Call, x: Value, y: Value) -> Value:
-    if y.known is not None and y.size == 1 and float(y.known.reshape(())) == 2.0:
+    if (
+        y.static_array is not None
+        and y.size == 1
+        and float(y.static_array.reshape(())) == 2.0
+    ):
         return apply(call, lambda a, b: a * a, x, y)
     y = _placed(call, x, y)
     return apply(call, lambda a, b: ops.cast(ops.power(a, b), a.dtype), x, y)
@@ -263,13 +267,13 @@ def _dropout(call: Call, x: Value, ratio: Any = None, training: Any = None) -> A
     for name, read in (("ratio", call.number), ("seed", call.integer)):
         read(name, None)
     call.integer("is_test", 1)
-    share = call.known_number(ratio, 0.5, "the ratio")
-    if call.known_number(training, False, "training_mode") and share:
+    share = call.static_number(ratio, 0.5, "the ratio")
+    if call.static_number(training, False, "training_mode") and share:
         raise UnsupportedError(
             "it drops elements whenever the model is called; expected a model that was "
             "exported for inference"
         )
-    if not call.wants(1):
+    if not call.is_output_used(1):
         return x
     return x, apply(call, lambda t: ops.ones_like(t, "bool"), x)
 

@@ -19,7 +19,7 @@ def _indices(indices: Value, extent: int) -> Any:
 
     Operations count negative indices from the end and check the range of all indices.
     """
-    array = indices.known
+    array = indices.static_array
     if array is not None and array.size:
         low, high = array.min(), array.max()
         if low < -extent or high >= extent:
@@ -69,8 +69,8 @@ def _gather_nd(call: Call, x: Value, indices: Value) -> Value:
 
 def _columns(indices: Value, extents: tuple[int, ...]) -> list[Any]:
     """Return the indices into each axis, which are in the last axis of `indices`."""
-    if indices.known is not None:
-        columns = [Value.of(indices.known[..., i]) for i in range(len(extents))]
+    if indices.static_array is not None:
+        columns = [Value.of(indices.static_array[..., i]) for i in range(len(extents))]
     else:
         columns = [Value(indices.tensor[..., i]) for i in range(len(extents))]
     return [_indices(column, n) for column, n in zip(columns, extents, strict=True)]
@@ -95,7 +95,7 @@ def _scatter_elements(call: Call, x: Value, indices: Value, updates: Value) -> V
         ops.broadcast_to(ops.convert_to_tensor(c), indices.shape) for c in columns
     ]
     positions[axis] = ops.cast(_indices(indices, x.shape[axis]), "int64")
-    return _put(x, positions, updates.tensor, mode)
+    return _scatter(x, positions, updates.tensor, mode)
 
 
 def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
@@ -111,7 +111,7 @@ def _scatter_nd(call: Call, x: Value, indices: Value, updates: Value) -> Value:
     flat = ops.reshape(flat, (-1,))
     table = Value(_flattened(x, depth))
     rows = ops.reshape(updates.tensor, (flat.shape[0], *x.shape[depth:]))
-    y = _put(table, [flat], rows, mode)
+    y = _scatter(table, [flat], rows, mode)
     return Value(ops.reshape(y.tensor, x.shape))
 
 
@@ -138,10 +138,10 @@ def _scatter_steps(
         for c in np.indices(updates.shape, sparse=True)
     ]
     indices[axis] = ops.broadcast_to(ops.reshape(positions, shape), updates.shape)
-    return _put(x, indices, updates.tensor, "none")
+    return _scatter(x, indices, updates.tensor, "none")
 
 
-def _put(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
+def _scatter(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
     if mode not in _MODES:
         raise ModelFileError(f"reduction={mode!r}")
     indices = ops.stack([ops.reshape(p, (-1,)) for p in positions], axis=-1)
@@ -152,7 +152,7 @@ def _put(x: Value, positions: list[Any], updates: Any, mode: str) -> Value:
 
 
 def _one_hot(call: Call, indices: Value, depth: Value, values: Value) -> Value:
-    n = int(call.known_number(depth, None, "the depth"))
+    n = int(call.static_number(depth, None, "the depth"))
     axis = axis_of(call.integer("axis", -1), indices.ndim + 1)
     if values.shape != (2,) or n < 0:
         raise ModelFileError(f"expected two values; received shape {values.shape}")
@@ -170,7 +170,7 @@ def _one_hot(call: Call, indices: Value, depth: Value, values: Value) -> Value:
 
 def _top_k(call: Call, x: Value, k: Value | None = None) -> tuple[Value, Value]:
     count = call.integer("k", None)
-    count = int(call.known_number(k, count, "k"))
+    count = int(call.static_number(k, count, "k"))
     axis = axis_of(call.integer("axis", -1), x.ndim)
     largest, _ = call.integer("largest", 1), call.integer("sorted", 1)
     if not 0 <= count <= x.shape[axis]:
@@ -190,7 +190,7 @@ def _cumulative(name: str, function: Any, empty: Any) -> Operator:
 
     def run(call: Call, x: Value, axis: Value) -> Value:
         exclusive, reverse = call.integer("exclusive", 0), call.integer("reverse", 0)
-        position = axis_of(int(call.known_number(axis, None, "the axis")), x.ndim)
+        position = axis_of(int(call.static_number(axis, None, "the axis")), x.ndim)
         tensor = ops.flip(x.tensor, axis=position) if reverse else x.tensor
         # not the sum minus x, which is wrong for infinity
         if exclusive and x.shape[position]:

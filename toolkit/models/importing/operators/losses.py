@@ -27,12 +27,12 @@ def _negative_log_likelihood(
     counts = None if ignored is None else ops.not_equal(classes, ignored)
     if counts is not None:  # an ignored target is not a class
         classes = ops.where(counts, classes, 0)
-    taken = ops.take_along_axis(x.tensor, ops.expand_dims(classes, 1), axis=1)
-    loss = -ops.squeeze(taken, axis=1)
+    picked = ops.take_along_axis(x.tensor, ops.expand_dims(classes, 1), axis=1)
+    loss = -ops.squeeze(picked, axis=1)
     weights = None if weight is None else ops.take(weight.tensor, classes, axis=0)
     if counts is not None:
-        kept = ops.cast(counts, x.dtype)
-        weights = kept if weights is None else weights * kept
+        is_counted = ops.cast(counts, x.dtype)
+        weights = is_counted if weights is None else weights * is_counted
     if weights is not None:
         loss = loss * weights
     return Value(_reduced(loss, weights, reduction))
@@ -54,7 +54,7 @@ def _softmax_crossentropy(
         raise ModelFileError(f"expected scores of classes; received shape {x.shape}")
     log_probabilities = Value(ops.log_softmax(x.tensor, axis=1))
     loss = _negative_log_likelihood(call, log_probabilities, target, weight)
-    return (loss, log_probabilities) if call.wants(1) else loss
+    return (loss, log_probabilities) if call.is_output_used(1) else loss
 
 
 OPERATORS = (

@@ -146,9 +146,9 @@ def _mean_variance(call: Call, x: Value) -> Value:
     axes = axes_of(call.integers("axes", (0, 2, 3)), x.ndim)
     order = x.orders[0]
     tensor = x.ordered(order)
-    places = tuple(order.index(axis) for axis in axes)
-    centered = tensor - ops.mean(tensor, axis=places, keepdims=True)
-    variance = ops.mean(centered * centered, axis=places, keepdims=True)
+    positions = tuple(order.index(axis) for axis in axes)
+    centered = tensor - ops.mean(tensor, axis=positions, keepdims=True)
+    variance = ops.mean(centered * centered, axis=positions, keepdims=True)
     return Value(centered / (ops.sqrt(variance) + 1e-9), order)
 
 
@@ -165,10 +165,10 @@ def _softmax(name: str, function: Any) -> Operator:
     def run(call: Call, x: Value) -> Value:
         if call.opset >= 13:
             axis = axis_of(call.integer("axis", -1), x.ndim)
-            tensor, order, place = along(x, axis)
+            tensor, order, position = along(x, axis)
             if x.shape[axis] == 1:
                 return Value(of_one(tensor), order)
-            return Value(function(tensor, place), order)
+            return Value(function(tensor, position), order)
         axis = call.integer("axis", 1)
         axis = x.ndim if axis == x.ndim else axis_of(axis, x.ndim)
         if axis == x.ndim - 1:
@@ -185,9 +185,9 @@ def _hardmax(tensor: Any, axis: int) -> Any:
     axis = axis % tensor.ndim
     extent = tensor.shape[axis]
     shape = [-1 if i == axis else 1 for i in range(tensor.ndim)]
-    places = ops.reshape(ops.arange(extent, dtype="int32"), shape)
+    indices = ops.reshape(ops.arange(extent, dtype="int32"), shape)
     first = ops.expand_dims(ops.argmax(tensor, axis=axis), axis)
-    return ops.cast(ops.equal(places, ops.cast(first, "int32")), tensor.dtype)
+    return ops.cast(ops.equal(indices, ops.cast(first, "int32")), tensor.dtype)
 
 
 OPERATORS = (

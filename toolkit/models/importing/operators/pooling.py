@@ -54,7 +54,11 @@ def _max_pool(call: Call, x: Value) -> Any:
     by_columns = call.integer("storage_order", 0)
     windows, _ = _pooled(call, x)
     y = _maxima(call, x, windows)
-    return (y, _indices(call, x, windows, bool(by_columns))) if call.wants(1) else y
+    return (
+        (y, _indices(call, x, windows, bool(by_columns)))
+        if call.is_output_used(1)
+        else y
+    )
 
 
 def _maxima(call: Call, x: Value, windows: Windows) -> Value:
@@ -83,7 +87,7 @@ def average_pool(call: Call, x: Value) -> Value:
         attrs = {"strides": windows.strides, "padding": windows.pads}
         total = bind(sum_pool_p, channels_at_end(x), window=windows.size, **attrs)
     for axis, counts_of_axis in enumerate(
-        _seen(x.shape[2:], windows, stated, with_pads)
+        _count_elements(x.shape[2:], windows, stated, with_pads)
     ):
         if np.all(counts_of_axis == counts_of_axis[0]):
             total = total * (1 / float(counts_of_axis[0]))
@@ -93,7 +97,9 @@ def average_pool(call: Call, x: Value) -> Value:
     return from_channels_at_end(total)
 
 
-def _seen(spatial: Any, windows: Windows, stated: Pairs, with_pads: int) -> Any:
+def _count_elements(
+    spatial: Any, windows: Windows, stated: Pairs, with_pads: int
+) -> Any:
     """Return, along each axis, the number of counted elements of each window."""
     for n, k, d, stride, (low, high), (first, last) in zip(
         *(spatial, windows.size, windows.dilation, windows.strides),
@@ -229,7 +235,7 @@ def _max_unpool(
     y = Value(ops.reshape(flat, pooled))
     if shape is None:
         return y
-    expected = call.known_integers(shape, "the shape")
+    expected = call.static_integers(shape, "the shape")
     if len(expected) != x.ndim or any(
         n < m for n, m in zip(expected, pooled, strict=True)
     ):

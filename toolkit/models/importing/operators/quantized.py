@@ -24,12 +24,14 @@ _NARROW = ("int8", "uint8", "int16", "uint16")
 
 
 def _with_shape(x: Value, shape: tuple[int, ...]) -> Value:
-    if x.known is not None:
-        return Value.of(x.known.reshape(shape))
+    if x.static_array is not None:
+        return Value.of(x.static_array.reshape(shape))
     return Value(ops.reshape(x.tensor, shape))
 
 
-def _spread(parameter: Value, x: Value, axis: int, block: int = 0) -> Value:
+def _broadcast_parameter(
+    parameter: Value, x: Value, axis: int, block: int = 0
+) -> Value:
     """Reshape a scale or zero point to broadcast to x.
 
     Args:
@@ -51,20 +53,20 @@ def _spread(parameter: Value, x: Value, axis: int, block: int = 0) -> Value:
             )
         shape = [extent if i == axis else 1 for i in range(x.ndim)]
         return _with_shape(parameter, tuple(shape))
-    wanted = [-(-n // block) if i == axis else n for i, n in enumerate(x.shape)]
-    if block < 0 or list(parameter.shape) != wanted:
+    expected = [-(-n // block) if i == axis else n for i, n in enumerate(x.shape)]
+    if block < 0 or list(parameter.shape) != expected:
         raise ModelFileError(
-            f"expected scales of shape {tuple(wanted)} for blocks of {block}; received "
-            f"{parameter.shape}"
+            f"expected scales of shape {tuple(expected)} for blocks of {block}; "
+            f"received {parameter.shape}"
         )
-    places = np.arange(extent) // block
-    return Value(ops.take(parameter.tensor, places, axis=axis))
+    blocks = np.arange(extent) // block
+    return Value(ops.take(parameter.tensor, blocks, axis=axis))
 
 
-def _check_type(what: str, x: Value, zero: Value | None) -> None:
+def _check_type(name: str, x: Value, zero: Value | None) -> None:
     if zero is not None and zero.dtype != x.dtype:
         raise ModelFileError(
-            f"expected {what} of the dtype of its values, {x.dtype}; received "
+            f"expected {name} of the dtype of its values, {x.dtype}; received "
             f"{zero.dtype}"
         )
 
@@ -77,8 +79,8 @@ def _rounded(call: Call, scaled: Value, zero: Value | None, dtype: str) -> Value
 
     def function(x: Any, *zeros: Any) -> Any:
         total = ops.round(ops.cast(x, "float32"))
-        for each in zeros:
-            total = total + ops.cast(each, "float32")
+        for zero_point in zeros:
+            total = total + ops.cast(zero_point, "float32")
         return ops.cast(ops.clip(total, limits.min, limits.max), dtype)
 
     return apply(call, function, scaled, *([] if zero is None else [zero]))
@@ -123,8 +125,8 @@ def _quantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -> 
         if number and dtype != zero.dtype:
             raise ModelFileError(f"output_dtype={dtype} and a {zero.dtype} zero point")
         dtype = zero.dtype
-        zero = _spread(zero, x, axis, block)
-    scale = _spread(scale, x, axis, block)
+        zero = _broadcast_parameter(zero, x, axis, block)
+    scale = _broadcast_parameter(scale, x, axis, block)
     kind = dtype_of(precision, "precision") if precision else scale.dtype
     x, scale = cast(call, x, kind), cast(call, scale, kind)
     if dtype in dtypes.FLOAT8:  # their zero point is 0
@@ -136,8 +138,8 @@ def _dequantize(call: Call, x: Value, scale: Value, zero: Value | None = None) -
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
     number = call.integer("output_dtype", 0)
     dtype = dtype_of(number, "output_dtype") if number else scale.dtype
-    zero = None if zero is None else _spread(zero, x, axis, block)
-    y = dequantize(call, x, _spread(scale, x, axis, block), zero)
+    zero = None if zero is None else _broadcast_parameter(zero, x, axis, block)
+    y = dequantize(call, x, _broadcast_parameter(scale, x, axis, block), zero)
     return cast(call, y, dtype)
 
 
@@ -213,9 +215,9 @@ def _convolution(
 ) -> Value:
     dtype = _exact_dtype(w.size // max(w.shape[0], 1) if w.ndim else 1)
     if x_zero is not None:
-        x_zero = _spread(x_zero, x, 1)
+        x_zero = _broadcast_parameter(x_zero, x, 1)
     if w_zero is not None:
-        w_zero = _spread(w_zero, w, 0)
+        w_zero = _broadcast_parameter(w_zero, w, 0)
     x, w = _shifted(call, x, x_zero, dtype), _shifted(call, w, w_zero, dtype)
     return convolve(call, x, w)
 
@@ -242,8 +244,12 @@ def _linear_conv(
     _check_type("a zero point", w, w_zero)
     y = _convolution(call, x, x_zero, w, w_zero)
     if bias is not None:
-        y = apply(call, ops.add, y, cast(call, _spread(bias, y, 1), y.dtype))
-    scales = [_spread(scale, y, 1) for scale in (x_scale, w_scale, y_scale)]
+        y = apply(
+            call, ops.add, y, cast(call, _broadcast_parameter(bias, y, 1), y.dtype)
+        )
+    scales = [
+        _broadcast_parameter(scale, y, 1) for scale in (x_scale, w_scale, y_scale)
+    ]
     factor = apply(call, lambda p, q, r: p * q / r, *scales)
     return rescale(call, y, factor, y_zero, y_zero.dtype)
 

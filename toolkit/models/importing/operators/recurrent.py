@@ -53,18 +53,18 @@ def _activations(call: Call, defaults: tuple[str, ...], directions: int) -> Any:
     betas = list(call.numbers("activation_beta", ()))
     if len(names) != len(defaults) * directions:
         raise ModelFileError(f"{len(names)} activations; expected {len(defaults)}")
-    found = []
+    functions = []
     for name in (name.lower() for name in names):
         if name in _PLAIN:
-            found.append(_PLAIN[name])
+            functions.append(_PLAIN[name])
             continue
         if name not in _WITH_NUMBERS:
             raise UnsupportedError(f"the activation {name!r}")
         function, alpha, beta = _WITH_NUMBERS[name]
         alpha = float(alphas.pop(0)) if alphas else alpha
         beta = float(betas.pop(0)) if betas else beta
-        found.append(partial(function, alpha=alpha, beta=beta))
-    return found
+        functions.append(partial(function, alpha=alpha, beta=beta))
+    return functions
 
 
 _STEP = 65_536  # multiplications: the cost of a step in addition to its products
@@ -144,8 +144,10 @@ def _directions(
                 raise ModelFileError(f"a state of shape {state.shape}")
             initial.append(state.tensor[i])
         activations = functions[i * len(names) : (i + 1) * len(names)]
-        parts = Direction(kernel[i], recurrent[i], biases, initial, activations)
-        directions.append((parts, back))
+        direction_weights = Direction(
+            kernel[i], recurrent[i], biases, initial, activations
+        )
+        directions.append((direction_weights, back))
     return directions
 
 
@@ -155,7 +157,7 @@ def _scanned(
     """Return outputs (steps, batch, units) and the last states of one direction."""
     x, lengths = sequences.x, sequences.lengths
     if back:
-        x = _turned(x, lengths)
+        x = _reverse(x, lengths)
     projected = ops.matmul(x, direction.kernel)
     if direction.biases[0] is not None:
         projected = projected + direction.biases[0]
@@ -175,10 +177,10 @@ def _scanned(
     if lengths is not None:
         xs = (projected, ops.arange(x.shape[0], dtype=lengths.dtype))
     last, outputs = scan(body, tuple(direction.states), xs, length=x.shape[0])
-    return _turned(outputs, lengths) if back else outputs, list(last)
+    return _reverse(outputs, lengths) if back else outputs, list(last)
 
 
-def _turned(x: Any, lengths: Any) -> Any:
+def _reverse(x: Any, lengths: Any) -> Any:
     """Reverse the steps of (steps, batch, ...)."""
     if lengths is None:
         return ops.flip(x, axis=0)

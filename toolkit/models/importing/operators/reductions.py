@@ -32,7 +32,7 @@ def _reduction(name: str, function: Callable[..., Any]) -> Operator:
     def run(call: Call, x: Value, axes: Value | None = None) -> Value:
         result = call.integers("axes", None)
         if axes is not None:
-            result = call.known_integers(axes, "axes")
+            result = call.static_integers(axes, "axes")
         keepdims = bool(call.integer("keepdims", 1))
         is_noop = call.integer("noop_with_empty_axes", 0)
         which = axes_of(result, x.ndim) if result else ()

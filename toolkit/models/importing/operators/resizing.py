@@ -25,7 +25,7 @@ def _resize(
 ) -> Value:
     if call.opset < 11:  # then the second input contains the scales
         return _upsample(call, x, roi)
-    way = _Way(call)
+    way = _Interpolation(call)
     axes = call.integers("axes", None)
     axes = tuple(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
     policy = call.text("keep_aspect_ratio_policy", "stretch")
@@ -34,7 +34,11 @@ def _resize(
             "antialias=1 with mode='nearest'; expected linear or cubic"
         )
     factors, extents = _targets(call, x, axes, scales, sizes, policy)
-    box = () if roi is None or not roi.size else call.known(roi, "the roi").reshape(-1)
+    box = (
+        ()
+        if roi is None or not roi.size
+        else call.static_array(roi, "the roi").reshape(-1)
+    )
     if way.transform == "tf_crop_and_resize" and len(box) != 2 * len(axes):
         raise ModelFileError(f"a roi of {len(box)} numbers for {len(axes)} axes")
     shape = list(x.shape)
@@ -61,7 +65,7 @@ def _targets(
     """Return the factor and the new extent of each axis."""
     old = [x.shape[axis] for axis in axes]
     if sizes is not None and sizes.size:
-        targets = list(call.known_integers(sizes, "the sizes"))
+        targets = list(call.static_integers(sizes, "the sizes"))
         if len(targets) != len(axes):
             raise ModelFileError(f"sizes {targets} for {len(axes)} axes")
         factors = [n / max(m, 1) for n, m in zip(targets, old, strict=True)]
@@ -74,7 +78,7 @@ def _targets(
         return [factor] * len(old), [math.floor(factor * n + 0.5) for n in old]
     if scales is None or scales.size != len(axes):
         raise ModelFileError("expected scales or sizes, one for each axis")
-    factors = [float(s) for s in call.known(scales, "the scales").reshape(-1)]
+    factors = [float(s) for s in call.static_array(scales, "the scales").reshape(-1)]
     if not all(0 < s < 1 << 40 for s in factors):
         raise ModelFileError(f"scales {factors}")
     _check_corners(call, scales, factors, old)
@@ -91,7 +95,7 @@ def _check_corners(
     """
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     is_exact = all(float(n * s).is_integer() for n, s in zip(old, factors, strict=True))
-    if mode == "align_corners" and scales.known is None and not is_exact:
+    if mode == "align_corners" and scales.static_array is None and not is_exact:
         raise UnsupportedError(
             f"align_corners with computed scales {factors} of extents {old}, whose "
             "products are not whole; expected sizes, or scales that are constants"
@@ -102,10 +106,12 @@ def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
     mode = call.text("mode", "nearest")
     factors = call.numbers("scales", None)
     if scales is not None:
-        factors = tuple(float(s) for s in call.known(scales, "the scales").reshape(-1))
+        factors = tuple(
+            float(s) for s in call.static_array(scales, "the scales").reshape(-1)
+        )
     if factors is None or len(factors) != x.ndim or min(factors) <= 0:
         raise ModelFileError(f"scales {factors} for shape {x.shape}")
-    way = _Way.__new__(_Way)
+    way = _Interpolation.__new__(_Interpolation)
     way.mode, way.transform, way.nearest = mode, "asymmetric", "floor"
     way.cubic, way.exclude, way.fill, way.antialias = -0.75, False, 0.0, False
     if mode not in ("nearest", "linear", "bilinear"):
@@ -117,7 +123,7 @@ def _upsample(call: Call, x: Value, scales: Value | None = None) -> Value:
     return _along_axes(call, x, way, pairs)
 
 
-class _Way:
+class _Interpolation:
     """Interpolation method: positions and weights of new elements."""
 
     def __init__(self, call: Call) -> None:
@@ -131,7 +137,7 @@ class _Way:
         if self.mode not in _MODES:
             raise ModelFileError(f"mode={self.mode!r}; expected one of {_MODES}")
 
-    def taps(self, part: Any, scale: float) -> tuple[list[int], list[Any]]:
+    def taps(self, fraction: Any, scale: float) -> tuple[list[int], list[Any]]:
         """Return offsets from the element before each point, and the weights.
 
         Args:
@@ -142,7 +148,7 @@ class _Way:
         reach = 1 if self.mode == "linear" else 2
         first = math.floor(-reach / scale) + 1
         steps = list(range(first, reach - first + (reach == 1)))
-        distances = [abs(part - step) * scale for step in steps]
+        distances = [abs(fraction - step) * scale for step in steps]
         if self.mode == "linear":
             weights = [np.clip(1 - t, 0, 1) for t in distances]
         else:
@@ -150,7 +156,7 @@ class _Way:
         total = sum(weights) if scale < 1 else 1
         return steps, [weight / total for weight in weights]
 
-    def places(self, old: int, new: int, scale: float, ends: Any) -> Any:
+    def positions(self, old: int, new: int, scale: float, ends: Any) -> Any:
         """Return the position of each new element in the old axis."""
         i = np.arange(new, dtype=np.float64)
         if self.transform == "asymmetric":
@@ -173,7 +179,9 @@ class _Way:
         raise ModelFileError(f"coordinate_transformation_mode={self.transform!r}")
 
 
-def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value:
+def _along_axes(
+    call: Call, x: Value, way: _Interpolation, pairs: dict[int, Any]
+) -> Value:
     order = x.orders[0]
     tensor = x.ordered(order)
     is_outside = None
@@ -181,7 +189,7 @@ def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value
         old = x.shape[axis]
         if old == 0 or (old == new and scale == 1 and ends == (0.0, 1.0)):
             continue
-        positions = way.places(old, new, scale, ends)
+        positions = way.positions(old, new, scale, ends)
         position = order.index(axis)
         if way.antialias and scale < 1:
             call.allow((new, old), "float64")
@@ -196,7 +204,7 @@ def _along_axes(call: Call, x: Value, way: _Way, pairs: dict[int, Any]) -> Value
 
 
 def _along(
-    tensor: Any, axis: int, way: _Way, positions: Any, old: int, scale: float
+    tensor: Any, axis: int, way: _Interpolation, positions: Any, old: int, scale: float
 ) -> Any:
     if way.mode == "nearest":
         return ops.take(tensor, _nearest(positions, way.nearest, old), axis=axis)

@@ -139,7 +139,7 @@ def _grid_sample(call: Call, x: Value, grid: Value) -> Value:
 
 
 def _affine_grid(call: Call, theta: Value, size: Value) -> Value:
-    extents = call.known_integers(size, "the size")
+    extents = call.static_integers(size, "the size")
     aligned = call.integer("align_corners", 0)
     spatial = extents[2:]
     axes = len(spatial)
@@ -168,22 +168,29 @@ def _deformable(
     bias: Value | None = None,
     mask: Value | None = None,
 ) -> Value:
-    groups, parts = call.integer("group", 1), call.integer("offset_group", 1)
+    groups, offset_groups = call.integer("group", 1), call.integer("offset_group", 1)
     windows = windows_of(call, x, call.integers("kernel_shape", w.shape[2:]))
     counts = window_counts(x.shape[2:], windows)
     n, channels = x.shape[:2]
     taps, axes = math.prod(windows.size), x.ndim - 2
     filters = w.shape[0]
     fits = groups > 0 and channels == w.shape[1] * groups and filters % groups == 0
-    fits = fits and parts > 0 and channels % parts == 0 and w.shape[2:] == windows.size
-    fits = fits and offset.shape == (n, parts * taps * axes, *counts)
-    if not fits or (mask is not None and mask.shape != (n, parts * taps, *counts)):
+    fits = (
+        fits
+        and offset_groups > 0
+        and channels % offset_groups == 0
+        and w.shape[2:] == windows.size
+    )
+    fits = fits and offset.shape == (n, offset_groups * taps * axes, *counts)
+    if not fits or (
+        mask is not None and mask.shape != (n, offset_groups * taps, *counts)
+    ):
         raise ModelFileError(
             f"weights of {w.shape} and offsets of {offset.shape} for shape {x.shape}"
         )
     call.allow((n, math.prod(counts), taps, channels), x.dtype)
     call.work(n, *counts, w.size)
-    columns = _sampled_windows(x, windows, counts, offset, mask, parts)
+    columns = _sampled_windows(x, windows, counts, offset, mask, offset_groups)
     inputs = ops.split(columns, groups, axis=-1)
     kernels = ops.split(w.tensor, groups, axis=0)
     y = ops.concatenate(
@@ -203,17 +210,19 @@ def _sampled_windows(
     counts: tuple[int, ...],
     offset: Value,
     mask: Value | None,
-    parts: int,
+    offset_groups: int,
 ) -> Any:
     """Return the elements of each window: (batch, windows, elements, channels)."""
     n, taps, axes = x.shape[0], math.prod(windows.size), len(counts)
-    shape = (n, parts, taps, axes, math.prod(counts))
+    shape = (n, offset_groups, taps, axes, math.prod(counts))
     # (batch, parts, windows, elements, axes)
     shifts = ops.transpose(ops.reshape(offset.tensor, shape), (0, 1, 4, 2, 3))
     starts = np.indices(counts).reshape((axes, -1, 1))
     positions = np.indices(windows.size).reshape((axes, 1, -1))
     results = []
-    for fraction, tensor in enumerate(ops.split(channels_at_end(x), parts, axis=-1)):
+    for fraction, tensor in enumerate(
+        ops.split(channels_at_end(x), offset_groups, axis=-1)
+    ):
         points = []
         for axis in range(axes):
             start = starts[axis] * windows.strides[axis] - windows.pads[axis][0]
@@ -222,7 +231,9 @@ def _sampled_windows(
             points.append(shifts[:, fraction, :, :, axis] + regular)
         samples = sample(tensor, points, "linear", "zeros", True)
         if mask is not None:
-            factors = ops.reshape(mask.tensor, (n, parts, taps, -1))[:, fraction]
+            factors = ops.reshape(mask.tensor, (n, offset_groups, taps, -1))[
+                :, fraction
+            ]
             samples = samples * ops.expand_dims(ops.transpose(factors, (0, 2, 1)), -1)
         results.append(samples)
     return ops.concatenate(results, axis=-1)
@@ -262,18 +273,20 @@ def _roi_align(call: Call, x: Value, boxes: Value, batch: Value) -> Value:
 
 def _aligned_by_size(call: Call, x: Value, regions: Any, size: Any, mode: str) -> Any:
     """Return the pooled regions, each with a number of samples for its size."""
-    bins = call.known(Value(regions[1]), "the size of regions, without sampling_ratio,")
+    bins = call.static_array(
+        Value(regions[1]), "the size of regions, without sampling_ratio,"
+    )
     counts = np.maximum(np.ceil(bins), 0).astype(np.int64)
     if not len(counts):
         return ops.zeros((0, x.shape[1], *size), x.dtype)
-    rows, parts = [], []
+    rows, pooled = [], []
     for count in np.unique(counts, axis=0):
         selected = np.flatnonzero((counts == count).all(axis=1))
         some = [ops.take(neighbors, selected, axis=0) for neighbors in regions]
-        parts.append(_aligned(call, x, some, size, tuple(map(int, count)), mode))
+        pooled.append(_aligned(call, x, some, size, tuple(map(int, count)), mode))
         rows.append(selected)
     order = np.argsort(np.concatenate(rows))
-    return ops.take(ops.concatenate(parts, axis=0), order, axis=0)
+    return ops.take(ops.concatenate(pooled, axis=0), order, axis=0)
 
 
 def _aligned(

@@ -18,12 +18,12 @@ _Array = np.ndarray[Any, Any]
 
 
 def _nonzero(call: Call, x: Value) -> Value:
-    return Value.of(np.array(np.nonzero(call.known(x, "the input")), np.int64))
+    return Value.of(np.array(np.nonzero(call.static_array(x, "the input")), np.int64))
 
 
 def _compress(call: Call, x: Value, condition: Value) -> Value:
     axis = call.integer("axis", None)
-    positions = np.flatnonzero(call.known(condition, "the condition"))
+    positions = np.flatnonzero(call.static_array(condition, "the condition"))
     if axis is None:
         return Value(ops.take(ops.reshape(x.tensor, (-1,)), positions, axis=0))
     return Value(ops.take(x.tensor, positions, axis=axis_of(axis, x.ndim)))
@@ -31,7 +31,7 @@ def _compress(call: Call, x: Value, condition: Value) -> Value:
 
 def _unique(call: Call, x: Value) -> tuple[Value, ...]:
     axis, is_sorted = call.integer("axis", None), call.integer("sorted", 1)
-    array = call.known(x, "the input")
+    array = call.static_array(x, "the input")
     axis = None if axis is None else axis_of(axis, x.ndim)
     y, first, inverse, counts = np.unique(
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis
@@ -55,24 +55,24 @@ def _non_max_suppression(
     call: Call,
     boxes: Value,
     scores: Value,
-    most: Value | None = None,
+    max_boxes: Value | None = None,
     overlap: Value | None = None,
-    least: Value | None = None,
+    min_score: Value | None = None,
 ) -> Value:
     is_center = call.integer("center_point_box", 0)
-    limit = max(int(call.known_number(most, 0, "the number of boxes")), 0)
-    threshold = float(call.known_number(overlap, 0.0, "the threshold of overlaps"))
+    limit = max(int(call.static_number(max_boxes, 0, "the number of boxes")), 0)
+    threshold = float(call.static_number(overlap, 0.0, "the threshold of overlaps"))
     fits = boxes.ndim == scores.ndim == 3 and boxes.shape[2] == 4
     fits = fits and (scores.shape[0], scores.shape[2]) == boxes.shape[:2]
     if not fits or is_center not in (0, 1):
         raise ModelFileError(f"boxes of {boxes.shape} for scores of {scores.shape}")
     lowest = None
-    if least is not None and least.size:
-        lowest = float(call.known_number(least, None, "the threshold of scores"))
-    corners = _corners(call.known(boxes, "the boxes"), bool(is_center))
+    if min_score is not None and min_score.size:
+        lowest = float(call.static_number(min_score, None, "the threshold of scores"))
+    corners = _corners(call.static_array(boxes, "the boxes"), bool(is_center))
     selected = [
         (batch, label, box)
-        for batch, rows in enumerate(call.known(scores, "the scores"))
+        for batch, rows in enumerate(call.static_array(scores, "the scores"))
         for label, row in enumerate(rows)
         for box in _best(corners[batch], row, limit, threshold, lowest)
     ]

@@ -29,10 +29,10 @@ def _tensor(x: Value) -> Value:
 
 def _position(call: Call, position: Value | None, count: int, default: int) -> int:
     """Return a position from 0 to count - 1, counted from the end if negative."""
-    place = int(call.known_number(position, default, "the position"))
-    if not -count <= place < count:
-        raise ModelFileError(f"expected a position of {count}; received {place}")
-    return place % count
+    index = int(call.static_number(position, default, "the position"))
+    if not -count <= index < count:
+        raise ModelFileError(f"expected a position of {count}; received {index}")
+    return index % count
 
 
 def _empty(call: Call) -> Value:
@@ -46,10 +46,10 @@ def _construct(call: Call, x: Value, *operands: Value) -> Value:
 def _insert(call: Call, x: Value, item: Value, position: Value | None = None) -> Value:
     items = _items(x)
     count = len(items)
-    place = int(call.known_number(position, count, "the position"))
-    if not -count <= place <= count:
-        raise ModelFileError(f"expected a position of {count}; received {place}")
-    items.insert(place, _tensor(item))
+    index = int(call.static_number(position, count, "the position"))
+    if not -count <= index <= count:
+        raise ModelFileError(f"expected a position of {count}; received {index}")
+    items.insert(index, _tensor(item))
     return ValueList(items, x.dtype)
 
 
@@ -71,7 +71,7 @@ def _length(call: Call, x: Value) -> Value:
 def _split(call: Call, x: Value, sizes: Value | None = None) -> Value:
     axis, keep = axis_of(call.integer("axis", 0), x.ndim), call.integer("keepdims", 1)
     extent = x.shape[axis]
-    static_sizes = None if sizes is None else call.known_integers(sizes, "the sizes")
+    static_sizes = None if sizes is None else call.static_integers(sizes, "the sizes")
     if sizes is None or static_sizes is None:
         call.step(extent)
         lengths = (1,) * extent
@@ -112,10 +112,10 @@ def _map(call: Call, x: Value, *operands: Value) -> tuple[Value, ...]:
     if lengths != {count}:
         raise ModelFileError(f"sequences of {sorted(lengths)} tensors")
     rows = []
-    with call.repeated(count):
+    with call.loop(count):
         for i in range(count):
-            given = [v.items[i] if isinstance(v, ValueList) else v for v in inputs]
-            rows.append(call.run(body, given))
+            arguments = [v.items[i] if isinstance(v, ValueList) else v for v in inputs]
+            rows.append(call.run(body, arguments))
     columns = zip(*rows, strict=True) if rows else [()] * len(body.outputs)
     dtypes = [value.dtype for value in body.outputs]
     return tuple(

@@ -20,14 +20,14 @@ def _axes(call: Call, axes: Value | None, ndim: int, default: Any = None) -> Any
     """Return axes, an attribute in older opsets and an input in newer ones."""
     values = call.integers("axes", None)
     if axes is not None:
-        values = call.known_integers(axes, "axes")
+        values = call.static_integers(axes, "axes")
     return default if values is None else axes_of(values, ndim)
 
 
 def _reshape(call: Call, x: Value, shape: Value | None = None) -> Value:
     target_shape = call.integers("shape", None)
     if shape is not None:
-        target_shape = call.known_integers(shape, "the shape")
+        target_shape = call.static_integers(shape, "the shape")
     if target_shape is None:
         raise ModelFileError("expected a shape; there is none")
     if not call.integer("allowzero", 0):
@@ -82,7 +82,7 @@ def dropped(x: Value, axes: set[int]) -> Value:
 def _unsqueeze(call: Call, x: Value, axes: Value | None = None) -> Value:
     values = call.integers("axes", None)
     if axes is not None:
-        values = call.known_integers(axes, "axes")
+        values = call.static_integers(axes, "axes")
     if values is None:
         raise ModelFileError("expected axes; there are none")
     added = set(axes_of(values, x.ndim + len(values)))
@@ -115,7 +115,7 @@ def _split(call: Call, x: Value, sizes: Value | None = None) -> tuple[Value, ...
     extent = x.shape[axis]
     values = call.integers("split", None)
     if sizes is not None:
-        values = call.known_integers(sizes, "the sizes")
+        values = call.static_integers(sizes, "the sizes")
     if values is None:
         count = call.integer("num_outputs", call.outputs)
         size = -(-extent // max(count, 1))
@@ -137,15 +137,15 @@ def _slice(
     steps: Value | None = None,
 ) -> Value:
     inputs = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
-    known = {k: call.integers(k, None) for k in ("starts", "ends", "axes")}
+    attributes = {k: call.integers(k, None) for k in ("starts", "ends", "axes")}
     for name, value in inputs.items():
         if value is not None:
-            known[name] = call.known_integers(value, name)
-    low, high = known["starts"], known["ends"]
+            attributes[name] = call.static_integers(value, name)
+    low, high = attributes["starts"], attributes["ends"]
     if low is None or high is None:
         raise ModelFileError("expected starts and ends")
-    which = axes_of(known["axes"] or range(len(low)), x.ndim)
-    step = known.get("steps") or (1,) * len(low)
+    which = axes_of(attributes["axes"] or range(len(low)), x.ndim)
+    step = attributes.get("steps") or (1,) * len(low)
     if not len(low) == len(high) == len(which) == len(step):
         raise ModelFileError(f"{len(low)} starts for {len(which)} axes")
     order = x.orders[0]
@@ -160,7 +160,7 @@ def _slice(
 
 
 def _expand(call: Call, x: Value, shape: Value) -> Value:
-    target_shape = broadcast(x.shape, call.known_integers(shape, "the shape"))
+    target_shape = broadcast(x.shape, call.static_integers(shape, "the shape"))
     call.allow(target_shape, x.dtype)
     if target_shape == x.shape:
         return x
@@ -172,7 +172,7 @@ def _expand(call: Call, x: Value, shape: Value) -> Value:
 
 
 def _tile(call: Call, x: Value, repeats: Value) -> Value:
-    counts = call.known_integers(repeats, "the repeats")
+    counts = call.static_integers(repeats, "the repeats")
     if len(counts) != x.ndim or min(counts, default=0) < 0:
         raise ModelFileError(f"repeats {counts} for the shape {x.shape}")
     call.allow([n * k for n, k in zip(x.shape, counts, strict=True)], x.dtype)
@@ -198,11 +198,11 @@ def _pad(
     mode = call.text("mode", "constant")
     amounts = call.integers("pads", None)
     if pads is not None:
-        amounts = call.known_integers(pads, "the pads")
-    number = call.known_number(fill, call.number("value", 0.0), "the value")
+        amounts = call.static_integers(pads, "the pads")
+    number = call.static_number(fill, call.number("value", 0.0), "the value")
     which = file_order(x.ndim)
     if axes is not None:
-        which = axes_of(call.known_integers(axes, "axes"), x.ndim)
+        which = axes_of(call.static_integers(axes, "axes"), x.ndim)
     if amounts is None or len(amounts) != 2 * len(which):
         raise ModelFileError(f"pads {amounts} for {len(which)} axes")
     widths = dict.fromkeys(range(x.ndim), (0, 0))
@@ -251,7 +251,7 @@ def _wrapped(tensor: Any, widths: list[tuple[int, int]]) -> Any:
 
 
 def _constant_of_shape(call: Call, shape: Value) -> Value:
-    extents = call.known_integers(shape, "the shape")
+    extents = call.static_integers(shape, "the shape")
     fill = call.array("value", np.zeros(1, np.float32))
     if fill.size != 1:
         raise ModelFileError(f"expected one value; received shape {fill.shape}")
@@ -262,7 +262,7 @@ def _constant_of_shape(call: Call, shape: Value) -> Value:
 
 def _range(call: Call, start: Value, limit: Value, delta: Value) -> Value:
     low, high, step = (
-        call.known_number(value, None, label)
+        call.static_number(value, None, label)
         for value, label in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
     if not step or not all(map(math.isfinite, (low, high, step))):
@@ -285,7 +285,7 @@ def _eye_like(call: Call, x: Value) -> Value:
 
 
 def _triangle(call: Call, x: Value, k: Value | None = None) -> Value:
-    shift = call.known_number(k, 0, "k")
+    shift = call.static_number(k, 0, "k")
     shift = max(min(shift, 1 << 30), -1 << 30)
     if x.ndim < 2:
         raise ModelFileError(f"expected a matrix; received shape {x.shape}")

@@ -57,14 +57,14 @@ def _dft(
 ) -> Value:
     inverse, one_sided = call.integer("inverse", 0), call.integer("onesided", 0)
     position = call.integer("axis", 1) if call.opset < 20 else -2
-    position = axis_of(int(call.known_number(axis, position, "the axis")), x.ndim)
+    position = axis_of(int(call.static_number(axis, position, "the axis")), x.ndim)
     components = _complex(x, "DFT")
     if position == x.ndim - 1:
         raise ModelFileError("DFT: expected another axis than the last one")
     default = x.shape[position]
     if inverse and one_sided:
         default = 2 * (default - 1)
-    n = int(call.known_number(length, default, "the length"))
+    n = int(call.static_number(length, default, "the length"))
     if n < 1 or (one_sided and not inverse and x.shape[-1] == 2):
         raise ModelFileError(f"DFT: a length of {n} and onesided={one_sided}")
     shape = tuple(n if i == position else k for i, k in enumerate(x.shape[:-1]))
@@ -111,9 +111,9 @@ def _stft(
     length: Value | None = None,
 ) -> Value:
     one_sided = call.integer("onesided", 1)
-    hop = int(call.known_number(step, None, "the step"))
+    hop = int(call.static_number(step, None, "the step"))
     default = x.shape[1] if window is None or window.ndim != 1 else window.shape[0]
-    n = int(call.known_number(length, default, "the length of frames"))
+    n = int(call.static_number(length, default, "the length of frames"))
     components = _complex(x, "STFT")
     fits = x.ndim == 3 and hop > 0 and 0 < n <= x.shape[1]
     if not fits or (window is not None and window.shape != (n,)):
@@ -137,7 +137,7 @@ def _stft(
 
 def _window(name: str, coefficients: tuple[float, ...]) -> Operator:
     def run(call: Call, size: Value) -> Value:
-        n = int(call.known_number(size, None, "the size"))
+        n = int(call.static_number(size, None, "the size"))
         periodic = call.integer("periodic", 1)
         dtype = dtype_of(call.integer("output_datatype", 1), "output_datatype")
         call.allow((n,), dtype)
@@ -153,10 +153,10 @@ def _mel_weights(
 ) -> Value:
     dtype = dtype_of(call.integer("output_datatype", 1), "output_datatype")
     count, n, hertz = (
-        int(call.known_number(value, None, label))
+        int(call.static_number(value, None, label))
         for value, label in ((bins, "the bins"), (length, "the length"), (rate, "rate"))
     )
-    ends = [float(call.known_number(v, None, "an edge")) for v in (low, high)]
+    ends = [float(call.static_number(v, None, "an edge")) for v in (low, high)]
     if min(count, n, hertz) < 1 or not 0 <= ends[0] <= ends[1] < np.inf:
         raise ModelFileError(f"{count} filters from {ends[0]} to {ends[1]} Hz")
     call.allow((n // 2 + 1, count), "float64")

@@ -45,10 +45,10 @@ def _causal_conv(
         raise ModelFileError(f"a state of {past.shape} for the shape {x.shape}")
     else:
         before = past.ordered((0, 2, 1))
-    whole = ops.concatenate([before, x.ordered((0, 2, 1))], axis=1)
+    padded = ops.concatenate([before, x.ordered((0, 2, 1))], axis=1)
     y = bind(
         conv_p,
-        whole,
+        padded,
         w.ordered((2, 1, 0)),
         strides=(1,),
         padding=((0, 0),),
@@ -57,7 +57,7 @@ def _causal_conv(
     )
     y = y if bias is None else y + bias.tensor
     y = y if activation == "none" else ops.cast(ops.silu(y), x.dtype)
-    return Value(y, (0, 2, 1)), Value(whole[:, steps:], (0, 2, 1))
+    return Value(y, (0, 2, 1)), Value(padded[:, steps:], (0, 2, 1))
 
 
 def _linear_attention(
@@ -100,7 +100,7 @@ def _linear_attention(
     if past is not None:
         start = ops.cast(past.tensor, "float32")
     factor = float(scale) or 1 / math.sqrt(k.shape[-1])
-    with call.repeated(steps):
+    with call.loop(steps):
         last, outputs = scan(
             _step_function(groups // heads, factor, _RULES[rule]), start, tuple(rows)
         )
@@ -121,11 +121,11 @@ def _step_function(times: int, factor: float, rule: tuple[bool, bool]) -> Any:
     """Return a function (state, row) -> (new state, output)."""
 
     def step(state: Any, row: Any) -> Any:
-        q, k, v, *rest = row
+        q, k, v, *extras = row
         if rule[0]:
-            state = state * ops.expand_dims(rest[0], -1)
+            state = state * ops.expand_dims(extras[0], -1)
         if rule[1]:
-            v = rest[-1] * (v - ops.einsum("bhdm,bhd->bhm", state, k))
+            v = extras[-1] * (v - ops.einsum("bhdm,bhd->bhm", state, k))
         state = state + ops.expand_dims(k, -1) * ops.expand_dims(v, -2)
         read = ops.repeat(state, times, axis=1) if times > 1 else state
         return state, factor * ops.einsum("bhd,bhdm->bhm", q, read)

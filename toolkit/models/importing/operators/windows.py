@@ -48,15 +48,15 @@ def windows_of(call: Call, x: Value | tuple[int, ...], size: Any) -> Windows:
     if min(pads) < 0 or max((*pads, *size, *strides, *dilation)) >= 1 << 31:
         raise ModelFileError(f"pads {pads} are out of range")
     pairs = tuple(zip(pads[:n], pads[n:], strict=True))
-    found = Windows(size, strides, dilation, pairs)
+    windows = Windows(size, strides, dilation, pairs)
     mode = call.text("auto_pad", "NOTSET")
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        return found._replace(pads=_same(spatial, found, mode == "SAME_UPPER"))
+        return windows._replace(pads=_same(spatial, windows, mode == "SAME_UPPER"))
     if mode == "VALID":
-        return found._replace(pads=((0, 0),) * n)
+        return windows._replace(pads=((0, 0),) * n)
     if mode != "NOTSET":
         raise ModelFileError(f"auto_pad={mode!r}")
-    return found
+    return windows
 
 
 def _same(spatial: Any, windows: Windows, upper: bool) -> Pairs:
@@ -70,7 +70,7 @@ def _same(spatial: Any, windows: Windows, upper: bool) -> Pairs:
 
 def window_counts(spatial: Any, windows: Windows) -> tuple[int, ...]:
     """Return the number of windows along each axis."""
-    found = []
+    counts = []
     for n, reach, stride, (low, high) in zip(
         spatial, windows.reach, windows.strides, windows.pads, strict=True
     ):
@@ -79,8 +79,8 @@ def window_counts(spatial: Any, windows: Windows) -> tuple[int, ...]:
             raise ModelFileError(
                 f"windows of {windows.size} do not fit into the axes {tuple(spatial)}"
             )
-        found.append(room // stride + 1)
-    return tuple(found)
+        counts.append(room // stride + 1)
+    return tuple(counts)
 
 
 def channels_at_end(x: Value) -> Any:

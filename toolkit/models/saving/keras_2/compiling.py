@@ -22,7 +22,7 @@ def upgrade_compilation(config: dict[str, Any]) -> dict[str, Any]:
             upgraded[key] = _optimizer(upgraded[key])
     for key in ("loss", "metrics", "weighted_metrics"):
         if key in upgraded:
-            upgraded[key] = _each(upgraded[key])
+            upgraded[key] = _map_nested(upgraded[key])
     return upgraded
 
 
@@ -78,14 +78,14 @@ def _decaying(rate: float, decay: float) -> dict[str, Any]:
     }
 
 
-def _each(config: Any) -> Any:
+def _map_nested(config: Any) -> Any:
     """Convert every loss or metric in a nest of names and configs."""
     if isinstance(config, (list, tuple)):
-        return [_each(each) for each in config]
+        return [_map_nested(each) for each in config]
     if not isinstance(config, dict):
         return config
     if "class_name" not in config:
-        return {key: _each(value) for key, value in config.items()}
+        return {key: _map_nested(value) for key, value in config.items()}
     upgraded = upgrade_config(config)
     inner = upgraded.get("config")
     if not isinstance(inner, dict) or get_registered_object(config["class_name"]):
