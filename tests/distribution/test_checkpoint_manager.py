@@ -215,8 +215,8 @@ def test_run_continues_with_other_ranks_and_layouts(tmp_path):
     sizes = [file.stat().st_size for file in files]
     assert max(sizes) <= sum(sizes) / 3 * 1.05
     assert job(1, 8, "plain")["latest"] == "checkpoint-000005"
-    found = job(2, 0, "zero")
-    assert found["bits"] == job(1, 0, "plain", "y")["bits"]
+    reports = job(2, 0, "zero")
+    assert reports["bits"] == job(1, 0, "plain", "y")["bits"]
 
 
 LOSING = """
@@ -262,9 +262,9 @@ def test_run_continues_after_a_rank_fails_during_a_save(
         text = LOSING.format(wait=wait)
         (tmp_path / "x").mkdir()
         flags = ["--elastic"] if processes > 1 else []
-        found = jobs.run(tmp_path, processes, text, *map(str, moment), flags=flags)
+        reports = jobs.run(tmp_path, processes, text, *map(str, moment), flags=flags)
         shutil.rmtree(tmp_path / "x")
-        return found
+        return reports
 
     ((whole, _, _),) = train(1, 5, 0, 0)
     for bits, latest, left in train(3, killer, batch, delay):

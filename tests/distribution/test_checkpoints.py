@@ -69,11 +69,11 @@ def test_any_number_of_ranks_reads_a_checkpoint(tmp_path, wait):
     assert max(sizes) <= total / 3 + 64 * len(bits(model))
     for ranks in (1, 2, 4):
         others = [make(2) for _ in range(ranks)]
-        found = local.run(
+        reports = local.run(
             ranks,
             lambda g, m=others: Checkpoint(m[g.rank], g).restore(path),
         )
-        assert found == [{"epoch": 3}] * ranks
+        assert reports == [{"epoch": 3}] * ranks
         assert all(bits(other) == bits(model) for other in others)
 
 

@@ -242,10 +242,12 @@ def test_ranks_of_one_replica_read_the_same_rows(tmp_path):
     model.fit(tk.data.Dataset.range(10).map(row).batch(4), verbose=0)
     tell([parallel.data_shard_id, read, digest(*model.get_weights())])
     """
-    found = run(tmp_path, 4, text)
-    assert [number for number, _, _ in found] == [0, 0, 1, 1]
-    assert [r[1:] for _, r, _ in found] == [[0, 1, 4, 5, 8]] * 2 + [[2, 3, 6, 7, 9]] * 2
-    assert len({weights for _, _, weights in found}) == 1
+    reports = run(tmp_path, 4, text)
+    assert [number for number, _, _ in reports] == [0, 0, 1, 1]
+    assert [r[1:] for _, r, _ in reports] == [[0, 1, 4, 5, 8]] * 2 + [
+        [2, 3, 6, 7, 9]
+    ] * 2
+    assert len({weights for _, _, weights in reports}) == 1
 
 
 @needs_mpi
@@ -277,11 +279,11 @@ def test_all_kinds_of_data_train_to_equal_bits(tmp_path, processes):
         found.append([state_of(model), loss, digest(predicted)])
     tell([found, len(read)])
     """
-    found = run(tmp_path, processes, text)
-    results = [each for ranks, _ in found for each in ranks]
+    reports = run(tmp_path, processes, text)
+    results = [each for ranks, _ in reports for each in ranks]
     assert len(results) == 3 * processes and all(r == results[0] for r in results)
     # The 41 rows are read twice; all other ranks read the one row of the last batch.
     looks = 2 * processes  # whether functions of two data sets draw
-    assert sum(count for _, count in found) == 82 + 2 * (processes - 1) + looks
+    assert sum(count for _, count in reports) == 82 + 2 * (processes - 1) + looks
     (alone,) = run(tmp_path, 1, text)
     assert alone[0][0] == results[0] and alone[1] == 82

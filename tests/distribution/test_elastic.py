@@ -95,8 +95,8 @@ def test_shards_of_lost_ranks_are_restored_from_their_neighbours(
     tmp_path, moment, left
 ):
     ((*whole, _),) = train(tmp_path, 1)
-    found = train(tmp_path, 4, moment, "--elastic", options=ZERO)
-    assert found == [[*whole, left]] * left
+    reports = train(tmp_path, 4, moment, "--elastic", options=ZERO)
+    assert reports == [[*whole, left]] * left
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_shards_that_are_lost_with_their_copies_are_reported(tmp_path):
 def test_lost_rank_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True)"
-    found = train(tmp_path, 3, moment, "--elastic", "--replace")
-    assert found == [[*whole, 3]] * 3
+    reports = train(tmp_path, 3, moment, "--elastic", "--replace")
+    assert reports == [[*whole, 3]] * 3
 
 
 @needs_mpi
@@ -125,8 +125,8 @@ def test_lost_rank_is_replaced(tmp_path):
 def test_replacement_that_cannot_join_is_refused(tmp_path, before):
     ((*whole, _),) = train(tmp_path, 1, before=before)
     flags, last = ["--elastic", "--replace"], "lose(self.steps - 19)"
-    found = train(tmp_path, 3, last, *flags, before=before)
-    assert found == [[*whole, 2]] * 2
+    reports = train(tmp_path, 3, last, *flags, before=before)
+    assert reports == [[*whole, 2]] * 2
 
 
 @needs_mpi
@@ -134,8 +134,8 @@ def test_replacement_that_cannot_join_is_refused(tmp_path, before):
 def test_replacement_is_replaced(tmp_path):
     ((*whole, _),) = train(tmp_path, 1)
     moment = "lose(self.steps, wait=True, twice=True)"
-    found = train(tmp_path, 3, moment, "--elastic", "--replace")
-    assert found == [[*whole, 3]] * 3
+    reports = train(tmp_path, 3, moment, "--elastic", "--replace")
+    assert reports == [[*whole, 3]] * 3
 
 
 @pytest.mark.slow
@@ -145,10 +145,10 @@ def test_job_restarts_after_the_last_complete_epoch(tmp_path):
     options = ", shard_optimizer=True"
     ((bits, _, _),) = train(tmp_path, 1)
     lose = "lose(self.steps - 9)"
-    found = train(tmp_path, 2, lose, "--restarts", "1", options=options)
-    assert [each[0] for each in found] == [bits] * 2
+    reports = train(tmp_path, 2, lose, "--restarts", "1", options=options)
+    assert [each[0] for each in reports] == [bits] * 2
     assert (
-        len(found[0][1]["loss"]) < 6
+        len(reports[0][1]["loss"]) < 6
     )  # the epochs of the other processes do not matter
 
 

@@ -63,9 +63,9 @@ tell([found, [digest(row) for row in predicted]])
 """
     )
     whole = run(tmp_path, 1, script, "whole")[0]
-    found = run(tmp_path, 2, script, "parts")
-    assert all(logs == whole[0] for logs, _ in found)
-    both = [rows for _, rows in found]
+    reports = run(tmp_path, 2, script, "parts")
+    assert all(logs == whole[0] for logs, _ in reports)
+    both = [rows for _, rows in reports]
     joined = [r for at in range(0, 24, 4) for rows in both for r in rows[at : at + 4]]
     assert joined == whole[1]
 
@@ -174,13 +174,16 @@ def test_local_rows_outside_of_fit(tmp_path):
     except ValueError as error:
         tell([rows, count, str(error)])
     """
-    found = run(tmp_path, 2, script)
-    assert [rows for rows, _, _ in found] == [
+    reports = run(tmp_path, 2, script)
+    assert [rows for rows, _, _ in reports] == [
         [[0, 1], [4, 5], [8]],
         [[2, 3], [6, 7], [9]],
     ]
-    assert [count for _, count, _ in found] == [6, 6]  # once to check whether it draws
-    assert all("expected a Dataset" in error for _, _, error in found)
+    assert [count for _, count, _ in reports] == [
+        6,
+        6,
+    ]  # once to check whether it draws
+    assert all("expected a Dataset" in error for _, _, error in reports)
 
 
 def test_distribute_dataset_of_one_process():
@@ -258,6 +261,6 @@ except KeyError:
 def test_two_processes_continue_a_run_of_three(tmp_path, kind):
     folder = str(tmp_path / "backup")
     assert run(tmp_path, 3, RESUMED, folder, kind, "9") == ["stopped"] * 3
-    found = run(tmp_path, 2, RESUMED, folder, kind, "-1")
+    reports = run(tmp_path, 2, RESUMED, folder, kind, "-1")
     (expected,) = run(tmp_path, 1, RESUMED, "none", kind, "-1")
-    assert found == [expected] * 2
+    assert reports == [expected] * 2

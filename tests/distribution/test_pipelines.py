@@ -60,12 +60,12 @@ def test_fit_evaluate_and_predict(stages, count):
     expected, weights = trained(deep())
     with PipelineParallel(stages, micro_batches=count).scope():
         model = deep()
-        found, values = trained(model)
+        results, values = trained(model)
         logs = model.evaluate(*data(), verbose=0)
         predicted = model.predict(data()[0], batch_size=7, verbose=0)
     near(values, weights)
-    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-    assert found["accuracy"] == expected["accuracy"]
+    assert results["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert results["accuracy"] == expected["accuracy"]
     assert logs == pytest.approx(model.evaluate(*data(), verbose=0), rel=1e-5)
     near([predicted], [model.predict(data()[0], verbose=0)])
 
@@ -94,10 +94,10 @@ def test_options_of_training():
 
     expected, weights = run()
     with PipelineParallel(["first(_more)?", "last"], micro_batches=3).scope():
-        found, values = run()
+        results, values = run()
     near(values, weights)
     for key, numbers in expected.items():
-        assert found[key] == pytest.approx(numbers, rel=1e-5), key
+        assert results[key] == pytest.approx(numbers, rel=1e-5), key
 
 
 OPTIMIZERS = {
@@ -114,10 +114,10 @@ def test_optimizers_that_update_all_weights_or_none(name):
     expected, weights = trained(network(), OPTIMIZERS[name]())
     with PipelineParallel(["first", "last"], micro_batches=3).scope():
         model = network()
-        found, values = trained(model, OPTIMIZERS[name]())
+        results, values = trained(model, OPTIMIZERS[name]())
         concrete = one_trace(model)
     near(values, weights)
-    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert results["loss"] == pytest.approx(expected["loss"], rel=1e-5)
     moved = [what for what in concrete.program.pipeline.order if isinstance(what, Move)]
     last = [what for what in moved if what.micro_batch is None]
     assert all(y.spec.size == 1 or y.spec.shape == (2,) for m in last for y in m.values)
@@ -145,10 +145,10 @@ def test_mixed_precision(policy):
     try:
         _, expected = trained(network())
         with PipelineParallel(["first", "last"], micro_batches=3).scope():
-            _, found = trained(network())
+            _, results = trained(network())
     finally:
         tk.config.set_dtype_policy("float32")
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(results, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-3)
 
 
@@ -156,9 +156,9 @@ def test_existing_model_is_accepted():
     expected, weights = trained(network())
     model = network()
     with PipelineParallel(["first", "last"]).scope():
-        found, values = trained(model)
+        results, values = trained(model)
     near(values, weights)
-    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    assert results["loss"] == pytest.approx(expected["loss"], rel=1e-5)
 
 
 def test_stages():
@@ -219,9 +219,9 @@ def test_variable_is_stored_by_one_rank():
             str(placement),
         )
 
-    found = local.run(3, of)
-    shapes = [shape for shape, *_ in found]
+    reports = local.run(3, of)
+    shapes = [shape for shape, *_ in reports]
     assert shapes == [(0, 0), (2, 3), (0, 0)]
-    for shape, box, whole, text in found:
+    for shape, box, whole, text in reports:
         assert box == tuple((0, extent) for extent in shape)
         assert (whole, text) == (value.tolist(), "by rank 1")

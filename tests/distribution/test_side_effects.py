@@ -117,12 +117,17 @@ tell([history.history, len(opened), there, same, digest(*model.get_weights())])
 @pytest.mark.parametrize("how", ["split", "whole"])
 @pytest.mark.one_in(2)
 def test_files_are_written_by_one_process(tmp_path, how):
-    found = run(tmp_path, 2, CALLBACKS, how)
-    (_, opened, there, same, _), others = found[0], found[1:]
+    reports = run(tmp_path, 2, CALLBACKS, how)
+    (_, opened, there, same, _), others = reports[0], reports[1:]
     assert opened and same
     for logs, count, files, whole, weights in others:
         assert count == 0, "another process than the first wrote files"
-        assert (logs, files, whole, weights) == (found[0][0], there, True, found[0][4])
+        assert (logs, files, whole, weights) == (
+            reports[0][0],
+            there,
+            True,
+            reports[0][4],
+        )
     expected = ["folder/model.weights.h5", "log.csv", "m.keras", "w1.weights.h5"]
     assert set(expected) <= set(there)
     assert not any("backup" in path for path in there)

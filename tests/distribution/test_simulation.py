@@ -50,34 +50,34 @@ def test_stragglers():
 
 
 def test_exchanged_values_are_the_gradients():
-    found = simulated(ranks=[2, 8], link=SLOW)
+    results = simulated(ranks=[2, 8], link=SLOW)
     gradients = 4 * (64 * 64 + 64 + 64 * 8 + 8)
-    moved = found.of("data parallel", 8).exchanged["all_reduce"]
+    moved = results.of("data parallel", 8).exchanged["all_reduce"]
     assert gradients <= moved <= 1.02 * gradients
 
 
 def test_memory_equals_the_formula():
-    found = simulated(ranks=[4], link=SLOW)
+    results = simulated(ranks=[4], link=SLOW)
     weights = 4 * (64 * 64 + 64 + 64 * 8 + 8)
-    whole = found.of("data parallel", 4).memory
+    whole = results.of("data parallel", 4).memory
     assert whole >= 3 * weights
-    saved = whole - found.of("ZeRO 1", 4).memory
+    saved = whole - results.of("ZeRO 1", 4).memory
     assert saved == pytest.approx(2 * weights * 3 / 4, rel=0.05)
-    saved = whole - found.of("FSDP", 4).memory
+    saved = whole - results.of("FSDP", 4).memory
     assert saved == pytest.approx(3 * weights * 3 / 4, rel=0.05)
 
 
 def test_more_ranks_are_less_efficient_and_better_links_faster():
-    found = simulated(ranks=[1, 8, 64, 4096], link=SLOW)
-    shares = [found.of("data parallel", n).efficiency for n in (1, 8, 64, 4096)]
+    results = simulated(ranks=[1, 8, 64, 4096], link=SLOW)
+    shares = [results.of("data parallel", n).efficiency for n in (1, 8, 64, 4096)]
     assert shares[0] == pytest.approx(1)
     assert shares == sorted(shares, reverse=True)
     better = simulated(ranks=[8], link=Link()).of("data parallel", 8)
-    assert better.seconds < found.of("data parallel", 8).seconds
-    assert found.best(8).layout == "ZeRO 1"
-    assert found.best(8, memory=1) is None
-    assert "4,096" in str(found)
-    assert "<svg" in found.plot().svg()
+    assert better.seconds < results.of("data parallel", 8).seconds
+    assert results.best(8).layout == "ZeRO 1"
+    assert results.best(8, memory=1) is None
+    assert "4,096" in str(results)
+    assert "<svg" in results.plot().svg()
 
 
 def test_bad_arguments():

@@ -296,5 +296,5 @@ def test_job_reads_a_checkpoint_of_another_distribution(tmp_path, kind, count, r
     if kind != "stages":  # values of a single process are written by that process
         assert max(sizes) <= 1.1 * sum(sizes) / count
     for reader, ranks in readers:
-        found = jobs.run(tmp_path, ranks, DISTRIBUTIONS, reader, timeout=20)
-        assert found == [bits] * ranks, reader
+        reports = jobs.run(tmp_path, ranks, DISTRIBUTIONS, reader, timeout=20)
+        assert reports == [bits] * ranks, reader

@@ -56,9 +56,9 @@ def test_ranks_agree_periodically_without_stopping_callbacks(tmp_path):
         assert not agreement.should_stop(False, force=True)
         return any(first), agreed, late.index(True)
 
-    found = local.run(2, of)
-    assert found[0] == found[1]
-    assert not found[0][0] and found[0][1] < 200
+    reports = local.run(2, of)
+    assert reports[0] == reports[1]
+    assert not reports[0][0] and reports[0][1] < 200
 
 
 def test_interrupt_of_one_rank_raises_on_all():
@@ -138,10 +138,10 @@ tell([steps, state_of(model)])
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.one_in(3)
 def test_training_stops_at_one_step_on_all_ranks(tmp_path, how):
-    found = run(tmp_path, 2, STOPPED.format(how=dedented(HOW[how])))
-    assert found[0] == found[1]
+    reports = run(tmp_path, 2, STOPPED.format(how=dedented(HOW[how])))
+    assert reports[0] == reports[1]
     if how == "nan":  # one process stops at this step, too
-        assert run(tmp_path, 1, STOPPED.format(how=dedented(HOW[how]))) == found[:1]
+        assert run(tmp_path, 1, STOPPED.format(how=dedented(HOW[how]))) == reports[:1]
 
 
 def dedented(text):
@@ -169,8 +169,8 @@ def test_ctrl_c_for_one_process_stops_all(tmp_path):
     except KeyboardInterrupt:
         tell([int(model.optimizer.iterations), state_of(model), ended == [rank]])
     """
-    found = run(tmp_path, 2, script)
-    assert found[0] == found[1] and found[0][2] and found[0][0] > 24
+    reports = run(tmp_path, 2, script)
+    assert reports[0] == reports[1] and reports[0][2] and reports[0][0] > 24
 
 
 @needs_mpi

@@ -85,9 +85,9 @@ def arguments(name, of_form, folder):
 
 def check(line, limit):
     """Check the name of the measure in the last line, and its value."""
-    found = re.match(r"test (accuracy|error|loss) (\d+\.\d{4})\b", line)
-    assert found, line
-    kind, value = found[1], float(found[2])
+    match = re.match(r"test (accuracy|error|loss) (\d+\.\d{4})\b", line)
+    assert match, line
+    kind, value = match[1], float(match[2])
     assert value == KINDS[kind](value, limit), line
 
 
@@ -121,8 +121,8 @@ def test_short_form(name, tmp_path, capsys):
     (picture,) = [p for p in (tmp_path / "new").iterdir() if p.suffix in MAGIC]
     assert picture.read_bytes().startswith(MAGIC[picture.suffix])
     (saved,) = (tmp_path / "new").glob("*.keras")
-    again = toolkit.models.load_model(saved, custom_objects=custom_objects(main))
-    assert digest(again) == digest(model)
+    restored = toolkit.models.load_model(saved, custom_objects=custom_objects(main))
+    assert digest(restored) == digest(model)
 
 
 def custom_objects(main):

@@ -54,9 +54,9 @@ def test_tokens_equal_the_full_network(example, model, tokens, temperature):
     seeds = [random.SeedGenerator(3) for _ in range(2)]
     wanted, end = expected(example, model, tokens, temperature, seeds[0])
     write = example["writer"](model, temperature, seeds[1])
-    found, count = write(tokens, np.int32(START))
+    written, count = write(tokens, np.int32(START))
     assert int(count) == end
-    np.testing.assert_array_equal(found[:, :end], wanted[:, :end])
+    np.testing.assert_array_equal(written[:, :end], wanted[:, :end])
     assert len(set(wanted[0, START:end])) > 5  # they differ from one another
 
 
@@ -76,10 +76,10 @@ def test_end_token_stops_the_generation(example, model, tokens):
     bias = model.head.bias
     write = example["writer"](model, 0, None)
     bias.assign(ops.slice_update(bias, [0], [1e4]))
-    found, count = write(tokens, np.int32(START))
-    assert int(count) == START + 1 and int(found[0, START]) == 0
-    np.testing.assert_array_equal(found[0, :START], tokens[0, :START])
-    np.testing.assert_array_equal(found[0, START + 1 :], tokens[0, START + 1 :])
+    written, count = write(tokens, np.int32(START))
+    assert int(count) == START + 1 and int(written[0, START]) == 0
+    np.testing.assert_array_equal(written[0, :START], tokens[0, :START])
+    np.testing.assert_array_equal(written[0, START + 1 :], tokens[0, START + 1 :])
 
 
 def test_caches_are_updated_in_place(example, model, tokens):

@@ -85,11 +85,11 @@ def test_graph_equals_the_model(make, given, free):
     arrays = inputs_at(signature, sizes)
     values = [*map(ops.convert_to_tensor, arrays)]
     values += [v.value for v in traced.variables]
-    found = inline(traced.graph, values)
+    outputs = inline(traced.graph, values)
     packed = toolkit.tree.pack_sequence_as(signature.structure, arrays)
     expected = toolkit.tree.flatten(model(*packed))
-    assert len(found) == len(expected) == len(traced.names)
-    for y, wanted in zip(found, expected, strict=True):
+    assert len(outputs) == len(expected) == len(traced.names)
+    for y, wanted in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(y, wanted, atol=1e-6)
 
 

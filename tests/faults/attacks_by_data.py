@@ -149,17 +149,17 @@ HARMLESS.add("an Example with control characters")
 
 def elements(tree, buffers=(), packed=False, label='"x"', nested=0):
     data = FIRST_LINE.encode() + label.encode() + b"\n"
-    place = len(data)
+    offset = len(data)
     header = json.dumps([tree, [len(b) for b in buffers], packed]).encode()
     header = header.replace(b"[0", b"[" * (1 + nested) + b"0" + b"]" * nested, 1)
     checksum = zlib.crc32(header)
     body = b""
     for buffer in buffers:
         checksum = zlib.crc32(buffer, checksum)
-        at = place + HEAD.size + len(header) + len(body)
+        at = offset + HEAD.size + len(header) + len(body)
         body += b"\0" * (-at % 64) + buffer
     data += HEAD.pack(len(header), len(buffers), checksum) + header + body
-    return data + struct.pack("<Q", place) + TAIL.pack(len(data), 1, MARK)
+    return data + struct.pack("<Q", offset) + TAIL.pack(len(data), 1, MARK)
 
 
 ELEMENTS = {

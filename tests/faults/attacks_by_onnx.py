@@ -77,8 +77,8 @@ def deep(levels):
 
 def with_name(name):
     """Return a model with a node of this name, which may be invalid text."""
-    found = model([node("Relu", name="N" * len(name)), node("Oh", ["y"], ["z"])])
-    return found.SerializeToString().replace(b"N" * len(name), name)
+    onnx_model = model([node("Relu", name="N" * len(name)), node("Oh", ["y"], ["z"])])
+    return onnx_model.SerializeToString().replace(b"N" * len(name), name)
 
 
 bad("nothing", lambda: b"")
@@ -353,8 +353,8 @@ def loop(count, inner=None, stacks=False):
     if stacks:
         nodes.append(node("Identity", ["v"], ["s"]))
         outputs.append(info("s"))
-    given = [info("i", INT, []), info("go", TensorProto.BOOL, []), info("v")]
-    body = helper.make_graph(nodes, "body", given, outputs)
+    inputs_of_body = [info("i", INT, []), info("go", TensorProto.BOOL, []), info("v")]
+    body = helper.make_graph(nodes, "body", inputs_of_body, outputs)
     results = ["y", "rows"] if stacks else ["y"]
     arrays = [constant("count", np.int64(count)), constant("true", np.array(True))]
     return model([node("Loop", ["count", "true", "x"], results, body=body)], arrays)
@@ -364,9 +364,9 @@ def collecting(count=None):
     """Return a loop without nodes that collects in a sequence, or never ends."""
     kind = helper.make_tensor_type_proto(FLOAT, None)
     kind = helper.make_sequence_type_proto(kind)
-    given = [info("i", INT, []), info("go", TensorProto.BOOL, [])]
-    given.append(helper.make_value_info("s", kind))
-    body = helper.make_graph([], "body", given, given[1:])
+    inputs_of_body = [info("i", INT, []), info("go", TensorProto.BOOL, [])]
+    inputs_of_body.append(helper.make_value_info("s", kind))
+    body = helper.make_graph([], "body", inputs_of_body, inputs_of_body[1:])
     arrays = [] if count is None else [constant("count", np.int64(count))]
     inputs = ["" if count is None else "count", "", "none"]
     return model(
@@ -384,10 +384,10 @@ def loops(depth, count):
     nodes = [node("Relu", [f"v{depth}"], [f"w{depth}"])]
     for i in range(depth, 0, -1):
         outputs = [info(f"o{i}", TensorProto.BOOL, []), info(f"w{i}")]
-        given = [info(f"i{i}", INT, []), info(f"g{i}", TensorProto.BOOL, [])]
-        given.append(info(f"v{i}"))
+        inputs_of_body = [info(f"i{i}", INT, []), info(f"g{i}", TensorProto.BOOL, [])]
+        inputs_of_body.append(info(f"v{i}"))
         inner = [*nodes, node("Identity", [f"g{i}"], [f"o{i}"])]
-        body = helper.make_graph(inner, "body", given, outputs)
+        body = helper.make_graph(inner, "body", inputs_of_body, outputs)
         source, result = (f"v{i - 1}", f"w{i - 1}") if i > 1 else ("x", "y")
         nodes = [node("Loop", ["count", "true", source], [result], body=body)]
     arrays = [constant("count", np.int64(count)), constant("true", np.array(True))]
@@ -542,9 +542,9 @@ bad("very many nodes", lambda: chain(110_000))
 
 
 def with_type(**fields):
-    found = model([node("Relu")])
-    found.graph.input[0].type.CopyFrom(onnx.TypeProto(**fields))
-    return found
+    onnx_model = model([node("Relu")])
+    onnx_model.graph.input[0].type.CopyFrom(onnx.TypeProto(**fields))
+    return onnx_model
 
 
 def ring():

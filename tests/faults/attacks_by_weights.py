@@ -154,8 +154,8 @@ def _(folder):
     small_model().save(path)
     data = bytearray(path.read_bytes())
     heap = data.index(b"GCOL")
-    place = data.index(struct.pack("<QI", heap, 1))
-    data[place - 4 : place] = struct.pack("<I", 3 << 30)
+    offset = data.index(struct.pack("<QI", heap, 1))
+    data[offset - 4 : offset] = struct.pack("<I", 3 << 30)
     path.write_bytes(data)
     return lambda: read_model(path)
 

@@ -79,8 +79,8 @@ def _(folder):
 @attack("zip member that is encrypted")
 def _(folder):
     def change(data):
-        place = data.rindex(b"PK\x01\x02")
-        return data[: place + 8] + b"\x01" + data[place + 9 :]
+        offset = data.rindex(b"PK\x01\x02")
+        return data[: offset + 8] + b"\x01" + data[offset + 9 :]
 
     return zipped(folder, members_of(folder).items(), change=change)
 
@@ -88,8 +88,8 @@ def _(folder):
 @attack("zip member that declares 4 GB")
 def _(folder):
     def change(data):
-        place = data.rindex(b"PK\x01\x02")
-        return data[: place + 24] + b"\xfe\xff\xff\xff" + data[place + 28 :]
+        offset = data.rindex(b"PK\x01\x02")
+        return data[: offset + 24] + b"\xfe\xff\xff\xff" + data[offset + 28 :]
 
     return zipped(folder, members_of(folder).items(), change=change)
 

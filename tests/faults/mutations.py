@@ -20,8 +20,8 @@ WORDS += ([], {}, [[]], [None], {"a": 1}, "\x1b]0;x\x07", "__import__('os')", "N
 
 
 def flip(data, chance):
-    place = chance.randrange(len(data))
-    data[place] ^= 1 << chance.randrange(8)
+    offset = chance.randrange(len(data))
+    data[offset] ^= 1 << chance.randrange(8)
 
 
 def put(data, chance):
@@ -34,15 +34,17 @@ def number(data, chance):
     """Write a number of 2, 4 or 8 bytes that is far from the old value."""
     size = chance.choice((2, 4, 8))
     value = chance.choice(EXTREMES) % 2 ** (8 * size)
-    place = chance.randrange(max(1, len(data) - size)) & -chance.choice((1, 4, 8))
-    data[place : place + size] = value.to_bytes(size, chance.choice(("little", "big")))
+    offset = chance.randrange(max(1, len(data) - size)) & -chance.choice((1, 4, 8))
+    data[offset : offset + size] = value.to_bytes(
+        size, chance.choice(("little", "big"))
+    )
 
 
 def near(data, chance):
     """Write a number of 4 bytes that is a little larger or smaller."""
-    place = chance.randrange(max(1, len(data) - 4)) & -4
-    value = int.from_bytes(data[place : place + 4], "little")
-    data[place : place + 4] = ((value + chance.randint(-9, 9)) % 2**32).to_bytes(
+    offset = chance.randrange(max(1, len(data) - 4)) & -4
+    value = int.from_bytes(data[offset : offset + 4], "little")
+    data[offset : offset + 4] = ((value + chance.randint(-9, 9)) % 2**32).to_bytes(
         4, "little"
     )
 
@@ -163,9 +165,9 @@ def moved(header, chance):
         if key == "dtype":
             row[key] = chance.choice(("F64", "I8", "BOOL", "BF16", "C64", "F8_E4M3"))
         elif row[key]:
-            place = chance.randrange(len(row[key]))
-            near = row[key][place] + chance.choice((-8, -4, -1, 1, 4, 8))
-            row[key][place] = chance.choice((near, near, *EXTREMES, -1))
+            offset = chance.randrange(len(row[key]))
+            near = row[key][offset] + chance.choice((-8, -4, -1, 1, 4, 8))
+            row[key][offset] = chance.choice((near, near, *EXTREMES, -1))
         if chance.random() < 0.2:
             row["shape"] = row["shape"][::-1] + [1] * chance.choice((0, 1, 40))
     return json.dumps(rows).encode()

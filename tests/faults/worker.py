@@ -165,10 +165,10 @@ class Cases:
                 if p.is_file()
             }
             for _ in range(2):  # cached values are computed
-                found = digest(form.read(path))
+                content = digest(form.read(path))
                 self.write(path, files)
-            assert digest(form.read(path)) == found, form.name
-            self.good[form.name] = files, found
+            assert digest(form.read(path)) == content, form.name
+            self.good[form.name] = files, content
         return self.good[form.name]
 
     def write(self, path, files):

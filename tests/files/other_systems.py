@@ -98,8 +98,8 @@ def as_on_windows(monkeypatch):
         real(descriptor)
 
     def locking(descriptor, mode, count):
-        place = os.lseek(descriptor, 0, os.SEEK_CUR)
-        assert place > os.fstat(descriptor).st_size, "what is locked cannot be read"
+        offset = os.lseek(descriptor, 0, os.SEEK_CUR)
+        assert offset > os.fstat(descriptor).st_size, "what is locked cannot be read"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -35,10 +35,10 @@ def test_call_takes_the_shapes_and_types_of_the_trace():
 
 def test_result_has_its_structure_and_its_constants():
     call = traced(lambda x: {"a": (x + 1.0, "text"), "b": [None, 3, x * 2.0]}, X)
-    found = call(X)
-    assert_close(found["a"][0], X + 1)
-    assert_close(found["b"][2], X * 2)
-    assert (found["a"][1], found["b"][:2]) == ("text", [None, 3])
+    outputs = call(X)
+    assert_close(outputs["a"][0], X + 1)
+    assert_close(outputs["b"][2], X * 2)
+    assert (outputs["a"][1], outputs["b"][:2]) == ("text", [None, 3])
     assert call.fetched == 2
     assert call.static == [None, "text", None, 3, None]  # no tensors of the trace
 

@@ -171,8 +171,8 @@ def test_files_are_read_by_toolkit(tmp_path):
     read = toolkit.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(read.predict(x, verbose=0), expected, rtol=1e-5)
     read.save(tmp_path / "again.keras")
-    again = keras.saving.load_model(tmp_path / "again.keras")
-    np.testing.assert_allclose(again.predict(x, verbose=0), expected, rtol=1e-5)
+    restored = keras.saving.load_model(tmp_path / "again.keras")
+    np.testing.assert_allclose(restored.predict(x, verbose=0), expected, rtol=1e-5)
 
 
 def test_same_seed_gives_the_same_bits():

@@ -232,8 +232,10 @@ def test_layer_as_a_native_library(number, case, tmp_path):
     ]
     compiled = toolkit.function(lambda *xs: model(list(xs), training=False))
     expected = tree.flatten(compiled(*map(ops.convert_to_tensor, inputs)))
-    found = tree.flatten(library.predict(inputs if len(inputs) > 1 else inputs[0]))
-    for y, wanted in zip(found, expected, strict=True):
+    predictions = tree.flatten(
+        library.predict(inputs if len(inputs) > 1 else inputs[0])
+    )
+    for y, wanted in zip(predictions, expected, strict=True):
         wanted = ops.convert_to_numpy(wanted)
         assert (y.shape, y.dtype) == (wanted.shape, wanted.dtype)
         assert y.tobytes() == wanted.tobytes()

@@ -224,8 +224,8 @@ def test_ordered_dicts_are_ordered_by_insertion():
     owner.first.move_to_end("a")
     assert list(owner.first) == ["b", "a"] and owner.first.popitem()[0] == "a"
     assert owner.order == "ka qb kb"
-    again = pickle.loads(pickle.dumps(owner.first))
-    assert isinstance(again, OrderedDict) and list(again) == ["b"]
+    restored = pickle.loads(pickle.dumps(owner.first))
+    assert isinstance(restored, OrderedDict) and list(restored) == ["b"]
     assert toolkit.tree.structure_of(owner.second) == OrderedDict(
         a=toolkit.tree.LEAF, b=toolkit.tree.LEAF
     )

@@ -61,8 +61,8 @@ def test_against_numpy(axis, mask, center, scale):
     assert_close(layer(X, mask=given), normal(X, axis, *moving, *affine), factor=10)
     assert_close(layer.moving_mean, moving[0])
     batch = statistics(X, axis, mask)
-    found = layer(X, training=True, mask=given)
-    assert_close(found, normal(X, axis, *batch, *affine), factor=10)
+    outputs = layer(X, training=True, mask=given)
+    assert_close(outputs, normal(X, axis, *batch, *affine), factor=10)
     for now, before, value in zip(
         (layer.moving_mean, layer.moving_variance), moving, batch, strict=True
     ):
@@ -105,12 +105,12 @@ def test_common_case_is_one_node():
 def test_half_precision_is_computed_in_float32(training, axis):
     layer = layers.BatchNormalization(axis, dtype="float16")
     big = (X * 3000).astype("float16")  # squares and sums overflow float16
-    found = layer(big, training=training)
-    assert found.dtype == "float16"
+    outputs = layer(big, training=training)
+    assert outputs.dtype == "float16"
     whole = big.astype("float32")
     batch = statistics(whole, axis) if training else (np.zeros(1), np.ones(1))
     expected = normal(whole, axis, *batch)
-    assert_close(found, expected.astype("float16"), factor=4)
+    assert_close(outputs, expected.astype("float16"), factor=4)
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -37,10 +37,12 @@ def test_nested_lists_are_images(name):
 def test_nested_lists_in_dicts():
     boxes = {"boxes": [[[0, 0, 2, 2]]], "labels": [[1]]}
     layer = layers.Resizing(12, 12, bounding_box_format="xyxy")
-    found = layer({"images": [IMAGE.tolist()], "bounding_boxes": boxes, "labels": [2]})
-    assert found["images"].shape == (1, 12, 12, 3)
-    assert found["bounding_boxes"]["boxes"].tolist() == [[[0, 0, 4, 4]]]
-    assert found["labels"].tolist() == [2]
+    outputs = layer(
+        {"images": [IMAGE.tolist()], "bounding_boxes": boxes, "labels": [2]}
+    )
+    assert outputs["images"].shape == (1, 12, 12, 3)
+    assert outputs["bounding_boxes"]["boxes"].tolist() == [[[0, 0, 4, 4]]]
+    assert outputs["labels"].tolist() == [2]
 
 
 def test_numbers_and_lists():
@@ -126,8 +128,8 @@ def test_generator_is_a_seed(make):
     other(x, training=True)
     assert seeds.state.numpy().tolist() == [1, 2 * drawn] and drawn > 0
     assert np.array_equal(first, make(1)(x, training=True))
-    again = type(layer).from_config(layer.get_config())
-    assert np.array_equal(again(x, training=True), first)
+    restored = type(layer).from_config(layer.get_config())
+    assert np.array_equal(restored(x, training=True), first)
 
 
 ARRAYS = {
@@ -145,8 +147,8 @@ ARRAYS = {
 def test_arrays_are_plain_json_in_configs(name):
     layer = ARRAYS[name]()
     config = json.loads(json.dumps(layer.get_config()))
-    again = type(layer).from_config(config)
-    assert again.get_config() == layer.get_config()
+    restored = type(layer).from_config(config)
+    assert restored.get_config() == layer.get_config()
 
 
 class Brighter(layers.Normalization.__base__):

@@ -69,8 +69,8 @@ def test_masks_move_with_images(name, data_format):
         assert_close(output["images"], output["segmentation_masks"])
     assert output["labels"].tolist() == list(range(6))
     assert data["images"] is images
-    again = getattr(layers, name).from_config(layer.get_config())
-    assert_close(again(data)["images"], output["images"])
+    restored = getattr(layers, name).from_config(layer.get_config())
+    assert_close(restored(data)["images"], output["images"])
     single = layer(images[0])
     assert single.shape == tuple(output["images"].shape[1:])
     changed = (
@@ -247,10 +247,10 @@ def test_elastic_transform_refuses_boxes():
 def test_values_equal_those_of_keras():
     with np.load(Path(geometry_cases.__file__).with_name("geometry.npz")) as file:
         expected = dict(file)
-    found = geometry_cases.results(toolkit)
-    assert found.keys() == expected.keys()
+    results = geometry_cases.results(toolkit)
+    assert results.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(results[name], values, atol=1e-4, err_msg=name)
 
 
 def test_subclasses_written_for_keras_find_functions():

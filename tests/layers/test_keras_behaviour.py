@@ -158,9 +158,9 @@ class Named(Sequential):
 
 def test_sequential_subclass_with_a_minimal_constructor_is_restored():
     model = Named([layers.Input((3,)), layers.Dense(2)])
-    again = Named.from_config(model.get_config())
-    assert type(again) is Named
-    assert again(X[0]).shape == (4, 2)
+    restored = Named.from_config(model.get_config())
+    assert type(restored) is Named
+    assert restored(X[0]).shape == (4, 2)
 
 
 @pytest.mark.parametrize("size", [2.5, "2", [2, 2.5]])

@@ -748,10 +748,10 @@ def test_attention_that_builds_like_keras():
     layer.build(x.shape, x.shape)
     layer.set_weights(plain.get_weights())
     assert layer.num_heads == 2
-    found = layer(x, x, return_attention_scores=True)
+    outputs = layer(x, x, return_attention_scores=True)
     expected = plain(x, x, return_attention_scores=True)
-    assert_close(found[0], expected[0])
-    assert_close(found[1], expected[1])
+    assert_close(outputs[0], expected[0])
+    assert_close(outputs[1], expected[1])
 
 
 def test_attention_can_be_changed_by_the_names_of_keras():

@@ -24,8 +24,8 @@ def masked(x, mask):
 
 
 def merged(layer, inputs, masks):
-    found = layer([masked(x, m) for x, m in zip(inputs, masks, strict=True)])
-    return found.numpy(), getattr(found, "_keras_mask", None)
+    outputs = layer([masked(x, m) for x, m in zip(inputs, masks, strict=True)])
+    return outputs.numpy(), getattr(outputs, "_keras_mask", None)
 
 
 def seen(inputs, masks):
@@ -46,14 +46,14 @@ MASKS = [
 @pytest.mark.parametrize("name", ["Maximum", "Minimum", "Multiply"])
 def test_masked_elements_are_ignored(name, masks):
     inputs = [A, B, C][: len(masks)]
-    found, mask = merged(getattr(layers, name)(), inputs, masks)
+    results, mask = merged(getattr(layers, name)(), inputs, masks)
     values = seen(inputs, masks)
     reduced = {"Maximum": np.ma.max, "Minimum": np.ma.min, "Multiply": np.ma.prod}
     expected = reduced[name](values, axis=0)
     known = ~np.ma.getmaskarray(expected)
-    assert_close(found[known], expected.data[known])
+    assert_close(results[known], expected.data[known])
     if name == "Multiply":
-        assert not np.any(found[~known])  # zeros, because all are masked
+        assert not np.any(results[~known])  # zeros, because all are masked
     if any(m is None for m in masks):
         assert mask is None and known.all()
     else:
@@ -65,8 +65,8 @@ def test_masked_elements_are_ignored(name, masks):
 @pytest.mark.parametrize("name", ["Add", "Average"])
 def test_sums_include_masked_elements(name, masks):
     inputs = [A, B, C][: len(masks)]
-    found, mask = merged(getattr(layers, name)(), inputs, masks)
-    assert_close(found, np.sum(inputs, 0) / (len(inputs) if name == "Average" else 1))
+    results, mask = merged(getattr(layers, name)(), inputs, masks)
+    assert_close(results, np.sum(inputs, 0) / (len(inputs) if name == "Average" else 1))
     assert (mask is None) == any(m is None for m in masks)
 
 
@@ -90,8 +90,8 @@ def test_equal_ranks_are_not_reshaped():
 def test_masks_may_select_single_elements():
     wide = [np.repeat(m[..., None], 3, -1) for m in (M, N)]
     expected, _ = merged(layers.Maximum(), [A, B], [M, N])
-    found, mask = merged(layers.Maximum(), [A, B], wide)
-    assert_close(found, expected)
+    results, mask = merged(layers.Maximum(), [A, B], wide)
+    assert_close(results, expected)
     assert np.array_equal(mask, wide[0] | wide[1])
 
 
@@ -129,9 +129,9 @@ def test_batch_of_one_is_broadcast_in_a_functional_model():
     model = toolkit.Model(ids, merged)
     x = np.arange(18).reshape(3, 6) % 10
     (table,), other = model.get_weights(), np.asarray(places)
-    found = model.predict(x, verbose=0)
-    np.testing.assert_allclose(found[0], table[x] + other, rtol=1e-6)
-    np.testing.assert_allclose(found[1], np.maximum(table[x], other), rtol=1e-6)
+    predictions = model.predict(x, verbose=0)
+    np.testing.assert_allclose(predictions[0], table[x] + other, rtol=1e-6)
+    np.testing.assert_allclose(predictions[1], np.maximum(table[x], other), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", MERGES)
@@ -189,7 +189,7 @@ def test_masks_are_concatenated_with_their_tensors(masks):
 @pytest.mark.parametrize("normalize", [False, True])
 def test_dot_sums_over_an_axis_of_each_input(axes, left, right, equation, normalize):
     x, y = (RNG.normal(size=s).astype("float32") for s in (left, right))
-    found = layers.Dot(axes, normalize=normalize)([x, y])
+    outputs = layers.Dot(axes, normalize=normalize)([x, y])
     pair = (axes, axes) if isinstance(axes, int) else axes
     if normalize:
         x, y = (
@@ -198,7 +198,7 @@ def test_dot_sums_over_an_axis_of_each_input(axes, left, right, equation, normal
         )
     expected = np.einsum(equation, x, y)
     expected = expected[:, None] if expected.ndim == 1 else expected
-    assert_close(found, expected, factor=10)
+    assert_close(outputs, expected, factor=10)
     if not normalize:
         assert_close(layers.dot([x, y], axes), expected, factor=10)
 

@@ -84,8 +84,8 @@ def test_strings_and_numbers_in_one_model(tmp_path):
     model = toolkit.Model([word, number], layers.Dense(1)(joined))
     data = [np.array(["a", "z"]), np.ones((2, 1), "float32")]
     model.save(tmp_path / "model.keras")
-    again = toolkit.models.load_model(tmp_path / "model.keras")
-    assert_close(again(data), model(data))
+    restored = toolkit.models.load_model(tmp_path / "model.keras")
+    assert_close(restored(data), model(data))
 
 
 def test_lookups_are_refused_in_compiled_functions():
@@ -238,8 +238,8 @@ def test_feature_space_in_a_model_and_a_file(tmp_path):
     assert_close(model(columns), expected)
     assert_close(model.predict(columns, verbose=0), expected)
     space.save(tmp_path / "space.keras")
-    again = toolkit.saving.load_model(tmp_path / "space.keras")
-    assert_close(again(columns), expected)
+    restored = toolkit.saving.load_model(tmp_path / "space.keras")
+    assert_close(restored(columns), expected)
 
 
 @pytest.mark.parametrize(

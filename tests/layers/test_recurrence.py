@@ -120,8 +120,8 @@ def test_initial_states_must_match():
         layer(X, initial_state=ops.ones((2, 3)))
     with pytest.raises(ShapeError, match=r"states and sequences differs: \(7, 3\)"):
         layer(X, initial_state=[ops.ones((7, 3)), ops.ones((7, 3))])
-    found = layer(X, initial_state=[np.ones((2, 3)), np.ones((2, 3))])
-    assert_close(found, X.sum(1) + 1)
+    outputs = layer(X, initial_state=[np.ones((2, 3)), np.ones((2, 3))])
+    assert_close(outputs, X.sum(1) + 1)
 
 
 def test_cell_may_define_its_initial_state():
@@ -188,8 +188,8 @@ CELLS = {
 @pytest.mark.parametrize("state", [False, True])
 def test_shapes_and_masks_equal_those_of_the_outputs(kind, sequences, state):
     layer = layers.RNN(CELLS[kind](), return_sequences=sequences, return_state=state)
-    found = layer(X)
-    shapes = toolkit.tree.map_structure(lambda y: y.shape, found)
+    outputs = layer(X)
+    shapes = toolkit.tree.map_structure(lambda y: y.shape, outputs)
     if kind == "stacked" and state:  # a list of one state or the state itself
         shapes = (*shapes[:1], shapes[1][0], *shapes[2:])
     assert layer.compute_output_shape(X.shape) == shapes
@@ -197,9 +197,9 @@ def test_shapes_and_masks_equal_those_of_the_outputs(kind, sequences, state):
     first = mask[0] if state else mask
     assert (first is MASK) == sequences and (first is None) == (not sequences)
     if state:
-        assert len(mask) == len(found) and mask[1:] == [None] * (len(found) - 1)
-    again = layer.compute_mask([X], [MASK])
-    assert (again[0] if state else again) is first
+        assert len(mask) == len(outputs) and mask[1:] == [None] * (len(outputs) - 1)
+    masks_with_states = layer.compute_mask([X], [MASK])
+    assert (masks_with_states[0] if state else masks_with_states) is first
 
 
 def test_mask_may_be_in_a_list_with_masks_of_states():
@@ -220,7 +220,7 @@ def test_sequences_need_a_step_axis():
 def test_stacked_cells_equal_sequential_layers(training):
     cells = [layers.GRUCell(4), layers.LSTMCell(6), layers.SimpleRNNCell(2)]
     layer = layers.RNN(cells, return_state=True)
-    found, *states = layer(X, training=training)
+    outputs, *states = layer(X, training=training)
     x = X
     for i, cell in enumerate(cells):
         each = layers.RNN(cell, return_sequences=True, return_state=True)
@@ -228,7 +228,7 @@ def test_stacked_cells_equal_sequential_layers(training):
         given = states[i] if isinstance(states[i], (list, tuple)) else [states[i]]
         for a, b in zip(given, ends, strict=True):
             assert_close(a, b.numpy(), factor=10)
-    assert_close(found, x[:, -1].numpy(), factor=10)
+    assert_close(outputs, x[:, -1].numpy(), factor=10)
 
 
 def test_stacked_cells_by_themselves():
@@ -256,12 +256,12 @@ def test_stacked_cells_share_dropout_over_a_sequence():
     for cell in cells:
         cell.recurrent_initializer = toolkit.initializers.Zeros()
     layer = layers.RNN(cells, return_sequences=True)
-    found = layer(tall, training=True).numpy()[0]
-    assert np.ptp(found, axis=0).max() < 1e-6
-    assert not np.allclose(found, layer(tall, training=True).numpy()[0])
+    outputs = layer(tall, training=True).numpy()[0]
+    assert np.ptp(outputs, axis=0).max() < 1e-6
+    assert not np.allclose(outputs, layer(tall, training=True).numpy()[0])
     plain = layer(tall, training=False).numpy()[0]
     assert_close(plain, layer(tall).numpy()[0])
-    assert not np.allclose(plain, found)
+    assert not np.allclose(plain, outputs)
 
 
 @pytest.mark.parametrize("cls", [layers.SimpleRNN, layers.GRU, layers.LSTM])
@@ -359,10 +359,10 @@ def test_states_of_custom_cells_have_the_compute_dtype():
 def test_list_of_cells_has_the_dtype_of_the_layer(dtype, stateful):
     cells = [layers.GRUCell(4, dtype=dtype), layers.LSTMCell(2, dtype=dtype)]
     layer = layers.RNN(cells, stateful=stateful, return_state=True, dtype=dtype)
-    found = toolkit.tree.flatten(layer(X))
-    assert {y.dtype for y in found} == {layer.compute_dtype}
-    again = layers.RNN.from_config(layer.get_config())
-    assert again.cell.compute_dtype == layer.compute_dtype
+    outputs = toolkit.tree.flatten(layer(X))
+    assert {y.dtype for y in outputs} == {layer.compute_dtype}
+    restored = layers.RNN.from_config(layer.get_config())
+    assert restored.cell.compute_dtype == layer.compute_dtype
 
 
 def test_initial_state_determines_an_unknown_output_size():

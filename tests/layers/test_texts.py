@@ -79,9 +79,9 @@ def test_adapted_layer_may_be_adapted_again(tmp_path):
     for word in ("b", "c"):
         layer.adapt([word])
     model.save(tmp_path / "words.keras")
-    found = toolkit.saving.load_model(tmp_path / "words.keras").layers[-1]
-    found.adapt(["d"])
-    assert found.get_vocabulary() == ["", "[UNK]", "d"]
+    restored = toolkit.saving.load_model(tmp_path / "words.keras").layers[-1]
+    restored.adapt(["d"])
+    assert restored.get_vocabulary() == ["", "[UNK]", "d"]
 
 
 # --- values that are no strings -------------------------------------------------------
@@ -178,8 +178,8 @@ def test_bytes_in_files_of_models(tmp_path, given):
     expected = layer(LATIN).tolist()
     model = toolkit.Sequential([toolkit.Input((1,), dtype="string"), layer])
     model.save(tmp_path / "words.keras")
-    found = toolkit.saving.load_model(tmp_path / "words.keras").layers[-1]
-    assert found(LATIN).tolist() == expected and 0 not in expected
+    restored = toolkit.saving.load_model(tmp_path / "words.keras").layers[-1]
+    assert restored(LATIN).tolist() == expected and 0 not in expected
 
 
 def test_another_encoding():

@@ -77,8 +77,10 @@ def test_words_in_sentences_in_documents(batch):
         sentences(ops.stack(first, axis=1)),
         sentences(ops.expand_dims(second, 1)),
     ]
-    found = model.predict(WORDS, verbose=0)
-    np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-5, atol=1e-6)
+    predictions = model.predict(WORDS, verbose=0)
+    np.testing.assert_allclose(
+        predictions, np.concatenate(expected), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_mask_of_steps_is_not_a_mask_of_the_inner_sequence():
@@ -107,15 +109,15 @@ def test_layer_of_several_outputs(penalty):
 def test_several_outputs_have_separate_masks(rows):
     layer = layers.TimeDistributed(Nested())
     layer._adds_losses = rows == "one by one"
-    found = layer(masked())
-    np.testing.assert_allclose(found["sum"], ops.sum(masked(), axis=2), rtol=1e-6)
-    np.testing.assert_array_equal(found["same"]._keras_mask, MASK)
+    outputs = layer(masked())
+    np.testing.assert_allclose(outputs["sum"], ops.sum(masked(), axis=2), rtol=1e-6)
+    np.testing.assert_array_equal(outputs["same"]._keras_mask, MASK)
 
 
 def test_outputs_of_nested_time_distributed_models():
     inputs = Input((4, 5))
     inner = Model(inputs, {"a": layers.Dense(2)(inputs), "b": inputs * 2.0})
     layer = layers.TimeDistributed(layers.TimeDistributed(inner))
-    found = layer(X[None])
-    assert found["a"].shape == (1, 2, 3, 4, 2)
-    np.testing.assert_allclose(found["b"][0], 2 * X)
+    outputs = layer(X[None])
+    assert outputs["a"].shape == (1, 2, 3, 4, 2)
+    np.testing.assert_allclose(outputs["b"][0], 2 * X)

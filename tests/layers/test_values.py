@@ -245,7 +245,7 @@ def test_bidirectional(rng, mode):
     layer = layers.Bidirectional(
         layers.LSTM(4, return_sequences=True, return_state=True), merge_mode=mode
     )
-    found = layer(x)
+    outputs = layer(x)
     forward, *ends = layer.forward_layer(x)
     backward, *other_ends = layer.backward_layer(x)
     a, b = forward.numpy(), backward.numpy()[:, ::-1]
@@ -256,7 +256,7 @@ def test_bidirectional(rng, mode):
         "ave": [(a + b) / 2],
         None: [a, b],
     }[mode]
-    for x, y in zip(found, [*joined, *ends, *other_ends], strict=True):
+    for x, y in zip(outputs, [*joined, *ends, *other_ends], strict=True):
         assert_close(x, np.asarray(y))
     twin = layers.Bidirectional.from_config(layer.get_config())
     assert twin.merge_mode == mode and twin.backward_layer.go_backwards
@@ -277,7 +277,7 @@ def test_multi_head_attention(rng, causal, scores):
     layer, weights = with_weights(layer, rng, query, value)
     allowed = rng.random((2, 5, 6)) < 0.7
     allowed[:, :, 0] = True
-    found = layer(
+    outputs = layer(
         query,
         value,
         attention_mask=allowed,
@@ -287,8 +287,8 @@ def test_multi_head_attention(rng, causal, scores):
     allowed = np.tril(allowed) if causal else allowed
     expected = reference.attention(query, value, weights, allowed)
     if scores:
-        assert_close(found[1], expected[1])
-    assert_close(found[0] if scores else found, expected[0], factor=10)
+        assert_close(outputs[1], expected[1])
+    assert_close(outputs[0] if scores else outputs, expected[0], factor=10)
 
 
 def test_attention_over_two_axes_equals_attention_over_flat_axes(rng):
@@ -376,8 +376,8 @@ def test_lambda_is_never_restored_from_code(rng):
     with pytest.raises(ValueError, match="arbitrary code execution"):
         serialization.deserialize_keras_object(config)
     mine = {layer.name: lambda x, n: n * x}
-    again = serialization.deserialize_keras_object(config, custom_objects=mine)
-    assert again(ops.ones((1, 3))).tolist() == [[2.0] * 3]
+    restored = serialization.deserialize_keras_object(config, custom_objects=mine)
+    assert restored(ops.ones((1, 3))).tolist() == [[2.0] * 3]
     layer = layers.Lambda(ops.tanh, mask=lambda inputs, mask: inputs > 0)
     twin = layers.Lambda.from_config(
         {**layers.Lambda(ops.tanh).get_config(), "name": "twin"}

@@ -121,8 +121,8 @@ def test_time_distributed_masks_each_step_of_a_stateful_layer():
     layer = layers.TimeDistributed(layers.BatchNormalization(momentum=0.5))
     twin = layers.BatchNormalization(momentum=0.5)
     expected = [twin(x[:, i], training=True, mask=mask[:, i]) for i in range(2)]
-    found = layer(x, training=True, mask=ops.convert_to_tensor(mask))
-    assert_close(found, np.stack(expected, axis=1), factor=10)
+    outputs = layer(x, training=True, mask=ops.convert_to_tensor(mask))
+    assert_close(outputs, np.stack(expected, axis=1), factor=10)
     assert_close(layer.layer.moving_mean, twin.moving_mean.numpy())
 
 
@@ -217,8 +217,8 @@ def test_bidirectional_names_its_parts_and_copies_the_layer():
     assert names == ("forward_mine", "backward_mine")
     assert layer.forward_layer is not given and not layer.forward_layer.built
     assert not layer.forward_layer.go_backwards and layer.backward_layer.go_backwards
-    again = layers.Bidirectional.from_config(layer.get_config())
-    assert again.forward_layer.name == "forward_mine"
+    restored = layers.Bidirectional.from_config(layer.get_config())
+    assert restored.forward_layer.name == "forward_mine"
     other = layers.LSTM(4, go_backwards=True)
     assert layers.Bidirectional(given, backward_layer=other).backward_layer is other
 
@@ -306,11 +306,11 @@ def test_bidirectional_builds_each_direction_once_and_takes_initial_weights():
 def test_bidirectional_passes_each_direction_its_states():
     states = [ops.convert_to_tensor(RNG.normal(size=(2, 4)), "float32") for _ in "abcd"]
     layer = both(return_sequences=True)
-    found = layer(X, initial_state=states).numpy()
+    outputs = layer(X, initial_state=states).numpy()
     forward = layer.forward_layer(X, initial_state=states[:2])
     backward = layer.backward_layer(X, initial_state=states[2:])
     expected = np.concatenate([forward, np.flip(backward, 1)], -1)
-    assert_close(found, expected)
+    assert_close(outputs, expected)
 
 
 def test_bidirectional_forwards_training_and_mask():
@@ -324,10 +324,10 @@ def test_bidirectional_forwards_training_and_mask():
 
 def test_first_output_and_all_states_of_each_direction_are_returned():
     layer = both(return_state=True, merge_mode=None)
-    found = layer(X)
+    outputs = layer(X)
     forward, backward = layer.forward_layer(X), layer.backward_layer(X)
     expected = [forward[0], backward[0], *forward[1:], *backward[1:]]
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(outputs, expected, strict=True):
         assert_close(a, b.numpy())
 
 
@@ -367,8 +367,8 @@ def test_shapes_and_masks_of_bidirectional_match_its_outputs(
     assert len(masks) == len(outputs)
     assert all((m is MASK) == sequences for m in masks[:merged])
     assert all(m is None for m in masks[merged:])
-    again = layer.compute_mask([X], [MASK])  # with states among the inputs
-    assert again == mask if several else again is mask
+    masks_with_states = layer.compute_mask([X], [MASK])  # with states among the inputs
+    assert masks_with_states == mask if several else masks_with_states is mask
 
 
 def test_states_of_both_directions_are_kept_and_reset():

@@ -309,11 +309,11 @@ def test_config_round_trip(row):
     loss = row.cls(reduction="sum", name="mine", **row.arguments)
     config = losses.serialize(loss)
     assert config["module"] == "keras.losses"
-    again = losses.deserialize(config)
-    assert type(again) is row.cls
-    assert again.get_config() == loss.get_config()
-    assert (again.name, again.reduction) == ("mine", "sum")
-    assert_close(again(*row.pairs[0]), loss(*row.pairs[0]))
+    restored = losses.deserialize(config)
+    assert type(restored) is row.cls
+    assert restored.get_config() == loss.get_config()
+    assert (restored.name, restored.reduction) == ("mine", "sum")
+    assert_close(restored(*row.pairs[0]), loss(*row.pairs[0]))
 
 
 @pytest.mark.parametrize(
@@ -335,10 +335,10 @@ def test_weights_masks_and_reductions(shape, weight, masked):
     y_true, y_pred = normal(*shape), normal(*shape, seed=1)
     values = ((y_true - y_pred) ** 2).mean(-1)
     total = np.ones(values.shape)
-    given = None if weight is None else uniform(*weight)
+    weight_argument = None if weight is None else uniform(*weight)
     if weight is not None:
         extra = weight[len(values.shape) :] == (1,)
-        rows = np.asarray(given[..., 0] if extra else given)
+        rows = np.asarray(weight_argument[..., 0] if extra else weight_argument)
         axes = (1,) * (values.ndim - rows.ndim if rows.ndim else 0)
         total = total * rows.reshape((*rows.shape, *axes))
     mask = None
@@ -359,9 +359,9 @@ def test_weights_masks_and_reductions(shape, weight, masked):
         if masked:
             y._keras_mask = ops.convert_to_tensor(mask)
         loss = losses.MeanSquaredError(reduction=reduction, dtype="float64")
-        found = loss(y_true, y, sample_weight=given)
+        result = loss(y_true, y, sample_weight=weight_argument)
         # Losses (4,) become (4, 1) if their weights have that shape.
-        assert_close(ops.reshape(found, np.shape(value)), value)
+        assert_close(ops.reshape(result, np.shape(value)), value)
 
 
 def test_ignored_labels_do_not_count():
@@ -424,15 +424,15 @@ def test_custom_loss_keeps_its_config():
             return {**super().get_config(), "power": self.power}
 
     config = WithConfig(3, reduction="sum").get_config()
-    again = WithConfig.from_config(config)
-    assert (again.power, again.reduction) == (3, "sum")
+    restored = WithConfig.from_config(config)
+    assert (restored.power, restored.reduction) == (3, "sum")
 
 
 def test_wrapped_functions_keep_their_config():
     wrapper = losses.LossFunctionWrapper(losses.huber, delta=0.5)
-    again = losses.deserialize(losses.serialize(wrapper))
-    assert again.fn is losses.huber
-    assert_close(again([[0.0]], [[2.0]]), 0.875)
+    restored = losses.deserialize(losses.serialize(wrapper))
+    assert restored.fn is losses.huber
+    assert_close(restored([[0.0]], [[2.0]]), 0.875)
 
 
 @pytest.mark.parametrize(

@@ -118,5 +118,5 @@ def test_weights_of_training_apply_to_rows():
     y = np.zeros((3, 3, 1), "float32")
     weight = np.array([1.0, 2.0, 4.0], "float32")
     expected = (np.square(model.predict(x, verbose=0)) * weight[:, None, None]).sum()
-    found = model.train_on_batch(x, y, sample_weight=weight)
-    assert float(found) == pytest.approx(expected, rel=1e-5)
+    results = model.train_on_batch(x, y, sample_weight=weight)
+    assert float(results) == pytest.approx(expected, rel=1e-5)

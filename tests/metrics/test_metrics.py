@@ -540,8 +540,8 @@ def update(metric, y_true, y_pred, weight):
         shape = y_true.shape[:-1] if not metric.sparse_y_true else y_true.shape
         weight = np.broadcast_to(weight.reshape(-1, *(1,) * (len(shape) - 1)), shape)
     for batch in BATCHES:
-        given = None if weight is None else weight[batch]
-        metric.update_state(y_true[batch], y_pred[batch], given)
+        weight_argument = None if weight is None else weight[batch]
+        metric.update_state(y_true[batch], y_pred[batch], weight_argument)
     return metric.result()
 
 
@@ -555,11 +555,11 @@ def test_against_numpy(row, y_true, y_pred, weighted):
     metric = row.cls(**row.arguments)
     weight = WEIGHT if weighted else None
     expected = row.reference(y_true, y_pred, WEIGHT if weighted else np.ones(N, int))
-    found = update(metric, y_true, y_pred, weight)
-    assert_close(found, expected, factor=5)
+    result = update(metric, y_true, y_pred, weight)
+    assert_close(result, expected, factor=5)
     metric.reset_state()
     assert all(not v.numpy().any() for v in metric.variables)
-    assert_close(update(metric, y_true, y_pred, weight), found)
+    assert_close(update(metric, y_true, y_pred, weight), result)
 
 
 @pytest.mark.parametrize("row, y_true, y_pred", CASES)
@@ -584,11 +584,11 @@ def test_config_round_trip(row):
     metric = row.cls(name="mine", **row.arguments)
     config = metrics.serialize(metric)
     assert config["module"] == "keras.metrics"
-    again = metrics.deserialize(config)
-    assert type(again) is row.cls
-    assert again.get_config() == metric.get_config()
+    restored = metrics.deserialize(config)
+    assert type(restored) is row.cls
+    assert restored.get_config() == metric.get_config()
     if row.pairs:
-        results = [update(m, *row.pairs[-1], None) for m in (metric, again)]
+        results = [update(m, *row.pairs[-1], None) for m in (metric, restored)]
         assert_close(*results)
 
 
@@ -782,10 +782,10 @@ def test_missing_base_constructor_is_reported():
 
 def test_sparse_crossentropy_ignores_a_class():
     metric = metrics.SparseCategoricalCrossentropy(ignore_class=-1)
-    again = metrics.SparseCategoricalCrossentropy.from_config(metric.get_config())
+    restored = metrics.SparseCategoricalCrossentropy.from_config(metric.get_config())
     predictions = np.full((3, 2), 0.5)
-    again.update_state([0, -1, 1], predictions, sample_weight=[1.0, 5.0, 3.0])
-    np.testing.assert_allclose(float(again.result()), np.log(2), rtol=1e-6)
+    restored.update_state([0, -1, 1], predictions, sample_weight=[1.0, 5.0, 3.0])
+    np.testing.assert_allclose(float(restored.result()), np.log(2), rtol=1e-6)
 
 
 def test_nested_metrics():

@@ -60,9 +60,9 @@ def test_training_continues_after_loading(tmp_path):
     model.compile("adam", "mse", metrics=["mae"])
     model.fit(X, X[:, :1], epochs=2, verbose=0)
     model.save(tmp_path / "x.keras")
-    again = saving.load_model(tmp_path / "x.keras")
-    assert again.optimizer.iterations == model.optimizer.iterations
-    losses = [m.train_on_batch(X, X[:, :1]) for m in (model, again)]
+    restored = saving.load_model(tmp_path / "x.keras")
+    assert restored.optimizer.iterations == model.optimizer.iterations
+    losses = [m.train_on_batch(X, X[:, :1]) for m in (model, restored)]
     np.testing.assert_array_equal(*losses)
     assert not saving.load_model(tmp_path / "x.keras", compile=False).compiled
 
@@ -71,8 +71,8 @@ def test_folders(tmp_path):
     model = make_model()
     for _ in range(2):  # the second one replaces the first
         saving.save_model(model, tmp_path / "folder", zipped=False)
-    again = saving.load_model(tmp_path / "folder")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored = saving.load_model(tmp_path / "folder")
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder"]
 
 
@@ -296,10 +296,10 @@ def test_configs_of_keras_2(tmp_path):
         del file["optimizer_weights"]
         file.attrs["keras_version"] = "2.3.1"
         file.attrs["training_config"] = json.dumps(training)
-    again = saving.load_model(path)
+    restored = saving.load_model(path)
     x = np.ones((1, 6, 6, 2), "float32")
-    np.testing.assert_array_equal(again.predict(x), model.predict(x))
-    assert float(again.optimizer.learning_rate) == 0.25
+    np.testing.assert_array_equal(restored.predict(x), model.predict(x))
+    assert float(restored.optimizer.learning_rate) == 0.25
 
 
 @pytest.mark.parametrize("is_list", [False, True])
@@ -319,10 +319,10 @@ def test_old_layers_define_the_input_shape(tmp_path, is_list):
         file.attrs["model_config"] = json.dumps(
             {"class_name": "Sequential", "config": config}
         )
-    again = saving.load_model(path)  # warnings are errors
-    assert again.input_shape == (None, 4)
-    assert [layer.name for layer in again.layers] == names
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored = saving.load_model(path)  # warnings are errors
+    assert restored.input_shape == (None, 4)
+    assert [layer.name for layer in restored.layers] == names
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
 
 
 def test_older_weights_by_order_and_by_name(tmp_path):
@@ -350,8 +350,8 @@ def test_long_lists_of_names_are_split(tmp_path, monkeypatch):
     model.save(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5") as file:
         assert "layer_names1" in file["model_weights"].attrs
-    again = saving.load_model(tmp_path / "x.h5")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored = saving.load_model(tmp_path / "x.h5")
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
 
 
 # --- JSON -----------------------------------------------------------------------------
@@ -360,9 +360,9 @@ def test_long_lists_of_names_are_split(tmp_path, monkeypatch):
 def test_json():
     model = make_model()
     text = model.to_json(indent=1)
-    again = toolkit.models.model_from_json(text)
-    again.set_weights(model.get_weights())
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored = toolkit.models.model_from_json(text)
+    restored.set_weights(model.get_weights())
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     with pytest.raises(ArgumentError, match="string"):
         toolkit.models.model_from_json({})
 
@@ -408,18 +408,18 @@ def test_edited_file_fits_another_model(saved, tmp_path, capsys):
     editor.add_object("layers/tail", {"0": np.ones((3, 2))})
     editor.add_weights("tail", {"1": np.ones(5), "2": np.ones(1)})
     editor.rename_object("layers/tail", "dense_1")
-    found = editor.compare(other)
-    assert found == {"status": "error", "error_count": 2, "match_count": 3}
+    differences = editor.compare(other)
+    assert differences == {"status": "error", "error_count": 2, "match_count": 3}
     editor.delete_weight("dense_1", "2")
     editor.add_weights("dense_1", {"1": np.ones(2)})
     assert editor.compare(other)["match_count"] == 4
     editor.save(tmp_path / "new.weights.h5")
     other.load_weights(tmp_path / "new.weights.h5")
     np.testing.assert_array_equal(other.layers[1].bias, np.ones(2))
-    again = saving.KerasFileEditor(tmp_path / "new.weights.h5")
-    again.delete_object("dense_1")
-    assert list(again.weights_dict["layers"]) == ["dense"]
-    again.summary()
+    reopened = saving.KerasFileEditor(tmp_path / "new.weights.h5")
+    reopened.delete_object("dense_1")
+    assert list(reopened.weights_dict["layers"]) == ["dense"]
+    reopened.summary()
     assert "└─ 1: shape=(3,), dtype=float32" in capsys.readouterr().out
 
 

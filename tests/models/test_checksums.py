@@ -130,8 +130,8 @@ def test_file_without_a_checksum_loads(tmp_path, changes):
             file["layers/dense/vars/1"] = np.ones(4, "float32")
         else:
             del dataset.attrs["crc32"]
-    again = load("weights", path)
-    assert (again.layers[0].bias.numpy() == 1).all() == changes
+    restored = load("weights", path)
+    assert (restored.layers[0].bias.numpy() == 1).all() == changes
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_files_of_two_models_in_a_folder_are_refused(tmp_path, name):
     (tmp_path / "other").mkdir()
     path = save(make_model(), "folder", tmp_path)
     other = save(make_model(3, "b c"), "folder", tmp_path / "other")
-    place = path / name
-    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    target = path / name
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
     with pytest.raises((ModelFileError, ArgumentError), match="no |not supported"):
         saving.load_model(path)
-    (other / name).rename(place)
+    (other / name).rename(target)
     if name == "config.json":
-        place.write_bytes(place.read_bytes().replace(b"true", b"false", 1))
+        target.write_bytes(target.read_bytes().replace(b"true", b"false", 1))
     with pytest.raises(ModelFileError, match="not the file that was saved with"):
         saving.load_model(path)
 
@@ -250,9 +250,9 @@ def test_folder_of_keras_is_replaced(tmp_path):
     load("folder", path)  # without a manifest, too
     model = make_model(3, "b c")
     save(model, "folder", tmp_path)
-    again = load("folder", path)
-    assert again.layers[-1].words == "b c"
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    restored = load("folder", path)
+    assert restored.layers[-1].words == "b c"
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
     assert sorted(os.listdir(path)) == [
         *("assets", "config.json", "metadata.json", "model.weights.h5"),
     ]

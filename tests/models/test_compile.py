@@ -370,10 +370,14 @@ def test_named_targets_of_outputs_with_a_loss_are_matched_by_name():
     model = toolkit.Model(inputs, outputs)
     model.compile("sgd", {"z": "mse", "m": None, "a": "mse"})
     targets = {"z": Y1[:, :1] + 5, "a": Y1[:, 1:2]}
-    found = model.evaluate(X, targets, verbose=0, return_dict=True)
+    results = model.evaluate(X, targets, verbose=0, return_dict=True)
     z, _, a = (np.asarray(y) for y in model(X))
-    assert found["z_loss"] == pytest.approx(np.mean((z - targets["z"]) ** 2), rel=1e-5)
-    assert found["a_loss"] == pytest.approx(np.mean((a - targets["a"]) ** 2), rel=1e-5)
+    assert results["z_loss"] == pytest.approx(
+        np.mean((z - targets["z"]) ** 2), rel=1e-5
+    )
+    assert results["a_loss"] == pytest.approx(
+        np.mean((a - targets["a"]) ** 2), rel=1e-5
+    )
 
 
 def test_missing_targets_of_metrics_are_refused():

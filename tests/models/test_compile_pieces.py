@@ -112,9 +112,9 @@ OTHERS = {
 @pytest.mark.parametrize("case", MATCHED)
 def test_total_of_matched_targets_and_outputs(case):
     loss, y_true, y_pred, names, expected = MATCHED[case]
-    _, found = loss_of(loss, y_true, y_pred, names=names)
+    _, results = loss_of(loss, y_true, y_pred, names=names)
     expected = OTHERS[case] if expected is None else expected
-    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert results == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_total_of_matched_targets_and_outputs(case):
     ],
 )
 def test_weights_of_losses(loss, weights, factors):
-    compiled, found = loss_of(loss, [A, B], [C, D], weights, names=NAMES)
+    compiled, results = loss_of(loss, [A, B], [C, D], weights, names=NAMES)
     parts = mse(A, C), mse(B, D)
     expected = sum(f * part for f, part in zip(factors, parts, strict=True))
-    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert results == pytest.approx(float(expected), rel=1e-5)
     if compiled.metrics:  # the logs show the parts without their weights
         for metric, part in zip(compiled.metrics, parts, strict=True):
             assert float(metric.result()) == pytest.approx(float(part), rel=1e-5)
@@ -145,15 +145,15 @@ def test_weights_of_losses(loss, weights, factors):
 
 def test_several_losses_of_an_output_by_its_name():
     losses = {"z": ["mse", "mae"], "a": "mae"}
-    compiled, found = loss_of(losses, [A, B], [C, D], names=NAMES)
+    compiled, results = loss_of(losses, [A, B], [C, D], names=NAMES)
     expected = mse(A, C) + mae(A, C) + mae(B, D)
-    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert results == pytest.approx(float(expected), rel=1e-5)
     assert [m.name for m in compiled.metrics] == ["z_loss", "z_loss", "a_loss"]
 
 
 def test_weights_of_several_losses_of_one_output():
-    _, found = loss_of(["mse", "mae"], A, C, [2.0, 0.5])
-    assert found == pytest.approx(float(2 * mse(A, C) + 0.5 * mae(A, C)), rel=1e-5)
+    _, results = loss_of(["mse", "mae"], A, C, [2.0, 0.5])
+    assert results == pytest.approx(float(2 * mse(A, C) + 0.5 * mae(A, C)), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -245,23 +245,23 @@ def test_logged_parts_are_means_over_all_samples():
     ],
 )
 def test_sample_weights_for_all_outputs_or_for_each(given, factors):
-    _, found = loss_of("mse", [A, B], [C, D], None, given, NAMES)
+    _, results = loss_of("mse", [A, B], [C, D], None, given, NAMES)
     expected = mse(A, C, factors[0]) + mse(B, D, factors[1])
-    assert found == pytest.approx(float(expected), rel=1e-5)
+    assert results == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize("y_pred", [C, [C]], ids=["a tensor", "a list"])
 @pytest.mark.parametrize("given", [WEIGHTS, [WEIGHTS], (WEIGHTS,), {"z": WEIGHTS}])
 def test_sample_weights_of_one_output(y_pred, given):
-    _, found = loss_of("mse", A, y_pred, None, given, ["z"])
-    assert found == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
-    _, found = loss_of("mse", A, y_pred, None, None, ["z"])
-    assert found == pytest.approx(float(mse(A, C)), rel=1e-5)
+    _, results = loss_of("mse", A, y_pred, None, given, ["z"])
+    assert results == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
+    _, results = loss_of("mse", A, y_pred, None, None, ["z"])
+    assert results == pytest.approx(float(mse(A, C)), rel=1e-5)
 
 
 def test_sample_weights_only_for_outputs_with_a_loss():
-    _, found = loss_of(["mse", None], [A, B], [C, D], None, [WEIGHTS])
-    assert found == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
+    _, results = loss_of(["mse", None], [A, B], [C, D], None, [WEIGHTS])
+    assert results == pytest.approx(float(mse(A, C, WEIGHTS)), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -390,10 +390,10 @@ MEASURED = {
 @pytest.mark.parametrize("case", MEASURED)
 def test_metrics_of_matched_targets_and_outputs(case):
     given, y_true, y_pred, names, expected = MEASURED[case]
-    found = results_of(y_true, y_pred, names=names, metrics=given)
-    assert list(found) == list(expected)
+    results = results_of(y_true, y_pred, names=names, metrics=given)
+    assert list(results) == list(expected)
     for name, value in expected.items():
-        assert found[name] == pytest.approx(float(value), rel=1e-5)
+        assert results[name] == pytest.approx(float(value), rel=1e-5)
 
 
 def weighted(a, b, weights):
@@ -413,25 +413,27 @@ def weighted(a, b, weights):
 )
 def test_only_weighted_metrics_take_weights(sample_weight, expected):
     given = {"metrics": ["mse", "mse"], "weighted_metrics": ["mse", "mse"]}
-    found = results_of([A, B], [C, D], sample_weight, NAMES, **given)
-    plain = [found["z_mse"], found["a_mse"]]
+    results = results_of([A, B], [C, D], sample_weight, NAMES, **given)
+    plain = [results["z_mse"], results["a_mse"]]
     assert plain == pytest.approx([mse(A, C), mse(B, D)], rel=1e-5)
-    values = [found["z_weighted_mse"], found["a_weighted_mse"]]
+    values = [results["z_weighted_mse"], results["a_weighted_mse"]]
     wanted = [weighted(*v) for v in ((A, C, expected[0]), (B, D, expected[1]))]
     assert values == pytest.approx(wanted, rel=1e-5)
-    assert list(found) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
+    assert list(results) == ["z_mse", "a_mse", "z_weighted_mse", "a_weighted_mse"]
 
 
 def test_only_weighted_metrics_keep_their_names():
-    found = results_of([A, B], [C, D], WEIGHTS, NAMES, weighted_metrics={"a": ["mse"]})
-    assert found == {"a_mse": pytest.approx(weighted(B, D, WEIGHTS), rel=1e-5)}
+    results = results_of(
+        [A, B], [C, D], WEIGHTS, NAMES, weighted_metrics={"a": ["mse"]}
+    )
+    assert results == {"a_mse": pytest.approx(weighted(B, D, WEIGHTS), rel=1e-5)}
 
 
 def test_names_in_the_logs_are_unique():
     mine = [metrics.MeanSquaredError(name="m") for _ in range(6)]
-    found = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
+    results = results_of(A, C, metrics=mine[:3], weighted_metrics=mine[3:])
     names = ["m", "m_1", "m_2", "weighted_m", "weighted_m_1", "weighted_m_2"]
-    assert list(found) == names
+    assert list(results) == names
 
 
 @pytest.mark.parametrize("cls", [CompileLoss, CompileMetrics])
@@ -482,10 +484,10 @@ def test_metrics_with_an_unknown_output_name_warn(names, warned):
     given = {"metrics": {"what": ["mse"]}}
     if warned:
         with pytest.warns(UserWarning, match=r"metrics are for \['what'\]; the only"):
-            found = results_of(A, C, names=names, **given)
+            results = results_of(A, C, names=names, **given)
     else:
-        found = results_of(A, C, names=names, **given)
-    assert found["mse"] == pytest.approx(float(mse(A, C)), rel=1e-5)
+        results = results_of(A, C, names=names, **given)
+    assert results["mse"] == pytest.approx(float(mse(A, C)), rel=1e-5)
 
 
 def test_wrong_target_shape_error_names_metric_and_output():

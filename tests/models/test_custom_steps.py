@@ -238,8 +238,8 @@ def test_returned_loss_of_a_step_is_in_the_history(own):
 
     model = Model()
     model.compile("sgd", "mse")
-    found = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
-    assert found == [14.0 if own else 22.0]
+    losses = model.fit(X, Y, batch_size=4, shuffle=False, verbose=0).history["loss"]
+    assert losses == [14.0 if own else 22.0]
 
 
 @pytest.mark.parametrize("metrics", [None, ["mae"]])

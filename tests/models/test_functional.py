@@ -43,10 +43,10 @@ def test_several_inputs_and_outputs_in_lists():
     product = layers.Multiply()([a, b])
     model = Model([a, b], [total, product])
     x, y = arrays((2, 3), (2, 3))
-    found = model([x, y])
-    assert isinstance(found, list)
-    np.testing.assert_allclose(found[0], x + y, rtol=1e-6)
-    np.testing.assert_allclose(found[1], x * y, rtol=1e-6)
+    outputs = model([x, y])
+    assert isinstance(outputs, list)
+    np.testing.assert_allclose(outputs[0], x + y, rtol=1e-6)
+    np.testing.assert_allclose(outputs[1], x * y, rtol=1e-6)
     assert model.output_shape == [(None, 3), (None, 3)]
 
 
@@ -77,9 +77,9 @@ def test_nested_structures():
     a, b, c = Input((2,)), Input((2,)), Input((2,), name="rest")
     model = Model({"pair": [a, b], "rest": c}, (a + b, [b + c]))
     x, y, z = arrays((2, 2), (2, 2), (2, 2))
-    found = model({"pair": [x, y], "rest": z})
-    np.testing.assert_allclose(found[0], x + y, rtol=1e-6)
-    np.testing.assert_allclose(found[1][0], y + z, rtol=1e-6)
+    outputs = model({"pair": [x, y], "rest": z})
+    np.testing.assert_allclose(outputs[0], x + y, rtol=1e-6)
+    np.testing.assert_allclose(outputs[1][0], y + z, rtol=1e-6)
 
 
 def test_shared_layers_share_weights():
@@ -183,9 +183,9 @@ def test_masks_propagate_through_the_graph():
 def test_inputs_are_cast_and_their_rank_adjusted():
     inputs = Input((1,))
     model = Model(inputs, inputs * 2.0)
-    found = model(np.array([1, 2, 3]))
-    assert found.shape == (3, 1)
-    assert found.dtype == "float32"
+    outputs = model(np.array([1, 2, 3]))
+    assert outputs.shape == (3, 1)
+    assert outputs.dtype == "float32"
     flat = Input(())
     model = Model(flat, flat + 1.0)
     assert model(np.zeros((3, 1), "float32")).shape == (3,)
@@ -243,15 +243,15 @@ def branching():
 
 def test_config_round_trip():
     model = branching()
-    again = Model.from_config(model.get_config())
-    again.set_weights(model.get_weights())
-    assert again.name == "branching"
-    assert [x.name for x in again.layers] == [x.name for x in model.layers]
+    restored = Model.from_config(model.get_config())
+    restored.set_weights(model.get_weights())
+    assert restored.name == "branching"
+    assert [x.name for x in restored.layers] == [x.name for x in model.layers]
     x, y = arrays((3, 4), (3, 4))
-    found, expected = again({"a": x, "b": y}), model({"a": x, "b": y})
+    found, expected = restored({"a": x, "b": y}), model({"a": x, "b": y})
     for key in expected:
         np.testing.assert_array_equal(found[key], expected[key])
-    assert again.get_config() == model.get_config()
+    assert restored.get_config() == model.get_config()
 
 
 def test_config_format():
@@ -277,10 +277,10 @@ def test_config_of_a_model_in_a_model_with_a_shared_layer():
     inner = Model(inner_in, shared(inner_in), name="inner")
     outer = Input((3,), name="outer")
     model = Model(outer, inner(inner(outer)), name="model")
-    again = Model.from_config(model.get_config())
-    again.set_weights(model.get_weights())
+    restored = Model.from_config(model.get_config())
+    restored.set_weights(model.get_weights())
     (x,) = arrays((2, 3))
-    np.testing.assert_array_equal(again(x), model(x))
+    np.testing.assert_array_equal(restored(x), model(x))
 
 
 def test_from_config_keeps_frozen_layers():
@@ -288,9 +288,9 @@ def test_from_config_keeps_frozen_layers():
     frozen, free = layers.Dense(3, name="frozen"), layers.Dense(1, name="free")
     model = Model(inputs, free(frozen(inputs)))
     frozen.trainable = False
-    again = Model.from_config(model.get_config())
-    assert not again.get_layer("frozen").trainable
-    assert [v.path for v in again.trainable_weights] == ["free/kernel", "free/bias"]
+    restored = Model.from_config(model.get_config())
+    assert not restored.get_layer("frozen").trainable
+    assert [v.path for v in restored.trainable_weights] == ["free/kernel", "free/bias"]
     model.trainable = False
     assert Model.from_config(model.get_config()).trainable_weights == []
 
@@ -306,9 +306,9 @@ def test_config_of_ops_and_constants():
         ["InputLayer", "Relu", "Add", "Concatenate", "Multiply", "Mean"]
         + ["GetItem"] * 2
     )
-    again = Model.from_config(config)
+    restored = Model.from_config(config)
     (z,) = arrays((2, 3))
-    np.testing.assert_array_equal(again(z), model(z))
+    np.testing.assert_array_equal(restored(z), model(z))
     for wrong in ("NoSuchOp", "_Private", "Tensor"):
         config["layers"][1]["class_name"] = wrong
         with pytest.raises(ArgumentError, match="there is no op"):
@@ -475,12 +475,12 @@ def test_ordered_dict_of_inputs_and_outputs():
     targets = {key: np.zeros_like(value) for key, value in data.items()}
     model.compile("sgd", "mse", metrics={"a": ["mae"], "b": ["mse"]})
     logs = model.evaluate(data, targets, verbose=0, return_dict=True)
-    found = model.predict(data, verbose=0)
-    assert {key: value.shape for key, value in found.items()} == shapes
+    predictions = model.predict(data, verbose=0)
+    assert {key: value.shape for key, value in predictions.items()} == shapes
     for key, name in (("a", "mae"), ("b", "mse")):
         names = [log for log in logs if log.startswith(key) and log.endswith(name)]
         power = 1 if name == "mae" else 2
-        wanted = np.mean(np.abs(found[key]) ** power)
+        wanted = np.mean(np.abs(predictions[key]) ** power)
         np.testing.assert_allclose(logs[names[0]], wanted, rtol=1e-5)
 
 

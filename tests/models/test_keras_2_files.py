@@ -34,10 +34,12 @@ def numbers(name):
 
 def assert_predicts(model, name):
     inputs, expected, _ = numbers(name)
-    found = model.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
-    found = found if isinstance(found, (list, tuple)) else [found]
+    predictions = model.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
+    predictions = (
+        predictions if isinstance(predictions, (list, tuple)) else [predictions]
+    )
     tolerance = 2e-3 if name.startswith("half") else 2e-5
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(predictions, expected, strict=True):
         np.testing.assert_allclose(a, b, tolerance, tolerance)
 
 
@@ -91,8 +93,8 @@ def test_hard_sigmoid_of_keras_2():
     expected = np.clip(0.2 * x + 0.5, 0, 1)
     np.testing.assert_allclose(activations.legacy_hard_sigmoid(x), expected, 1e-6)
     layer = layers.Dense(2, activation="legacy_hard_sigmoid")
-    again = layers.Dense.from_config(layer.get_config())
-    assert again.activation is activations.legacy_hard_sigmoid
+    restored = layers.Dense.from_config(layer.get_config())
+    assert restored.activation is activations.legacy_hard_sigmoid
     assert layers.Dense(2, "hard_sigmoid").activation is activations.hard_sigmoid
 
 

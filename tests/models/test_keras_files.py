@@ -43,9 +43,9 @@ def contents(path):
 def test_outputs_with_weights_from_keras(name):
     model = architectures.make(toolkit, name)
     model.load_weights(FOLDER / f"{name}.weights.h5")
-    found = model.predict(architectures.inputs(name), verbose=0)
-    found = found if isinstance(found, list) else [found]
-    for i, output in enumerate(found):
+    predictions = model.predict(architectures.inputs(name), verbose=0)
+    predictions = predictions if isinstance(predictions, list) else [predictions]
+    for i, output in enumerate(predictions):
         np.testing.assert_allclose(output, OUTPUTS[f"{name}_{i}"], rtol=1e-4, atol=1e-5)
 
 

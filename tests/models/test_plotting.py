@@ -147,8 +147,8 @@ def test_content_of_a_box(tmp_path):
     plot_model(model, tmp_path / "all.svg", **EVERYTHING)
     first = ["first", "(Dense)", "Activation:", "relu", "Input shape:", "(None, 4)"]
     first += ["Output shape:", "(None, 3)", "Output dtype:", "float32", "Non-trainable"]
-    found = texts(tmp_path / "all.svg")
-    assert found[: len(first)] == first and found[-1] == "Trainable"
+    labels = texts(tmp_path / "all.svg")
+    assert labels[: len(first)] == first and labels[-1] == "Trainable"
 
 
 def test_many_inputs_make_no_huge_box(tmp_path):
@@ -178,8 +178,8 @@ def test_range_of_layers(tmp_path):
         show_layer_names=True,
         layer_range=["difference", "bo.*"],
     )
-    found = texts(tmp_path / "part.svg")
-    assert found == ["difference", "(Subtract)", "block", "(Functional)", "both"] + [
+    labels = texts(tmp_path / "part.svg")
+    assert labels == ["difference", "(Subtract)", "block", "(Functional)", "both"] + [
         "(Concatenate)"
     ]
 

@@ -137,8 +137,8 @@ def test_sublayers_built_by_build(name, tmp_path):
     model, x = MAKERS[name](), data_of(name)
     expected = model.predict(x, verbose=0)
     model.save(tmp_path / "m.keras")
-    again = saving.load_model(tmp_path / "m.keras")
-    np.testing.assert_array_equal(again.predict(x, verbose=0), expected)
+    restored = saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(restored.predict(x, verbose=0), expected)
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
@@ -151,13 +151,13 @@ def test_quantized_sublayers(name, mode, tmp_path):
     expected = model.predict(x, verbose=0)
     for path in ("m.keras", "folder"):
         saving.save_model(model, tmp_path / path, zipped=path != "folder")
-        again = saving.load_model(tmp_path / path)
-        np.testing.assert_array_equal(again.predict(x, verbose=0), expected)
-        kinds = [layer.quantization_mode for layer in again._flatten_layers()]
+        restored = saving.load_model(tmp_path / path)
+        np.testing.assert_array_equal(restored.predict(x, verbose=0), expected)
+        kinds = [layer.quantization_mode for layer in restored._flatten_layers()]
         assert kinds == [layer.quantization_mode for layer in model._flatten_layers()]
         assert mode in kinds
     model.save_weights(tmp_path / "m.weights.h5")
-    again.load_weights(tmp_path / "m.weights.h5")
+    restored.load_weights(tmp_path / "m.weights.h5")
 
 
 def test_block_sizes_of_sublayers_are_in_the_config(tmp_path):
@@ -165,9 +165,9 @@ def test_block_sizes_of_sublayers_are_in_the_config(tmp_path):
     model = stack(Block())
     model.quantize("int4", config=config)
     model.save(tmp_path / "m.keras")
-    again = saving.load_model(tmp_path / "m.keras")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.layers[0].parts[0].quantization_config.block_size == 2
+    restored = saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+    assert restored.layers[0].parts[0].quantization_config.block_size == 2
 
 
 def test_built_layer_ignores_a_second_build():

@@ -113,9 +113,9 @@ def test_numbers_equal_the_model(made):
 
 @needs_chromium
 def test_page_is_readable_at_every_width(made):
-    found, console = look_at(made[1], (360, 768, 1280))
+    measurements, console = look_at(made[1], (360, 768, 1280))
     assert console == []
-    for width, page in found.items():
+    for width, page in measurements.items():
         assert page["width"] <= int(width), width
         assert page["cut"] == [] and page["loaded"] == []
         assert len(page["pictures"]) == 4
@@ -126,10 +126,10 @@ def test_page_is_readable_at_every_width(made):
 
 @needs_chromium
 def test_page_is_readable_in_dark_mode(made):
-    found, console = look_at(made[1], (390,), dark=True)
+    measurements, console = look_at(made[1], (390,), dark=True)
     assert console == []
     paper, ink = (
-        [int(part) for part in re.findall(r"\d+", found["390"][what])]
+        [int(part) for part in re.findall(r"\d+", measurements["390"][what])]
         for what in ("paper", "ink")
     )
     assert max(paper) < 40 and min(ink) > 220
@@ -229,8 +229,8 @@ def test_subclassed_regression(tmp_path):
     assert 'id="classes"' not in text and 'id="evaluation"' in text
     assert "first" in text and 'id="compiler"' in text
     errors = model.predict(X, verbose=0) - X[:, :1]
-    found = re.search(r"Mean absolute error</th><td[^>]*>([^<]*)<", text)
-    assert float(found[1]) == pytest.approx(np.abs(errors).mean(), rel=1e-3)
+    match = re.search(r"Mean absolute error</th><td[^>]*>([^<]*)<", text)
+    assert float(match[1]) == pytest.approx(np.abs(errors).mean(), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -243,9 +243,9 @@ def test_large_model_is_readable(tmp_path):
     text = report(model, tmp_path, (X, Y), names)
     assert "Layers: all 46 rows" in text and "The 12 slowest of 46 layers" in text
     assert 'class="matrix"' not in text and "Each class: all 50 rows" in text
-    found, console = look_at(text, (360, 1280))
-    assert console == [] and all(page["cut"] == [] for page in found.values())
-    assert all(page["width"] <= int(width) for width, page in found.items())
+    measurements, console = look_at(text, (360, 1280))
+    assert console == [] and all(page["cut"] == [] for page in measurements.values())
+    assert all(page["width"] <= int(width) for width, page in measurements.items())
 
 
 def test_model_that_runs_eagerly(tmp_path):

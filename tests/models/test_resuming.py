@@ -129,16 +129,16 @@ def test_run_continues_within_an_epoch(tmp_path, kind, steps):
 def test_run_continues_after_the_last_backup(tmp_path, kind):
     model = make(1, steps_per_execution=2)
     history = run(model, DATA[kind]())
-    found = interrupted(tmp_path, kind, 4, save_freq=4, steps_per_execution=2)
-    check((history, model.get_weights()), found)
+    results = interrupted(tmp_path, kind, 4, save_freq=4, steps_per_execution=2)
+    check((history, model.get_weights()), results)
 
 
 def test_epochs_of_a_dataset_have_the_same_order(tmp_path):
     model = make(1)
     history = run(model, DATA["dataset"]())
-    found = interrupted(tmp_path, "dataset", 8, save_freq="epoch")
-    assert found[0].epoch == [1, 2]
-    check((history, model.get_weights()), found)
+    results = interrupted(tmp_path, "dataset", 8, save_freq="epoch")
+    assert results[0].epoch == [1, 2]
+    check((history, model.get_weights()), results)
 
 
 def test_callback_that_cannot_be_saved_is_named(tmp_path):

@@ -213,8 +213,8 @@ def test_metric_may_return_its_state(nested, run_eagerly, tmp_path):
     column = rows[0].split(",").index("positives")
     assert [float(row.split(",")[column]) for row in rows[1:]] == [4.0, 8.0, 12.0]
     x, y = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
-    found = model.evaluate(x, y, verbose=0, return_dict=True)["positives"]
-    assert isinstance(found, float) and found == 4.0
+    results = model.evaluate(x, y, verbose=0, return_dict=True)["positives"]
+    assert isinstance(results, float) and results == 4.0
     (before,) = toolkit.tree.flatten(model.get_metrics_result()["positives"])
     model.evaluate(x, 2 * y, verbose=0)
     assert float(before) == 4.0

@@ -117,16 +117,16 @@ def test_config_round_trip():
         "Dense",
         "Dense",
     ]
-    again = Sequential.from_config(config)
-    again.set_weights(model.get_weights())
+    restored = Sequential.from_config(config)
+    restored.set_weights(model.get_weights())
     x = np.ones((2, 4), "float32")
-    np.testing.assert_array_equal(again(x), model(x))
+    np.testing.assert_array_equal(restored(x), model(x))
 
 
 def test_config_of_an_unbuilt_model():
-    again = Sequential.from_config(Sequential([layers.Dense(3)]).get_config())
-    assert not again.built
-    assert again(np.zeros((2, 4), "float32")).shape == (2, 3)
+    restored = Sequential.from_config(Sequential([layers.Dense(3)]).get_config())
+    assert not restored.built
+    assert restored(np.zeros((2, 4), "float32")).shape == (2, 3)
 
 
 def test_errors():
@@ -302,8 +302,8 @@ def test_layer_may_be_added_twice(deferred, tmp_path):
         loaded = toolkit.models.load_model(tmp_path / name)
         assert loaded.layers[0] is loaded.layers[2]
         np.testing.assert_allclose(loaded.predict(x, verbose=0), y, rtol=1e-6)
-    again = Sequential.from_config(model.get_config())
-    assert again.layers[1] is again.layers[3]
+    restored = Sequential.from_config(model.get_config())
+    assert restored.layers[1] is restored.layers[3]
     model.pop()
     assert len(model.layers) == 3
 

@@ -65,8 +65,8 @@ def test_models_in_open_files(tmp_path):
         model.save(file)
     loaded = toolkit.saving.load_model(path)
     with open(path, "rb") as file:
-        again = toolkit.saving.load_model(file)
-    for other in (loaded, again):
+        restored = toolkit.saving.load_model(file)
+    for other in (loaded, restored):
         assert np.array_equal(other.get_weights()[0], model.get_weights()[0])
 
 

@@ -103,8 +103,8 @@ def test_gpt2(torch, guide, tmp_path):
     after = read_safetensors(tmp_path / "model.safetensors")
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    again = library.GPT2LMHeadModel.from_pretrained(tmp_path)
-    assert torch.equal(again.eval()(tokens).logits, expected)
+    restored = library.GPT2LMHeadModel.from_pretrained(tmp_path)
+    assert torch.equal(restored.eval()(tokens).logits, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -120,14 +120,14 @@ def test_bert_in_several_files(torch, guide, tmp_path, dtype):
     ours = guide["bert"](12, 50, 16, 2, 32, 2)
     ours.load_weights(path, mapping=guide["BERT"])
     tokens, kinds = torch.randint(0, 50, (3, 12)), torch.randint(0, 2, (3, 12))
-    found = ours.predict([tokens.int().numpy(), kinds.int().numpy()], verbose=0)
+    predictions = ours.predict([tokens.int().numpy(), kinds.int().numpy()], verbose=0)
     expected = theirs.float()(tokens, token_type_ids=kinds)
-    close(found[0], expected.last_hidden_state)
-    close(found[1], expected.pooler_output)
+    close(predictions[0], expected.last_hidden_state)
+    close(predictions[1], expected.pooler_output)
     # The opposite direction, in other files.
     other = tmp_path / "other"
     other.mkdir()
     (other / "config.json").write_bytes((tmp_path / "config.json").read_bytes())
     ours.save_weights(other / path.name, max_shard_size=1e-5, mapping=guide["BERT"])
-    again = library.BertModel.from_pretrained(other, dtype=torch.float32).eval()
-    close(again(tokens, token_type_ids=kinds).pooler_output.detach(), expected[1])
+    restored = library.BertModel.from_pretrained(other, dtype=torch.float32).eval()
+    close(restored(tokens, token_type_ids=kinds).pooler_output.detach(), expected[1])

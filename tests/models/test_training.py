@@ -130,14 +130,14 @@ def test_ragged_last_batches_are_weighted_by_their_size():
 def test_predict_shapes():
     model = linear()
     for batch_size in (1, 6, 7, 20, 64):
-        found = model.predict(X, batch_size=batch_size, verbose=0)
-        np.testing.assert_allclose(found, model(X), rtol=1e-5, atol=1e-6)
+        predictions = model.predict(X, batch_size=batch_size, verbose=0)
+        np.testing.assert_allclose(predictions, model(X), rtol=1e-5, atol=1e-6)
     a = Input((5,))
     several = Model(a, {"twice": a * 2.0, "pair": (a, layers.Dense(2)(a))})
-    found = several.predict(X, batch_size=8, verbose=0)
-    np.testing.assert_allclose(found["twice"], 2 * X)
-    assert found["pair"][0].shape == (20, 5)
-    assert found["pair"][1].shape == (20, 2)
+    predictions = several.predict(X, batch_size=8, verbose=0)
+    np.testing.assert_allclose(predictions["twice"], 2 * X)
+    assert predictions["pair"][0].shape == (20, 5)
+    assert predictions["pair"][1].shape == (20, 2)
     assert type(several.predict_on_batch(X[:3])["twice"]) is np.ndarray
 
 
@@ -475,13 +475,13 @@ def test_dicts_and_lists_of_arrays():
     y = [Y, Y[:, :1]]
     history = model.fit({"a": X, "b": X}, y, batch_size=8, epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
-    found = model.predict({"b": X, "a": X}, batch_size=8, verbose=0)
-    assert [part.shape for part in found] == [(20, 3), (20, 1)]
+    predictions = model.predict({"b": X, "a": X}, batch_size=8, verbose=0)
+    assert [part.shape for part in predictions] == [(20, 3), (20, 1)]
     weights = [np.ones(20), np.zeros(20)]
     logs = model.evaluate(
         *({"a": X, "b": X}, y), sample_weight=weights, return_dict=True, verbose=0
     )
-    assert logs["loss"] == pytest.approx(((found[0] - Y) ** 2).mean(), rel=1e-4)
+    assert logs["loss"] == pytest.approx(((predictions[0] - Y) ** 2).mean(), rel=1e-4)
 
 
 def test_class_weights_of_existing_batches():
@@ -601,8 +601,8 @@ def test_single_batches():
     assert not np.array_equal(before[0], model.get_weights()[0])
     weights = np.arange(20, dtype="float32")
     errors = ((model(X).numpy() - Y) ** 2).mean(-1)
-    found, _ = model.test_on_batch(X, Y, sample_weight=weights)
-    assert found == pytest.approx((errors * weights).mean(), rel=1e-5)
+    results, _ = model.test_on_batch(X, Y, sample_weight=weights)
+    assert results == pytest.approx((errors * weights).mean(), rel=1e-5)
     np.testing.assert_allclose(model.predict_on_batch(X), model(X), rtol=1e-5)
 
 

@@ -70,10 +70,10 @@ def test_round_trip(name, ending, tmp_path):
         return
     model = whole_models.make(toolkit, name)
     model.save(tmp_path / f"x.{ending}")
-    again = toolkit.saving.load_model(tmp_path / f"x.{ending}")
+    restored = toolkit.saving.load_model(tmp_path / f"x.{ending}")
     x = whole_models.inputs(name)
     pairs = zip(
-        *(whole_models.flat(m.predict(x, verbose=0)) for m in (model, again)),
+        *(whole_models.flat(m.predict(x, verbose=0)) for m in (model, restored)),
         strict=True,
     )
     for a, b in pairs:

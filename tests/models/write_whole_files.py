@@ -19,8 +19,10 @@ def main():
     outputs = {}
     for name in whole_models.BUILDERS:
         model = whole_models.make(toolkit, name)
-        found = whole_models.flat(model.predict(whole_models.inputs(name), verbose=0))
-        outputs |= {f"{name}_{i}": output for i, output in enumerate(found)}
+        predictions = whole_models.flat(
+            model.predict(whole_models.inputs(name), verbose=0)
+        )
+        outputs |= {f"{name}_{i}": output for i, output in enumerate(predictions)}
         model.save(folder / f"{name}.keras")
         model.save_weights(folder / f"{name}.weights.h5")
         if name not in whole_models.GRAPHLESS:

@@ -64,8 +64,8 @@ def conv(x, w, strides=1, padding="valid", dilation=1):
             parts.append(np.tensordot(part, weights, axes))
         return np.concatenate(parts, -1)
 
-    found = windows(x, size, strides, padding, dilation)
-    return assembled((p, product(seen), counts) for p, seen, counts in found)
+    regions = windows(x, size, strides, padding, dilation)
+    return assembled((p, product(seen), counts) for p, seen, counts in regions)
 
 
 def depthwise_conv(x, w, strides=1, padding="valid", dilation=1):
@@ -106,8 +106,8 @@ def pool(function, x, size, strides=None, padding="valid"):
     size = per_axis(size, x.ndim - 2)
     strides = size if strides is None else strides
     axes = tuple(range(1, x.ndim - 1))
-    found = windows(x, size, strides, padding, fill=np.nan)
-    return assembled((p, function(seen, axes), counts) for p, seen, counts in found)
+    regions = windows(x, size, strides, padding, fill=np.nan)
+    return assembled((p, function(seen, axes), counts) for p, seen, counts in regions)
 
 
 def adaptive(function, x, sizes):

@@ -68,20 +68,20 @@ def test_gradients_of_both_orders(options, compiled):
 def test_scales_and_biases_of_any_kind():
     _, (query, key, value, bias) = arrays()
     expected = ops.dot_product_attention(query, key, value, bias[None], scale=0.5)
-    found = ops.dot_product_attention(
+    outputs = ops.dot_product_attention(
         query, key, value, bias.numpy(), scale=ops.convert_to_tensor(0.5)
     )
-    assert_close(found, expected.numpy())
+    assert_close(outputs, expected.numpy())
 
 
 def test_large_cap_has_no_effect():
     _, (query, key, value, bias) = arrays()
     options = {"mask": masked(), "is_causal": True}
     expected = ops.dot_product_attention(query, key, value, bias, **options)
-    found = ops.dot_product_attention(
+    outputs = ops.dot_product_attention(
         query, key, value, bias, attn_logits_soft_cap=1e6, **options
     )
-    assert_close(found, expected.numpy(), 1e-6)
+    assert_close(outputs, expected.numpy(), 1e-6)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -71,8 +71,8 @@ def check(row):
     pairs = list(taken(row))
     if not pairs:
         pytest.skip("has no arrays among its inputs")
-    found = compiled(row, [inputs for inputs, _ in pairs])
-    for (inputs, eager), made in zip(pairs, found, strict=True):
+    outputs = compiled(row, [inputs for inputs, _ in pairs])
+    for (inputs, eager), made in zip(pairs, outputs, strict=True):
         names = [x.dtype for x in tree.flatten(inputs) if isinstance(x, Tensor)]
         assert len(made) == len(eager), names
         for y, expected in zip(made, eager, strict=True):

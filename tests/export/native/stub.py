@@ -94,10 +94,10 @@ const char *{p}_message(const void *workspace, int32_t status) {{
 
 def compiler():
     """Return the C compiler, or skip the test."""
-    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if found is None:
+    compiler_path = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler_path is None:
         pytest.skip("there is no C compiler")
-    return found
+    return compiler_path
 
 
 def source(prefix="digits", abi=1, states=0, embeds=1):

@@ -253,8 +253,8 @@ def test_link_command_is_printed(triple, named):
 
 
 def test_local_compiler_does_not_link_for_other_machines():
-    found = link.find_linker("aarch64-unknown-linux-gnu")
-    assert found is None or Path(found.command[0]).name != "cc"
+    linker = link.find_linker("aarch64-unknown-linux-gnu")
+    assert linker is None or Path(linker.command[0]).name != "cc"
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def test_several_inputs_and_outputs(folder):
     library = exported(toolkit.Model([a, b], [y, z]))
     assert [x.name for x in library.inputs] == ["a", "b"]
     assert [y.name for y in library.outputs] == ["first", "second"]
-    found = library.predict({"a": random(5, 3), "b": np.full((5, 4, 2), -1)})
-    assert [y.shape for y in found] == [(5, 2), (5, 4, 2)]
-    assert not found[1].any()
+    predictions = library.predict({"a": random(5, 3), "b": np.full((5, 4, 2), -1)})
+    assert [y.shape for y in predictions] == [(5, 2), (5, 4, 2)]
+    assert not predictions[1].any()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint8", "bool", "float16"])
@@ -126,9 +126,9 @@ def test_dtypes(folder, dtype):
     x = toolkit.Input((3,), dtype=dtype)
     library = exported(toolkit.Model(x, ops.concatenate([x, x], axis=-1)))
     given = np.array([[0, 1, 1], [1, 0, 0]]).astype(dtype)
-    found = library.predict(given)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, np.concatenate([given, given], -1))
+    predictions = library.predict(given)
+    assert predictions.dtype == dtype
+    np.testing.assert_array_equal(predictions, np.concatenate([given, given], -1))
 
 
 def test_indices_are_checked(folder):
@@ -265,18 +265,18 @@ def test_seeds_are_a_state(folder):
 def test_dependent_rows(folder):
     x = toolkit.Input((3,))
     library = exported(toolkit.Model(x, x - ops.mean(x, axis=0)), batch=[2, 5])
-    given = random(5, 3)
-    np.testing.assert_allclose(library.predict(given), given - given.mean(0), atol=1e-6)
+    rows = random(5, 3)
+    np.testing.assert_allclose(library.predict(rows), rows - rows.mean(0), atol=1e-6)
     with pytest.raises(ArgumentError, match="no program computes batches"):
-        library.predict(given[:4])
+        library.predict(rows[:4])
 
 
 def test_output_without_a_batch(folder):
     x = toolkit.Input((3,))
     library = exported(toolkit.Model(x, ops.mean(x, axis=0)), batch=5)
     assert library.outputs[0].shape == (3,)
-    given = random(5, 3)
-    np.testing.assert_allclose(library.predict(given), given.mean(0), atol=1e-6)
+    rows = random(5, 3)
+    np.testing.assert_allclose(library.predict(rows), rows.mean(0), atol=1e-6)
 
 
 # --- files ----------------------------------------------------------------------------

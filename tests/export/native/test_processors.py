@@ -43,5 +43,5 @@ def test_older_processor_is_reported(target, emulated, expected, tmp_path):
     (tmp_path / "main.c").write_text(CALLER)
     command = [stub.compiler(), "main.c", "k.o", "-static", "-lm", "-o", "k"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    found = subprocess.run([QEMU, "-cpu", emulated, "./k"], cwd=tmp_path)
-    assert found.returncode == expected
+    process = subprocess.run([QEMU, "-cpu", emulated, "./k"], cwd=tmp_path)
+    assert process.returncode == expected

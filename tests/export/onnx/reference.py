@@ -63,12 +63,12 @@ def check_export(
         pairs = zip(shapes, model.inputs, strict=True)
         arrays = [draw(tuple(shape), x.dtype) for shape, x in pairs]
         names = [x.name for x in proto.graph.input]
-        found = outputs_of(dict(zip(names, arrays, strict=True)))
+        outputs = outputs_of(dict(zip(names, arrays, strict=True)))
         arguments = arrays if len(arrays) > 1 else arrays[0]
         results = tree.flatten(model(arguments, training=False))
         expected = [y.numpy() for y in results]
-        assert len(found) == len(expected)
-        for a, b in zip(found, expected, strict=True):
+        assert len(outputs) == len(expected)
+        for a, b in zip(outputs, expected, strict=True):
             worst = max(worst, relative_error(np.asarray(a), b))
     assert worst <= TOLERANCE, worst
     return proto

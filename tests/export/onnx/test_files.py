@@ -221,8 +221,8 @@ def test_openvino(tmp_path):
         tmp_path / "m.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
     )
     x = np.random.default_rng(0).normal(size=(5, 8, 8, 1)).astype("float32")
-    found = compiled([x])[0]
-    np.testing.assert_allclose(found, network(x).numpy(), atol=1e-5)
+    outputs = compiled([x])[0]
+    np.testing.assert_allclose(outputs, network(x).numpy(), atol=1e-5)
 
 
 def test_the_command(tmp_path, capsys):

@@ -99,8 +99,8 @@ def test_sample(row, tmp_path):
     expected = [y.numpy() for y in model(*map(ops.convert_to_tensor, leaves))]
     model.export(path, verbose=False, input_signature=signature)
     names = [x.name for x in onnx.load(path).graph.input]
-    found = onnx_run(path)(dict(zip(names, leaves, strict=True)))
-    for a, b in zip(map(np.asarray, found), expected, strict=True):
+    outputs = onnx_run(path)(dict(zip(names, leaves, strict=True)))
+    for a, b in zip(map(np.asarray, outputs), expected, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
 

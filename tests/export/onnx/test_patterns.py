@@ -128,9 +128,9 @@ def test_squeeze_and_excite_is_channels_first(tmp_path):
     gate = layers.Conv2D(8, 1, activation="hard_sigmoid")(gate)
     x = layers.Concatenate()([x * gate, layers.Conv2D(8, 1)(x)])
     model = disturbed(Model(image, layers.ZeroPadding2D(1)(x)))
-    found = operators(check_export(model, tmp_path / "m.onnx"))
-    assert found.count("Transpose") == 2
-    assert found[0] == found[-1] == "Transpose"
+    names = operators(check_export(model, tmp_path / "m.onnx"))
+    assert names.count("Transpose") == 2
+    assert names[0] == names[-1] == "Transpose"
 
 
 def test_value_with_two_readers_is_not_fused(tmp_path):
@@ -138,8 +138,8 @@ def test_value_with_two_readers_is_not_fused(tmp_path):
     x = layers.Conv2D(4, 3)(image)
     y = layers.BatchNormalization()(x)
     model = disturbed(Model(image, [x, y]))
-    found = operators(check_export(model, tmp_path / "m.onnx"))
-    assert found.count("Conv") == 1
+    names = operators(check_export(model, tmp_path / "m.onnx"))
+    assert names.count("Conv") == 1
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ def _find_difference(case, folder):
     inputs = [value for value in graph.input if value.name not in arrays]
     for given, expected in case.data_sets:
         values = [_value(x, info) for x, info in zip(given, inputs, strict=False)]
-        found = loaded(values if len(values) != 1 else values[0])
-        found = found if len(graph.output) > 1 else [found]
+        outputs = loaded(values if len(values) != 1 else values[0])
+        outputs = outputs if len(graph.output) > 1 else [outputs]
         wanted = [_value(y, v) for y, v in zip(expected, graph.output, strict=True)]
-        for y, right in zip(found, wanted, strict=True):
+        for y, right in zip(outputs, wanted, strict=True):
             problem = compare(y, right, case.rtol, case.atol)
             if problem:
                 return problem

@@ -18,9 +18,9 @@ def exported(model, folder, name="model.onnx"):
 
 def assert_near(model, again, *inputs):
     given = list(inputs) if len(inputs) > 1 else inputs[0]
-    found, wanted = (m.predict(given, verbose=0) for m in (again, model))
-    assert found.shape == wanted.shape
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    predictions, wanted = (m.predict(given, verbose=0) for m in (again, model))
+    assert predictions.shape == wanted.shape
+    assert np.abs(predictions - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 def rows(*shape):
@@ -72,19 +72,19 @@ def test_models_are_restored(name, tmp_path):
     make, shape = MODELS[name]
     tk.utils.set_random_seed(1)
     model = make()
-    again = exported(model, tmp_path)
-    assert_near(model, again, rows(*shape))
-    assert again.input_shape == model.input_shape
-    assert again.output_shape == model.output_shape
-    third = exported(again, tmp_path, "again.onnx")
+    restored = exported(model, tmp_path)
+    assert_near(model, restored, rows(*shape))
+    assert restored.input_shape == model.input_shape
+    assert restored.output_shape == model.output_shape
+    third = exported(restored, tmp_path, "again.onnx")
     assert_near(model, third, rows(*shape))
 
 
 def test_layers_keep_their_names(tmp_path):
-    again = exported(convolutional(), tmp_path)
-    found = " ".join(layer.name for layer in again.layers)
+    restored = exported(convolutional(), tmp_path)
+    found = " ".join(layer.name for layer in restored.layers)
     assert "first" in found and "depth" in found and "classes" in found
-    assert [x.name for x in again.inputs] == ["images"]
+    assert [x.name for x in restored.inputs] == ["images"]
 
 
 def transposes_and_code(model, shape):
@@ -99,8 +99,8 @@ def transposes_and_code(model, shape):
 def test_channels_stay_last(tmp_path):
     """The file is channels first; neither inputs nor weights are transposed here."""
     pytest.importorskip("llvmlite")
-    again = exported(convolutional(), tmp_path)
-    assert transposes_and_code(again, (12, 12, 3)) == (0, True)
+    restored = exported(convolutional(), tmp_path)
+    assert transposes_and_code(restored, (12, 12, 3)) == (0, True)
 
 
 APPLICATIONS = {
@@ -133,11 +133,11 @@ def test_applications_are_restored(name, tmp_path):
     shape = (APPLICATIONS[name], APPLICATIONS[name], 3)
     options = {"weights": None, "input_shape": shape, "classes": 10}
     model = getattr(tk.applications, name)(**options)
-    again = exported(model, tmp_path)
-    assert_near(model, again, 50 * rows(*shape))
+    restored = exported(model, tmp_path)
+    assert_near(model, restored, 50 * rows(*shape))
     # `Flatten` transposes a small image to the file's order, channels first.
     flattened = int(name == "VGG16")
-    assert transposes_and_code(again, shape) == (flattened, True)
+    assert transposes_and_code(restored, shape) == (flattened, True)
 
 
 # Reshape of ONNX: the input's shape, the shape operand, and allowzero.

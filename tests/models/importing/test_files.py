@@ -82,16 +82,16 @@ def test_model_is_saved_and_restored(name, tmp_path):
     model, inputs, _ = loaded(name)
     model.layers[0].trainable = False
     model.save(tmp_path / "model.keras")
-    again = tk.saving.load_model(tmp_path / "model.keras")
-    assert again.get_config() == model.get_config()
+    restored = tk.saving.load_model(tmp_path / "model.keras")
+    assert restored.get_config() == model.get_config()
     for y, right in zip(
-        as_list(again.predict(alone(inputs), verbose=0)),
+        as_list(restored.predict(alone(inputs), verbose=0)),
         as_list(model.predict(alone(inputs), verbose=0)),
         strict=True,
     ):
         assert np.array_equal(y, right)
-    assert [v.path for v in again.variables] == [v.path for v in model.variables]
-    assert [v.trainable for v in again.variables] == (
+    assert [v.path for v in restored.variables] == [v.path for v in model.variables]
+    assert [v.trainable for v in restored.variables] == (
         [v.trainable for v in model.variables]
     )
 
@@ -187,10 +187,10 @@ def test_array_of_a_function_with_two_calls_is_one_weight(tmp_path):
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 40])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 40])],
     )
-    found = helper.make_model(
+    onnx_model = helper.make_model(
         graph, functions=[function], opset_imports=opsets, ir_version=8
     )
-    onnx.save(found, tmp_path / "model.onnx")
+    onnx.save(onnx_model, tmp_path / "model.onnx")
     model = tk.saving.load_onnx(tmp_path / "model.onnx")
     assert [w.shape for w in model.weights] == [(40, 40)]
     x = np.ones((2, 40), "float32")

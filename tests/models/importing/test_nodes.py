@@ -147,9 +147,9 @@ def _problem_of_compiled(case, path):
     loaded = tk.saving.load_onnx(path)
     if not loaded.supports_jit:
         return None
-    found = tk.function(loaded)(inputs if len(inputs) != 1 else inputs[0])
-    found = found if isinstance(found, list) else [found]
-    pairs = zip(found, map(_array, case.data_sets[0][1]), strict=True)
+    outputs = tk.function(loaded)(inputs if len(inputs) != 1 else inputs[0])
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    pairs = zip(outputs, map(_array, case.data_sets[0][1]), strict=True)
     # A compiled sum has another order of additions.
     each = (compare(y, right, case.rtol, max(case.atol, 1e-6)) for y, right in pairs)
     return next(filter(None, each), None)

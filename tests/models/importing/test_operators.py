@@ -27,8 +27,8 @@ def model(nodes, arrays=None, x=("n", 3), outputs=("y",), opset=17):
     tensors = [
         numpy_helper.from_array(np.asarray(a), k) for k, a in (arrays or {}).items()
     ]
-    given = [info(name, None) for name in outputs]
-    graph = helper.make_graph(nodes, "graph", [info("x", x)], given, tensors)
+    inputs_of_body = [info(name, None) for name in outputs]
+    graph = helper.make_graph(nodes, "graph", [info("x", x)], inputs_of_body, tensors)
     opsets = [helper.make_opsetid("", opset)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
@@ -65,12 +65,12 @@ def test_global_lp_pool(tmp_path):
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax_before_opset_13_flattens_axes(op, axis, tmp_path):
-    found = model([node(op, ["x"], axis=axis)], x=("n", 3, 2, 4), opset=11)
+    onnx_model = model([node(op, ["x"], axis=axis)], x=("n", 3, 2, 4), opset=11)
     x = np.random.default_rng(0).normal(size=(2, 3, 2, 4)).astype("float32")
     rows = x.reshape((math.prod(x.shape[:axis]), -1))
     wanted = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
     wanted = wanted if op == "Softmax" else np.log(wanted)
-    y = np.asarray(load(found, tmp_path)(x))
+    y = np.asarray(load(onnx_model, tmp_path)(x))
     assert np.allclose(y, wanted.reshape(x.shape), 1e-5, 1e-6)
 
 
@@ -104,20 +104,22 @@ def test_older_opsets(name, tmp_path):
 
 
 def test_resize_of_opset_10(tmp_path):
-    found = model([node("Resize", ["x", "s"])], {"s": np.float32([1, 1, 2, 3])}, SHAPE)
-    found.opset_import[0].version = 10
+    onnx_model = model(
+        [node("Resize", ["x", "s"])], {"s": np.float32([1, 1, 2, 3])}, SHAPE
+    )
+    onnx_model.opset_import[0].version = 10
     x = np.random.default_rng(0).normal(size=(2, 3, 6, 5)).astype("float32")
-    y = np.asarray(load(found, tmp_path)(x))
+    y = np.asarray(load(onnx_model, tmp_path)(x))
     assert np.array_equal(y, x.repeat(2, axis=2).repeat(3, axis=3))
 
 
 def test_batch_normalization_of_opset_9(tmp_path):
     arrays = {k: np.float32([1, 2, 3]) for k in "abcd"}
     nodes = [node("BatchNormalization", ["x", *"abcd"], epsilon=0.5)]
-    found = model(nodes, arrays, SHAPE, opset=9)
+    onnx_model = model(nodes, arrays, SHAPE, opset=9)
     x = np.random.default_rng(0).normal(size=(2, 3, 6, 5)).astype("float32")
     p = np.float32([1, 2, 3]).reshape(3, 1, 1)
-    y = np.asarray(load(found, tmp_path)(x))
+    y = np.asarray(load(onnx_model, tmp_path)(x))
     assert np.allclose(y, (x - p) / np.sqrt(p + 0.5) * p + p, 1e-5, 1e-5)
 
 
@@ -220,10 +222,10 @@ def test_loop_with_an_end_that_depends_on_data(tmp_path):
 
 
 def test_reverse_scan_along_other_axes(tmp_path):
-    given = [info("s", None), info("row", None)]
+    inputs_of_body = [info("s", None), info("row", None)]
     results = [info("t", None), info("out", None)]
     steps = [node("Add", ["s", "row"], ["t"]), node("Mul", ["t", "half"], ["out"])]
-    inner = helper.make_graph(steps, "body", given, results)
+    inner = helper.make_graph(steps, "body", inputs_of_body, results)
     attributes = {"num_scan_inputs": 1, "scan_input_axes": [1], "body": inner}
     attributes |= {"scan_output_axes": [1]}
     nodes = [
@@ -251,8 +253,8 @@ def recurrent(op, gates, tmp_path, **attributes):
         node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
         node(op, ["t", *"wrb"], ["y", "h"], hidden_size=units, **attributes),
     ]
-    found = model(nodes, arrays, ("n", steps, features), ("y", "h"), 14)
-    check(found, tmp_path, steps, features)
+    onnx_model = model(nodes, arrays, ("n", steps, features), ("y", "h"), 14)
+    check(onnx_model, tmp_path, steps, features)
 
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
@@ -316,12 +318,12 @@ def test_refusals_name_the_node(what, tmp_path):
 
 
 def test_budget_can_be_set(tmp_path):
-    found = model([node("Expand", ["x", "shape"])], {"shape": [1 << 24, 1, 3]})
+    onnx_model = model([node("Expand", ["x", "shape"])], {"shape": [1 << 24, 1, 3]})
     with pytest.raises(LoadBudgetError, match="set_load_budget"):
-        load(found, tmp_path)
+        load(onnx_model, tmp_path)
     tk.saving.set_load_budget(least=1 << 30)
     try:
-        assert load(found, tmp_path).output_shape == (1 << 24, None, 3)
+        assert load(onnx_model, tmp_path).output_shape == (1 << 24, None, 3)
     finally:
         tk.saving.set_load_budget()
 

@@ -72,8 +72,8 @@ def test_model_is_part_of_other_models_and_saved(path, tmp_path):
     outer = tk.Input((3,))
     model = tk.Model(outer, tk.saving.load_onnx(path)(outer * 1.0))
     model.save(tmp_path / "outer.keras")
-    again = tk.saving.load_model(tmp_path / "outer.keras")
-    for each in (model, again):
+    restored = tk.saving.load_model(tmp_path / "outer.keras")
+    for each in (model, restored):
         with pytest.warns(UserWarning, match="node by node"):
             check(each.predict(X, batch_size=len(X), verbose=0), X)
 
