@@ -8,7 +8,7 @@ import pytest
 import toolkit
 from tests.compiler.graphs import op_names, target
 from toolkit import ops
-from toolkit.compiler.passes.placement import place
+from toolkit.compiler.passes.placement import assign_devices
 from toolkit.core.trace import Trace
 from toolkit.errors import ArgumentError, DeviceError
 from toolkit.ir import Spec
@@ -37,7 +37,7 @@ def traced(function, count=2):
 
 
 def test_transfers_are_inserted_between_devices():
-    graph = place(traced(two_branches), target())
+    graph = assign_devices(traced(two_branches), target())
     graph.verify()
     names = ["transfer", "exp", "tanh", "multiply", "exp", "transfer", "add"]
     # The sum runs on the device of its first input, and its result is transferred back.
@@ -52,13 +52,13 @@ def test_one_transfer_serves_all_readers():
         with toolkit.device("cpu:1"):
             return ops.exp(a) + ops.tanh(a)
 
-    names = op_names(place(traced(function, 1), target()))
+    names = op_names(assign_devices(traced(function, 1), target()))
     assert names == ["transfer", "exp", "tanh", "add", "transfer"]
 
 
 def test_graph_without_scopes_is_unchanged():
     graph = traced(lambda a, b: a + b)
-    assert place(graph, target()) is graph
+    assert assign_devices(graph, target()) is graph
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])

@@ -96,7 +96,7 @@ def split(variables, along):
                 splits.append((axis, Split(number)))
                 extent //= axis.group.size
         if splits:
-            variable.place(ShardPlacement(splits, variable.spec))
+            variable.set_placement(ShardPlacement(splits, variable.spec))
 
 
 def written(path, layout, ranks, seed=1, **options):

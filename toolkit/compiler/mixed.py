@@ -11,7 +11,7 @@ from toolkit.backends.base import Backend
 from toolkit.backends.registry import get_backend
 from toolkit.backends.target import Target
 from toolkit.compiler.execute import Executable
-from toolkit.compiler.passes.placement import place, transfer_p
+from toolkit.compiler.passes.placement import assign_devices, transfer_p
 from toolkit.compiler.pipeline import compile_program
 from toolkit.compiler.program import Program
 from toolkit.definitions.records import record
@@ -94,7 +94,7 @@ def compile_partitions(
     rows_independent: bool = False,
 ) -> MixedProgram:
     """Compile a program for each partition of a graph that one backend computes."""
-    placed = place(graph, Target(backend))
+    placed = assign_devices(graph, Target(backend))
     graph_without_transfers, partitions = split(placed, backend.key)
     programs = [
         compile_program(

@@ -16,7 +16,7 @@ from toolkit.compiler.fusion.fuse import fuse
 from toolkit.compiler.lowering import lower
 from toolkit.compiler.passes.branches import select_branches
 from toolkit.compiler.passes.pads import absorb_pads, join_pads
-from toolkit.compiler.passes.placement import place
+from toolkit.compiler.passes.placement import assign_devices
 from toolkit.compiler.passes.rewriting import (
     copy_aliased_outputs,
     copy_carried_views,
@@ -66,7 +66,10 @@ def pipeline(target: Target) -> tuple[tuple[str, tuple[Pass, ...]], ...]:
     backend_passes = target.backend.passes
     generated = target.generate
     return (
-        ("simplifying", (place, optimize, copy_aliased_outputs, copy_carried_views)),
+        (
+            "simplifying",
+            (assign_devices, optimize, copy_aliased_outputs, copy_carried_views),
+        ),
         (
             "fusing",
             (*backend_passes.before_fusion, expand_unfused, fuse) if generated else (),

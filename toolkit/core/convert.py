@@ -152,13 +152,13 @@ def _from_list(values: Any, dtype: str | None) -> Tensor:
         raise DTypeError(f"convert_to_tensor: {error}") from None
     if all(isinstance(leaf, _SCALARS) for leaf in leaves):
         kinds = set(map(_python_type, leaves)) or {float}
-        found = dtypes.result_type(*kinds)
-        if found == "int32" and not _fits(array, "int32"):
-            found = "int64" if _fits(array, "int64") else "uint64"
+        integer_dtype = dtypes.result_type(*kinds)
+        if integer_dtype == "int32" and not _fits(array, "int32"):
+            integer_dtype = "int64" if _fits(array, "int64") else "uint64"
             if array.dtype.kind == "f":  # NumPy found no integer dtype for all
-                raise _misfit(values, found)
+                raise _misfit(values, integer_dtype)
         with np.errstate(invalid="ignore"):
-            array = array.astype(dtypes.numpy_dtype(dtype or found))
+            array = array.astype(dtypes.numpy_dtype(dtype or integer_dtype))
     return Tensor(_store_array(array))
 
 

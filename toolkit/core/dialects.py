@@ -31,7 +31,7 @@ class Dialect(NamedTuple):
     variable: type[Any]
     show: Callable[[Any], Any]  # returns a structure with tensors of this class
 
-    def inside(self) -> AbstractContextManager[None]:
+    def activate(self) -> AbstractContextManager[None]:
         """Return a context in which results and new Variables have its classes."""
         return state.inside(dialect=self, marks=True)
 

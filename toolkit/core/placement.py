@@ -20,16 +20,16 @@ class Placement(Protocol):
         """Return the range of the local part along each axis: start and stop."""
 
 
-def local_part(variable: Any) -> Any:
-    """Return the local part of a Variable: the array itself, if it is on the host.
+def local_shard(variable: Any) -> Any:
+    """Return the local shard of a Variable: the array itself, if it is on the host.
 
     The caller must hold the Variable's lock, because programs write to the array.
     """
     return to_host(variable.exclusive_buffer())
 
 
-def set_local_part(variable: Any, shard: Any) -> None:
-    """Replace the local part of a Variable."""
+def set_local_shard(variable: Any, shard: Any) -> None:
+    """Replace the local shard of a Variable."""
     with variable.lock:
         buffer = variable.exclusive_buffer()
         owner = owner_of(buffer)

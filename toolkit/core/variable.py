@@ -120,7 +120,7 @@ class Variable(Operators):
         """Return the part of the value in this process; None: the whole value."""
         return self._placement
 
-    def place(self, placement: Placement | None) -> None:
+    def set_placement(self, placement: Placement | None) -> None:
         """Hold another part of the value; all processes of the job call this."""
         if placement is self._placement is None:
             return
@@ -133,7 +133,7 @@ class Variable(Operators):
     def place_like(self, other: Variable | None) -> None:
         """Use the placement that is set for this Variable, or for slots of `other`."""
         if Variable._placement_of is not None:
-            self.place(Variable._placement_of(self, other))
+            self.set_placement(Variable._placement_of(self, other))
 
     def _local_part(self, array: Any) -> Any:
         """Return the local part of a whole value."""

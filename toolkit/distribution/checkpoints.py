@@ -19,7 +19,7 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.console.frames import warn
-from toolkit.core.placement import set_local_part
+from toolkit.core.placement import set_local_shard
 from toolkit.distribution import shard_files
 from toolkit.distribution.collective_work import run_in_all
 from toolkit.distribution.shard_files import Piece
@@ -164,7 +164,7 @@ class Checkpoint:
                 "folder that all of them see"
             )
         for name, variable in variables.items():
-            set_local_part(variable, arrays[name])
+            set_local_shard(variable, arrays[name])
         if changes and self._group.rank == 0:
             warn(f"Checkpoint: {str(folder)!r} {changes}")
         return state["position"]

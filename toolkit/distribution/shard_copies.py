@@ -10,7 +10,7 @@ import numpy as np
 
 from toolkit import comm
 from toolkit.comm import Group
-from toolkit.core.placement import change_placement, local_part
+from toolkit.core.placement import change_placement, local_shard
 from toolkit.distribution.elastic import recovery
 from toolkit.distribution.placements import ShardPlacement
 from toolkit.errors import LaunchError
@@ -47,7 +47,7 @@ class ShardCopies:
 
     def begin(self) -> None:
         """Send the values of variables that have no copy yet."""
-        self._send({v: local_part(v) for v in self.variables()})
+        self._send({v: local_shard(v) for v in self.variables()})
         self._before, self._next = {**self._before, **self._next}, {}
 
     def settle(self, written: Sequence[Any], arrays: list[Array]) -> None:
@@ -85,7 +85,7 @@ class ShardCopies:
         before = resize()
         world, variables = comm.world(), self.variables()
         there = comm.exchange(world, before.rank)
-        mine = {v: local_part(v) for v in variables} | (self._new if counts else {})
+        mine = {v: local_shard(v) for v in variables} | (self._new if counts else {})
         copies = self._before | (self._next if counts else {})
         wholes = {v: self._whole(v, mine, copies, before, there) for v in variables}
         for variable, whole in wholes.items():

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from toolkit.comm.group import as_bytes
-from toolkit.core.placement import local_part
+from toolkit.core.placement import local_shard
 from toolkit.distribution import boxes
 from toolkit.distribution.boxes import Box, Item
 from toolkit.distribution.shard_files import Piece
@@ -118,4 +118,6 @@ class Plan:
             memory[end:place] = 0
             end = place + len(raw)
             with variable.lock:
-                memory[place:end] = as_bytes(local_part(variable))[raw.start : raw.stop]
+                memory[place:end] = as_bytes(local_shard(variable))[
+                    raw.start : raw.stop
+                ]

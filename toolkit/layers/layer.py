@@ -187,7 +187,7 @@ class Layer(Configurable, Operation):
         args, kwargs, leaves = standardize_arguments(self, given_args, given_kwargs)
         dialect = None if _PLAIN.issuperset(map(type, leaves)) else dialect_of(leaves)
         if dialect is not state.dialect and dialect is not None:
-            with dialect.inside():
+            with dialect.activate():
                 return self._general_call(given_args, given_kwargs, recorded)
         symbolic = any(map(is_symbolic, leaves))
         if not (self._allow_non_tensor_positional_args or all(map(is_tensor, leaves))):

@@ -398,7 +398,7 @@ def operation(function: F) -> F:
                 return FunctionOperation(wrapper).symbolic_call(*args, **kwargs)
             dialect = getattr(x, "dialect", None)
             if dialect is not state.dialect and dialect is not None:
-                with dialect.inside():
+                with dialect.activate():
                     return wrapper(*args, **kwargs)
         try:
             return function(*args, **kwargs)

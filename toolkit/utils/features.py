@@ -104,7 +104,7 @@ def described(cls: type, value: Any) -> Any:
     return value
 
 
-def _made(
+def _make_feature(
     kind: str,
     name: str | None,
     dtype: str,
@@ -134,7 +134,7 @@ class FeatureMakers:
     @classmethod
     def float(cls, name: str | None = None) -> Feature:
         """Return a feature of unchanged numbers."""
-        return _made("float", name, "float32", layers.Identity, "float")
+        return _make_feature("float", name, "float32", layers.Identity, "float")
 
     @classmethod
     def float_rescaled(
@@ -143,13 +143,17 @@ class FeatureMakers:
         """Return a feature of numbers as `x * scale + offset`."""
         kind = "float_rescaled"
         arguments = {"scale": scale, "offset": offset}
-        return _made(kind, name, "float32", layers.Rescaling, "float", **arguments)
+        return _make_feature(
+            kind, name, "float32", layers.Rescaling, "float", **arguments
+        )
 
     @classmethod
     def float_normalized(cls, name: str | None = None) -> Feature:
         """Return a feature of numbers scaled to mean 0 and variance 1."""
         kind = "float_normalized"
-        return _made(kind, name, "float32", layers.Normalization, "float", axis=-1)
+        return _make_feature(
+            kind, name, "float32", layers.Normalization, "float", axis=-1
+        )
 
     @classmethod
     def float_discretized(
@@ -162,7 +166,7 @@ class FeatureMakers:
         """Return a feature of numbers as bin indices."""
         kind = "float_discretized"
         limits = {"num_bins": num_bins, "bin_boundaries": bin_boundaries}
-        return _made(
+        return _make_feature(
             kind, name, "float32", layers.Discretization, output_mode, **limits
         )
 
@@ -177,7 +181,9 @@ class FeatureMakers:
         """Return a feature of integer categories."""
         kind = "integer_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
-        return _made(kind, name, "int32", layers.IntegerLookup, output_mode, **limits)
+        return _make_feature(
+            kind, name, "int32", layers.IntegerLookup, output_mode, **limits
+        )
 
     @classmethod
     def string_categorical(
@@ -190,7 +196,9 @@ class FeatureMakers:
         """Return a feature of string categories."""
         kind = "string_categorical"
         limits = {"max_tokens": max_tokens, "num_oov_indices": num_oov_indices}
-        return _made(kind, name, "string", layers.StringLookup, output_mode, **limits)
+        return _make_feature(
+            kind, name, "string", layers.StringLookup, output_mode, **limits
+        )
 
     @classmethod
     def string_hashed(
@@ -199,7 +207,7 @@ class FeatureMakers:
         """Return a feature of strings, hashed to bins."""
         kind = "string_hashed"
         bins = {"num_bins": num_bins}
-        return _made(kind, name, "string", layers.Hashing, output_mode, **bins)
+        return _make_feature(kind, name, "string", layers.Hashing, output_mode, **bins)
 
     @classmethod
     def integer_hashed(
@@ -208,4 +216,4 @@ class FeatureMakers:
         """Return a feature of integers, hashed to bins."""
         kind = "integer_hashed"
         bins = {"num_bins": num_bins}
-        return _made(kind, name, "int32", layers.Hashing, output_mode, **bins)
+        return _make_feature(kind, name, "int32", layers.Hashing, output_mode, **bins)

@@ -30,13 +30,13 @@ def fitted(
     if not pad_to_aspect_ratio:
         x = cropped(x, size) if crop_to_aspect_ratio else x
         return restore(to_size(x, size, interpolation))
-    inner, before = _place((x.shape[1], x.shape[2]), size)
+    inner, before = _fit_size((x.shape[1], x.shape[2]), size)
     x = to_size(x, inner, interpolation)
     sides = [(a, n - m - a) for a, m, n in zip(before, inner, size, strict=True)]
     return restore(ops.pad(x, [(0, 0), *sides, (0, 0)]))
 
 
-def _place(of_image: Size, size: Size) -> tuple[Size, Size]:
+def _fit_size(of_image: Size, size: Size) -> tuple[Size, Size]:
     """Return the largest size with an aspect ratio inside another, and its offsets."""
     # In float32 as in TensorFlow: it affects the rounding.
     extents, targets = np.array(of_image, "float32"), np.array(size, "float32")

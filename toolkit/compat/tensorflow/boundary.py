@@ -28,7 +28,7 @@ def wrap_results(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if state.dialect is DIALECT:
             return function(*args, **kwargs)
-        with DIALECT.inside():
+        with DIALECT.activate():
             return wrap_tensors(function(*args, **kwargs))
 
     return call

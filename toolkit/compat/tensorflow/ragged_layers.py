@@ -70,7 +70,7 @@ def _run(layer: Any, rows: RaggedTensor, args: Any, kwargs: Any) -> Any:
     training = kwargs.get("training")
     names = layer._info.names
     options = {k: x for k, x in kwargs.items() if k in names and k != "training"}
-    with DIALECT.inside():
+    with DIALECT.activate():
         outputs = layer._run(layer.call, (rows, *args), options, training)
     if not is_built:
         layer._finish_build()

@@ -196,7 +196,7 @@ class Part(Tensor):
         """
         variable, key = self._part
         old = variable.read()
-        with DIALECT.inside():
+        with DIALECT.activate():
             offsets = core_convert(
                 np.arange(old.size, dtype="int32").reshape(old.shape)
             )
@@ -269,17 +269,17 @@ class Variable(CoreVariable):
 
     def assign(self, value: Any) -> Any:
         """Replace the value; return the new one."""
-        with DIALECT.inside():
+        with DIALECT.activate():
             return wrap_tensors(super().assign(value))
 
     def assign_add(self, value: Any) -> Any:
         """Add to the value; return the new one."""
-        with DIALECT.inside():
+        with DIALECT.activate():
             return super().assign_add(value)
 
     def assign_sub(self, value: Any) -> Any:
         """Subtract from the value; return the new one."""
-        with DIALECT.inside():
+        with DIALECT.activate():
             return super().assign_sub(value)
 
     def __repr__(self) -> str:
@@ -305,7 +305,7 @@ def wrap_tensors(result: Any) -> Any:
 def _wrap_tensor(x: core.Tensor) -> core.Tensor:
     """Return the same value as a `tf.Tensor`, which tapes and traces can follow."""
     if state.tapes or x._array is None:
-        with DIALECT.inside():
+        with DIALECT.activate():
             new = alias(x)
     else:
         new = Tensor(x._array, x._spec)
@@ -373,5 +373,5 @@ class Function(functions.Function):
     quick_types: frozenset[type] = functions.Function.quick_types | {Tensor, Value}
 
     def _trace(self, *arguments: Any) -> Any:
-        with DIALECT.inside():
+        with DIALECT.activate():
             return super()._trace(*arguments)

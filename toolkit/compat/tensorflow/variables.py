@@ -170,7 +170,7 @@ class Variable(tensor_classes.Variable, metaclass=_AnyVariable):
         """Return the values at some indices; `assign` on the result updates the
         Variable."""
         value = self.value
-        with tensor_classes.DIALECT.inside():
+        with tensor_classes.DIALECT.activate():
             part_value: Any = value[key]
             part_value = (
                 tensor_classes.alias(part_value) if part_value is value else part_value

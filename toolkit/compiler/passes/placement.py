@@ -16,7 +16,7 @@ def _same(x: Spec, device: str) -> Spec:
 transfer_p: Primitive = Primitive("transfer", Kind.MOVE, _same)
 
 
-def place(graph: Graph, target: Target) -> Graph:
+def assign_devices(graph: Graph, target: Target) -> Graph:
     """Copy each value to the devices that read it.
 
     A node outside device scopes runs on the device of its first computed input, or on

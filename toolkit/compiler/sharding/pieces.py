@@ -84,7 +84,7 @@ class _Cutter:
         self.graph = graph = step.first.pruned()
         self.order = {node: i for i, node in enumerate(graph.nodes)}
         self.producers = graph.producers()
-        self.micro = _micro(step, graph)
+        self.micro = _micro_values(step, graph)
         self.at = positions(graph, self.micro, stages)
         self.edges = {
             node.outputs[0]: node
@@ -291,7 +291,7 @@ def counterparts(
     return values, nodes
 
 
-def _micro(step: MicroBatches, graph: Graph) -> set[Value]:
+def _micro_values(step: MicroBatches, graph: Graph) -> set[Value]:
     """Return the values that belong to a micro-batch."""
     micro_values = {x for x in graph.inputs if x in step.split}
     for node in graph.nodes:

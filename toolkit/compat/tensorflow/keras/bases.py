@@ -20,7 +20,7 @@ class _OfTensors:
     """Mixin before toolkit's class: calls convert arguments to `tf.Tensor`s."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with DIALECT.inside():
+        with DIALECT.activate():
             args, kwargs = tree.map_structure(_convert_argument, (args, kwargs))
             of_toolkit: Any = super()
             return of_toolkit.__call__(*args, **kwargs)

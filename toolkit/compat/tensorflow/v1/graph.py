@@ -131,7 +131,7 @@ class Graph:
             kind: the type of operation; generated from the function's name if None.
         """
         trial = Trial(function, args, kwargs)
-        with DIALECT.inside():
+        with DIALECT.activate():
             outputs = infer_op(trial, args, kwargs)
         outputs = tree.map_structure(trial.symbol, outputs)
         if not any(isinstance(y, KerasTensor) for y in tree.flatten(outputs)):

@@ -140,7 +140,7 @@ class Tracing(Run):
         self._where: dict[Node, tuple[Task, str | None]] = {}
         self._names: dict[Node, str] = {}
         self._operation = ""
-        with restored(), DIALECT.inside(), self._trace as trace:
+        with restored(), DIALECT.activate(), self._trace as trace:
             stand_ins = tuple(trace.placeholder(x.spec) for x in fed)
             super().__init__(plan, stand_ins)
             with set_run(self):
